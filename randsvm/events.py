@@ -637,6 +637,25 @@ class RegressionMetrics(NamedTuple):
     determination: float
 
 
+class Coverage(NamedTuple):
+    """How often label sets or intervals had the truth.
+
+    Parameters
+    ----------
+    asked : float
+        Probability that was asked for.
+    found : float
+        Share of the labelled rows whose label is in the set, or whose target is in the interval;
+        nan without labelled rows.
+    size : float
+        Mean number of labels in a set, or the width of the intervals.
+    """
+
+    asked: float
+    found: float
+    size: float
+
+
 class Predicted(NamedTuple):
     """The end of the prediction of a file.
 
@@ -665,6 +684,8 @@ class Predicted(NamedTuple):
         Further scores where they were asked for.
     to_stdout : bool
         Whether the predictions went to standard output.
+    coverage : Coverage or None
+        Of label sets or intervals where they were asked for.
     """
 
     rows: int
@@ -678,6 +699,7 @@ class Predicted(NamedTuple):
     seconds: float
     metrics: ClassificationMetrics | RegressionMetrics | None
     to_stdout: bool
+    coverage: Coverage | None = None
 
 
 class MachineObjectives(NamedTuple):

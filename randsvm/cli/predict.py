@@ -121,6 +121,9 @@ def _chosen_mode(ctx: click.Context) -> str | None:
         "randsvm-predict -b 1 --metrics test.svm data.model proba.txt": (
             "also log loss, Brier score and expected calibration error"
         ),
+        "randsvm-predict --coverage 0.9 test.svm data.model sets.txt": (
+            "label sets that have the true label with probability 0.9"
+        ),
         "randsvm-predict --certify train.svm train.svm.model -c 8": (
             "P, D and the gap of a model of svm-train"
         ),
@@ -160,6 +163,13 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     help="Print the confusion matrix, precision, recall and F1 of each class, of two classes the "
     "areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
     "expected calibration error.",
+)
+@click.option(
+    "--coverage",
+    type=float,
+    default=None,
+    help="Write the labels that together have the true one with this probability, or of a "
+    "regression the prediction and an interval; of models trained --conformal.  [default: none]",
 )
 @click.option(
     "--info",
@@ -213,6 +223,7 @@ def predict(
     probability: bool,
     labels: Literal["file", "libsvm"],
     metrics: bool,
+    coverage: float | None,
     info: str | None,
     certify: bool,
     export: Literal["c", "onnx"] | None,
@@ -248,7 +259,7 @@ def predict(
         _importance(test_file, model_file, jobs, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
-    params = PredictParams(scores, probability, metrics, labels)
+    params = PredictParams(scores, probability, metrics, labels, coverage)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}

@@ -621,14 +621,25 @@ def _score(outcome: Predicted) -> list[str]:
     """Return svm-predict's lines, which scripts read, and those of --metrics."""
     if outcome.labelled == 0:
         return []
+    coverage = outcome.coverage
     if outcome.accuracy is not None:
         score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
-        return [f"Accuracy = {score} (classification)", *_metrics(outcome.metrics)]
+        return [
+            f"Accuracy = {score} (classification)",
+            *([] if coverage is None else [_covered(coverage, "labels in a set")]),
+            *_metrics(outcome.metrics),
+        ]
     return [
         f"Mean squared error = {outcome.squared_error:g} (regression)",
         f"Squared correlation coefficient = {outcome.squared_correlation:g} (regression)",
+        *([] if coverage is None else [_covered(coverage, "the width of the intervals")]),
         *_metrics(outcome.metrics),
     ]
+
+
+def _covered(coverage: Any, unit: str) -> str:
+    """Return the line of --coverage. coverage: Coverage; unit: of the sizes."""
+    return f"Coverage = {coverage.found:.4%} ({coverage.asked:g} asked), {coverage.size:g} {unit}"
 
 
 def _objectives(primal: float, dual: float, gap: float) -> str:

@@ -39,6 +39,7 @@ class KernelClassifier(KernelMachine, Classifier):
     """Classification by one decision function, or by one for each pair of classes."""
 
     probability: bool | str = False
+    calibration: str = "sigmoid"
     decision_function_shape: str = "ovr"
     break_ties: bool = False
 
@@ -70,7 +71,10 @@ class KernelClassifier(KernelMachine, Classifier):
                 f"{self.decision_function_shape!r}"
             )
         X, arrays = self._checked_labelled_rows(X, y, sample_weight)
-        self._fit(X, arrays, probability=self._has_probabilities(), **self._own_options(arrays))
+        options: dict[str, Any] = {"probability": self._has_probabilities()}
+        if options["probability"] and self.calibration != "sigmoid":
+            options["calibration"] = self.calibration
+        self._fit(X, arrays, **options, **self._own_options(arrays))
         return self
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
@@ -155,7 +159,7 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class for each row, by Platt's sigmoid.
+        """Return the probability of each class for each row, by `calibration`.
 
         Parameters
         ----------

@@ -39,8 +39,13 @@ PARAMETERS = {
     "shrinking": ("bool", "Whether LIBSVM's shrinking heuristic is used."),
     "probability": (
         "bool",
-        "Whether to fit Platt's sigmoid by cross-validation, for predict_proba. scikit-learn's "
+        "Whether to fit probabilities by cross-validation, for predict_proba. scikit-learn's "
         "'deprecated' is False.",
+    ),
+    "calibration": (
+        "{'sigmoid', 'isotonic', 'temperature'}",
+        "How decision values become probabilities: by Platt's sigmoid as in scikit-learn, by "
+        "isotonic regression, or divided by one temperature.",
     ),
     "tol": (
         "float",

@@ -18,6 +18,7 @@ from randsvm.errors import ModelError
 from randsvm.files import encoded
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
+from randsvm.models.calibration import Sigmoid
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
@@ -70,12 +71,17 @@ class StoredRows:
 def c_source(model: Model, rows: StoredRows) -> bytes:
     """Return the source of a model, with rows for its test.
 
-    Raise ModelError for a precomputed kernel, fewer than two classes, and indices above MAX_INPUTS.
+    Raise ModelError for a precomputed kernel, fewer than two classes, indices above MAX_INPUTS and
+    probabilities that are not by sigmoids.
     """
     if model.has_row_numbers:
         raise ModelError("expected a kernel of features: a precomputed kernel has no code in C")
     if len(model.labels) == 1:
         raise ModelError("expected a model of two or more classes")
+    if model.calibration is not None:
+        raise ModelError(
+            f"expected probabilities by sigmoids: {model.calibration.name} has no code in C"
+        )
     return encoded("\n".join(_Source(model).parts(rows)))
 
 
@@ -578,8 +584,8 @@ class _Source:
                 "best = class_of(f);",
             ]
         else:
-            sigmoid = model.probability_sigmoid
-            assert sigmoid is not None, "has_probabilities comes first"
+            assert isinstance(model.calibrator, Sigmoid), "has_probabilities comes first"
+            sigmoid = model.calibrator.coefficients
             tables += [
                 _table(REAL, "sigmoid_a", _reals(sigmoid[0])),
                 _table(REAL, "sigmoid_b", _reals(sigmoid[1])),

@@ -69,44 +69,40 @@ def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
     return votes(wins, ~wins, classes).argmax(axis=1)
 
 
-def probabilities(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
-    """Return Platt's probability of each class, 1 / (1 + exp(A f + B)), (m, classes).
+def class_probabilities(p: np.ndarray) -> np.ndarray:
+    """Return the probability of each class, (m, classes).
 
-    f : (m,) or (m, classes); sigmoid : A and B, (2, columns of f). With several classes, one
-    against the rest, the probabilities of a row are divided by their sum, as in LIBLINEAR.
+    p : (m, 1), of the first of two classes, or (m, classes), of each class against the rest; the
+    latter are divided by their sum, as in LIBLINEAR.
     """
-    p = _sigmoids(f.reshape(len(f), -1), sigmoid)
     if p.shape[1] == 1:
         return np.hstack([p, 1 - p])
     return p / p.sum(axis=1, keepdims=True)
 
 
-def _sigmoids(f: np.ndarray, sigmoid: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + exp(A f + B)) clipped to LIBSVM's bounds, (m, columns)."""
-    A, B = sigmoid
-    # This form does not overflow.
-    p = 0.5 - 0.5 * np.tanh(0.5 * (A * f + B))
+def clipped(p: np.ndarray) -> np.ndarray:
+    """Return probabilities within LIBSVM's bounds."""
     return np.clip(p, MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
 
-def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> np.ndarray:
-    """Return the probability of each class from the sigmoids of all pairs, (m, classes).
+def coupled_probabilities(pairwise: np.ndarray, classes: int) -> np.ndarray:
+    """Return the probability of each class from the probabilities of all pairs, (m, classes).
 
-    f : (m, pairs); sigmoid : (2, pairs).
+    pairwise : (m, pairs), of the first class of each pair.
 
     Wu, Lin, Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling",
     JMLR 5, 2004, Algorithm 2: p minimises 1/2 sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2 with
     sum p = 1. Steps and tolerance are LIBSVM's, so that all digits agree.
     """
     i, j = class_pairs(classes)
-    r = np.zeros((len(f), classes, classes))
-    r[:, i, j] = _sigmoids(f, sigmoid)
+    r = np.zeros((len(pairwise), classes, classes))
+    r[:, i, j] = pairwise
     r[:, j, i] = 1 - r[:, i, j]
     Q = -r * r.transpose(0, 2, 1)
     diagonal = np.arange(classes)
     Q[:, diagonal, diagonal] = np.square(r).sum(axis=1)
-    p = np.full((len(f), classes), 1 / classes)
-    unconverged = np.arange(len(f))
+    p = np.full((len(pairwise), classes), 1 / classes)
+    unconverged = np.arange(len(pairwise))
     for _ in range(max(MAX_COUPLING_STEPS, classes)):
         Qp = np.einsum("mij,mj->mi", Q[unconverged], p[unconverged])
         pQp = (p[unconverged] * Qp).sum(axis=1)

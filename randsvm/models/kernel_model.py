@@ -24,6 +24,7 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
+from randsvm.models.conformal import class_scores
 from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import Trailer
@@ -116,8 +117,9 @@ class KernelModel(Model):
 
     @property
     def has_probabilities(self) -> bool:
-        fitted = {"svc": self.sigmoid, "svr": self.noise_scale, "one-class": self.density_marks}
-        return fitted[self.task] is not None
+        if self.task == "svc":
+            return super().has_probabilities
+        return (self.noise_scale if self.task == "svr" else self.density_marks) is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         if self.density_marks is not None:
@@ -343,8 +345,11 @@ class PairwiseModel(KernelModel):
         return decisions.voted_classes(f, len(self.labels))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        assert self.sigmoid is not None, "has_probabilities comes first"
-        return decisions.coupled_probabilities(f, self.sigmoid, len(self.labels))
+        assert self.calibrator is not None, "has_probabilities comes first"
+        return decisions.coupled_probabilities(self.calibrator.columns(f), len(self.labels))
+
+    def class_scores(self, f: np.ndarray) -> np.ndarray:
+        return class_scores(f, pairs=True)
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Return an expansion for each class, with a column for each other class.
@@ -469,7 +474,7 @@ def parse(content: bytes, name: str, float64: bool = False) -> KernelModel:
     body, lines = libsvm_format.parse(content, name, float64)
     trailer = Trailer(name, lines)
     task = TASKS_OF_LIBSVM[body.svm_type]
-    common = common_fields(trailer, task, body.label, body.nr_class)
+    common = common_fields(trailer, task, body.label, body.nr_class, len(body.rho))
     features, Z = _support_vectors(body, trailer)
     fields = {
         "task": task,

@@ -11,6 +11,7 @@ import numpy as np
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
+from randsvm.models.calibration import Calibrator, Sigmoid
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer
@@ -80,9 +81,9 @@ class LinearModel(Model):
         return self.solver == liblinear_format.ONE_CLASS_SOLVER or "origin" in self.metadata
 
     @property
-    def probability_sigmoid(self) -> np.ndarray | None:
-        logistic = self.sigmoid is None and self.solver in LOGISTIC
-        return LOGISTIC_SIGMOID if logistic else self.sigmoid
+    def calibrator(self) -> Calibrator | None:
+        fitted = super().calibrator
+        return Sigmoid(LOGISTIC_SIGMOID) if fitted is None and self.solver in LOGISTIC else fitted
 
     def save(self, path: str) -> None:
         label, w = self._c_labels, self.w
@@ -137,8 +138,9 @@ class LinearModel(Model):
         trailer = Trailer(name, lines)
         if body.nr_class < 2:
             raise trailer.error(f"expected two classes or more, found {body.nr_class}")
-        fields = common_fields(trailer, _task(body.solver_type), body.label, body.nr_class)
         w = body.w[: body.nr_feature]
+        task = _task(body.solver_type)
+        fields = common_fields(trailer, task, body.label, body.nr_class, w.shape[1])
         b = body.w[-1] * body.bias if body.bias >= 0 else np.zeros(w.shape[1])
         if body.rho is not None:
             b = b - body.rho

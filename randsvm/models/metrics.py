@@ -17,6 +17,7 @@ from randsvm.arrays import join_weights
 from randsvm.events import (
     ClassificationMetrics,
     ClassMetrics,
+    Coverage,
     ProbabilityMetrics,
     ReliabilityBin,
 )
@@ -329,6 +330,46 @@ def average_precision(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
     # Rows of weight 0 may be above all others.
     precision = np.divide(hits, above, out=np.zeros(len(last)), where=above > 0)
     return float(precision @ np.diff(hits, prepend=0.0) / hits[-1])
+
+
+class CoverageCounts:
+    """Counts of label sets or intervals. A row counts as its weight.
+
+    asked : probability that was asked for; largest : the largest score of a label in a set, or half
+    the width of the intervals
+    """
+
+    def __init__(self, asked: float, largest: float) -> None:
+        self.asked, self.largest = asked, largest
+        # Weights of the labelled rows and of those with the truth; rows and their sizes.
+        self.labelled = self.covered = 0.0
+        self.rows, self.sizes = 0, 0.0
+
+    def add_sets(self, y: np.ndarray, sets: np.ndarray, weights: np.ndarray | None) -> None:
+        """Count label sets. y : (m,) class indices, nan if unlabelled; sets : (m, classes) bool."""
+        known = y < sets.shape[1]
+        index = np.where(known, y, 0).astype(np.int64)
+        self._add(y, known & sets[np.arange(len(y)), index], weights)
+        self.sizes += float(sets.sum())
+
+    def add_intervals(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> None:
+        """Count intervals around f. y : (m,) targets, nan if unlabelled."""
+        self._add(y, np.abs(y - f) <= self.largest, weights)
+        self.sizes += 2 * self.largest * len(y)
+
+    def _add(self, y: np.ndarray, covered: np.ndarray, weights: np.ndarray | None) -> None:
+        weights = np.ones(len(y)) if weights is None else weights
+        self.rows += len(y)
+        self.labelled += float(weights[~np.isnan(y)].sum())
+        self.covered += float(weights[covered].sum())
+
+    def counted(self) -> Coverage:
+        """Return the counts as shares."""
+        return Coverage(
+            self.asked,
+            self.covered / self.labelled if self.labelled else nan,
+            self.sizes / self.rows if self.rows else nan,
+        )
 
 
 class ProbabilityScores:

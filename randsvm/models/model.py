@@ -16,6 +16,8 @@ from scipy import sparse
 from randsvm.arrays import Matrix
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
+from randsvm.models.calibration import Calibrator, Sigmoid, parse_calibrator
+from randsvm.models.conformal import ConformalScores, class_scores
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
@@ -61,6 +63,10 @@ class Model:
         Whether feature values are float64, as in the training; if not, they are rounded to float32.
     sigmoid : array of shape (2, columns of f), float64, optional
         A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
+    calibration : Calibrator, optional
+        What computes probabilities in place of `sigmoid`; None: not fitted.
+    conformal : ConformalScores, optional
+        Scores of held-out rows, for label sets and intervals; None: not kept.
     noise_scale : float, optional
         Scale sigma of the noise z = y - f of a regression, which has the density
         e^(-|z| / sigma) / (2 sigma); None: not fitted.
@@ -76,6 +82,8 @@ class Model:
     scaling: Scaling | None = None
     float64: bool = False
     sigmoid: np.ndarray | None = None
+    calibration: Calibrator | None = None
+    conformal: ConformalScores | None = None
     noise_scale: float | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
@@ -190,7 +198,7 @@ class Model:
     @property
     def has_probabilities(self) -> bool:
         """Whether `probabilities` can be called."""
-        return self.probability_sigmoid is not None
+        return self.calibrator is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Return the probability of each class.
@@ -205,13 +213,30 @@ class Model:
         array of shape (m, classes), float64
             Probabilities, in the order of `labels`.
         """
-        assert self.probability_sigmoid is not None, "has_probabilities comes first"
-        return decisions.probabilities(f, self.probability_sigmoid)
+        assert self.calibrator is not None, "has_probabilities comes first"
+        return self.calibrator.classes(f.reshape(len(f), -1))
 
     @property
-    def probability_sigmoid(self) -> np.ndarray | None:
-        """The fitted sigmoid, or the one that the loss determines."""
-        return self.sigmoid
+    def calibrator(self) -> Calibrator | None:
+        """The calibrator that was fitted, or the one that the loss determines."""
+        if self.calibration is not None or self.sigmoid is None:
+            return self.calibration
+        return Sigmoid(self.sigmoid)
+
+    def class_scores(self, f: np.ndarray) -> np.ndarray:
+        """Return how badly each class fits each row; see `conformal.class_scores`.
+
+        Parameters
+        ----------
+        f : array of shape (m,) or (m, columns), float64
+            Result of `decision`.
+
+        Returns
+        -------
+        array of shape (m, classes), float64
+            Scores, in the order of `labels`.
+        """
+        return class_scores(f.reshape(len(f), -1), pairs=False)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Return rows after scaling, over the features of the model.
@@ -294,6 +319,8 @@ class Model:
         """The lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
         lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.float64)
+        for one in (self.calibration, self.conformal):
+            lines |= {} if one is None else one.lines()
         return {**self.metadata, **lines}
 
 
@@ -307,12 +334,13 @@ def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray
 
 
 def common_fields(
-    trailer: Trailer, task: str, header_labels: tuple[int, ...] | None, classes: int
+    trailer: Trailer, task: str, header_labels: tuple[int, ...] | None, classes: int, columns: int
 ) -> dict[str, Any]:
     """Return the fields of Model from the trailer and the header.
 
-    task : svc, one-class or svr; classes : number of classes of svc. The field `metadata` is
-    `trailer.unparsed` itself, so that later calls of `trailer.take` remove lines from it.
+    task : svc, one-class or svr; classes : number of classes of svc; columns : of f. The
+    field `metadata` is `trailer.unparsed` itself, so that later calls of `trailer.take` remove
+    lines from it.
     """
     labels, values = trailer.labels(header_labels, classes if task == "svc" else 0)
     seen = trailer.seen_features()
@@ -323,5 +351,7 @@ def common_fields(
         "float64": trailer.float64(),
         "seen": seen,
         "scaling": trailer.scaling(seen),
+        "calibration": parse_calibrator(trailer, columns),
+        "conformal": ConformalScores.parse(trailer),
         "metadata": trailer.unparsed,
     }

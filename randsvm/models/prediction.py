@@ -35,10 +35,12 @@ from randsvm.events import (
     listening,
     silent,
 )
+from randsvm.models.conformal import label_sets
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import (
     Accuracy,
     ConfusionMatrix,
+    CoverageCounts,
     Metric,
     ProbabilityScores,
     RegressionErrors,
@@ -46,6 +48,9 @@ from randsvm.models.metrics import (
 from randsvm.models.model import Model
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
+
+# The first words of a file of label sets.
+LABEL_SETS = "label sets of coverage"
 
 
 def predict(
@@ -102,6 +107,8 @@ def predict(
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
+    if params.coverage is not None and loaded.conformal is None:
+        raise ModelError(f"{model}: expected a model with held-out scores (trained --conformal)")
     prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
     with listening(watch):
         with files.create_output(output) as stream:
@@ -130,6 +137,8 @@ def holds_predictions(head: bytes) -> bool:
     lines = head.splitlines()
     if len(head) == files.FILE_TYPE_BYTES:
         lines = lines[:-1]  # it may be truncated
+    if lines and lines[0].startswith(LABEL_SETS.encode()):
+        return not any(set(line) & set(b"\0:") for line in lines)
     if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
         lines = lines[1:]
     return all(_is_prediction(line.split()) for line in lines)
@@ -183,6 +192,11 @@ class _FilePrediction:
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
         self.probability_scores = ProbabilityScores(len(model.labels))
+        self.coverage: CoverageCounts | None = None
+        if params.coverage is not None:
+            assert model.conformal is not None, "predict checks it"
+            largest = model.conformal.largest(params.coverage)
+            self.coverage = CoverageCounts(params.coverage, largest)
         self.progress = _PredictionProgress()
         self.names = _written_labels(model, params.labels)
         self.unseen_values = 0
@@ -200,6 +214,10 @@ class _FilePrediction:
                 begin, end = end, end + len(rows.f)
                 weights = None if block.weights is None else block.weights[begin:end]
                 self.metric.add(y[begin:end], rows.f, rows.predicted, weights)
+                if self.coverage is not None and self.model.is_regression:
+                    self.coverage.add_intervals(y[begin:end], rows.f, weights)
+                elif self.coverage is not None:
+                    self.coverage.add_sets(y[begin:end], self._label_sets(rows)[1], weights)
                 if rows.probabilities is not None and self.params.metrics:
                     self.probability_scores.add(y[begin:end], rows.probabilities, weights)
                 if len(rows.unseen):
@@ -212,6 +230,7 @@ class _FilePrediction:
     def _predicted(self) -> PredictedBlocks:
         params, resources, watch = self.params, self.resources, self.progress.on_event
         labels_only = not (params.scores or params.probabilities or params.metrics)
+        labels_only = labels_only and params.coverage is None
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
             return predict_in_threads(predictor, self.paths, resources.workers, self.table, watch)
@@ -235,6 +254,7 @@ class _FilePrediction:
             noise_scale=self.model.noise_scale if self.params.probabilities else None,
             metrics=self._metrics(),
             to_stdout=to_stdout,
+            coverage=None if self.coverage is None else self.coverage.counted(),
         )
 
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
@@ -250,14 +270,40 @@ class _FilePrediction:
 
     @property
     def header_line(self) -> str:
-        """The names of the probability columns, as in svm-predict; "" without probabilities."""
+        """The names of the probability columns, as in svm-predict, or of label sets; else ""."""
+        if self.coverage is not None and not self.model.is_regression:
+            return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
             return ""
         if self.model.finds_novelties:
             return "label normal outlier\n"
         return " ".join(["labels", *self.names]) + "\n"
 
+    def _label_sets(self, rows: PredictedRows) -> tuple[np.ndarray, np.ndarray]:
+        """Return the score of each class, and whether it is in the set, (m, classes) each."""
+        assert self.coverage is not None
+        scores = self.model.class_scores(rows.f)
+        return scores, label_sets(scores, rows.predicted, self.coverage.largest)
+
+    def _lines_of_sets(self, rows: PredictedRows) -> bytes:
+        """Return a line of labels for each row: the predicted label, then by rising score."""
+        scores, sets = self._label_sets(rows)
+        scores = np.where(sets, scores, np.inf)
+        scores[np.arange(len(scores)), rows.predicted] = -np.inf
+        order, sizes = np.argsort(scores, axis=1, kind="stable").tolist(), sets.sum(axis=1).tolist()
+        lines = [
+            " ".join([self.names[index] for index in row[:size]])
+            for row, size in zip(order, sizes, strict=True)
+        ]
+        return files.encoded("".join([line + "\n" for line in lines]))
+
     def lines(self, rows: PredictedRows) -> bytes:
+        if self.coverage is not None and not self.model.is_regression:
+            return self._lines_of_sets(rows)
+        if self.coverage is not None:
+            half = self.coverage.largest
+            values = np.column_stack([rows.f, rows.f - half, rows.f + half])
+            return "".join(line + "\n" for line in join_rows(values)).encode()
         if self.params.scores or self.model.is_regression:
             values = rows.f.reshape(len(rows.f), -1)
             return "".join(line + "\n" for line in join_rows(values)).encode()

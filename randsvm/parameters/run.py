@@ -274,12 +274,15 @@ class PredictParams:
     a regression whether to report the scale of its noise
     metrics : whether to report more metrics than accuracy or squared error
     labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
+    coverage : probability with which a label set or an interval is to have the truth; None: none
+    is written
     """
 
     scores: bool = False
     probabilities: bool = False
     metrics: bool = False
     labels: Literal["file", "libsvm"] = "file"
+    coverage: float | None = None
 
     def __post_init__(self) -> None:
         if self.labels not in LABEL_SPELLINGS:
@@ -290,6 +293,11 @@ class PredictParams:
             raise ParameterError("give one of --scores and --labels, not both")
         if self.scores and self.probabilities:
             raise ParameterError("give one of --scores and -b 1, not both")
+        if self.coverage is None:
+            return
+        require(0 < self.coverage < 1, f"--coverage must be in (0, 1), got {self.coverage:g}")
+        if self.scores or self.probabilities:
+            raise ParameterError("give one of --coverage, --scores and -b 1")
 
 
 @dataclass(frozen=True)

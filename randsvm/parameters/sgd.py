@@ -17,7 +17,9 @@ from randsvm.parameters.option import (
     shared_option,
 )
 from randsvm.parameters.svm import (
+    CALIBRATION,
     COEF0,
+    CONFORMAL,
     COST,
     DEGREE,
     EPSILON,
@@ -26,6 +28,7 @@ from randsvm.parameters.svm import (
     PROBABILITY,
     TASK,
     WEIGHTS,
+    check_calibration,
     check_probability,
     check_random_features,
     uses_field,
@@ -195,6 +198,8 @@ class SgdParams:
     )
     weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
     probability: bool = shared_option(False, SGD_PROBABILITY)
+    calibration: str | None = shared_option(None, CALIBRATION)
+    conformal: bool = shared_option(False, CONFORMAL)
     update: str | None = option(
         None,
         "path",
@@ -224,9 +229,15 @@ class SgdParams:
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
         )
         check_probability(self.task, self.probability)
+        check_calibration(self.task, self.probability, self.calibration, self.conformal)
+        require(
+            self.calibration is None or self.loss != "log",
+            f"--calibration {self.calibration}: --loss log has probabilities of its own",
+        )
         require(
             self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
         )
+        require(self.update is None or not self.conformal, "--update holds out no rows")
         require(
             self.task == "svc" or not (self.weights or self.multiclass),
             f"class weights and --multiclass are for -s svc, not {self.task}",

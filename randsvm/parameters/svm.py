@@ -73,6 +73,20 @@ PROBABILITY = Option(
     "noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
     "switch",
 )
+CALIBRATIONS = ("sigmoid", "isotonic", "temperature")
+CALIBRATION = Option(
+    ("--calibration",),
+    "With -b 1, how decision values of classes become probabilities: by Platt's sigmoid as in "
+    "LIBSVM, by a rising step function, or divided by one temperature. svm-predict reads the "
+    "first only.  [default: sigmoid]",
+    CALIBRATIONS,
+)
+CONFORMAL = Option(
+    ("--conformal",),
+    "Keep scores of cross-validated rows, from which randsvm-predict --coverage writes label sets "
+    "or intervals.",
+    "flag",
+)
 WEIGHTS = Option(
     ("-w", "--weight"),
     "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: weights in "
@@ -102,6 +116,17 @@ def check_probability(task: str, probability: bool) -> None:
         task == "svc" or not probability,
         f"-b 1: probabilities of linear machines are for -s svc, not {task}",
     )
+
+
+def check_calibration(
+    task: str, probability: bool, calibration: str | None, conformal: bool
+) -> None:
+    """Raise ParameterError if nothing can be fitted to held-out rows as these options ask."""
+    require(
+        calibration is None or (probability and task in ("svc", "nu-svc")),
+        f"--calibration {calibration} is for the probabilities of classes: give -b 1 and -s svc",
+    )
+    require(not conformal or task != "one-class", "--conformal is not for -s one-class")
 
 
 def check_random_features(kernel: str, components: int | None, exact: bool) -> None:
@@ -267,9 +292,12 @@ class Params:
     )
     weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
     probability: bool = shared_option(False, PROBABILITY)
+    calibration: str | None = shared_option(None, CALIBRATION)
+    conformal: bool = shared_option(False, CONFORMAL)
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        check_calibration(self.task, self.probability, self.calibration, self.conformal)
         check_random_features(self.kernel, self.components, self.exact)
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"

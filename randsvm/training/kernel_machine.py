@@ -320,7 +320,7 @@ class KernelTrainer(Trainer[Params, Trained]):
             return part
         return replace(part, job=replace(part.job, stop=replace(part.job.stop, gap=looser)))
 
-    def holds_out(self, params: Params) -> bool:
+    def fits_probabilities(self, params: Params) -> bool:
         return params.probability and params.prediction_type != "one-class"
 
     def start(self, params: Params, clock: Clock, until: float) -> KernelTrainingRun:

@@ -72,7 +72,7 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
         run.train()
         return run.solution.decision
 
-    def holds_out(self, params: SgdParams) -> bool:
+    def fits_probabilities(self, params: SgdParams) -> bool:
         # A logistic regression has probabilities without a calibration.
         return params.probability and params.loss != "log"
 

@@ -107,9 +107,14 @@ def _load_updatable(path: str) -> LinearModel:
     if "nu" in old.metadata:
         # Its b was set by all rows at once.
         raise ModelError(f"{path}: expected a model without -n to update")
-    if old.scaling is not None or old.sigmoid is not None:
-        what = "--scale" if old.scaling is not None else "-b 1"
-        raise ModelError(f"{path}: expected a model without {what} to update")
+    fitted = {
+        "--scale": old.scaling,
+        "-b 1": old.sigmoid if old.calibration is None else old.calibration,
+        "--conformal": old.conformal,
+    }
+    for option, found in fitted.items():
+        if found is not None:
+            raise ModelError(f"{path}: expected a model without {option} to update")
     return old
 
 

@@ -190,12 +190,16 @@ class Trainer(ABC, Generic[P, Outcome]):
         """
 
     @abstractmethod
+    def fits_probabilities(self, params: P) -> bool:
+        """Return whether probabilities are fitted to held-out rows."""
+
     def holds_out(self, params: P) -> bool:
-        """Return whether probabilities take a cross-validation."""
+        """Return whether anything is fitted to held-out rows, which takes a cross-validation."""
+        return self.fits_probabilities(params) or params.conformal
 
     def calibration(self, params: P) -> probabilities.Calibration:
-        """Return how probabilities are fitted to f of held-out rows."""
-        return probabilities.calibration_of(params.prediction_type, params.multiclass)
+        """Return what is fitted to f of held-out rows."""
+        return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
     def start(self, params: P, clock: Clock, until: float) -> TrainingRun[Outcome]:

@@ -1,0 +1,209 @@
+"""--coverage: sets and intervals have the truth as often as was asked, and not much oftener."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from fixtures import Predict
+from learning import Data, gaussians, learn
+
+from randsvm.errors import ModelError, ParameterError
+from randsvm.models.conformal import ConformalScores, class_scores, own_pair_scores
+from randsvm.models.load import load
+from randsvm.parameters.run import PredictParams
+from randsvm.training.probabilities import own_pair_values
+
+LEVELS = [0.5, 0.8, 0.9, 0.95]
+
+
+def least_coverage(asked: float, held_out: int, tested: int) -> float:
+    """Return the coverage that chance undercuts in about one of 30,000 cases."""
+    return asked - 4 * math.sqrt(asked * (1 - asked) * (1 / held_out + 1 / tested))
+
+
+# ---- quantiles ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rows", [1, 9, 10, 199])
+@pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
+def test_the_quantile_is_that_of_split_conformal_prediction(rows: int, coverage: float) -> None:
+    scores = np.random.default_rng(rows).normal(size=rows)
+    found = ConformalScores.of(scores).largest(coverage)
+    rank = math.ceil(round((rows + 1) * coverage, 9))
+    assert found == (np.sort(scores)[rank - 1] if rank <= rows else math.inf)
+
+
+def test_a_row_of_weight_3_is_three_rows() -> None:
+    rng = np.random.default_rng(1)
+    scores, weights = rng.normal(size=50), rng.integers(1, 5, 50)
+    one = ConformalScores.of(scores, weights.astype(float))
+    other = ConformalScores.of(np.repeat(scores, weights))
+    for coverage in np.linspace(0.01, 0.99, 99):
+        assert one.largest(coverage) == other.largest(coverage)
+
+
+def test_few_of_many_scores_are_kept_and_never_give_less_coverage() -> None:
+    scores = np.random.default_rng(2).normal(size=30_000)
+    few = ConformalScores.of(scores)
+    assert len(few.scores) <= 2000
+    for coverage in np.linspace(0.001, 0.9999, 500):
+        rank = math.ceil(30_001 * coverage)
+        exact = np.sort(scores)[min(rank, 30_000) - 1]
+        assert few.largest(coverage) >= exact
+        share = np.mean(scores <= few.largest(coverage))
+        assert share <= rank / 30_000 + 1 / 1990
+
+
+def test_coverage_is_exact_for_exchangeable_rows() -> None:
+    """Over many draws of few rows, so that a rank that is one too small would show."""
+    rng = np.random.default_rng(3)
+    covered = [
+        rng.normal() <= ConformalScores.of(rng.normal(size=9)).largest(0.8) for _ in range(20_000)
+    ]
+    assert np.mean(covered) == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 20_000))
+
+
+# ---- scores of labels ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [3, 5])
+def test_scores_of_pairs_are_the_worst_votes(classes: int) -> None:
+    rng = np.random.default_rng(classes)
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    f, y = rng.normal(size=(40, len(pairs))), rng.integers(0, classes, 40)
+    expected = np.array(
+        [
+            [
+                max(
+                    -v if c == i else v for v, (i, j) in zip(row, pairs, strict=True) if c in (i, j)
+                )
+                for c in range(classes)
+            ]
+            for row in f
+        ]
+    )
+    scores = class_scores(f, pairs=True)
+    np.testing.assert_array_equal(scores, expected)
+    own = own_pair_scores(own_pair_values(f, y.astype(float)), y)
+    np.testing.assert_array_equal(own, expected[np.arange(40), y])
+
+
+def test_scores_of_classes_are_distances_from_the_best_other() -> None:
+    f = np.array([[3.0, 1.0, 2.0], [0.0, 0.0, -1.0]])
+    expected = [[-1.0, 2.0, 1.0], [0.0, 0.0, 1.0]]
+    np.testing.assert_array_equal(class_scores(f, pairs=False), expected)
+    np.testing.assert_array_equal(class_scores(f[:, :1], pairs=False)[0], [-3.0, 3.0])
+
+
+# ---- the command --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words", "classes"),
+    [
+        ("randsvm", ["-g", 0.2], 2),
+        ("randsvm", ["-g", 0.2], 4),
+        ("randsvm", ["-g", 0.2, "--multiclass", "ovr"], 4),
+        ("sgd", [], 2),
+        ("sgd", ["--loss", "log", "-b", 1], 3),
+    ],
+)
+def test_label_sets_have_the_label_as_often_as_asked(
+    tmp_path: Path, predict: Predict, algorithm: str, words: list[object], classes: int
+) -> None:
+    rng = np.random.default_rng(classes)
+    y = rng.integers(0, classes, 3600)
+    angle = 2 * np.pi * y / classes
+    X = oracle.as_float32(np.column_stack([np.cos(angle), np.sin(angle)]))
+    X = oracle.as_float32(X + 0.9 * rng.normal(size=X.shape))
+    train, test = Data(y[:600].astype(float), X[:600]), Data(y[600:].astype(float), X[600:])
+    learnt = learn(algorithm, train.save(tmp_path / "d"), tmp_path / "m", "--conformal", *words)
+    path, sizes = test.save(tmp_path / "t"), []
+    for asked in LEVELS:
+        ended = predict(path, learnt.model, "--coverage", asked, "--report", "json")
+        assert ended.lines[0] == f"label sets of coverage {asked:g}"
+        sets = [line.split() for line in ended.lines[1:]]
+        assert all(len(set(one)) == len(one) > 0 for one in sets)
+        held = np.mean([f"{int(label):+d}" in one for label, one in zip(test.y, sets, strict=True)])
+        found = json.loads(ended.out)["coverage"]
+        assert found["found"] == pytest.approx(held)
+        assert found["size"] == pytest.approx(np.mean([len(one) for one in sets]))
+        assert held >= least_coverage(asked, 600, 3000)
+        sizes.append(found["size"])
+        if found["size"] > 1.2:  # the sets are not the predicted labels alone
+            assert held <= asked + 0.06
+    assert sizes == sorted(sizes) and sizes[-1] > sizes[0]
+    plain = predict(path, learnt.model)
+    assert [one[0] for one in sets] == plain.lines
+    assert "coverage" not in plain.out
+
+
+@pytest.mark.parametrize("words", [["-g", 1], ["-t", 0], ["-s", "nu-svr", "-g", 1]], ids=str)
+def test_intervals_have_the_target_as_often_as_asked(
+    tmp_path: Path, predict: Predict, words: list[object]
+) -> None:
+    rng = np.random.default_rng(7)
+    X = oracle.as_float32(rng.uniform(-3, 3, size=(3500, 1)))
+    y = np.round(np.sinc(X[:, 0]) + 0.2 * rng.standard_t(4, size=3500), 4)
+    train, test = Data(y[:500], X[:500]), Data(y[500:], X[500:])
+    task = [] if "-s" in words else ["-s", "svr"]
+    path, tested = tmp_path / "d", tmp_path / "t"
+    path.write_text(oracle.svmlight_text(train.y.tolist(), train.X))
+    tested.write_text(oracle.svmlight_text(test.y.tolist(), test.X))
+    learnt = learn("randsvm", path, tmp_path / "m", "--conformal", *task, *words)
+    assert load(str(learnt.model)).noise_scale is None
+    for asked in LEVELS:
+        ended = predict(tested, learnt.model, "--coverage", asked, "--report", "json")
+        f, low, high = np.array([line.split() for line in ended.lines], float).T
+        np.testing.assert_array_equal(f, predict(tested, learnt.model).scores)
+        held = np.mean((test.y >= low) & (test.y <= high))
+        assert least_coverage(asked, 500, 3000) <= held <= asked + 0.06
+        found = json.loads(ended.out)["coverage"]
+        assert found["found"] == pytest.approx(held, abs=2e-3)
+        assert found["size"] == pytest.approx((high - low)[0])
+
+
+def test_rows_have_weights_and_may_have_no_label(tmp_path: Path, predict: Predict) -> None:
+    learnt = learn("randsvm", gaussians(200).save(tmp_path / "d"), tmp_path / "m", "--conformal")
+    f = {1.0: "1:9 2:9", -1.0: "1:-9 2:-9"}
+    side = predict(write(tmp_path, f"+1 {f[1.0]}\n"), learnt.model).lines[0]
+    other = "-1" if side == "+1" else "+1"
+    text = f"{side} cost:3 {f[1.0]}\n{other} cost:1 {f[1.0]}\n? {f[1.0]}\n"
+    ended = predict(write(tmp_path, text), learnt.model, "--coverage", 0.5, "--report", "json")
+    found = json.loads(ended.out)["coverage"]
+    assert (found["found"], found["size"]) == (0.75, 1.0)
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "t").write_text(text)
+    return folder / "t"
+
+
+def test_models_without_scores_and_bad_levels_are_refused(tmp_path: Path, predict: Predict) -> None:
+    path = gaussians(60).save(tmp_path / "d")
+    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
+    with pytest.raises(ModelError, match="expected a model with held-out scores"):
+        predict(path, learnt.model, "--coverage", 0.9)
+    for level in (0, 1, -0.1, math.nan):
+        with pytest.raises(ParameterError, match="--coverage must be"):
+            PredictParams(coverage=level)
+    both: list[dict[str, Any]] = [{"scores": True}, {"probabilities": True}]
+    for given in both:
+        with pytest.raises(ParameterError, match="give one of --coverage"):
+            PredictParams(coverage=0.9, **given)
+
+
+def test_a_file_of_label_sets_is_replaced(tmp_path: Path, predict: Predict) -> None:
+    data = gaussians(60)
+    words = ["red" if label > 0 else "blue" for label in data.y]
+    (tmp_path / "d").write_text(oracle.svmlight_text(words, data.X))
+    learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "--conformal")
+    for _ in range(2):
+        ended = predict(tmp_path / "d", learnt.model, "--coverage", 0.99)
+        assert {"red", "blue"} >= set(" ".join(ended.lines[1:]).split())
