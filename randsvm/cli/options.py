@@ -193,6 +193,7 @@ VALUE_TYPES: dict[str, dict[str, Any]] = {
     "float": {"type": float},
     "flag": {"is_flag": True},
     "path": {"type": PATH},
+    "text": {"type": str},
     "size": {"type": Size()},
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},

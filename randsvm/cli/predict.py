@@ -15,6 +15,7 @@ from randsvm.files import inputs
 from randsvm.parameters.option import options as option_fields
 from randsvm.parameters.run import (
     EXPORT_FORMATS,
+    FORMATS,
     LABEL_SPELLINGS,
     CertifyParams,
     ImportanceParams,
@@ -204,6 +205,18 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     help="Write the exact Shapley values of the features of each row in place of labels: "
     "f index:value .. for each decision value f of a model with the RBF kernel.",
 )
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
+    "names, in any order]",
+)
+@click.option(
+    "--keep",
+    metavar="COLUMNS",
+    help="Write a table: these columns of TEST_FILE, names separated by commas, and the prediction "
+    "of each row.",
+)
 @options.parameters(CertifyParams)
 @options.parameters(ImportanceParams)
 @options.parameters(Resources, only=["jobs"])
@@ -224,6 +237,8 @@ def predict(
     labels: Literal["file", "libsvm"],
     metrics: bool,
     coverage: float | None,
+    format: str | None,
+    keep: str | None,
     info: str | None,
     certify: bool,
     export: Literal["c", "onnx"] | None,
@@ -259,7 +274,7 @@ def predict(
         _importance(test_file, model_file, jobs, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
-    params = PredictParams(scores, probability, metrics, labels, coverage)
+    params = PredictParams(scores, probability, metrics, labels, coverage, format, keep)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}

@@ -7,13 +7,14 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from randsvm.data.chunks import ChunkEntry, FileStore, SpillingWriter, Store
+from randsvm.data.columns import Columns
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
@@ -61,7 +62,7 @@ def _spilled(
     """Parse the files into memory or a spill file. Raises the errors of first_pass."""
     spilling = SpillingWriter(resources.data_bytes, resources.tmpdir)
     try:
-        summary = first_pass(paths, options, spilling.append, resources.workers)
+        summary = first_pass(paths, options, spilling.append, resources.workers, resources.tmpdir)
         spilling.store.finish()
     except BaseException:
         spilling.store.close()
@@ -97,7 +98,7 @@ def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
 
     Whether values are float64 follows from the files.
     """
-    reading = vars(replace(options, float64=False))
+    reading = asdict(replace(options, float64=False))
     weights = [] if options.row_weights is None else [options.row_weights]
     return {"files": [_file(path) for path in (*paths, *weights)], "reading": reading}
 
@@ -129,9 +130,10 @@ def _written(
         summary = first_pass(paths, options, store.append, jobs)
         table = np.array(store.entries, np.int64)
         arrays = summary.features.tobytes() + table.tobytes()
+        columns = None if summary.columns is None else summary.columns.to_json()
         footer = {
             "source": identity,
-            "header": {**vars(summary), "features": len(summary.features)},
+            "header": {**vars(summary), "features": len(summary.features), "columns": columns},
             "chunks": len(store.entries),
         }
         text = json.dumps(footer).encode()
@@ -173,6 +175,8 @@ def _opened(
             key: tuple(learnt[key]) for key in ("names", "values", "counts", "class_weight_sums")
         }
         learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()
+        if learnt["columns"] is not None:
+            learnt["columns"] = Columns.from_json(learnt["columns"])
         stack.pop_all()
         return Summary(**learnt), store
 

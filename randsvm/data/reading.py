@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
+from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_blocks
@@ -111,7 +114,7 @@ class Summary:
 
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
-    zero_weights: the number of rows of weight 0, which are left out.
+    zero_weights: the number of rows of weight 0, which are left out. columns: those of a table.
     """
 
     n: int
@@ -128,6 +131,7 @@ class Summary:
     weight_sum: float = 0.0
     class_weight_sums: tuple[float, ...] = ()
     zero_weights: int = 0
+    columns: Columns | None = None
 
     @property
     def total_weight(self) -> float:
@@ -147,7 +151,8 @@ class ParseOptions:
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
     precomputed kernel and begin with 0:number, which takes zero_based. float64: all values are
     float64; else only if rounding to float32 is measurable.
-    row_weights: the name of a file of weights, one for each row.
+    row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
+    the format is svmlight.
     """
 
     labels: Labels = "class"
@@ -158,6 +163,7 @@ class ParseOptions:
     chunk_rows: int = CHUNK_ROWS
     chunk_nonzeros: int = CHUNK_NONZEROS
     row_weights: str | None = None
+    table: TableOptions | None = None
 
 
 def are_files(paths: Sequence[str]) -> bool:
@@ -342,6 +348,7 @@ def _blocks(
     table: LabelTable,
     features: _Features,
     jobs: int,
+    read: Reader,
 ) -> Iterator[Block]:
     """Yield the blocks of all files, and set the path of `table` and `features` to the current
     file.
@@ -350,19 +357,21 @@ def _blocks(
     """
     float64 = not options.has_row_numbers
     near = float64 and not options.float64 and can_reread(paths, options)
+    own: dict[str, bool] = {}
+    if options.table is None:
+        own = {"has_row_numbers": options.has_row_numbers, "near": near}
     way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
-        yield from read_blocks(
+        yield from read(
             path,
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
-            has_row_numbers=options.has_row_numbers,
             float64=float64,
-            near=near,
             jobs=jobs,
             watch=way.on_event,
+            **own,
         )
         way.next_file()
 
@@ -388,8 +397,48 @@ class ReadingProgress:
         self.before = self.done
 
 
+# Returns the blocks of a file.
+Reader = Callable[..., Iterator[Block]]
+
+
+@contextmanager
+def reader_of(
+    paths: Sequence[str], options: ParseOptions, jobs: int, tmpdir: str | None
+) -> Iterator[tuple[Reader, Columns | None]]:
+    """Return the reader of the files' format, and the columns of tables, which take a pass.
+
+    tmpdir: the folder for copies of pipes, which are read twice.
+    """
+    if options.table is None:
+        yield read_blocks, None
+        return
+    # Imported here because few runs read tables.
+    from randsvm.data import table
+
+    way = ReadingProgress(paths, emit)
+    with closing(table.Inputs(paths, tmpdir)) as found:
+        columns = table.learn(paths, options.table, jobs, found.open, watch=way.on_event)
+        yield partial(table.read_blocks, columns=columns, opener=found.open), columns
+
+
 def first_pass(
-    paths: Sequence[str], options: ParseOptions, keep: Callable[[RawChunk], object], jobs: int
+    paths: Sequence[str],
+    options: ParseOptions,
+    keep: Callable[[RawChunk], object],
+    jobs: int,
+    tmpdir: str | None = None,
+) -> Summary:
+    """Parse and validate all files; see `_first_pass`. tmpdir: see `reader_of`."""
+    with reader_of(paths, options, jobs, tmpdir) as (read, columns):
+        return replace(_first_pass(paths, options, keep, jobs, read), columns=columns)
+
+
+def _first_pass(
+    paths: Sequence[str],
+    options: ParseOptions,
+    keep: Callable[[RawChunk], object],
+    jobs: int,
+    read: Reader,
 ) -> Summary:
     """Parse and validate all files in order, and call `keep` with each chunk in order.
 
@@ -412,7 +461,7 @@ def first_pass(
     weights = None
     if options.row_weights is not None:
         weights = RowWeights(options.row_weights, joint_name(paths))
-    for whole in _blocks(paths, options, classes.table, features, jobs):
+    for whole in _blocks(paths, options, classes.table, features, jobs, read):
         if weights is not None:
             whole = weights.of(whole)
         block = whole.without_zero_weights()

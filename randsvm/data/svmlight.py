@@ -9,7 +9,7 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -64,6 +64,7 @@ class Block:
     queries : rows with a qid:
     numbers : of rows that are to begin with 0:number; of others None
     weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
+    keys : of each row the fields of a table that are written beside its prediction; None: none
     """
 
     codes: np.ndarray
@@ -76,6 +77,7 @@ class Block:
     queries: int
     numbers: RowNumbers | None = None
     weights: np.ndarray | None = None
+    keys: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -168,18 +170,18 @@ def read_blocks(
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream:
-        texts = _pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
+        texts = pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
         parsed = _one_by_one(texts, dialect) if prompt else _in_order(texts, dialect, jobs)
-        with closing(parsed) as pieces:
+        with closing(parsed):
             try:
-                for piece in pieces:
+                for piece in parsed:
                     block = to_block(piece, line)
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
                         raise data_error(name, piece.fault, line)
                     line += piece.lines
-            except _LineTooLongError as error:
+            except LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None
 
 
@@ -209,13 +211,28 @@ def data_error(name: str, fault: Fault, first_line: int) -> DataError:
 # ---- reading ----------------------------------------------------------------------------------
 
 
-class _LineTooLongError(RandsvmError):
+class LineTooLongError(RandsvmError):
     def __init__(self) -> None:
         super().__init__(f"expected a line of at most {LONGEST_LINE} bytes, found a longer one")
 
 
-def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) -> Iterator[bytes]:
-    """Yield complete lines and PADDING, about `size` bytes at a time."""
+def last_newline(text: bytes) -> int:
+    """Return the end of the last line that is complete, 0 if there is none."""
+    return text.rfind(b"\n") + 1
+
+
+def pieces(
+    stream: BinaryIO,
+    path: str,
+    size: int,
+    watch: Watch,
+    prompt: bool = False,
+    record_end: Callable[[bytes], int] = last_newline,
+) -> Iterator[bytes]:
+    """Yield complete records and PADDING, about `size` bytes at a time.
+
+    record_end: returns the end of the last record in the text that follows, 0 if none ends there.
+    """
     position = _Position(stream)
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
     first = True
@@ -233,9 +250,9 @@ def _pieces(stream: BinaryIO, path: str, size: int, watch: Watch, prompt: bool) 
             )
         if not text and position.has_changed():
             raise TransferError(f"reading {files.display_name(path)}: it changed while it was read")
-        cut = text.rfind(b"\n") + 1
+        cut = record_end(text)
         if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
-            raise _LineTooLongError
+            raise LineTooLongError
         if text and not cut:
             rest.append(text)
             continue

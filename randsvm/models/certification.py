@@ -20,7 +20,6 @@ from scipy import sparse
 
 from randsvm import files
 from randsvm.arrays import slices, squared_norms
-from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import NO_WEIGHTS, ReadingProgress
 from randsvm.data.svmlight import Block
@@ -30,10 +29,11 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import ModelRows
+from randsvm.models.prediction import reader_of
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
-from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.parameters.run import CertifyParams, PredictParams, Resources
 from randsvm.parameters.svm import Params
 
 # Support vectors are found among the rows by this number of random projections.
@@ -281,19 +281,21 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     """Return the sums over all rows of the files."""
     model = judge.model
     reading = ReadingProgress(paths, emit)
+    read = reader_of(model, paths[0], PredictParams())
+    own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
     table = LabelTable(paths[0], names=model.labels, closed=True, any_label=model.finds_novelties)
     parts: list[RowLosses] = []
     with ThreadPool(jobs) as pool:
         for path in paths:
             table.path = path
-            blocks = svmlight.read_blocks(
+            blocks = read(
                 path,
                 labels="number" if model.is_regression else "class",
                 zero_based=model.zero_based,
-                has_row_numbers=model.has_row_numbers,
                 float64=True,
                 jobs=jobs,
                 watch=reading.on_event,
+                **own,
             )
             for block in map(Block.without_zero_weights, blocks):
                 if block.is_weighted:

@@ -285,6 +285,8 @@ def describe(model: Model) -> dict[str, Any]:
         "index_base": 0 if model.zero_based else 1,
         "features": None if model.seen is None else model.seen.count,
         "scaling": None if model.scaling is None else model.scaling.name,
+        "columns": None if model.columns is None else list(map(str, model.columns.columns)),
+        "label_column": None if model.columns is None else model.columns.label,
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
         **{name: _number(metadata, name, int) for name in INTEGER_KEYS},

@@ -431,6 +431,7 @@ class PairwiseModel(KernelModel):
             seen=self.seen,
             scaling=self.scaling,
             float64=self.float64,
+            columns=self.columns,
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import Matrix
+from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.calibration import Calibrator, Sigmoid, parse_calibrator
@@ -70,6 +71,8 @@ class Model:
     noise_scale : float, optional
         Scale sigma of the noise z = y - f of a regression, which has the density
         e^(-|z| / sigma) / (2 sigma); None: not fitted.
+    columns : Columns, optional
+        Columns of the tables that the model was trained with; None: of svmlight files or arrays.
     metadata : mapping of str to str
         Other lines of the trailer, which describe the training.
     """
@@ -85,6 +88,7 @@ class Model:
     calibration: Calibrator | None = None
     conformal: ConformalScores | None = None
     noise_scale: float | None = None
+    columns: Columns | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -318,7 +322,9 @@ class Model:
     def _trailer(self) -> dict[str, str]:
         """The lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
-        lines = trailer_items(labels, self.zero_based, self.seen, self.scaling, self.float64)
+        lines = trailer_items(
+            labels, self.zero_based, self.seen, self.scaling, self.float64, self.columns
+        )
         for one in (self.calibration, self.conformal):
             lines |= {} if one is None else one.lines()
         return {**self.metadata, **lines}
@@ -353,5 +359,6 @@ def common_fields(
         "scaling": trailer.scaling(seen),
         "calibration": parse_calibrator(trailer, columns),
         "conformal": ConformalScores.parse(trailer),
+        "columns": trailer.columns(),
         "metadata": trailer.unparsed,
     }

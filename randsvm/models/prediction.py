@@ -8,19 +8,22 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from scipy import sparse
 
 from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
+from randsvm.data.columns import DELIMITERS, Format, fields_of, written_record
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, ReadingProgress, sorted_union
+from randsvm.data.reading import ParseOptions, Reader, ReadingProgress, sorted_union
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError
@@ -113,10 +116,15 @@ def predict(
     with listening(watch):
         with files.create_output(output) as stream:
             stream.write(files.encoded(prediction.header_line))
-            for rows in prediction.blocks():
-                stream.write(prediction.lines(rows))
+            for rows, keys in prediction.blocks():
+                stream.write(prediction.lines(rows, keys))
         if prediction.weighted:
             emit(Notice("rows have weights (cost:), which the scores count"))
+        if prediction.other_texts:
+            counts = sorted(prediction.other_texts.items())
+            listed = ", ".join([f"{name} ({count:,})" for name, count in counts])
+            which = f"{sum(prediction.other_texts.values()):,} texts that training never saw"
+            emit(Notice(f"{which} are none of the categories of their columns: {listed}"))
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:
@@ -203,9 +211,13 @@ class _FilePrediction:
         # Whether any row has a weight other than 1.
         self.weighted = False
         self.unseen = np.empty(0, np.int32)
+        # Of each column of a table the texts that training never saw.
+        self.other_texts: Counter[str] = Counter()
+        self.read = reader_of(model, path, params, self.other_texts)
+        self.kept = [] if params.keep is None else fields_of(params.keep)
 
-    def blocks(self) -> Iterator[PredictedRows]:
-        """Yield the predictions of consecutive rows."""
+    def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
+        """Yield the predictions of consecutive rows, and what is kept of each row."""
         for block, found in self._predicted():
             y = block.y if self.model.is_regression else self.table.classes(block)
             self.weighted = self.weighted or block.is_weighted
@@ -223,7 +235,7 @@ class _FilePrediction:
                 if len(rows.unseen):
                     self.unseen_values += len(rows.unseen)
                     self.unseen = sorted_union(self.unseen, rows.unseen)
-                yield rows
+                yield rows, None if block.keys is None else block.keys[begin:end]
                 self.progress.emit(end / len(y))
             self.progress.block += 1
 
@@ -233,7 +245,11 @@ class _FilePrediction:
         labels_only = labels_only and params.coverage is None
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
-            return predict_in_threads(predictor, self.paths, resources.workers, self.table, watch)
+            return predict_in_threads(
+                predictor, self.paths, resources.workers, self.table, watch, self.read
+            )
+        if self.read is not svmlight.read_blocks:
+            raise ParameterError("--cluster predicts svmlight files, not tables")
         return predict_on_cluster(
             predictor, self.path, self.paths, resources.cluster, self.table, watch
         )
@@ -270,7 +286,12 @@ class _FilePrediction:
 
     @property
     def header_line(self) -> str:
-        """The names of the probability columns, as in svm-predict, or of label sets; else ""."""
+        """The names of the probability columns, as in svm-predict, or of label sets; else "".
+
+        With kept columns, the names of all columns.
+        """
+        if self.kept:
+            return written_record([*self.kept, *self._column_names()], self.delimiter) + "\n"
         if self.coverage is not None and not self.model.is_regression:
             return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
@@ -285,34 +306,91 @@ class _FilePrediction:
         scores = self.model.class_scores(rows.f)
         return scores, label_sets(scores, rows.predicted, self.coverage.largest)
 
-    def _lines_of_sets(self, rows: PredictedRows) -> bytes:
+    def _lines_of_sets(self, rows: PredictedRows) -> list[str]:
         """Return a line of labels for each row: the predicted label, then by rising score."""
         scores, sets = self._label_sets(rows)
         scores = np.where(sets, scores, np.inf)
         scores[np.arange(len(scores)), rows.predicted] = -np.inf
         order, sizes = np.argsort(scores, axis=1, kind="stable").tolist(), sets.sum(axis=1).tolist()
-        lines = [
+        return [
             " ".join([self.names[index] for index in row[:size]])
             for row, size in zip(order, sizes, strict=True)
         ]
+
+    def _column_names(self) -> list[str]:
+        """Return the names of the columns of the output without kept ones."""
+        if self.params.scores:
+            zeros = sparse.csr_matrix((1, len(self.model.features)), dtype=np.float32)
+            count = self.model.decision_matrix(zeros).shape[1]
+            return ["score"] if count == 1 else [f"score_{i + 1}" for i in range(count)]
+        if self.model.is_regression:
+            return ["prediction"]
+        if not self.params.probabilities:
+            return ["label"]
+        names = ("normal", "outlier") if self.model.finds_novelties else self.names
+        return ["label", *names]
+
+    @property
+    def delimiter(self) -> str:
+        """The character between fields of the output if columns are kept."""
+        columns = self.model.columns
+        format_ = self.params.format or (columns.format if columns is not None else "csv")
+        return DELIMITERS.get(format_, ",")
+
+    def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
+        """Return the lines of some rows. keys : the kept fields of each row, as written."""
+        lines = self._lines(rows)
+        if keys is not None:
+            between = self.delimiter
+            lines = [
+                f"{key}{between}{line.replace(' ', between)}"
+                for key, line in zip(keys, lines, strict=True)
+            ]
         return files.encoded("".join([line + "\n" for line in lines]))
 
-    def lines(self, rows: PredictedRows) -> bytes:
+    def _lines(self, rows: PredictedRows) -> list[str]:
         if self.coverage is not None and not self.model.is_regression:
             return self._lines_of_sets(rows)
         if self.coverage is not None:
             half = self.coverage.largest
             values = np.column_stack([rows.f, rows.f - half, rows.f + half])
-            return "".join(line + "\n" for line in join_rows(values)).encode()
+            return list(join_rows(values))
         if self.params.scores or self.model.is_regression:
             values = rows.f.reshape(len(rows.f), -1)
-            return "".join(line + "\n" for line in join_rows(values)).encode()
+            return list(join_rows(values))
         lines = [self.names[index] for index in rows.predicted.tolist()]
         if rows.probabilities is not None:
             # The number of digits is svm-predict's.
             numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
             lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
-        return files.encoded("".join([line + "\n" for line in lines]))
+        return lines
+
+
+def reader_of(
+    model: Model, path: str, params: PredictParams, other_texts: Counter[str] | None = None
+) -> Reader:
+    """Return the reader of rows for a model.
+
+    path : the model file. other_texts : counts the texts of each column that training never saw.
+    Raise ParameterError for a table and a model without columns.
+    """
+    columns = model.columns
+    if params.format == "svmlight" or (params.format is None and columns is None):
+        if params.keep is not None:
+            raise ParameterError("--keep is for tables: a model of --format csv or tsv")
+        return svmlight.read_blocks
+    if columns is None:
+        raise ParameterError(
+            f"--format {params.format}: {path} was trained without a table, so its features have "
+            "no columns"
+        )
+    # Imported here because few runs read tables.
+    from randsvm.data import table
+
+    if params.format is not None:
+        columns = replace(columns, format=cast("Format", params.format))
+    keep = [] if params.keep is None else fields_of(params.keep)
+    return partial(table.read_blocks, columns=columns, keep=keep, unseen=other_texts)
 
 
 def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
@@ -380,18 +458,23 @@ PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
 
 
 def predict_in_threads(
-    predictor: Predictor, paths: Sequence[str], jobs: int, table: LabelTable, watch: Watch
+    predictor: Predictor,
+    paths: Sequence[str],
+    jobs: int,
+    table: LabelTable,
+    watch: Watch,
+    read: Reader,
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by `jobs` threads.
 
     table : reader of the labels, whose `path` is set to the file of each block.
-    watch : called with the progress of the reader.
+    watch : called with the progress of the reader. read : reader of the files' format.
     """
     reading = ReadingProgress(paths, watch)
     with ThreadPool(jobs) as pool:
         for path in paths:
             table.path = path
-            blocks = svmlight.read_blocks(
+            blocks = read(
                 path,
                 labels="number" if predictor.model.is_regression else "class",
                 zero_based=predictor.model.zero_based,

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from randsvm.data.columns import Columns
 from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import LARGEST_INDEX
@@ -214,11 +215,12 @@ def trailer_items(
     seen: SeenFeatures | None,
     scaling: Scaling | None,
     float64: bool,
+    columns: Columns | None = None,
 ) -> dict[str, str]:
     """Return the items that `Trailer` reads.
 
     labels : as the training data spells them; empty if the header or the task determines them.
-    float64 : whether feature values are float64.
+    float64 : whether feature values are float64. columns : those of tables.
     """
     lines = {"labels": " ".join(labels)} if labels else {}
     lines["index_base"] = "0" if zero_based else "1"
@@ -226,6 +228,8 @@ def trailer_items(
         lines["values"] = "float64"
     if seen is not None:
         lines["features"] = str(seen)
+    if columns is not None:
+        lines["columns"] = columns.to_json()
     if scaling is not None:
         arrays = {"scale_shift": scaling.shift, "scale_factor": scaling.factor}
         lines["scale"] = scaling.name
@@ -309,6 +313,9 @@ class Trailer:
 
     def seen_features(self) -> SeenFeatures | None:
         return self.take("features", SeenFeatures.parse)
+
+    def columns(self) -> Columns | None:
+        return self.take("columns", Columns.from_json)
 
     def scaling(self, seen: SeenFeatures | None) -> Scaling | None:
         """Return the scaling of the seen features; None if rows are not scaled."""

@@ -25,6 +25,8 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, Params
 
 SCALINGS = ("minmax", "standard", "unit")
+MISSING = ("mean",)
+FORMATS = ("svmlight", "csv", "tsv")
 
 P = TypeVar("P")
 
@@ -83,9 +85,53 @@ class Run:
         help="File of weights, one number a line for each row, as LIBSVM's -W: C of a row is C "
         "times its weight.",
     )
+    format: str | None = option(
+        None,
+        FORMATS,
+        "--format",
+        help="Format of TRAIN_FILE. In a table, a column of numbers is a feature, and so is each "
+        "text of another column; the model applies them in predictions.  [default: svmlight]",
+    )
+    label_column: str | None = option(
+        None,
+        "text",
+        "--label-column",
+        help="Column of the labels in a table: its name, or its number from 1.",
+    )
+    ignore_columns: str | None = option(
+        None,
+        "text",
+        "--ignore-columns",
+        help="Columns of a table that are no features: names or numbers, separated by commas.",
+    )
+    no_header: bool = option(
+        False,
+        "flag",
+        "--no-header",
+        help="The first line of a CSV or TSV file is a row; numbers from 1 name the columns.",
+    )
+    missing: str | None = option(
+        None,
+        MISSING,
+        "--missing",
+        help="mean: a missing number in a table becomes the mean of its column, and a missing text "
+        "none of the categories.  [default: it is an error]",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        others = [self.label_column, self.ignore_columns, self.missing, self.no_header or None]
+        flags = ["--label-column", "--ignore-columns", "--missing", "--no-header"]
+        for flag, value in zip(flags, others, strict=True):
+            require(
+                value is None or self.is_table,
+                f"{flag} is for tables: give --format csv or tsv",
+            )
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the rows come from a table."""
+        return self.format not in (None, "svmlight")
 
 
 @dataclass(frozen=True)
@@ -276,6 +322,8 @@ class PredictParams:
     labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
     coverage : probability with which a label set or an interval is to have the truth; None: none
     is written
+    format : format of the files; None: that of the training files
+    keep : columns of a table that are written before each prediction, separated by commas
     """
 
     scores: bool = False
@@ -283,12 +331,16 @@ class PredictParams:
     metrics: bool = False
     labels: Literal["file", "libsvm"] = "file"
     coverage: float | None = None
+    format: str | None = None
+    keep: str | None = None
 
     def __post_init__(self) -> None:
         if self.labels not in LABEL_SPELLINGS:
             raise ParameterError(
                 f"expected labels {' or '.join(LABEL_SPELLINGS)}, found {self.labels!r}"
             )
+        if self.format is not None and self.format not in FORMATS:
+            raise ParameterError(f"expected format {', '.join(FORMATS)}, found {self.format!r}")
         if self.scores and self.labels != "file":
             raise ParameterError("give one of --scores and --labels, not both")
         if self.scores and self.probabilities:
@@ -298,6 +350,8 @@ class PredictParams:
         require(0 < self.coverage < 1, f"--coverage must be in (0, 1), got {self.coverage:g}")
         if self.scores or self.probabilities:
             raise ParameterError("give one of --coverage, --scores and -b 1")
+        # A label set has any number of labels, and a table the same columns in each row.
+        require(self.keep is None, "give one of --coverage and --keep, not both")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from randsvm import files
 from randsvm.data import dataset
 from randsvm.data.classes import labelled_classes
+from randsvm.data.columns import Columns, Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
@@ -22,6 +24,8 @@ from randsvm.training.job import Job
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
+# Columns of text that a message lists.
+MOST_COLUMNS = 20
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
     D = _load(data, params, job)
+    if D.summary.columns is not None:
+        emit(Notice(_columns_notice(D.summary.columns)))
     if D.summary.float64:
         emit(
             Notice(
@@ -105,6 +111,18 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     return D
 
 
+def _columns_notice(columns: Columns) -> str:
+    """Return the message about the columns of a table."""
+    texts = [one for one in columns.columns if one.categories is not None]
+    count = len(columns.columns) - len(texts)
+    found = f"{count} column{'s' * (count != 1)} of numbers"
+    if not texts:
+        return found
+    listed = [str(one) for one in texts[:MOST_COLUMNS]]
+    listed += ["..."] * (len(texts) > MOST_COLUMNS)
+    return f"{found}, and of text with their categories: {', '.join(listed)}"
+
+
 def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     row_numbers = params.kernel == "precomputed"
     options = ParseOptions(
@@ -113,6 +131,7 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         zero_based=job.run.zero_based or row_numbers,
         has_row_numbers=row_numbers,
         row_weights=job.run.row_weights,
+        table=_table_options(data, params, job, row_numbers),
     )
     if options.row_weights is not None:
         check_row_weights(data, job)
@@ -128,6 +147,30 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
     return load(inputs(data), options, job.resources)
+
+
+def _table_options(
+    data: Source, params: Params | SgdParams, job: Job, row_numbers: bool
+) -> TableOptions | None:
+    """Return how a table is read; None for svmlight. Raise ParameterError."""
+    run = job.run
+    if not run.is_table:
+        return None
+    if isinstance(data, Arrays):
+        raise ParameterError("--format is for files, not for arrays")
+    if job.resources.cluster is not None:
+        raise ParameterError(f"--cluster reads svmlight files, not --format {run.format}")
+    if row_numbers:
+        raise ParameterError("-t precomputed reads svmlight files, not tables")
+    if run.label_column is None and params.task != "one-class":
+        raise ParameterError(f"--format {run.format} needs --label-column")
+    return TableOptions(
+        cast("Format", run.format),
+        run.label_column,
+        run.ignore_columns or "",
+        not run.no_header,
+        run.missing is not None,
+    )
 
 
 def check_row_weights(data: Source, job: Job) -> None:

@@ -61,6 +61,8 @@ def update(
         raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
     if job.run.row_weights is not None:
         check_row_weights(path, job)
+    if job.run.is_table:
+        raise ParameterError(f"--update reads svmlight files, not --format {job.run.format}")
     if job.resources.cluster is not None:
         raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
     with listening(clock):

@@ -549,6 +549,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
             float64=labelled_data.D.summary.float64,
+            columns=labelled_data.D.summary.columns,
             metadata=self._metadata(outcome),
             **self.calibrated,
         )

@@ -1,0 +1,148 @@
+"""The columns of a table: which features they become. A model stores them with its features."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Format = Literal["csv", "tsv", "parquet"]
+# The byte between the fields of a text format.
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+# A number may be missing as one of these words in any case; a text only as an empty field.
+MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How the tables of a training are read.
+
+    label: name of the label's column, or its number from 1; None: there is no label. ignored: names
+    or numbers of columns that are no features, separated by commas. header: whether the first
+    record of a text format names the columns; else their numbers are their names. fill: whether
+    missing numbers become the mean of their column, and missing texts none of the categories.
+    """
+
+    format: Format
+    label: str | None = None
+    ignored: str = ""
+    header: bool = True
+    fill: bool = False
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of features: one feature for a number, or one for each category of a text.
+
+    categories : texts in the order of their features, sorted; None for numbers
+    mean : value of a missing number; None: a missing number is refused
+    """
+
+    name: str
+    categories: tuple[str, ...] | None = None
+    mean: float | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return 1 if self.categories is None else len(self.categories)
+
+    def __str__(self) -> str:
+        return self.name if self.categories is None else f"{self.name} ({self.width})"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a model was trained with.
+
+    format, header, label, fill : see TableOptions; columns : those of features, in the order of
+    their features
+    """
+
+    format: Format
+    header: bool
+    label: str | None
+    fill: bool
+    columns: tuple[Column, ...]
+
+    def with_starts(self, zero_based: bool) -> Iterator[tuple[Column, int]]:
+        """Yield each column and its first feature index."""
+        start = 0 if zero_based else 1
+        for column in self.columns:
+            yield column, start
+            start += column.width
+
+    @property
+    def features(self) -> int:
+        """The number of features of all columns."""
+        return sum(column.width for column in self.columns)
+
+    def to_json(self) -> str:
+        """Return the text that `from_json` reads."""
+        columns: list[dict[str, Any]] = []
+        for column in self.columns:
+            entry: dict[str, Any] = {"name": column.name}
+            if column.categories is not None:
+                entry["categories"] = list(column.categories)
+            if column.mean is not None:
+                entry["mean"] = column.mean
+            columns.append(entry)
+        return json.dumps(
+            {
+                "format": self.format,
+                "header": self.header,
+                "label": self.label,
+                "fill": self.fill,
+                "columns": columns,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Columns:
+        """Return the columns of a model. Raise ValueError for another text."""
+        try:
+            found = json.loads(text)
+            columns = tuple(map(_column, found["columns"]))
+            label = found["label"]
+            valid = (
+                found["format"] in (*DELIMITERS, "parquet")
+                and isinstance(found["header"], bool)
+                and isinstance(found["fill"], bool)
+                and (label is None or isinstance(label, str))
+                and len({column.name for column in columns}) == len(columns) > 0
+            )
+            if not valid:
+                raise TypeError
+        except (TypeError, KeyError, ValueError, RecursionError):
+            raise ValueError(f"expected the columns of a table, found {text[:40]!r}") from None
+        return Columns(found["format"], found["header"], label, found["fill"], columns)
+
+
+def _column(entry: dict[str, Any]) -> Column:
+    """Return a column of a model. Raise TypeError or KeyError for another object."""
+    name, categories, mean = entry["name"], entry.get("categories"), entry.get("mean")
+    if categories is not None:
+        categories = tuple(categories)
+        if not all(isinstance(text, str) for text in categories):
+            raise TypeError
+        if len(set(categories)) != len(categories) or not categories:
+            raise TypeError
+    if not isinstance(name, str) or (mean is not None and not math.isfinite(mean)):
+        raise TypeError
+    return Column(name, categories, None if mean is None else float(mean))
+
+
+def fields_of(record: str) -> list[str]:
+    """Return the fields of a record of CSV, such as a list of names."""
+    return next(csv.reader([record], skipinitialspace=True), [])
+
+
+def written_record(fields: Sequence[str], delimiter: str) -> str:
+    """Return a record without its newline; fields are quoted where they need it."""
+    line = io.StringIO()
+    csv.writer(line, delimiter=delimiter, lineterminator="").writerow(fields)
+    return line.getvalue()

@@ -1,0 +1,395 @@
+"""Test tables: rows of CSV and TSV against pandas and the csv module, and their errors."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+from collections import Counter
+from contextlib import closing
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
+
+import randsvm
+from randsvm.data import dataset, table
+from randsvm.data.columns import Column, Columns, TableOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
+from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.events import Notice
+from randsvm.parameters.run import PredictParams, Resources
+
+SVM = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
+
+
+def census(n: int, seed: int = 0) -> pd.DataFrame:
+    """Return a table like the Census-Income data: numbers, texts, missing values, two classes."""
+    rng = np.random.default_rng(seed)
+    education = ["HS-grad", "Some-college", "Bachelors", "Masters", "Doctorate, PhD", "10th"]
+    work = ["Private", "Self-emp-not-inc", "Local-gov", "?", "Without-pay"]
+    country = ["United-States", "Mexico", "Philippines", 'Côte d"Ivoire', "Outlying-US(Guam-USVI)"]
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "age": rng.integers(17, 90, n),
+            "workclass": rng.choice(work, n),
+            "education": rng.choice(education, n),
+            "gain": np.where(rng.random(n) < 0.9, 0, rng.integers(1, 99999, n)),
+            "hours": np.round(rng.normal(40, 12, n), 2),
+            "country": rng.choice(country, n, p=[0.8, 0.1, 0.05, 0.04, 0.01]),
+        }
+    )
+    score = frame.age / 40 + frame.education.isin(education[2:5]) + rng.normal(0, 0.3, n)
+    frame["income"] = np.where(score > 1.8, " 50000+.", "- 50000.")
+    return frame
+
+
+def one_hot(frame: pd.DataFrame) -> np.ndarray:
+    """Return the features of a frame: numbers as they are, a column for each sorted text."""
+    parts = []
+    for name in frame.columns:
+        if pd.api.types.is_numeric_dtype(frame[name]):
+            parts.append(frame[[name]].to_numpy(float))
+        else:
+            dummies = pd.get_dummies(frame[name])
+            parts.append(dummies[sorted(dummies.columns, key=str.encode)].to_numpy(float))
+    return np.hstack(parts)
+
+
+def load(paths, options: TableOptions, *, jobs=2, labels="class", any_label=False) -> Dataset:
+    paths = [paths] if not isinstance(paths, (list, tuple)) else paths
+    parse = ParseOptions(labels=labels, any_label=any_label, table=options)
+    return dataset.load(tuple(map(str, paths)), parse, Resources(jobs=jobs))
+
+
+def matrix(D: Dataset, columns: int) -> np.ndarray:
+    """Return all rows of D, with a column for each feature, also for those that are always 0."""
+    X = np.zeros((D.n, columns))
+    at = D.summary.features - 1
+    X[:, at] = sparse.vstack([D.chunk(shard.number).X for shard in D.shards]).toarray()
+    return X
+
+
+def test_a_table_is_what_pandas_makes_of_it(tmp_path):
+    frame = census(3000)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
+    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
+        assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
+        assert sorted(D.summary.names) == ["-_50000.", "50000+."]
+        names = np.array(D.summary.names)[D.labels().astype(int)]
+    assert np.array_equal(names, frame.income.str.strip().str.replace(" ", "_"))
+
+
+def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path):
+    frame, test = census(600), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
+    frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
+    test.drop(columns="income").to_csv(tmp_path / "test.tsv", index=False, sep="\t")
+    y = (frame.income == " 50000+.").astype(int)
+    X = one_hot(frame.drop(columns=["id", "income"]))
+    dump_svmlight_file(X, y, str(tmp_path / "t.svm"), zero_based=False)
+    whole = pd.concat([test[frame.columns], frame]).drop(columns=["id", "income"])
+    test_X = one_hot(whole)[: len(test)]
+    options = {**SVM, "format": "tsv", "label_column": "income", "ignore_columns": "id"}
+    model = str(tmp_path / "t.model")
+    randsvm.train_randsvm(tmp_path / "t.tsv", model, **options)
+    reference = randsvm.train_randsvm(tmp_path / "t.svm", **SVM)
+    params = PredictParams(scores=True, keep="id,country")
+    randsvm.predict(tmp_path / "test.tsv", model, tmp_path / "out.tsv", params=params)
+    out = pd.read_csv(tmp_path / "out.tsv", sep="\t")
+    assert list(out.columns) == ["id", "country", "score"]
+    assert np.array_equal(out.id, test.id) and list(out.country) == list(test.country)
+    expected = reference.decision_function(test_X)
+    # The two models may have the classes in another order.
+    sign = 1 if randsvm.load(model).model.labels[0] == "50000+." else -1
+    sign *= 1 if reference.model.labels[0] == "1" else -1
+    assert np.allclose(out.score, sign * expected, rtol=1e-9, atol=1e-9)
+
+
+# The csv module of older versions of Python does not quote a carriage return alone.
+TEXTS = st.text(st.sampled_from("xyzé,;\"'\n\t~ "), max_size=12).map(
+    lambda text: text.strip().replace("~", "\r\n")
+)
+NUMBERS = st.floats(-1e6, 1e6, width=32).map(lambda x: x + 0.0)
+
+
+@given(st.data(), st.sampled_from("cq"), st.sampled_from(["\n", "\r\n"]), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_the_csv_module_writes_is_read(tmp_path_factory, data, quoting, end, header):
+    n = data.draw(st.integers(1, 12))
+    tables = [
+        (name, data.draw(st.lists(kind, min_size=n, max_size=n)))
+        for name, kind in [('a "b"', TEXTS), ("n,\n", NUMBERS), ("c", TEXTS), ("m", NUMBERS)]
+    ]
+    named = [(name, values) for name, values in tables if any(map(str, values))]
+    labels = data.draw(st.lists(st.sampled_from(["yes", "no"]), min_size=n, max_size=n))
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    style = {"c": csv.QUOTE_MINIMAL, "q": csv.QUOTE_ALL}[quoting]
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream, quoting=style, lineterminator=end)
+        if header:
+            writer.writerow([*(name for name, _ in named), "label"])
+        writer.writerows(zip(*(values for _, values in named), labels, strict=True))
+    columns, X = [], []
+    for number, (name, values) in enumerate(named, 1):
+        name = name if header else str(number)
+        if isinstance(values[0], float):
+            columns.append(Column(name, None, float(np.sum(values) / n)))
+            X.append(np.array(values)[:, None])
+            continue
+        texts = sorted({text for text in values if text}, key=str.encode)
+        columns.append(Column(name, tuple(texts)))
+        X.append(np.array([[text == one for one in texts] for text in values], float))
+    label = "label" if header else str(len(named) + 1)
+    options = TableOptions("csv", label, header=header, fill=True)
+    with closing(load(path, options)) as D:
+        found = D.summary.columns
+        assert [(c.name, c.categories) for c in found.columns] == [
+            (c.name, c.categories) for c in columns
+        ]
+        for one, other in zip(found.columns, columns, strict=True):
+            assert (one.mean is None) == (other.mean is None)
+            assert one.mean is None or abs(one.mean - other.mean) <= 1e-9 * max(1, abs(other.mean))
+        expected = np.hstack(X)
+        assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
+        assert [D.summary.names[int(code)] for code in D.labels()] == labels
+    # The same rows in small blocks, which cut quoted fields and line ends anywhere.
+    blocks = list(table.read_blocks(str(path), found, labels="class", block_size=5, float64=True))
+    assert sum(map(len, blocks)) == n
+    values = np.concatenate([block.values for block in blocks])
+    assert np.array_equal(values, expected[expected != 0])
+
+
+def test_missing_values_become_the_mean_of_pandas(tmp_path):
+    frame = census(500)
+    frame.loc[::7, "hours"] = np.nan
+    frame.loc[::5, "country"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    filled = frame.drop(columns=["id", "income"])
+    filled["hours"] = filled.hours.fillna(filled.hours.mean())
+    expected = one_hot(filled)
+    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "1", fill=True))) as D:
+        assert np.allclose(matrix(D, expected.shape[1]), expected, rtol=1e-6)
+    with pytest.raises(DataError, match=r"t\.csv:2:\d+: expected a value in column"):
+        load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))
+
+
+@pytest.mark.parametrize(
+    "text, place",
+    [
+        ("a,y\n1,p\n2\n", "3:2: expected 2 fields, found 1"),
+        ("a,y\n1,p\n2,q,\n", "3:4: expected 2 fields, found more"),
+        ('a,b,y\n1,"x\nz",p\n2,"u"v,q\n', "4:6: expected the end of a field in column 'b' after"),
+        ('a,y\n1,p\n2,"q\n', "3:3: expected a quote at the end of a field in column 'y'"),
+        ("a,y\n1,p\n,q\n", "3:1: expected a value in column 'a', found an empty field"),
+        ("a,y\n1,p\n NA ,q\n", "3:2: expected a value in column 'a', found 'NA'"),
+        ("a,y\n1,p\n1e99,q\n", "3:1: expected a number within float32 .* in column 'a'"),
+        ("a,y\n1,p\n-inf,q\n", "3:1: expected a finite number in column 'a', found '-inf'"),
+        ("a,y\n1,p\n2,\n", "3:3: expected a value in column 'y'"),
+        ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
+        ("a,y\n1,\0p\n", "2:3: expected text in column 'y', found a NUL byte"),
+        ("a,b\n1,p\n2,q\n", "1:1: expected a column 'y', found 'a', 'b'"),
+        ("a,a,y\n1,2,p\n", "1:1: expected different names of columns, found 'a' 2 times"),
+        ("y\np\n", "1:1: expected a column of features"),
+        ("", "1:1: expected a row, found an empty file"),
+        ("a,y\n", "1:1: expected "),
+        ("a,y\n1,p q\n2,p:q\n", "3:3: expected labels that differ in more than blanks"),
+    ],
+)
+def test_an_error_has_its_place(tmp_path, text, place):
+    path = tmp_path / "t.csv"
+    path.write_text(text, newline="")
+    with pytest.raises(DataError, match=rf"t\.csv:{place}"):
+        load(path, TableOptions("csv", "y"))
+    assert DataError.exit_code == 65
+
+
+def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
+    rows = [f"{i}.5,{'pq'[i % 2]}" for i in range(12_000)]
+    rows[5000] = "5000.x,p"
+    (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
+    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected numbers or at most 10,000"):
+        load(tmp_path / "t.csv", TableOptions("csv", "y"))
+
+
+def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n01,1,p\n2,2,q\nZ,?,p\n01,4,p\n")
+    with closing(load(tmp_path / "t.csv", TableOptions("csv", "y", fill=True))) as D:
+        first, second = D.summary.columns.columns
+        assert first.categories == ("01", "2", "Z") and second.mean == pytest.approx(7 / 3)
+        expected = [[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 7 / 3], [1, 0, 0, 4]]
+        assert np.allclose(matrix(D, 4), expected)
+
+
+def test_forms_of_a_file_do_not_change_the_model(tmp_path):
+    frame = census(400)
+    text = frame.to_csv(index=False)
+    half = len(frame) // 2
+    forms = {
+        "plain.csv": text.encode(),
+        "mark.csv": b"\xef\xbb\xbf" + text.encode(),
+        "crlf.csv": text.replace("\n", "\r\n").encode(),
+        "a.csv.gz": gzip.compress(text.encode()),
+        "a.csv.bz2": bz2.compress(text.encode()),
+        "open.csv": text.encode().rstrip(b"\n"),
+        "blank.csv": b"\n" + text.replace("\n", "\n\n").encode(),
+        "spaces.csv": frame.to_csv(index=False, quoting=csv.QUOTE_ALL)
+        .replace('","', '" , "')
+        .replace('"\n', '" \n')
+        .replace('" 50000+."', '"50000+."')
+        .encode(),
+    }
+    for name, content in forms.items():
+        (tmp_path / name).write_bytes(content)
+    frame[:half].to_csv(tmp_path / "part-1.csv", index=False)
+    frame[half:].sample(frac=1, axis=1, random_state=1).to_csv(tmp_path / "part-2.csv", index=False)
+    options = {**SVM, "format": "csv", "label_column": "income", "ignore_columns": "id"}
+
+    def model(data, **more) -> bytes:
+        path = tmp_path / "model"
+        randsvm.train_randsvm(data, path, **options, **more)
+        return path.read_bytes()
+
+    expected = model(tmp_path / "plain.csv")
+    for name in forms:
+        assert model(tmp_path / name) == expected, name
+    assert model(str(tmp_path / "part-*.csv")) == expected
+    assert model(tmp_path / "plain.csv", jobs=1, memory=16 << 20) == expected
+    for _ in range(2):
+        assert model(tmp_path / "plain.csv", jobs=3, cache=str(tmp_path / "cache")) == expected
+
+
+def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
+    (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
+    model, notices = str(tmp_path / "model"), []
+    randsvm.train_randsvm(
+        tmp_path / "t.csv", model, kernel="linear", format="csv", label_column="y"
+    )
+    found = randsvm.predict(
+        tmp_path / "test.csv",
+        model,
+        tmp_path / "out",
+        params=PredictParams(scores=True),
+        watch=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert found.labelled == 1 and found.rows == 4
+    assert any("3 texts" in text and "b (3)" in text for text in notices)
+    rows = np.array([[1, 1, 0], [2, 0, 0], [2, 0, 0], [4, 0, 0]], float)
+    expected = randsvm.load(model).decision_function(rows)
+    assert np.allclose(np.loadtxt(tmp_path / "out"), expected)
+    (tmp_path / "test.csv").write_text("y,b\np,u\n")
+    with pytest.raises(DataError, match=r"test\.csv:1:1: expected a column 'a', found 'y', 'b'"):
+        randsvm.predict(tmp_path / "test.csv", model, tmp_path / "out")
+
+
+def test_a_regression_and_one_class_read_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=80), "c": rng.choice(["u", "v"], 80)})
+    frame["target"] = frame.x * 2 + (frame.c == "u")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    model = str(tmp_path / "model")
+    randsvm.train_randsvm(
+        tmp_path / "t.csv", model, task="svr", kernel="linear", C=100.0, epsilon=0.01,
+        format="csv", label_column="target",
+    )  # fmt: skip
+    found = randsvm.predict(tmp_path / "t.csv", model, tmp_path / "out")
+    assert found.squared_error < 1e-3
+    frame[["x", "c"]].to_csv(tmp_path / "u.csv", index=False)
+    randsvm.train_randsvm(tmp_path / "u.csv", model, task="one-class", nu=0.2, format="csv")
+    assert randsvm.predict(tmp_path / "u.csv", model, tmp_path / "out").rows == 80
+
+
+def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path):
+    text = 'a,y\n1,"p,\n\n""x"""\n\n2,q\n'
+    for delimiter in ",\t":
+        content = text.replace(",", delimiter).encode()
+        for cut in range(len(content) + 1):
+            ends = table._table.RecordEnds(ord(delimiter))
+            first, second = ends.last(content[:cut]), ends.last(content[cut:])
+            whole = (4, 18, 19, 23)
+            assert first == max((end for end in whole if end <= cut), default=0)
+            assert (second + cut if second else 0) == (len(content) if cut < len(content) else 0)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
+def test_a_damaged_line_of_columns_is_refused(value, number):
+    import json
+
+    for key in ("columns", "format", "label", "header", "fill"):
+        good = Columns("csv", True, "y", False, (Column("a"), Column("b", ("u", "v")))).to_json()
+        assert Columns.from_json(good).to_json() == good
+        damaged = json.dumps({**json.loads(good), key: value})
+        try:
+            found = Columns.from_json(damaged)
+        except ValueError as error:
+            assert "expected the columns of a table" in str(error)
+        else:
+            assert json.loads(found.to_json())[key] == value
+
+
+def test_options_that_have_no_effect_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,y\n1,p\n2,q\n")
+    (tmp_path / "t.svm").write_text("p 1:1\nq 1:2\n")
+    refused = [
+        ({"label_column": "y"}, "--label-column is for tables"),
+        ({"format": "csv"}, "--format csv needs --label-column"),
+        ({"format": "csv", "label_column": "y", "kernel": "precomputed"}, "precomputed"),
+        ({"format": "csv", "label_column": "y", "cluster": "local:1"}, "--cluster reads svmlight"),
+        ({"missing": "mean"}, "--missing is for tables"),
+        ({"format": "xls", "label_column": "y"}, "format must be one of"),
+    ]
+    for options, message in refused:
+        with pytest.raises(ParameterError, match=message):
+            randsvm.train_randsvm(tmp_path / "t.csv", **options)
+    randsvm.train_randsvm(tmp_path / "t.svm", tmp_path / "model")
+    for params in (PredictParams(format="csv"), PredictParams(keep="a")):
+        with pytest.raises(ParameterError):
+            randsvm.predict(tmp_path / "t.csv", tmp_path / "model", tmp_path / "o", params=params)
+
+
+def test_unseen_texts_are_counted_by_column(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\nu,v\nw,v\nw,u\n")
+    columns = Columns("csv", True, None, False, (Column("a", ("u",)), Column("b", ("v",))))
+    unseen: Counter[str] = Counter()
+    list(table.read_blocks(str(tmp_path / "t.csv"), columns, labels="class", unseen=unseen,
+                           unlabelled=True))  # fmt: skip
+    assert unseen == {"a": 2, "b": 1}
+
+
+def test_a_pipe_is_read_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    fifo = tmp_path / "fifo"
+    import os
+    import threading
+
+    os.mkfifo(fifo)
+    content = census(300).to_csv(index=False)
+    (tmp_path / "t.csv").write_text(content)
+    writer = threading.Thread(target=lambda: fifo.write_text(content))
+    writer.start()
+    with closing(load(fifo, TableOptions("csv", "income", "id"))) as D:
+        piped = D.summary
+    writer.join()
+    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
+        assert D.summary.digest == piped.digest and D.summary.columns == piped.columns
+
+
+def test_a_model_with_damaged_columns_is_refused(tmp_path):
+    import hashlib
+
+    (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n")
+    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", format="csv", label_column="y")
+    content = (tmp_path / "m").read_bytes().replace(b'"columns": [', b'"columns": [3, ')
+    body = content[: content.rindex(b"# randsvm sha256")]
+    seal = b"# randsvm sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    (tmp_path / "m").write_bytes(body + seal)
+    with pytest.raises(ModelError, match="expected the columns of a table"):
+        randsvm.load(tmp_path / "m")
