@@ -8,6 +8,8 @@ import gzip
 import io
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.events import Notice
 from randsvm.parameters.run import PredictParams, Resources
 
-SVM = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
+SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
 
 
 def census(n: int, seed: int = 0) -> pd.DataFrame:
@@ -63,10 +65,8 @@ def one_hot(frame: pd.DataFrame) -> np.ndarray:
     return np.hstack(parts)
 
 
-def load(paths, options: TableOptions, *, jobs=2, labels="class", any_label=False) -> Dataset:
-    paths = [paths] if not isinstance(paths, (list, tuple)) else paths
-    parse = ParseOptions(labels=labels, any_label=any_label, table=options)
-    return dataset.load(tuple(map(str, paths)), parse, Resources(jobs=jobs))
+def load(path: Path, options: TableOptions) -> Dataset:
+    return dataset.load(str(path), ParseOptions(table=options), Resources(jobs=2))
 
 
 def matrix(D: Dataset, columns: int) -> np.ndarray:
@@ -77,7 +77,7 @@ def matrix(D: Dataset, columns: int) -> np.ndarray:
     return X
 
 
-def test_a_table_is_what_pandas_makes_of_it(tmp_path):
+def test_a_table_is_what_pandas_makes_of_it(tmp_path: Path) -> None:
     frame = census(3000)
     frame.to_csv(tmp_path / "t.csv", index=False)
     expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
@@ -88,7 +88,7 @@ def test_a_table_is_what_pandas_makes_of_it(tmp_path):
     assert np.array_equal(names, frame.income.str.strip().str.replace(" ", "_"))
 
 
-def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path):
+def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path: Path) -> None:
     frame, test = census(600), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
     frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
     test.drop(columns="income").to_csv(tmp_path / "test.tsv", index=False, sep="\t")
@@ -122,7 +122,13 @@ NUMBERS = st.floats(-1e6, 1e6, width=32).map(lambda x: x + 0.0)
 
 @given(st.data(), st.sampled_from("cq"), st.sampled_from(["\n", "\r\n"]), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_what_the_csv_module_writes_is_read(tmp_path_factory, data, quoting, end, header):
+def test_what_the_csv_module_writes_is_read(
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    quoting: str,
+    end: str,
+    header: bool,
+) -> None:
     n = data.draw(st.integers(1, 12))
     tables = [
         (name, data.draw(st.lists(kind, min_size=n, max_size=n)))
@@ -133,7 +139,7 @@ def test_what_the_csv_module_writes_is_read(tmp_path_factory, data, quoting, end
     path = tmp_path_factory.mktemp("csv") / "t.csv"
     style = {"c": csv.QUOTE_MINIMAL, "q": csv.QUOTE_ALL}[quoting]
     with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, quoting=style, lineterminator=end)
+        writer = csv.writer(stream, quoting=style, lineterminator=end)  # type: ignore[arg-type]
         if header:
             writer.writerow([*(name for name, _ in named), "label"])
         writer.writerows(zip(*(values for _, values in named), labels, strict=True))
@@ -141,33 +147,33 @@ def test_what_the_csv_module_writes_is_read(tmp_path_factory, data, quoting, end
     for number, (name, values) in enumerate(named, 1):
         name = name if header else str(number)
         if isinstance(values[0], float):
-            columns.append(Column(name, None, float(np.sum(values) / n)))
+            columns.append(Column(name, None, float(np.sum(values) / n)))  # type: ignore[arg-type]
             X.append(np.array(values)[:, None])
             continue
-        texts = sorted({text for text in values if text}, key=str.encode)
-        columns.append(Column(name, tuple(texts)))
+        texts = sorted({text for text in values if text}, key=str.encode)  # type: ignore[arg-type]
+        columns.append(Column(name, tuple(texts)))  # type: ignore[arg-type]
         X.append(np.array([[text == one for one in texts] for text in values], float))
     label = "label" if header else str(len(named) + 1)
     options = TableOptions("csv", label, header=header, fill=True)
     with closing(load(path, options)) as D:
         found = D.summary.columns
-        assert [(c.name, c.categories) for c in found.columns] == [
+        assert [(c.name, c.categories) for c in found.columns] == [  # type: ignore[union-attr]
             (c.name, c.categories) for c in columns
         ]
-        for one, other in zip(found.columns, columns, strict=True):
+        for one, other in zip(found.columns, columns, strict=True):  # type: ignore[union-attr]
             assert (one.mean is None) == (other.mean is None)
-            assert one.mean is None or abs(one.mean - other.mean) <= 1e-9 * max(1, abs(other.mean))
+            assert one.mean is None or abs(one.mean - other.mean) <= 1e-9 * max(1, abs(other.mean))  # type: ignore[arg-type]
         expected = np.hstack(X)
         assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
         assert [D.summary.names[int(code)] for code in D.labels()] == labels
     # The same rows in small blocks, which cut quoted fields and line ends anywhere.
-    blocks = list(table.read_blocks(str(path), found, labels="class", block_size=5, float64=True))
+    blocks = list(table.read_blocks(str(path), found, labels="class", block_size=5, float64=True))  # type: ignore[arg-type]
     assert sum(map(len, blocks)) == n
-    values = np.concatenate([block.values for block in blocks])
-    assert np.array_equal(values, expected[expected != 0])
+    values = np.concatenate([block.values for block in blocks])  # type: ignore[assignment]
+    assert np.array_equal(values, expected[expected != 0])  # type: ignore[arg-type]
 
 
-def test_missing_values_become_the_mean_of_pandas(tmp_path):
+def test_missing_values_become_the_mean_of_pandas(tmp_path: Path) -> None:
     frame = census(500)
     frame.loc[::7, "hours"] = np.nan
     frame.loc[::5, "country"] = np.nan
@@ -203,7 +209,7 @@ def test_missing_values_become_the_mean_of_pandas(tmp_path):
         ("a,y\n1,p q\n2,p:q\n", "3:3: expected labels that differ in more than blanks"),
     ],
 )
-def test_an_error_has_its_place(tmp_path, text, place):
+def test_an_error_has_its_place(tmp_path: Path, text: str, place: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, newline="")
     with pytest.raises(DataError, match=rf"t\.csv:{place}"):
@@ -211,7 +217,7 @@ def test_an_error_has_its_place(tmp_path, text, place):
     assert DataError.exit_code == 65
 
 
-def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
+def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path: Path) -> None:
     rows = [f"{i}.5,{'pq'[i % 2]}" for i in range(12_000)]
     rows[5000] = "5000.x,p"
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
@@ -219,16 +225,16 @@ def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
         load(tmp_path / "t.csv", TableOptions("csv", "y"))
 
 
-def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
+def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n01,1,p\n2,2,q\nZ,?,p\n01,4,p\n")
     with closing(load(tmp_path / "t.csv", TableOptions("csv", "y", fill=True))) as D:
-        first, second = D.summary.columns.columns
+        first, second = D.summary.columns.columns  # type: ignore[union-attr]
         assert first.categories == ("01", "2", "Z") and second.mean == pytest.approx(7 / 3)
         expected = [[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 7 / 3], [1, 0, 0, 4]]
-        assert np.allclose(matrix(D, 4), expected)
+        assert np.allclose(matrix(D, 4), expected)  # type: ignore[arg-type]
 
 
-def test_forms_of_a_file_do_not_change_the_model(tmp_path):
+def test_forms_of_a_file_do_not_change_the_model(tmp_path: Path) -> None:
     frame = census(400)
     text = frame.to_csv(index=False)
     half = len(frame) // 2
@@ -252,7 +258,7 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path):
     frame[half:].sample(frac=1, axis=1, random_state=1).to_csv(tmp_path / "part-2.csv", index=False)
     options = {**SVM, "format": "csv", "label_column": "income", "ignore_columns": "id"}
 
-    def model(data, **more) -> bytes:
+    def model(data: Any, **more: Any) -> bytes:
         path = tmp_path / "model"
         randsvm.train_randsvm(data, path, **options, **more)
         return path.read_bytes()
@@ -266,10 +272,11 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path):
         assert model(tmp_path / "plain.csv", jobs=3, cache=str(tmp_path / "cache")) == expected
 
 
-def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
+def test_unknown_texts_are_counted_and_are_no_category(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
-    model, notices = str(tmp_path / "model"), []
+    model = str(tmp_path / "model")
+    notices: list[str] = []
     randsvm.train_randsvm(
         tmp_path / "t.csv", model, kernel="linear", format="csv", label_column="y"
     )
@@ -290,7 +297,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
         randsvm.predict(tmp_path / "test.csv", model, tmp_path / "out")
 
 
-def test_a_regression_and_one_class_read_tables(tmp_path):
+def test_a_regression_and_one_class_read_tables(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=80), "c": rng.choice(["u", "v"], 80)})
     frame["target"] = frame.x * 2 + (frame.c == "u")
@@ -301,18 +308,18 @@ def test_a_regression_and_one_class_read_tables(tmp_path):
         format="csv", label_column="target",
     )  # fmt: skip
     found = randsvm.predict(tmp_path / "t.csv", model, tmp_path / "out")
-    assert found.squared_error < 1e-3
+    assert found.squared_error < 1e-3  # type: ignore[operator]
     frame[["x", "c"]].to_csv(tmp_path / "u.csv", index=False)
     randsvm.train_randsvm(tmp_path / "u.csv", model, task="one-class", nu=0.2, format="csv")
     assert randsvm.predict(tmp_path / "u.csv", model, tmp_path / "out").rows == 80
 
 
-def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path):
+def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path: Path) -> None:
     text = 'a,y\n1,"p,\n\n""x"""\n\n2,q\n'
     for delimiter in ",\t":
         content = text.replace(",", delimiter).encode()
         for cut in range(len(content) + 1):
-            ends = table._table.RecordEnds(ord(delimiter))
+            ends = table._table.RecordEnds(ord(delimiter))  # type: ignore[attr-defined]
             first, second = ends.last(content[:cut]), ends.last(content[cut:])
             whole = (4, 18, 19, 23)
             assert first == max((end for end in whole if end <= cut), default=0)
@@ -320,7 +327,7 @@ def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path):
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
-def test_a_damaged_line_of_columns_is_refused(value, number):
+def test_a_damaged_line_of_columns_is_refused(value: Any, number: int) -> None:
     import json
 
     for key in ("columns", "format", "label", "header", "fill"):
@@ -335,7 +342,7 @@ def test_a_damaged_line_of_columns_is_refused(value, number):
             assert json.loads(found.to_json())[key] == value
 
 
-def test_options_that_have_no_effect_are_refused(tmp_path):
+def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n1,p\n2,q\n")
     (tmp_path / "t.svm").write_text("p 1:1\nq 1:2\n")
     refused = [
@@ -348,14 +355,14 @@ def test_options_that_have_no_effect_are_refused(tmp_path):
     ]
     for options, message in refused:
         with pytest.raises(ParameterError, match=message):
-            randsvm.train_randsvm(tmp_path / "t.csv", **options)
+            randsvm.train_randsvm(tmp_path / "t.csv", **options)  # type: ignore[arg-type]
     randsvm.train_randsvm(tmp_path / "t.svm", tmp_path / "model")
     for params in (PredictParams(format="csv"), PredictParams(keep="a")):
         with pytest.raises(ParameterError):
             randsvm.predict(tmp_path / "t.csv", tmp_path / "model", tmp_path / "o", params=params)
 
 
-def test_unseen_texts_are_counted_by_column(tmp_path):
+def test_unseen_texts_are_counted_by_column(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\nu,v\nw,v\nw,u\n")
     columns = Columns("csv", True, None, False, (Column("a", ("u",)), Column("b", ("v",))))
     unseen: Counter[str] = Counter()
@@ -364,7 +371,7 @@ def test_unseen_texts_are_counted_by_column(tmp_path):
     assert unseen == {"a": 2, "b": 1}
 
 
-def test_a_pipe_is_read_twice(tmp_path, monkeypatch):
+def test_a_pipe_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     fifo = tmp_path / "fifo"
     import os
@@ -382,7 +389,7 @@ def test_a_pipe_is_read_twice(tmp_path, monkeypatch):
         assert D.summary.digest == piped.digest and D.summary.columns == piped.columns
 
 
-def test_a_model_with_damaged_columns_is_refused(tmp_path):
+def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
     import hashlib
 
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n")
@@ -392,4 +399,4 @@ def test_a_model_with_damaged_columns_is_refused(tmp_path):
     seal = b"# randsvm sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n"
     (tmp_path / "m").write_bytes(body + seal)
     with pytest.raises(ModelError, match="expected the columns of a table"):
-        randsvm.load(tmp_path / "m")
+        randsvm.load(tmp_path / "m")  # type: ignore[arg-type]
