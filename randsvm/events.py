@@ -160,6 +160,9 @@ class Tried(NamedTuple):
         Whether the score comes from a log.
     details : dict of str to float
         Other scores, by their names.
+    dropped_after : int or None
+        Number of folds after which the combination was significantly worse than another and was
+        dropped; None: all folds are scored.
     """
 
     values: dict[str, float]
@@ -173,6 +176,7 @@ class Tried(NamedTuple):
     of: int
     resumed: bool
     details: dict[str, float]
+    dropped_after: int | None = None
 
 
 class Searched(NamedTuple):
@@ -181,8 +185,8 @@ class Searched(NamedTuple):
     Parameters
     ----------
     tried : list of Tried
-        Scores, best first: the first is trained on all rows. Scores on fewer rows than the
-        first come last.
+        Scores, best first: the first is trained on all rows. Combinations that were dropped, and
+        scores on fewer rows than the first, come last.
     seconds : float
         Seconds of the search.
     of : int

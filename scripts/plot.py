@@ -189,12 +189,24 @@ def trials_of_last_search(records: list[Record]) -> list[Record]:
 
 
 def on_equal_rows(records: list[Record]) -> list[Record]:
-    """Return the records with the most common number of rows.
+    """Return the records of searches on the most common number of rows.
 
-    Under a time limit only the best combinations are tried on more rows.
+    Under a time limit only the best combinations are tried on more rows. A combination that was
+    dropped after some folds has a score of their rows only.
     """
-    (rows, _), *_ = Counter(sorted((r["rows"] for r in records), reverse=True)).most_common(1)
-    return [record for record in records if record["rows"] == rows]
+    every = [rows_of_all_folds(record, records) for record in records]
+    (rows, _), *_ = Counter(sorted(every, reverse=True)).most_common(1)
+    return [record for record, own in zip(records, every, strict=True) if own == rows]
+
+
+def rows_of_all_folds(record: Record, records: list[Record]) -> int:
+    """Return the rows of all folds of a combination, also if it was dropped after some of them."""
+    dropped, own = record.get("dropped_after"), int(record["rows"])
+    if dropped is None:
+        return own
+    wholes = [one for one in records if one.get("dropped_after") is None]
+    near = [abs(one["rows"] * dropped / len(one["scores"]) - own) for one in wholes]
+    return int(wholes[near.index(min(near))]["rows"]) if wholes else own
 
 
 def best_of(records: list[Record]) -> Record:

@@ -350,6 +350,9 @@ class Report:
             )
             for one in event.tried:
                 fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
+                if one.dropped_after is not None:
+                    folds = "fold" if one.dropped_after == 1 else "folds"
+                    fewer = f"  dropped after {one.dropped_after} {folds}"
                 self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
         if self.format != "text":
             return

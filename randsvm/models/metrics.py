@@ -78,6 +78,20 @@ class Metric:
         """Count labelled rows."""
         raise NotImplementedError
 
+    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Return what each row adds to the score, less if it is predicted better; (m,) float32.
+
+        Unlabelled rows add 0. The arguments are those of `add`.
+        """
+        labelled = ~np.isnan(y)
+        found = np.zeros(len(y), np.float32)
+        found[labelled] = self._losses(y[labelled], f[labelled])
+        return found if weights is None else found * weights.astype(np.float32)
+
+    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        """Return the losses of labelled rows."""
+        raise NotImplementedError
+
     @property
     def score(self) -> float:
         """The score; nan without labelled rows."""
@@ -115,6 +129,9 @@ class Accuracy(Metric):
         count = int(right.sum())
         self.correct += count
         self.correct_weight += count if weights is None else float(weights[right].sum())
+
+    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        return y != predicted_classes(f)
 
     @property
     def score(self) -> float:
@@ -185,6 +202,9 @@ class RegressionErrors(Metric):
             sums = [weights @ error**2, weights @ np.abs(error)]
         self.sums = np.add(self.sums, sums)
         self.moments = self.moments + Moments.of(np.column_stack([y, f]), weights)
+
+    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        return (f - y) ** 2
 
     @property
     def details(self) -> dict[str, float]:

@@ -175,6 +175,13 @@ class Search:
         above=0,
         below=1,
     )
+    no_racing: bool = option(
+        False,
+        "flag",
+        "--no-racing",
+        help="Score every combination on all folds; else one that is significantly worse than "
+        "another on the folds so far is dropped.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -196,6 +196,11 @@ PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
+# A combination is dropped if its losses exceed those of the best one by this many standard errors
+# of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
+# distribution.
+RACING_DEVIATIONS = 2.326
+
 Key = tuple[tuple[str, float], ...]
 
 
@@ -297,9 +302,10 @@ class CandidateScores(Generic[P]):
         """The combinations that were tried, best first; equals in the order of the grid."""
         sign, order = self.setup.count().sign, {key: at for at, key in enumerate(self.candidates)}
 
-        def rank(key: Key) -> tuple[int, bool, float, int]:
+        def rank(key: Key) -> tuple[int, bool, bool, float, int]:
             rows, tried = self.results[key]
-            return -rows, isnan(tried.score), -sign * tried.score, order[key]
+            dropped = tried.dropped_after is not None
+            return -rows, dropped, isnan(tried.score), -sign * tried.score, order[key]
 
         return sorted(self.results, key=rank)
 
@@ -325,15 +331,32 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[tuple[Candidate[P], dict[str, Any], bool]]:
         """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
         missing = []
-        for one in candidates:
-            line = self.logged.get((self._configuration(one, rows), self.setup.D.summary.digest))
+        for one, line in zip(candidates, self._known_lines(candidates, rows), strict=True):
             if line is None:
                 missing.append(one)
             else:
-                yield one, {name: _with_nan(line[name]) for name in RESULT_FIELDS}, True
+                result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
+                yield one, {**result, DROPPED: line.get(DROPPED)}, True
         if missing:
             for index, folds in self._computed([one.params for one in missing], rows):
-                yield missing[index], _merge_folds(folds), False
+                dropped = len(folds) if len(folds) < self.setup.folds else None
+                yield missing[index], {**_merge_folds(folds), DROPPED: dropped}, False
+
+    def _known_lines(
+        self, candidates: Sequence[Candidate[P]], rows: int
+    ) -> list[Mapping[str, Any] | None]:
+        """Return the line of the log for each candidate, or None.
+
+        A candidate that was dropped stays so if another of these is better on all folds.
+        """
+        digest, sign = self.setup.D.summary.digest, self.setup.count().sign
+        lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
+        scores = [sign * line["score"] for line in lines if line and line.get(DROPPED) is None]
+        best = -inf if self.setup.job.search.no_racing else max(scores, default=-inf)
+        return [
+            line if line and (line.get(DROPPED) is None or sign * line["score"] < best) else None
+            for line in lines
+        ]
 
     def _computed(self, candidates: Sequence[P], rows: int) -> Iterator[tuple[int, list[Metric]]]:
         """Yield the index of a candidate and the metrics of its folds once all are done."""
@@ -355,21 +378,27 @@ class CandidateScores(Generic[P]):
         setup = self.setup
         fits = FoldFits(validation, candidates, setup.seeded)
         cancelled: set[int] = set()
+        # Under a time limit and in a range, few rows show which combinations are dropped.
+        options = setup.job.search
+        races = not (options.no_racing or options.refined_fields) and setup.until == inf
 
-        def run_fold(index: int, fold: int) -> tuple[int, int, Metric]:
+        def run_fold(index: int, fold: int) -> tuple[int, int, FoldScore]:
             if index in cancelled:
                 raise Cancelled
             try:
-                counts = setup.count()
-                for y, f, weights in fits.values(index, fold):
-                    counts.add(y, f[:, 0] if f.shape[1] == 1 else f, weights=weights)
-                return index, fold, counts
+                return index, fold, FoldScore.of(setup.count, fits.values(index, fold), races)
             except Cancelled:
                 # The other folds of this candidate are cancelled as well.
                 cancelled.add(index)
                 raise
 
-        tasks = [partial(run_fold, index, fold) for index, fold in fits.order]
+        def concurrently(
+            tasks: Sequence[tuple[int, int]],
+        ) -> Iterator[tuple[int, int, FoldScore]]:
+            calls = [partial(run_fold, index, fold) for index, fold in tasks]
+            return run_concurrently(
+                calls, validation.at_once, setup.until, "cross-validation", patience
+            )
 
         def patience(left: int, taken: Sequence[float]) -> float:
             if setup.until == inf:
@@ -382,22 +411,94 @@ class CandidateScores(Generic[P]):
             factor = PATIENCE_FACTOR
             return max(factor * usual, min(factor * fair, most)) if usual else most
 
-        parts: dict[int, dict[int, Metric]] = {}
-        for index, fold, counts in run_concurrently(
-            tasks, validation.at_once, setup.until, "cross-validation", patience
-        ):
-            folds = parts.setdefault(index, {})
-            folds[fold] = counts
-            if len(folds) == len(validation.folds):
-                fits.drop(index)
-                yield index, [folds[fold] for fold in validation.folds]
+        parts: dict[int, dict[int, FoldScore]] = {}
+
+        def scored(index: int) -> tuple[int, list[Metric]]:
+            fits.drop(index)
+            folds = parts.pop(index)
+            return index, [folds[fold].counts for fold in sorted(folds)]
+
+        # The folds that are scored before combinations are dropped.
+        stages = [[fold] for fold in validation.folds] if races else [validation.folds]
+        dropped: set[int] = set()
+        for stage in stages:
+            tasks = [(i, fold) for i, fold in fits.order if fold in stage and i not in dropped]
+            for index, fold, one in concurrently(tasks):
+                folds = parts.setdefault(index, {})
+                folds[fold] = one
+                if len(folds) == len(validation.folds) and not races:
+                    yield scored(index)
+            if races and fold < validation.folds[-1]:
+                losses = {
+                    index: np.concatenate([folds[fold].losses for fold in sorted(folds)])
+                    for index, folds in parts.items()
+                }
+                for index in significantly_worse(losses):
+                    dropped.add(index)
+                    yield scored(index)
+        for index in sorted(parts):
+            if len(parts[index]) == len(validation.folds):
+                yield scored(index)
 
     def _configuration(self, one: Candidate[P], rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
         job = self.setup.job
+        job = replace(job, search=replace(job.search, no_racing=False))
         if rows < self.setup.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
         return " ".join(self.setup.configuration(one.params, job))
+
+
+@dataclass(frozen=True)
+class FoldScore:
+    """The metric of the rows that a fold holds out, and the loss of each of them.
+
+    losses : (m,) float32; empty if they are not needed
+    """
+
+    counts: Metric
+    losses: np.ndarray
+
+    @staticmethod
+    def of(
+        count: Callable[[], Metric],
+        values: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]],
+        with_losses: bool,
+    ) -> FoldScore:
+        """Return the score of y, f and weights of some rows."""
+        counts, losses = count(), [np.empty(0, np.float32)]
+        for y, f, weights in values:
+            f = f[:, 0] if f.shape[1] == 1 else f
+            counts.add(y, f, weights=weights)
+            if with_losses:
+                losses.append(counts.losses(y, f, weights))
+        return FoldScore(counts, np.concatenate(losses))
+
+
+def significantly_worse(losses: Mapping[int, np.ndarray]) -> list[int]:
+    """Return the candidates whose losses are significantly above those of the best, in order.
+
+    The test is paired, over rows: see RACING_DEVIATIONS.
+
+    losses : (m,) float32 of each candidate, of the same rows
+    """
+    means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
+    if len(means) < 2:
+        return []
+    numbers = [index for index in sorted(means) if not isnan(means[index])]
+    if not numbers:
+        return []
+    best = min(numbers, key=means.__getitem__)
+    worse = []
+    for index in sorted(means):
+        if isnan(means[index]):
+            worse.append(index)
+            continue
+        difference = losses[index].astype(float) - losses[best]
+        error = float(difference.std()) / sqrt(len(difference))
+        if means[index] - means[best] > RACING_DEVIATIONS * error:
+            worse.append(index)
+    return worse
 
 
 class FoldFits(Generic[P]):
@@ -495,6 +596,8 @@ def _values(fold: Fold[P]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | No
 
 # The fields of a line of a log that hold the result of a combination.
 RESULT_FIELDS = ("scores", "score", "score_name", "rows", "details")
+# The field with the number of folds after which a combination was dropped; null: it was not.
+DROPPED = "dropped_after"
 
 
 def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:

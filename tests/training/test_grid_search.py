@@ -265,7 +265,8 @@ def test_svmguide1_is_scaled_and_searched_in_one_command(
 def test_each_combination_has_the_score_of_a_separate_cross_validation(
     tmp_path: Path, write_set: Callable[[str], Path]
 ) -> None:
-    found = learn("randsvm", write_set("svc"), tmp_path / "m", "-c", "0.01,1", "-g", "0.01,0.5")
+    grid = "-c", "0.01,1", "-g", "0.01,0.5"
+    found = learn("randsvm", write_set("svc"), tmp_path / "m", *grid, "--no-racing")
     for one in scored(found):
         values = [word for flag in ("-c", "-g") for word in (flag, one["values"][FIELDS[flag]])]
         alone = learn("randsvm", write_set("svc"), tmp_path / "alone", "-v", 5, *values)
@@ -275,7 +276,8 @@ def test_each_combination_has_the_score_of_a_separate_cross_validation(
 def test_the_table_is_sorted_by_score(
     tmp_path: Path, write_set: Callable[[str], Path], command: Command
 ) -> None:
-    ended = command("train", "randsvm", "-v", 3, "-c", "0.001,1,10", write_set("svc"), "m")
+    words = "-v", 3, "-c", "0.001,1,10", "--no-racing"
+    ended = command("train", "randsvm", *words, write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
     rows = re.findall(r"^  C (\S+)  accuracy (\S+)$", table, re.MULTILINE)
     assert len(rows) == 3
@@ -330,7 +332,7 @@ def test_a_search_on_a_subset_trains_the_model_on_all_rows(
 
 # ---- resuming from a log ------------------------------------------------------------------------
 
-SEARCH = ("-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
+SEARCH = ("--no-racing", "-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
 
 
 def logged(text: bytes) -> list[dict[str, Any]]:

@@ -279,7 +279,7 @@ def test_a_search_out_of_time_uses_the_finished_scores(
     assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
     assert outcome.evaluated
     assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
-    straight = learn("randsvm", labelled_file, tmp_path / "straight", "-g", 0.5, "-c", 0.001)
+    straight = learn("randsvm", labelled_file, tmp_path / "straight", "-g", 0.5)
     assert Finished(tmp_path / "m", []).body == straight.body
 
 

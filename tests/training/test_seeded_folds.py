@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from learning import Finished, gaussians, learn
+from scipy import stats
 from task_sets import GAMMA, SETS, open_dataset
 
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_machine
+from randsvm.training import grid_search, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
@@ -67,3 +69,92 @@ def test_decision_values_equal_those_of_folds_from_nothing(
             )
             found = seeded.held_out(D, params, whole, held)
             assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
+
+
+# ---- racing -------------------------------------------------------------------------------------
+
+SEARCH = ("-v", 4, "-c", "0.01,1,100", "-g", "0.001,0.5,20")
+
+
+def search(tmp_path: Path, name: str, *words: object) -> tuple[list[dict[str, Any]], Finished]:
+    """Return the `tried` records of a search for SEARCH on rows of two classes, best first.
+
+    Searches of the same name have the same log.
+    """
+    path = tmp_path / "d"
+    if not path.exists():
+        gaussians(600).save(path)
+    found = learn("randsvm", path, tmp_path / name, *SEARCH, *words)
+    (searched,) = found.of("searched")
+    return searched["tried"], found
+
+
+def values_of(record: dict[str, Any]) -> tuple[float, ...]:
+    return tuple(record["values"].values())
+
+
+def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_path: Path) -> None:
+    every, whole = search(tmp_path, "whole", "--no-racing")
+    raced, found = search(tmp_path, "raced")
+    assert all(one["dropped_after"] is None for one in every)
+    kept = [one for one in raced if one["dropped_after"] is None]
+    dropped = raced[len(kept) :]
+    assert kept
+    assert dropped
+    scores = {values_of(one): one for one in every}
+    for one in raced:
+        folds = one["dropped_after"] or 4
+        assert len(one["scores"]) == folds
+        assert one["scores"] == scores[values_of(one)]["scores"][:folds]
+    # McNemar's test over all rows agrees: a dropped combination is worse by more than chance.
+    best = max(one["score"] for one in every)
+    for one in dropped:
+        assert scores[values_of(one)]["score"] < best
+    assert kept[0]["score"] == best
+    assert found.body == whole.body
+
+
+def test_the_number_of_jobs_does_not_change_a_race(tmp_path: Path) -> None:
+    one, _ = search(tmp_path, "one", "--jobs", 1)
+    three, _ = search(tmp_path, "three", "--jobs", 3)
+    assert [(values_of(a), a["scores"]) for a in one] == [
+        (values_of(a), a["scores"]) for a in three
+    ]
+
+
+def test_a_race_continues_where_its_log_ends(tmp_path: Path) -> None:
+    """Combinations that were dropped stay so, unless all are to be scored or none is better."""
+    first, _ = search(tmp_path, "m")
+    again, _ = search(tmp_path, "m")
+    assert all(one["resumed"] for one in again)
+    assert [(values_of(one), one["dropped_after"]) for one in again] == [
+        (values_of(one), one["dropped_after"]) for one in first
+    ]
+    every, _ = search(tmp_path, "m", "--no-racing")
+    assert all(one["dropped_after"] is None for one in every)
+    assert sum(one["resumed"] for one in every) == sum(
+        one["dropped_after"] is None for one in first
+    )
+    worst = first[-1]["values"]
+    alone = learn(
+        "randsvm", tmp_path / "d", tmp_path / "m", "-v", 4,
+        "-c", worst["C"], "-g", worst["gamma"],
+    )  # fmt: skip
+    (record,) = alone.of("searched")[-1]["tried"]
+    assert record["dropped_after"] is None
+
+
+def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
+    rng = np.random.default_rng(3)
+    m = 4000
+    best = (rng.random(m) < 0.1).astype(np.float32)
+    losses = {0: best}
+    for index, share in enumerate([0.001, 0.005, 0.01, 0.02, 0.1], 1):
+        losses[index] = np.where(rng.random(m) < share, 1, best).astype(np.float32)
+    expected = [
+        index
+        for index, loss in losses.items()
+        if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
+    ]
+    assert 0 < len(expected) < len(losses) - 1
+    assert grid_search.significantly_worse(losses) == expected
