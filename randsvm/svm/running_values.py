@@ -350,10 +350,6 @@ class Seed:
     u: np.ndarray
     bounds: tuple[float, float]
 
-    @property
-    def nbytes(self) -> int:
-        return self.u.nbytes + 2 * self.state.coefficients.rows.nbytes
-
 
 class RowReader:
     """Reads rows of D by number and caches them.

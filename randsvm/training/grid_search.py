@@ -200,6 +200,9 @@ COST_POWER = 1.5
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
+# The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend
+# on --memory, which changes no result.
+MOST_RACING_VALUES = 1 << 24
 
 Key = tuple[tuple[str, float], ...]
 
@@ -379,8 +382,11 @@ class CandidateScores(Generic[P]):
         fits = FoldFits(validation, candidates, setup.seeded)
         cancelled: set[int] = set()
         # Under a time limit and in a range, few rows show which combinations are dropped.
-        options = setup.job.search
+        options, D = setup.job.search, validation.D
         races = not (options.no_racing or options.refined_fields) and setup.until == inf
+        # A race keeps a fit on all rows of each candidate; other fits end before the next begin.
+        values = len(candidates) * D.n * max(len(D.summary.names) - 1, 1)
+        races = races and values <= MOST_RACING_VALUES
 
         def run_fold(index: int, fold: int) -> tuple[int, int, FoldScore]:
             if index in cancelled:

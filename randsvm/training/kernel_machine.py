@@ -365,10 +365,6 @@ class WholeFit:
     subtasks: Subtasks
     seeds: list[Seed | None]
 
-    @property
-    def nbytes(self) -> int:
-        return sum(one.nbytes for one in self.seeds if one is not None)
-
 
 class SeededKernelFit:
     """Fits of a search on all rows and on folds, each from a fit that is near it."""
