@@ -31,6 +31,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
 from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
+from randsvm.errors import ModelError
 from randsvm.estimators.classifiers import class_values, pair_weights
 
 # One thread: the machines of a test are too small for more. Few passes where that many do.
@@ -219,7 +220,7 @@ def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: st
 
 WEIGHTED = {
     "SVC": {"C": 2.0},
-    "NuSVC": {"nu": 0.3},
+    "NuSVC": {"nu": 0.1},
     "SVR": {"C": 2.0},
     "NuSVR": {"nu": 0.3, "C": 2.0},
     "OneClassSVM": {"nu": 0.2},
@@ -634,3 +635,50 @@ def test_every_parameter_and_attribute_is_documented(name: str) -> None:
     attributes = {name for name in vars(machine) if name.endswith("_")} - {"feature_names_in_"}
     assert described >= {*machine.get_params(), *attributes}
     assert all(hasattr(machine, name) or name == "coef_" for name in described)
+
+
+FROM_MODEL = {
+    "SVC": {"gamma": 0.4, "probability": True},
+    "NuSVC": {"nu": 0.1},
+    "SVR": {"kernel": "poly", "coef0": 1.0},
+    "NuSVR": {},
+    "OneClassSVM": {"nu": 0.2},
+    "LinearSVC": {},
+}
+
+
+@pytest.mark.parametrize("name", FROM_MODEL)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_estimator_from_a_saved_model_predicts_as_before(
+    tmp_path: Path, name: str, classes: int
+) -> None:
+    random = np.random.default_rng(1)
+    X = random.standard_normal((90, 3))
+    y = (X[:, 0] > 0).astype(int) + (classes - 2) * (X[:, 1] > 0.5)
+    machine = getattr(randsvm, name)(**FROM_MODEL[name]).fit(X, y)
+    machine.save(tmp_path / "m")
+    again = getattr(randsvm, name).from_model(tmp_path / "m")
+    more = random.standard_normal((200, 3))
+    np.testing.assert_array_equal(again.predict(more), machine.predict(more))
+    assert again.n_features_in_ == 3
+    if classes == 2 or name not in ("SVC", "NuSVC"):
+        f = machine.decision_function(more) if hasattr(machine, "decision_function") else 0
+        g = again.decision_function(more) if hasattr(machine, "decision_function") else 0
+        np.testing.assert_allclose(g, f, rtol=1e-9, atol=1e-12)
+    if name == "SVC":
+        p = again.predict_proba(more)[:, np.argsort(again.classes_)]
+        np.testing.assert_allclose(p, machine.predict_proba(more), rtol=1e-9)
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+
+
+def test_an_estimator_from_a_model_of_svm_train(tmp_path: Path) -> None:
+    random = np.random.default_rng(2)
+    X = random.standard_normal((90, 3)).round(3)
+    y = np.where(X[:, 0] > 0, 2, 1) + 4 * (X[:, 1] > 0.5)
+    trained = svmutil.svm_train(y.tolist(), X.tolist(), "-g 0.4 -q")
+    svmutil.svm_save_model(str(tmp_path / "m"), trained)
+    expected, _, _ = svmutil.svm_predict([], X.tolist(), trained, "-q")
+    assert randsvm.SVC.from_model(tmp_path / "m").predict(X).tolist() == expected
+    with pytest.raises(ModelError, match="expected a model for SVR"):
+        randsvm.SVR.from_model(tmp_path / "m")

@@ -189,9 +189,9 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "--export",
     type=click.Choice(EXPORT_FORMATS),
     help="Take [TEST_FILE] MODEL_FILE OUTPUT_FILE, and write the model as one C99 file without "
-    "allocation. The code is compiled where there is a C compiler, and predicts the rows of "
-    "TEST_FILE, or else the support vectors; the largest difference is printed, and a different "
-    "label is an error.",
+    "allocation, or as an ONNX graph (pip install 'randsvm[onnx]'). Where there is a C compiler, "
+    "or onnxruntime, the export predicts the rows of TEST_FILE, or else the support vectors; the "
+    "largest difference is printed, and a different label is an error.",
 )
 @click.option(
     "--importance",

@@ -23,6 +23,7 @@ from randsvm.estimators.kernel_machines import (
 )
 from randsvm.estimators.machine import Classifier
 from randsvm.models.decisions import class_pairs
+from randsvm.models.fitted import FittedModel
 
 CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -84,6 +85,10 @@ class KernelClassifier(KernelMachine, Classifier):
     def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
         super()._set_training_attributes(arrays, fitted)
         self._codes, self._names = np.asarray(arrays.y), arrays.names or ()
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        self.probability = fitted.model.has_probabilities
 
     def _iteration_counts(self, found: Counter[str]) -> np.ndarray:
         if not self._has_pairs:

@@ -19,6 +19,7 @@ from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
 from randsvm.estimators.machine import Machine, one_blas_thread
 from randsvm.events import Iteration, Notice
+from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
 from randsvm.training.rounds import USELESS_MODEL_TEXTS
@@ -157,6 +158,16 @@ class KernelMachine(Machine):
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+    @classmethod
+    def _kind_of_model(cls) -> tuple[str, str]:
+        return "libsvm", cls._task.removeprefix("nu-")
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        kernel = fitted.model.kernel  # type: ignore[attr-defined]
+        self.kernel, self.gamma = kernel.name, kernel.gamma
+        self.coef0, self.degree = kernel.coef0, kernel.degree
 
     def _iteration_counts(self, found: Counter[str]) -> Any:
         """Return n_iter_. found : number of rounds of each problem, by its name in events."""

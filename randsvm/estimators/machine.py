@@ -6,7 +6,7 @@ import functools
 import os
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -17,8 +17,8 @@ from threadpoolctl import ThreadpoolController
 
 from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
-from randsvm.errors import ContentError
-from randsvm.models.fitted import decision_values
+from randsvm.errors import ContentError, ModelError
+from randsvm.models.fitted import FittedModel, decision_values, load
 
 
 @functools.cache
@@ -51,6 +51,9 @@ def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
     if not (weights > 0).any():
         raise ValueError("Invalid input - all samples have zero or negative weights.")
     return np.maximum(weights, 0.0)
+
+
+AnyMachine = TypeVar("AnyMachine", bound="Machine")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -121,6 +124,73 @@ class Machine(BaseEstimator):
         check_is_fitted(self)
         self.model_.save(path)
 
+    @classmethod
+    def from_model(cls: type[AnyMachine], path: str | os.PathLike[str]) -> AnyMachine:
+        """Return an estimator that predicts by a model file.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            Model file of randsvm, LIBSVM or LIBLINEAR, for the task of this class.
+
+        Returns
+        -------
+        Machine
+            The estimator. It has no attributes of a training, such as support_ and n_iter_.
+
+        Raises
+        ------
+        ModelError
+            If the file is not a model, or one for another task.
+        InputError
+            If the file cannot be opened.
+
+        Notes
+        -----
+        Column j of X is the feature j + 1 of the file, or j where features begin at 0.
+        """
+        fitted = load(os.fspath(path))
+        model = fitted.model
+        found = model.properties()
+        if (found["format"], found["task"]) != cls._kind_of_model() or model.has_row_numbers:
+            raise ModelError(f"{os.fspath(path)}: expected a model for {cls.__name__}")
+        estimator = cls()
+        estimator._set_model(fitted)
+        return estimator
+
+    @classmethod
+    def _kind_of_model(cls) -> tuple[str, str]:
+        """Return the format and the task of models that `from_model` reads."""
+        return "liblinear", "svc"
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        """Set the parameters and the attributes that predictions need."""
+        self.model_ = fitted
+        self.gap_ = fitted.gap
+        self.n_features_in_ = fitted.model.width
+
+    def to_onnx(self) -> Any:
+        """Return the model as an ONNX graph.
+
+        Returns
+        -------
+        onnx.ModelProto
+            A graph with the input X, float64, and the outputs label (of a regression prediction)
+            and f. For two classes f > 0 is the first label of the model file. Labels are those of
+            the model file.
+
+        Raises
+        ------
+        ParameterError
+            If the package onnx is not installed.
+        ModelError
+            If the kernel is precomputed or a function.
+        """
+        from randsvm.models.onnx_graph import onnx_graph
+
+        check_is_fitted(self)
+        return onnx_graph(self.model_.model)
+
     def _repr_html_inner(self) -> str:
         shown = super()._repr_html_inner()
         return shown + self.model_._repr_html_() if hasattr(self, "model_") else shown
@@ -181,6 +251,13 @@ class Classifier(ClassifierMixin, Machine):
         self._class_indices = np.array(
             [(arrays.names or ()).index(name) for name in fitted.model.labels]
         )
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        values = np.array(fitted.model.values)
+        # Decision values of pairs are in the order of the model's labels.
+        order = np.argsort(values) if len(values) == 2 else np.arange(len(values))
+        self.classes_, self._class_indices = values[order], np.argsort(order)
 
     @property
     def _sign(self) -> float:

@@ -16,6 +16,7 @@ from randsvm.estimators.kernel_machines import (
     KernelMachine,
 )
 from randsvm.estimators.machine import checked_weights
+from randsvm.models.fitted import FittedModel
 
 
 @documented(*SOLUTION_ATTRIBUTES, "offset_", *TRAINING_ATTRIBUTES)
@@ -57,6 +58,10 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         self._fit(X, Arrays(X, weights=weights), nu=self.nu)
         self.offset_ = -self.intercept_
         return self
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        self.offset_ = -fitted.model.b  # type: ignore[attr-defined]
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.

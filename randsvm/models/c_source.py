@@ -40,13 +40,10 @@ def input_count(model: Model) -> int:
 
     Raise ModelError if it is above MAX_INPUTS.
     """
-    largest = int(model.features[-1]) if len(model.features) else 0
-    if model.seen is not None and len(model.seen.last):
-        largest = max(largest, int(model.seen.last[-1]))
-    inputs = max(1, largest + (1 if model.zero_based else 0))
+    inputs = model.width
     if inputs > MAX_INPUTS:
         raise ModelError(
-            f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {largest:,}"
+            f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {inputs:,}"
         )
     return inputs
 

@@ -497,4 +497,39 @@ def run_program(
     return f, predicted, out[:, columns + 1 :] if classes else None
 
 
-_EXPORTERS = {"c": _export_c}
+# --- ONNX ----------------------------------------------------------------------------------
+
+
+def _export_onnx(model: Model, rows: _Rows) -> tuple[bytes, Callable[[], Found]]:
+    from randsvm.models.onnx_graph import has_graph_probabilities, onnx_graph
+
+    content: bytes = onnx_graph(model).SerializeToString()
+    if model.has_probabilities and not has_graph_probabilities(model):
+        emit(
+            Notice("the graph has no probabilities: they are not a function of one decision value")
+        )
+
+    def check() -> Found:
+        try:
+            import onnxruntime
+        except ImportError:
+            emit(Notice("there is no onnxruntime: the exported graph was not run"))
+            return Found()
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        names = [one.name for one in session.get_outputs()]
+        index = {value: number for number, value in enumerate(model.values)}
+        differences = _Differences(model, _rounding(model), "onnxruntime")
+        for part in rows:
+            outputs = session.run(None, {"X": part.X.toarray()})
+            found = dict(zip(names, outputs, strict=True))
+            f = found["f"]
+            predicted = f[:, 0]
+            if not model.is_regression:
+                predicted = np.array([index[value] for value in found["label"].tolist()])
+            differences.add(part, f, predicted, found.get("probabilities"))
+        return differences.found
+
+    return content, check
+
+
+_EXPORTERS = {"c": _export_c, "onnx": _export_onnx}

@@ -90,6 +90,11 @@ class KernelModel(Model):
     support: np.ndarray | None = None
     nu: bool = False
 
+    @property
+    def coefficients(self) -> np.ndarray:
+        """The coefficient of each support vector in each decision value, (m, columns of f)."""
+        return self.beta
+
     def properties(self) -> dict[str, Any]:
         kernel = self.kernel
         parameters = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
@@ -328,6 +333,16 @@ class PairwiseModel(KernelModel):
     """
 
     nr_sv: tuple[int, ...]
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        K = len(self.nr_sv)
+        own = np.repeat(np.arange(K), self.nr_sv)
+        found = np.zeros((len(own), len(self.b)))
+        for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
+            found[own == i, number] = self.beta[own == i, j - 1]
+            found[own == j, number] = self.beta[own == j, i]
+        return found
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
         """Return the class with the most votes for each row.

@@ -137,6 +137,14 @@ class Model:
         """The number of rows for which one call of `decision` is fastest."""
         return ROWS_AT_ONCE
 
+    @property
+    def width(self) -> int:
+        """The number of columns of rows as an array: an entry for each index up to the largest."""
+        largest = int(self.features[-1]) if len(self.features) else 0
+        if self.seen is not None and len(self.seen.last):
+            largest = max(largest, int(self.seen.last[-1]))
+        return max(1, largest + (1 if self.zero_based else 0))
+
     def save(self, path: str) -> None:
         """Write the model in the format of LIBSVM or LIBLINEAR.
 

@@ -38,8 +38,7 @@ from randsvm.data.svmlight import Block
 from randsvm.decimals import shortest
 from randsvm.errors import ModelError
 from randsvm.events import Explained, Watch, emit, listening, silent
-from randsvm.models import decisions
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -175,7 +174,7 @@ class Explainer:
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
-        self.beta = _columns_of_f(model)
+        self.beta = model.coefficients
         self.base_values = model.b + self.beta.sum(axis=0)
         self.Z = model.Z.toarray().astype(np.float64)
 
@@ -201,19 +200,6 @@ class Explainer:
             Z[:, column] = self.Z
         K = np.exp(-model.kernel.gamma * np.square(x - Z))
         return features, shapley_values(K, self.beta)
-
-
-def _columns_of_f(model: KernelModel) -> np.ndarray:
-    """Return the coefficient of each support vector in each decision value, (m, columns)."""
-    if not isinstance(model, PairwiseModel):
-        return model.beta
-    K = len(model.nr_sv)
-    own = np.repeat(np.arange(K), model.nr_sv)
-    found = np.zeros((len(own), len(model.b)))
-    for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
-        found[own == i, number] = model.beta[own == i, j - 1]
-        found[own == j, number] = model.beta[own == j, i]
-    return found
 
 
 def shapley_values(K: np.ndarray, beta: np.ndarray) -> np.ndarray:

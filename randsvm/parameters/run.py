@@ -315,7 +315,7 @@ class Resources:
 
 
 LABEL_SPELLINGS = ("file", "libsvm")
-EXPORT_FORMATS = ("c",)
+EXPORT_FORMATS = ("c", "onnx")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -177,6 +178,38 @@ def test_the_export_predicts_as_the_model(
         np.testing.assert_allclose(p, fitted.predict_proba(X[:2000]), atol=1e-9)
 
 
+def test_the_graph_predicts_as_the_model(
+    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    name, data, path, X = trained
+    for _ in range(2):  # the second export replaces the first one
+        run_predict("--export", "onnx", data, path, tmp_path / "m.onnx")
+    assert "over 250 rows, 0 labels differ (onnxruntime)" in capsys.readouterr().out
+    session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
+    (rows_input,) = session.get_inputs()
+    width = rows_input.shape[1]
+    entries = np.zeros((len(X), width))
+    entries[:, : min(width, X.shape[1])] = X[:, :width]
+    names = [one.name for one in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"X": entries}), strict=True))
+    fitted = randsvm.load(str(path))
+    expected = fitted.decision_function(X).reshape(len(X), -1)
+    is_mapped = "features" in name
+    rounding = (1e-5 if is_mapped else 1e-9) * np.abs(expected).max()
+    np.testing.assert_allclose(found["f"], expected, atol=rounding)
+    if fitted.model.is_regression:
+        np.testing.assert_allclose(found["prediction"], expected[:, 0], atol=rounding)
+        return
+    differ = np.flatnonzero(found["label"] != fitted.predict(X))
+    assert len(differ) <= (2 if is_mapped else 0)
+    if "probabilities" in found:
+        np.testing.assert_allclose(found["probabilities"], fitted.predict_proba(X), atol=1e-9)
+    else:
+        assert not fitted.model.has_probabilities or name in ("one against one", "one-class")
+
+
 @needs_compiler
 def test_the_program_tests_itself_in_double_and_in_float(trained: Trained, tmp_path: Path) -> None:
     name, data, path, X = trained
@@ -326,3 +359,33 @@ def test_models_without_code_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="indices up to 250,000"):
         randsvm.export(tmp_path / "m", tmp_path / "m.c")
     assert not (tmp_path / "m.c").exists()
+
+
+@pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
+def test_the_graph_of_an_estimator_predicts_as_the_estimator(name: str) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("sklearn")
+    y, X = oracle.two_gaussians(80)
+    machine = getattr(randsvm, name)().fit(X, y)
+    session = runtime.InferenceSession(machine.to_onnx().SerializeToString())
+    found = session.run(None, {"X": X.astype(np.float64)})[0]
+    np.testing.assert_allclose(found, machine.predict(X), rtol=1e-9)
+
+
+def test_without_onnx_the_message_names_the_extra(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ParameterError, match=re.escape("pip install 'randsvm[onnx]'")):
+        randsvm.export(small, small.with_name("m.onnx"), format="onnx")
+
+
+def test_without_onnxruntime_the_graph_is_written_and_says_so(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    run_predict("--export", "onnx", small, small.with_name("m.onnx"))
+    assert "the exported graph was not run" in capsys.readouterr().err
+    assert small.with_name("m.onnx").stat().st_size
