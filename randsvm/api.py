@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import numbers
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Learnt, Trained, Watch, check, silent
 from randsvm.models.certification import certify
-from randsvm.models.export import export
 from randsvm.models.fitted import FittedModel, load
-from randsvm.models.importance import importance
 from randsvm.models.model import Model
 from randsvm.models.prediction import predict
-from randsvm.models.shapley import explain
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
 from randsvm.training.job import Job
 
+if TYPE_CHECKING:
+    from randsvm.models.export import export
+    from randsvm.models.importance import importance
+    from randsvm.models.shapley import explain
+
 check()
+
+# Functions that trainings and predictions do not need, and their modules, which are imported late.
+LATE = {"explain": "shapley", "export": "export", "importance": "importance"}
 
 __all__ = [
     "Arrays",
@@ -38,6 +44,14 @@ __all__ = [
     "train_randsvm",
     "train_sgd",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function of LATE at its first use."""
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"randsvm.models.{LATE[name]}"), name)
+
 
 Data = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
