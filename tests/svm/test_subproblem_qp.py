@@ -164,6 +164,36 @@ def test_the_guess_of_the_offset_does_not_change_the_solution(
         check(K, h, lower, upper, start.sum(), start, epsilon, b=b)
 
 
+@pytest.mark.parametrize("b", [0.0, 0.4, -0.4])
+def test_rows_of_a_regression_that_wait_turn_in_a_later_solve(b: float) -> None:
+    """Solves that leave a few rows at 0 never lose, and end at the solution."""
+    rng, m, epsilon = np.random.default_rng([7, 11]), 120, 0.05
+    K, y = kernel_matrix(rng, m, "rbf"), rng.normal(size=m)
+    lower, upper = np.full(m, -1.0), np.full(m, 1.0)
+    start, values = random_start(rng, lower, upper), list[float]()
+    s = float(start.sum())
+    for _ in range(MOST_CALLS):
+        part = solve(K, y, lower, upper, s, start, 1e-6, epsilon, b=b, partly=True).beta
+        values.append(objective(K, y, epsilon, part))
+        if np.abs(part - start).max() < 1e-9:
+            break
+        start = part
+    assert (np.diff(values) <= 1e-9).all()
+    assert_near_minimum(minimum(K, y, lower, upper, s, epsilon), K, y, epsilon, start, 1e-5)
+
+
+def test_a_row_does_not_wait_if_no_other_row_moves() -> None:
+    """Otherwise rounds would repeat themselves: the offset gives the first row the wrong sign."""
+    m, epsilon = 201, 0.1
+    y = np.where(np.arange(m) % 2, 0.6, -0.6)
+    y[0] = 0.6
+    start = np.where(y > 0, 0.5, -0.5)
+    start[0] = 0.0
+    K, C = np.eye(m, dtype=np.float32), np.ones(m)
+    found = solve(K, y, -C, C, 0.0, start, 1e-6, epsilon, b=10.0, partly=True)
+    assert found.beta[0] > 0.4
+
+
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_class_is_solved(seed: int, name: str) -> None:
