@@ -68,7 +68,7 @@ class DataError(RandsvmError, ValueError):
     column : int
         Number of the byte in the line, from 1.
     problem : str
-        What was expected and what was found.
+        A sentence with the expected and the found text.
     """
 
     exit_code = 65

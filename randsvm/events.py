@@ -707,7 +707,7 @@ class Predicted(NamedTuple):
 
 
 class MachineObjectives(NamedTuple):
-    """The objectives of one machine of a model that was judged by its training file.
+    """The objectives of one machine of a model over its training file.
 
     Parameters
     ----------
@@ -763,7 +763,7 @@ class Certified(NamedTuple):
     largest_gap : float or None
         The largest gap of a machine; None if there is only one.
     feasible : bool
-        Whether the coefficients of the model are feasible, but for rounding.
+        Whether the coefficients of the model are feasible, except for rounding.
     infeasibility : float
         Largest infeasibility of a machine.
     beyond_bounds : float

@@ -263,7 +263,7 @@ cdef inline bint crammer_singer(
 cdef inline double held_back(
     const Options *how, const Row *row, double eta, double bias_rate,
 ) noexcept nogil:
-    """What divides a step on the squared hinge, so that it is implicit: 1 + 2 eta weight q, where
+    """Return the divisor that makes a step on the squared hinge implicit: 1 + 2 eta weight q, where
     q = |x|^2 + bias rate is how far f moves for a change of 1."""
     if how.kind != SQUARED_HINGE or row.aware:
         return 1

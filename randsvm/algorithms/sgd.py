@@ -1,16 +1,18 @@
-"""Linear SVMs by stochastic gradient descent: one row, one step.
+"""Train linear SVMs by stochastic gradient descent, one step for each row.
 
-Bottou's SGD-SVM as CS246 gives it ("Large Scale Machine Learning: SVMs"): w = s v, so that a step
-costs the row's nonzeros; step size eta_t = eta0 / (1 + lambda eta0 t); b is not regularised.
+The algorithm is Bottou's SGD-SVM as in CS246 ("Large Scale Machine Learning: SVMs"): w = s v, so
+that the cost of a step is the number of nonzeros of the row; step size
+eta_t = eta0 / (1 + lambda eta0 t); b is not regularised.
 
-Where the number of steps T is known the step size also falls by 1 - t/T and the last weights are
-the answer; elsewhere it is the mean of the weights since the last of `RESTARTS` epochs. eta0 =
-1 / R2, R2 the mean of |x|^2, needs no search and is steadier than Bottou's on 1,000 rows; b moves
-0.1 R2 times as far as a weight whose feature is 1, which suits text and small dense data alike.
+If the number of steps T is known, the step size is also multiplied by 1 - t/T, and the last weights
+are the solution. Otherwise the solution is the mean of the weights since the last epoch of
+`RESTARTS`. eta0 = 1 / R2, with R2 the mean of |x|^2, needs no search and is more stable on 1,000
+rows than Bottou's. b moves 0.1 R2 times as far as a weight whose feature is 1; this suits both text
+and small dense data.
 
-Where the rows are on many machines, groups of them are learnt side by side, and the weights are
-averaged after each epoch, as MADlib does: Zinkevich, Weimer, Smola, Li, "Parallelized Stochastic
-Gradient Descent", NIPS 2010, with an average an epoch in place of one at the end.
+On a cluster, groups of rows are learnt in parallel, and the weights are averaged after each epoch,
+as in MADlib: Zinkevich, Weimer, Smola, Li, "Parallelized Stochastic Gradient Descent", NIPS 2010,
+with one average for each epoch instead of one at the end.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
 from randsvm.svm.linear import Linear
 
-# The mean begins anew with these epochs: what was learnt before drags it back.
+# The mean restarts at these epochs: earlier weights are worse and would slow its progress.
 RESTARTS = (2, 3, 5, 9, 17)
 BIAS_RATE = 0.1
 SAMPLE = 2000
-# Least chunks of a group whose weights are averaged, dealt out in turn, so that those of a file
-# sorted by class have rows of all classes.
+# Least number of chunks in a group. Chunks are assigned to groups in turn, so that each group of a
+# file sorted by class has rows of all classes.
 GROUP_CHUNKS = 8
 MOST_GROUPS = 64
 
@@ -73,7 +75,7 @@ class Steps:
 
     @property
     def loss_number(self) -> int:
-        """The number that the compiled code gives to the loss."""
+        """Return the number of the loss in the compiled code."""
         if self.epsilon is not None:
             return _sgd.EPSILON_INSENSITIVE
         if self.loss == OUTSIDE:
@@ -110,9 +112,10 @@ class Running(NamedTuple):
 
 @dataclass
 class Learner:
-    """The weights on their way, see _sgd.pyx. v : (d, K); b : (K,).
+    """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
-    state: s, sigma, m, t, and the sums of losses and mistakes since they were last asked for.
+    state : (6,) float64: s, sigma, m, t, and the sums of losses and of mistakes since the last call
+    of `progressive`. learnt: number of rows learnt.
     """
 
     steps: Steps
@@ -134,24 +137,25 @@ class Learner:
 
     @staticmethod
     def new(steps: Steps, d: int, b: np.ndarray | None = None) -> Learner:
-        """All weights zero: one column for two classes, else one for each. b : (K,), where to
-        begin; None: at zero."""
+        """Return a learner with all weights zero: one column for two classes, else one for each.
+
+        b : (K,) float64, the first b; None: zero.
+        """
         classes = len(steps.weights)
         K = 1 if classes <= 2 and not steps.crammer_singer else classes
         return Learner(steps, np.zeros((d, K)), np.zeros(K) if b is None else b.copy())
 
     @property
     def t(self) -> float:
-        """Steps made so far, those of earlier runs included."""
+        """Return the number of steps so far, including those of earlier runs."""
         return float(self.state[_sgd.T])
 
     def start_at(self, t: float) -> None:
-        """Go on after t steps of an earlier run."""
+        """Continue after t steps of an earlier run."""
         self.state[_sgd.T] = t
 
     def resume(self, running: Running) -> None:
-        """Go on from the weights on their way of an earlier run, and with its mean if this one
-        takes a mean and it had one."""
+        """Continue with the weights of an earlier run, and with its mean if both runs have one."""
         self.v, self.b = running.v.copy(), running.b.copy()
         self.state[_sgd.S] = running.s
         if self.steps.averages and running.m:
@@ -160,11 +164,12 @@ class Learner:
 
     @property
     def running(self) -> Running:
+        """Return the state with which a later run continues."""
         s, sigma, m = self.state[[_sgd.S, _sgd.SIGMA, _sgd.M]].tolist()
         return Running(s, sigma, m, self.v, self.b, self.A, self.b_sum)
 
     def learn(self, batch: Batch) -> None:
-        """One step for each row. Steps need no more than float32 of its features."""
+        """Make a step for each row of the batch, with features rounded to float32."""
         steps, K = self.steps, self.v.shape[1]
         bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
         values = batch.values.astype(np.float32, copy=False)
@@ -185,7 +190,7 @@ class Learner:
         self.learnt += len(batch.order)
 
     def take(self, part: Part) -> None:
-        """Go on from what others have learnt."""
+        """Continue with the weights that groups of rows gave."""
         self.v, self.b = part.last
         self.A -= part.total.w
         self.b_sum += part.total.b
@@ -196,13 +201,13 @@ class Learner:
         self.learnt_weight += part.weight
 
     def restart(self) -> None:
-        """The mean of the weights begins here."""
+        """Restart the mean of the weights."""
         self.A.fill(0.0)
         self.b_sum.fill(0.0)
         self.state[[_sgd.SIGMA, _sgd.M]] = 0.0
 
     def grow(self, d: int) -> None:
-        """Room for features that came later."""
+        """Add weights of zero for new features, up to d."""
         more = ((0, d - len(self.v)), (0, 0))
         self.v = np.pad(self.v, more)
         if self.steps.averages:
@@ -210,17 +215,17 @@ class Learner:
 
     @property
     def last(self) -> Linear:
-        """The weights after the last step."""
+        """Return the weights after the last step."""
         return Linear(self.state[_sgd.S] * self.v, self.b.copy())
 
     @property
     def total(self) -> Linear:
-        """The sum of the weights over the steps of their mean."""
+        """Return the sum of the weights over the steps of their mean."""
         return Linear(self.state[_sgd.SIGMA] * self.v - self.A, self.b_sum.copy())
 
     @property
     def linear(self) -> Linear:
-        """The answer so far: the mean of the weights, or the last ones."""
+        """Return the solution so far: the mean of the weights, or the last weights."""
         m = self.state[_sgd.M]
         if self.steps.averages and m:
             total = self.total
@@ -273,7 +278,7 @@ class Part:
         )
 
 
-# One pass over rows: it makes steps of a learner, and says how many as they are made.
+# One pass over rows: a function that makes the steps of a learner and yields their numbers.
 Pass = Callable[[Learner], Iterator[int]]
 
 
@@ -285,7 +290,7 @@ def sgd(
     stop: Callable[[Learner], bool],
     watch: Callable[[int, Learner], None],
 ) -> Learner:
-    """Pass over the n rows `epochs` times, or until `stop` says so after an epoch."""
+    """Pass over the n rows `epochs` times, or until `stop` returns True after an epoch."""
     for epoch in range(1, epochs + 1):
         if epoch in RESTARTS:
             learner.restart()
@@ -301,7 +306,7 @@ def sgd(
 
 
 def over(batches: Callable[[], Iterator[Batch]]) -> Pass:
-    """One step after the other over the rows of all batches."""
+    """Return a pass over the rows of all batches, one step after the other."""
 
     def one_pass(learner: Learner) -> Iterator[int]:
         for batch in batches():
@@ -312,28 +317,31 @@ def over(batches: Callable[[], Iterator[Batch]]) -> Pass:
 
 
 def from_dataset(D: Dataset, rng: Draws) -> Pass:
-    """All rows of D in random order."""
+    """Return a pass over all rows of D in random order."""
     return over(lambda: shuffled_batches(D, rng.next()))
 
 
 def group_count(D: Dataset, learner: Learner, memory: int) -> int:
-    """In how many groups the rows of D are learnt side by side; the same for each view of them.
+    """Return the number of groups that learn the rows of D in parallel; equal for all views of D.
 
-    memory: bytes. A single worker may be all there is: what each group has learnt, and what is sent
-    of it, are in its memory and then in the caller's. So --memory may decide the groups,
-    and with them the model; who is there never does.
+    memory: bytes. The results of all groups must fit the memory of one worker and of the caller.
+    So --memory may change the groups, and with them the model; the number of workers never does.
     """
-    # Weights and their sums, float64, as they are and as they are sent.
+    # Each group has weights and their sums in float64, once as arrays and once as a message.
     room = memory // max(32 * learner.v.size, 1)
     return max(1, min(MOST_GROUPS, len(D.shards) // GROUP_CHUNKS, room))
 
 
 def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
-    """All rows of D, dealt out in `count` groups. Each is learnt where its leader lives, from the
-    weights that all have in common, with the step sizes that it would have alone; then the weights
-    are averaged, each group's by its rows. Until all groups are there the learner is as it was.
+    """Return a pass over all rows of D in `count` groups, whose weights are then averaged.
 
-    D: not at home in its own pool, whose threads read ahead for those that learn."""
+    Each group is learnt on the worker of its leader, its first shard. It starts at the common
+    weights and uses the step sizes that it would have alone. The average is weighted by rows. The
+    learner changes only after all groups are learnt.
+
+    D must not use a thread pool of this process as its executor: the threads that learn also need
+    it to read ahead.
+    """
     groups = {group.leader: group for group in chunk_groups(D, count)}
 
     def one_pass(learner: Learner) -> Iterator[int]:
@@ -361,7 +369,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
 
 
 def from_points(points: Points, rng: Draws) -> Pass:
-    """The rows of a small set, whose y are class numbers, in random order."""
+    """Return a pass over the rows of a small set in random order; points.y holds class numbers."""
     X = points.X
     nobody = np.empty(0, np.int32)
     rows, weights = np.arange(len(points)), points.weights
@@ -378,8 +386,10 @@ def from_points(points: Points, rng: Draws) -> Pass:
 
 
 def squares(D: Dataset) -> tuple[float, float]:
-    """R2, the mean of |x|^2 over D (over a sample where rows are computed), 1 where that is 0; and
-    |mean of x|^2, how far from zero the rows lie, 0 for sparse ones, most of whose values are zero.
+    """Return R2, the mean of |x|^2 over D, and |mean of x|^2.
+
+    R2 is 1 if the mean is 0; with a feature map it is the mean over a sample. |mean of x|^2 is
+    taken as 0 for sparse rows.
     """
     if D.mapping is not None and D.n > SAMPLE:
         return squares(D.subset(D.mask(D.sample(Draw(0, 0), SAMPLE))))

@@ -189,7 +189,7 @@ class Log:
 
     @property
     def is_begun(self) -> bool:
-        """Whether this run has written a line."""
+        """Return whether this run has written a line."""
         return self.stream is not None
 
     def check(self) -> None:

@@ -111,7 +111,7 @@ def osuna(**given: Any) -> None:
 )
 @options.of("osuna-closest")
 def osuna_closest(**given: Any) -> None:
-    """As osuna, but swap in the violators with the smallest y f(x) (Mostefaoui, Zaou).
+    """Train as osuna does, but swap in the violators of smallest y f(x) (Mostefaoui, Zaou).
 
     On noisy data these are the outliers, and it is far slower than osuna.
     """

@@ -524,7 +524,7 @@ class TaskBatch:
         """Count consecutive losses and cache misses; see `run`."""
         self.consecutive_losses = self.consecutive_losses + 1 if lost else 0
         if self.consecutive_losses > EXTRA_LOSSES + tasks:
-            raise self.worker_pool.fail("the workers lose what they are given again and again")
+            raise self.worker_pool.fail("the workers lose their data repeatedly")
 
     def cancel(self) -> None:
         """Cancel all pending tasks."""

@@ -187,7 +187,7 @@ cdef class Rows:
               int32_t[::1] indices, real[::1] values, bint exact=True):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
-        exact: whether float64 values are; else only what they round to as float32 is.
+        exact: whether float64 values are exact; otherwise only their float32 roundings are.
         """
         cdef Text start = <Text> <const char *> text
         cdef Text end = start + len(text) - len(PADDING)

@@ -30,19 +30,19 @@ from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 # ---- float32 or float64 ----------------------------------------------------------------------
 
-# Rounding is measurable where it moves the values of a column by more than this share of what they
-# differ by: a column whose mean is some 60 times its standard deviation. Sums of kernel values in
-# float32, which the scans are content with, are off by as much.
+# Rounding is measurable if it changes the values of a column by more than this share of their
+# differences: in a column whose mean is about 60 times its standard deviation. Scans accept an
+# equally large error in float32 sums of kernel values.
 MEASURABLE = 2.0**-20
 # Values that differ by less than this share of their size differ by rounding of float64.
 NOISE = 2.0**-44
-# Rows that a chunk is judged by: all of a small one, and else a few, as this must cost next to
-# nothing beside parsing.
+# Number of rows of a chunk that are checked: all rows of a small chunk, otherwise FEW_ROWS, so that
+# the check takes almost no time compared with parsing.
 ALL_ROWS, FEW_ROWS = 512, 64
-# The first chunks are judged, and then one in FIRST_CHUNKS.
+# The first FIRST_CHUNKS chunks are checked, and then one in FIRST_CHUNKS.
 FIRST_CHUNKS = 8
-# Pairs of different values by which a column is judged, at least: fewer may be close to each other
-# by chance. Small data sets are judged by fewer.
+# Least number of pairs of different values in a checked column: fewer may be close to each other by
+# chance. Small data sets have fewer.
 PAIRS = 8
 
 

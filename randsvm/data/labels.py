@@ -28,8 +28,11 @@ class LabelTable:
         closed: bool = False,
         any_label: bool = False,
     ) -> None:
-        """closed: no other labels than `names` are allowed. any_label: every label is allowed, also
-        `?` and mixed numbers and names, for data whose labels are not learned."""
+        """Begin a table with the labels `names`.
+
+        closed: no other labels are allowed. any_label: every label is allowed, also `?` and mixed
+        numbers and names, for data whose labels are not learned.
+        """
         self.path = path
         self.any_label = any_label
         self.closed = False

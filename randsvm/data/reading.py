@@ -1,4 +1,4 @@
-"""The first pass: text to chunks, and what it learns of the data.
+"""The first pass over the data: it turns text into chunks and returns their summary.
 
 Where chunks are cut depends on the rows alone, never on memory, jobs or compression. Knows nothing
 of where chunks are kept.
@@ -193,7 +193,7 @@ class Precision:
         self.chunks = self.rounded = 0
 
     def join(self, parts: Sequence[RawChunk]) -> RawChunk:
-        """The next chunk as it is stored. Raises RoundedError."""
+        """Return the parts as the next chunk to be stored. Raises RoundedError."""
         if self.float64:
             return join_chunks(parts)
         chunk = join_and_round(parts, self.chunks)

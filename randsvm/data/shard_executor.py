@@ -41,7 +41,7 @@ Change: TypeAlias = "Callable[[State], object]"
 
 
 class ShardStates(Protocol[StateArgument]):
-    """One state for each shard, which lives where the rows of the shard are."""
+    """One state for each shard, in the process that holds the rows of the shard."""
 
     def change(self, *changes: Change[StateArgument]) -> None:
         """Apply these changes to every state before the next query."""

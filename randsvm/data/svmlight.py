@@ -394,7 +394,7 @@ def to_block(piece: ParsedPiece, first_line: int) -> Block:
     return replace(piece.block, numbers=piece.block.numbers.below(first_line - 1))
 
 
-# ---- what is wrong with a token ---------------------------------------------------------------
+# ---- errors in a token ----------------------------------------------------------------------
 
 
 def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:

@@ -52,7 +52,7 @@ ROUNDING = 1e-12
 
 
 class SparseRows(NamedTuple):
-    """Rows in CSR, float32, and `left` of each, the arguments of compiled sums."""
+    """The arguments of compiled sums: rows in CSR, float32, and `left` of each row."""
 
     starts: np.ndarray
     features: np.ndarray
@@ -96,7 +96,7 @@ class BlockSum:
         self.kernel, self.centres, self.beta = kernel, centres, beta
 
     def add(self, u: np.ndarray, rows: Any, largest: float, buffer: np.ndarray) -> None:
-        """See CentreSum."""
+        """Add the sums to u, see CentreSum."""
         for at in slices(len(u), BLOCK_ROWS):
             block = buffer[: (at.stop - at.start) * len(self.beta)].reshape(at.stop - at.start, -1)
             self.centres.arguments(rows if len(u) <= BLOCK_ROWS else rows[at], block, largest)
@@ -111,7 +111,7 @@ class DenseRbfSum:
         self.panels, self.beta = to_panels(centres), _columns(beta, np.float32)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See CentreSum."""
+        """Add the sums to u, see CentreSum."""
         add_rbf_sums(rows, self.panels, self.beta, u.reshape(len(u), -1))
 
 
@@ -124,7 +124,7 @@ class SparseRbfSum:
         self.beta = _columns(beta, np.float32)
 
     def add(self, u: np.ndarray, rows: SparseRows, largest: float, buffer: np.ndarray) -> None:
-        """See CentreSum."""
+        """Add the sums to u, see CentreSum."""
         u = u.reshape(len(u), -1)
         for at in slices(len(self.beta), PANEL_COLUMNS):
             some = np.zeros((len(u), at.stop - at.start))
@@ -140,7 +140,7 @@ class Float64RbfSum:
         self.beta = _columns(beta, np.float64)
 
     def add(self, u: np.ndarray, rows: np.ndarray, largest: float, buffer: np.ndarray) -> None:
-        """See CentreSum."""
+        """Add the sums to u, see CentreSum."""
         u = u.reshape(len(u), -1)
         for at in slices(len(self.beta), PANEL_COLUMNS):
             some = np.zeros((len(u), at.stop - at.start))
@@ -222,7 +222,7 @@ def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> n
 # cell only if it is nearer to the cell's bounding box than a limit: the values that are left out
 # are below exp(-cutoff).
 
-# Rows and values that are sorted together, at most: a chunk.
+# Limits on the rows and values that are sorted together: those of a chunk.
 SLICE_ROWS = 8192
 SLICE_VALUES = 1 << 21
 # Centres in a vector of the compiled code.
@@ -314,12 +314,12 @@ class CellRbfSum:
 PANEL_FEATURES = 1024
 # With fewer features, sums go over all of them, even if rows have few.
 LEAST_FEATURES = 16
-# Rows of one such call, at most; fewer with many features.
+# Most rows of one call of compiled sums; fewer with many features.
 PANEL_ROWS = 4096
-# Share of the kernel values that cells may leave, at most: measured, the same values take a
-# seventh longer in cells.
+# Cells are used if they leave at most this share of the kernel values: measured, equally many
+# values take a seventh longer in cells.
 PROFITABLE = 0.8
-# Values of rows that are laid out at once (4 MB in float64).
+# Number of values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
 
 
@@ -332,7 +332,7 @@ class KernelLayout:
     reduces rounding. None: nothing is subtracted.
     dtype: of the blocks, float32 or float64.
     cutoff: RBF values below exp(-cutoff) may be left out of float32 sums over dense rows, which are
-    then sorted into cells (see cells.py). None: nothing is left out.
+    then sorted into cells (see CellRows). None: nothing is left out.
     uses_nonzeros: whether float32 sums of RBF go over the nonzeros of a row only: for dense layouts
     of rows with few nonzeros, which are not centred.
     """
@@ -537,7 +537,7 @@ class Expansion:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
             self.weights = Z.T.astype(np.float64) @ beta
             return
-        with np.errstate(over="ignore"):  # `values` refuses what comes of it
+        with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
             self.centre_sums = [
                 kernel_layout.centre_sum(kernel_layout.convert(rows_of(Z, at)), beta[at])
                 for at in slices(self.count, BLOCK_CENTRES)
@@ -552,8 +552,9 @@ class Expansion:
         return Expansion(KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
-        """Return u of each row, (n,) or (n, K) float64, summed in float64 over blocks. X : (n, d)
-        CSR.
+        """Return u of each row, (n,) or (n, K) float64, summed in float64 over blocks.
+
+        X : (n, d) CSR or array; extra : (n,) float64, squared norms of features outside X.
 
         Raises ParameterError if a value leaves float64.
         """

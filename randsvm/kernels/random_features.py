@@ -233,7 +233,7 @@ class RandomMap:
     @cached_property
     def degrees(self) -> np.ndarray:
         """Return the degree m of each component of poly, (N,) int64."""
-        # The last sum, 1 but for rounding, is left out: no number may lie beyond it.
+        # The last sum, 1 except for rounding, is omitted: no number may lie beyond it.
         last = np.flatnonzero(self.probabilities)[-1]
         sums = np.cumsum(self.probabilities)[:last]
         return np.searchsorted(

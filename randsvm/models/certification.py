@@ -406,7 +406,7 @@ class _Judge:
 
     @property
     def certified(self) -> bool:
-        """Whether D is a lower bound of P: the kernel is positive semidefinite."""
+        """Return whether D is a lower bound of P: the kernel is positive semidefinite."""
         return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
 
     def objectives(
@@ -455,7 +455,7 @@ class _Judge:
 
 
 class _Changes(NamedTuple):
-    """How far the coefficients of a machine are from feasible ones; see MachineObjectives."""
+    """The distance of coefficients from feasible ones; see MachineObjectives."""
 
     infeasibility: float
     beyond_bounds: float

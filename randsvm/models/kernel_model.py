@@ -175,7 +175,7 @@ class KernelModel(Model):
 
     @property
     def _prefers_float32(self) -> bool:
-        """Whether labels are computed in float32, which determines most of them faster."""
+        """Return whether labels are computed in float32, which determines most of them faster."""
         return self.task != "svr" and self.kernel.name == "rbf"
 
     def _decision_in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:

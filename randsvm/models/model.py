@@ -174,22 +174,22 @@ class Model:
 
     @property
     def finds_novelties(self) -> bool:
-        """Whether the task is novelty detection, which ignores the labels of rows."""
+        """Return whether the task is novelty detection, which ignores the labels of rows."""
         return False
 
     @property
     def has_row_numbers(self) -> bool:
-        """Whether rows are kernel values and begin with 0:number (a precomputed kernel)."""
+        """Return whether rows are kernel values and begin with 0:number (a precomputed kernel)."""
         return False
 
     @property
     def counts_unseen(self) -> bool:
-        """Whether features that are not in the training data change f."""
+        """Return whether features that are not in the training data change f."""
         return False
 
     @property
     def is_regression(self) -> bool:
-        """Whether decision values are the predictions."""
+        """Return whether decision values are the predictions."""
         return not self.labels
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
@@ -209,7 +209,7 @@ class Model:
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether `probabilities` can be called."""
+        """Return whether `probabilities` can be called."""
         return self.calibrator is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:

@@ -188,7 +188,7 @@ class _FilePrediction:
         resources: Resources,
         params: PredictParams,
     ) -> None:
-        """paths : files of rows; path : the model file."""
+        """Prepare a prediction. paths : files of rows; path : the model file."""
         self.paths, self.path, self.model = paths, path, model
         self.resources, self.params = resources, params
         self.table = LabelTable(

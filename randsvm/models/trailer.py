@@ -252,7 +252,7 @@ class Trailer:
     """
 
     def __init__(self, file: str, lines: Mapping[str, str] | None) -> None:
-        """lines : None for a model that LIBSVM or LIBLINEAR wrote, without a trailer."""
+        """Take the lines of a trailer; None for a model without one, by LIBSVM or LIBLINEAR."""
         self.file = file
         self.has_no_trailer = lines is None
         self.unparsed = dict(lines or {})

@@ -363,7 +363,7 @@ class PredictParams:
 
 @dataclass(frozen=True)
 class CertifyParams:
-    """The problem that a model is judged by, which its file does not hold, and the required gap."""
+    """The problem of a model, which its file does not hold, and the required gap."""
 
     C: float = option(
         1.0,

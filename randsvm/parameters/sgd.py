@@ -310,12 +310,12 @@ class SgdParams:
 
     @property
     def has_share(self) -> bool:
-        """Whether -n gives the share of the rows that novelty detection leaves outside."""
+        """Return whether -n gives the share of the rows that novelty detection leaves outside."""
         return self.task == "one-class" and self.nu is not None
 
     @property
     def averages(self) -> bool:
-        """Whether the result is the mean of the weights.
+        """Return whether the result is the mean of the weights.
 
         If the number of steps is unknown, the step size cannot fall to zero at the last step.
         """

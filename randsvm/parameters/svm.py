@@ -225,7 +225,7 @@ class Problem:
 
     @property
     def positive_semidefinite(self) -> bool:
-        """Whether the kernel is positive semidefinite: only then D <= optimum <= P."""
+        """Return whether the kernel is positive semidefinite: only then D <= optimum <= P."""
         return not self.may_be_indefinite and positive_semidefinite(self.kernel, self.coef0)
 
 
@@ -404,5 +404,5 @@ class Params:
 
     @property
     def positive_semidefinite(self) -> bool:
-        """Whether the kernel is positive semidefinite: only then D <= optimum <= P."""
+        """Return whether the kernel is positive semidefinite: only then D <= optimum <= P."""
         return positive_semidefinite(self.kernel, self.coef0)

@@ -121,7 +121,7 @@ class ShardValues:
         return (np.maximum(rise - beyond.b, beyond.b - fall) >= -beyond.distance) | (self.beta != 0)
 
     def add(self, expansion: Expansion, *, keep: bool) -> None:
-        """u += the expansion. keep: whether the laid out rows stay if the budget allows."""
+        """Add the expansion to u. keep: whether laid out rows stay if the budget allows."""
         u, D = self.u, self.D
         if expansion.kernel_layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
@@ -145,7 +145,7 @@ class ShardValues:
         return None if layout is None else layout.pieces
 
     def _lay_out(self, expansion: Expansion) -> None:
-        """u += the expansion; lay out the rows, and keep them if the budget allows."""
+        """Lay out the rows and add the expansion to u; keep the rows if the budget allows."""
         kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
         if self._order is None and kernel_layout.uses_cells(X.shape[1]):
             self._order = kernel_layout.cell_order(X)
@@ -235,7 +235,7 @@ class AddExpansion:
         )
 
     def __call__(self, values: ShardValues) -> None:
-        """Raises ParameterError if a value exceeds float64."""
+        """Change u of a shard. Raises ParameterError if a value exceeds float64."""
         u = values.u
         if self.beyond is None:
             if self.fresh:
@@ -315,7 +315,7 @@ class AuditedValues:
 
 @dataclass(frozen=True)
 class ScanState:
-    """Everything that changes from round to round, but for u.
+    """Everything that changes from round to round, except for u.
 
     task: with the tube last found. coefficients: of the support vectors. b: the offset last found.
     slack: `Task.absolute_sum` less sum |beta| of nu-SVR. windows: where the next scan expects the
@@ -394,7 +394,7 @@ class RunningValues:
 
     values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
     u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
-    there is no error. least_objective: see Certificate. state: all that changes, but for u.
+    there is no error. least_objective: see Certificate. state: all that changes, except for u.
     weights : (n,) float64, None: all are 1. total_weight: their sum.
 
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
@@ -461,12 +461,12 @@ class RunningValues:
 
     @property
     def u(self) -> np.ndarray:
-        """u of every row, (n,) float64: a copy; prefer `Values(rows)`."""
+        """Return a copy of u of every row, (n,) float64; `Values(rows)` is cheaper."""
         return np.concatenate(self.ask(Values()))
 
     @property
     def beta(self) -> np.ndarray:
-        """beta of every row, (n,) float64."""
+        """Return beta of every row, (n,) float64."""
         beta = np.zeros(self.D.n)
         beta[self.coefficients.rows] = self.coefficients.beta
         return beta
@@ -505,7 +505,10 @@ class RunningValues:
         self.values.change(SetCoefficients(rows, beta))
 
     def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
-        """u += sum_j difference_j K(z_j, .); fresh: u = ... instead."""
+        """Compute u += sum_j difference_j K(z_j, .), or u = ... if `fresh`.
+
+        Z : (m, d) CSR, the z_j; difference : (m,) float64.
+        """
         changed = 0 if fresh else self.state.changed_since_restart + len(difference)
         self._update(changed_since_restart=changed)
         self.values.change(AddExpansion(self.kernel_layout, Z, difference, fresh=fresh))

@@ -22,7 +22,7 @@ P's term a tube this is nu-SVC in LIBSVM's scale,
 P = 1/2 |w|^2 - nu n rho + sum max(0, rho - y f), D = -1/2 |w|^2; the model is divided by rho.
 
 The two sums of a nu task are one sum each for the coefficients above 0 and for those below: two
-groups, which have nothing to do with each other but for |w|^2. Each is a separate task, with the
+groups, which depend on each other only through |w|^2. Each is a separate task, with the
 offset b + tube above 0 and b - tube below.
 
 The tasks differ only by their row of the table. Plain functions of some rows; knows nothing of

@@ -93,7 +93,7 @@ def search(
 def halve_successively(
     candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], most: int
 ) -> None:
-    """Successive halving: try all candidates on few rows, and the best on more, up to `most`.
+    """Halve successively: try all candidates on few rows, and the best on more, up to `most`.
 
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
     AISTATS 2016. No candidate is dropped if there is ample time.

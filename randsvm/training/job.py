@@ -35,7 +35,7 @@ IN_MEMORY = "<memory>"
 
 # Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, P], Decision]
-# Does so within about the given seconds; raises TimeLimitError if there is no solution by then.
+# Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, P, float], Decision]
 
 

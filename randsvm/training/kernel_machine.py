@@ -630,7 +630,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
 
     @property
     def reduced(self) -> Reduced | None:
-        """What --reduce changed; None without it."""
+        """Return the changes by --reduce; None without it."""
         if not self.reductions:
             return None
         full = [self.full.get(number, one) for number, one in sorted(self.solved.items())]
@@ -749,7 +749,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
 
 
 def _certificate_word(outcome: Trained) -> str:
-    """Return what the certificate of the trailer is: of a reduced machine D is another's."""
+    """Return the word for the certificate: the D of a reduced machine is that of the full one."""
     if outcome.reduced is not None:
         return "reduced"
     return "evaluated" if outcome.evaluated else "running"

@@ -42,7 +42,7 @@ DENSITY_BINS = 10
 
 
 class Calibration(NamedTuple):
-    """How probabilities are fitted to held-out rows.
+    """The functions that fit probabilities to held-out rows.
 
     fit : takes the kept values of all rows, y, (n,), and weights, (n,) or None; returns fields of
     Model by name
@@ -245,7 +245,7 @@ def fit_sigmoid(
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
 
     def loss(AB: np.ndarray) -> float:
-        """- sum t log p + (1 - t) log(1 - p)."""
+        """Return - sum t log p + (1 - t) log(1 - p)."""
         z = AB[0] * f + AB[1]
         of_rows = np.logaddexp(0.0, z) - (1 - target) * z
         return float(of_rows.sum() if weights is None else weights @ of_rows)

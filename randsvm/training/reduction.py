@@ -35,7 +35,7 @@ TREND = 0.5
 
 
 class SubtaskReduction(NamedTuple):
-    """What a reduction changes in one subtask.
+    """The changes by a reduction in one subtask.
 
     full : certificate of the full machine; largest, mean : changes of f over the rows
     labels : rows whose f changes its sign; rows : number of rows
@@ -155,7 +155,7 @@ class Reduction:
 
     @property
     def _allowance(self) -> float:
-        """What P may rise by so that the reduced machine is within the gap."""
+        """Return the largest increase of P with which the reduced machine is within the gap."""
         assert self.gap is not None
         return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
 

@@ -1,7 +1,7 @@
 """One run, from data to a model: read, scale, search, train, evaluate, save.
 
 A signal or the time limit may end a run at any of these steps. A `Trainer`, of kernel machines or
-of linear ones, supplies what is trained and how; this module knows no algorithm.
+of linear ones, supplies the training functions; this module knows no algorithm.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ class TrainingRun(ABC, Generic[Outcome]):
     @property
     @abstractmethod
     def has_model(self) -> bool:
-        """Whether there is a model to write."""
+        """Return whether there is a model to write."""
 
     @abstractmethod
     def interrupt(self, stopped: Stopped) -> None:
@@ -426,7 +426,7 @@ class RunToModel(ABC, Generic[Outcome]):
     @property
     @abstractmethod
     def has_model(self) -> bool:
-        """Whether there is a model to write."""
+        """Return whether there is a model to write."""
 
     @abstractmethod
     def interrupt(self, stopped: Stopped) -> None:
