@@ -17,7 +17,6 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.svm import libsvm
 from randsvm.svm.projection import outermost
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Step
@@ -144,10 +143,9 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     lower, upper = task.box(y, points.weights)
     weight = float(m) if points.weights is None else float(points.weights.sum())
     share = weight / scan.total_weight
-    call = libsvm.in_daemon_thread
     K = scan.gram(points, centred=not task.coefficient_sum)
     h = y - task.epsilon * np.sign(y) * task.one_sided
     if not task.absolute_sum:
-        return solve(K, h, lower, upper, task.coefficient_sum * share, call=call).beta
+        return solve(K, h, lower, upper, task.coefficient_sum * share).beta
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
-    return solve_two_sums(K, h, lower, upper, (half, half), np.zeros(m), call=call).beta
+    return solve_two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta

@@ -7,7 +7,7 @@ problems that LIBSVM itself has.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -68,9 +68,6 @@ class Outcome(NamedTuple):
         """Return the outcome with |alpha|: LIBSVM multiplies its coefficients by the labels."""
         return self._replace(alpha=np.abs(self.alpha))
 
-
-# Calls a function that runs LIBSVM, possibly in another thread, and returns its outcome.
-Caller = Callable[[Callable[[], Outcome]], Outcome]
 
 # Memory of closed layouts, for reuse: to allocate new pages takes as long as to fill them.
 _spare: list[np.ndarray] = []
@@ -183,8 +180,19 @@ class _Library:
         parameter.shrinking = 1
         return parameter
 
-    def train(self, parameter: Any, pointers: np.ndarray, labels: np.ndarray) -> Outcome:
-        """Solve. pointers : (variables,) uint64, row addresses; labels : (variables,) float64."""
+    def train(
+        self, parameter: Any, pointers: np.ndarray, labels: np.ndarray, memory: object
+    ) -> Outcome:
+        """Solve in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
+
+        pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,)
+        float64. If this thread stops waiting, LIBSVM continues to read `memory`.
+        """
+        solve = partial(self._solve, parameter, pointers, labels)
+        return run_in_daemon_thread(solve, "solving", memory)
+
+    def _solve(self, parameter: Any, pointers: np.ndarray, labels: np.ndarray) -> Outcome:
+        """Solve in this thread; see `train`."""
         # The bindings' constructor loops over the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
         problem.l = len(labels)
@@ -238,14 +246,7 @@ def _load_library() -> _Library:
     return _library
 
 
-def at_once(work: Callable[[], Outcome]) -> Outcome:
-    """Call LIBSVM in this thread."""
-    return work()
-
-
-def one_class(
-    layout: Layout, rows: np.ndarray, total: float, tolerance: float, call: Caller = at_once
-) -> Outcome:
+def one_class(layout: Layout, rows: np.ndarray, total: float, tolerance: float) -> Outcome:
     """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
 
     rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
@@ -255,12 +256,7 @@ def one_class(
     parameter = library.parameter(ONE_CLASS, len(rows), tolerance)
     parameter.nu = _nu(total, len(rows))
     labels = np.ones(len(rows))
-    pointers = layout.starts[rows]
-
-    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        return library.train(parameter, pointers, labels).positive
-
-    return call(work)
+    return library.train(parameter, layout.starts[rows], labels, layout).positive
 
 
 def _nu(total: float, count: int) -> float:
@@ -276,7 +272,6 @@ def c_svc(
     labels: np.ndarray,
     bounds: tuple[float, float],
     tolerance: float,
-    call: Caller = at_once,
 ) -> Outcome:
     """Solve min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, starting at a = 0.
 
@@ -290,12 +285,7 @@ def c_svc(
     parameter.weight_label = (ctypes.c_int * 2)(1, -1)
     parameter.weight = (ctypes.c_double * 2)(*bounds)
     labels = np.ascontiguousarray(labels, np.float64)
-    pointers = layout.starts[rows]
-
-    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        return library.train(parameter, pointers, labels).positive
-
-    return call(work)
+    return library.train(parameter, layout.starts[rows], labels, layout).positive
 
 
 def epsilon_svr(
@@ -305,7 +295,6 @@ def epsilon_svr(
     C: float,
     epsilon: float,
     tolerance: float,
-    call: Caller = at_once,
 ) -> Outcome:
     """Solve min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0.
 
@@ -316,12 +305,7 @@ def epsilon_svr(
     parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
     parameter.C, parameter.p = C, epsilon
     targets = np.ascontiguousarray(targets, np.float64)
-    pointers = layout.starts[rows]
-
-    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        return library.train(parameter, pointers, targets)
-
-    return call(work)
+    return library.train(parameter, layout.starts[rows], targets, layout)
 
 
 def nu_svc(
@@ -330,7 +314,6 @@ def nu_svc(
     labels: np.ndarray,
     total: float,
     tolerance: float,
-    call: Caller = at_once,
 ) -> Outcome:
     """Solve min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  with two sums.
 
@@ -344,12 +327,7 @@ def nu_svc(
     parameter = library.parameter(NU_SVC, len(rows), tolerance)
     parameter.nu = _nu(2 * total, len(rows))
     labels = np.ascontiguousarray(labels, np.float64)
-    pointers = layout.starts[rows]
-
-    def work(kept: Layout = layout) -> Outcome:  # LIBSVM reads it even after the caller has left
-        return library.train(parameter, pointers, labels).positive
-
-    return call(work)
+    return library.train(parameter, layout.starts[rows], labels, layout).positive
 
 
 # --- rows instead of kernel values ---------------------------------------------------------
@@ -381,9 +359,9 @@ def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
     parameter.nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
     parameter.cache_size = problem.kernel_cache
     parameter.shrinking = int(problem.shrinking)
-    space, pointers = _nodes(points)
+    nodes, pointers = _nodes(points)
     labels = np.ascontiguousarray(y, np.float64)
-    found = in_daemon_thread(lambda: library.train(parameter, pointers, labels), memory=space)
+    found = library.train(parameter, pointers, labels, nodes)
     if not np.isfinite(found.alpha).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
     return found
@@ -420,7 +398,3 @@ def check_values(points: Points, problem: Problem) -> None:
                 f"values of the {problem.kernel} kernel reach {largest:.1e} on this data, more "
                 f"than the float32 that LIBSVM keeps: scale the features"
             )
-
-
-# Calls the library in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
-in_daemon_thread = partial(run_in_daemon_thread, stage="solving")

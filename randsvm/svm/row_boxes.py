@@ -36,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm.svm.libsvm import PINNED_ROW, Caller, Layout, Outcome, c_svc, set_linear_term
+from randsvm.svm.libsvm import PINNED_ROW, Layout, Outcome, c_svc, set_linear_term
 from randsvm.svm.projection import filled
 
 # Most solves of one subproblem, and of one that another round follows.
@@ -133,9 +133,7 @@ class RowBoxes:
         return beta
 
 
-def solve_row_boxes(
-    task: RowBoxes, call: Caller, most_solves: int = MAX_SOLVES
-) -> tuple[np.ndarray, bool, int]:
+def solve_row_boxes(task: RowBoxes, most_solves: int = MAX_SOLVES) -> tuple[np.ndarray, bool, int]:
     """Return beta, whether LIBSVM ended before its limit of iterations, and its iterations.
 
     beta is never worse than the start. It may miss the tolerance, after `most_solves`.
@@ -154,7 +152,7 @@ def solve_row_boxes(
         moves = _Moves.of(task, beta, slope, slope - offsets[task.group], pivots)
         if not len(moves.at):
             break
-        found = moves.solve(call)
+        found = moves.solve()
         iterations += found.iterations
         after = moves.applied(found.alpha)
         bounded = np.clip(after[pivots], task.lower[pivots], task.upper[pivots])
@@ -246,7 +244,7 @@ class _Moves:
         tolerance = task.tolerance * typical / 2
         return _Moves(task, beta, pivots, at[order], room[order], whole, linear[order], tolerance)
 
-    def solve(self, call: Caller) -> Outcome:
+    def solve(self) -> Outcome:
         """Return LIBSVM's solution, with t of each move in `alpha`."""
         m, unit = len(self.at), float(np.abs(self.linear).max()) or 1.0
         layout = Layout.of(self._kernel(1 / math.sqrt(unit)), np.arange(m))
@@ -255,7 +253,7 @@ class _Moves:
         rows = np.concatenate([np.arange(m), [m, m + 1, m + SLACK_ROW]])
         labels = np.append(np.ones(m + 2), -1.0)
         within = max(self.tolerance / unit, LEAST_TOLERANCE)
-        found = c_svc(layout, rows, labels, (1.0, m + 3.0), within, call)
+        found = c_svc(layout, rows, labels, (1.0, m + 3.0), within)
         layout.close()
         return found._replace(alpha=found.alpha[:m])
 

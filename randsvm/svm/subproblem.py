@@ -104,16 +104,16 @@ def svmlearn(
     if violation <= floor:
         return _step(points, unchanged, problem, began)
     tolerance = max(share * violation, floor)
-    s, call = float(beta.sum()), libsvm.in_daemon_thread
+    s = float(beta.sum())
     # Rows of a regression may wait for the next round, where there is one.
     partly = not whole if task.epsilon else rounding_shows
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
         if task.absolute_sum:
             sums = _two_sums(beta, upper, slack)
-            found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance, call)
+            found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance)
         else:
-            found = solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, call, b, partly)
+            found = solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, b, partly)
         iterations += found.iterations
         after = _dual_part(task, h, found.beta, product(K, found.beta))
         # With rounded values D may decrease by this in a solve to this tolerance; no tighter bound

@@ -49,10 +49,8 @@ from randsvm.svm.libsvm import (
     LARGEST_SUM,
     PINNED_ROW,
     PINNING_VALUE,
-    Caller,
     Layout,
     Outcome,
-    at_once,
     c_svc,
     check_sums,
     epsilon_svr,
@@ -118,7 +116,6 @@ def solve(
     start: np.ndarray | None = None,
     tolerance: float = 5e-4,
     epsilon: float = 0.0,
-    call: Caller = at_once,
     b: float | None = None,
     partly: bool = False,
 ) -> Solution:
@@ -135,7 +132,7 @@ def solve(
     partly: with class weights, whether to solve only the smaller problems, so that coefficients may
         end within wide boxes before they are optimal; with epsilon, whether few rows (TURNED_SHARE)
         may end at 0 that gain with the other sign.
-    call: see Caller. If it raises while LIBSVM still runs, LIBSVM's memory is not released.
+    An error while LIBSVM still runs, such as an interruption, does not release its memory.
     Raises ValueError if no feasible beta has the sum s.
     """
     h = np.ascontiguousarray(h, np.float64)
@@ -146,20 +143,20 @@ def solve(
         return Solution(bounded, True, 0)
     task = Boxed(K, h, lower, upper, s, lower, tolerance)
     if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
-        return _svc(task, call)
+        return _svc(task)
     own = start is not None and not start.any() and np.array_equal(lower, -upper)
     if s == 0 and own and wide == narrow:
-        return _svr(task, epsilon, call)
+        return _svr(task, epsilon)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         if b is None:
             b = sum(_max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
-        return _by_signs(task, epsilon, b, call, partly)
+        return _by_signs(task, epsilon, b, partly)
     if wide == narrow or not task.has_two_boxes:
-        return any_boxes(task, call, MAX_SOLVES if b is None else MAX_SOLVES_OF_ROUND)
+        return any_boxes(task, MAX_SOLVES if b is None else MAX_SOLVES_OF_ROUND)
     if b is None and not _needs_many_copies(task):
-        return _two_boxes(task, call)
-    return _by_windows(task, b, call, partly)
+        return _two_boxes(task)
+    return _by_windows(task, b, partly)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -262,49 +259,49 @@ def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
     return (start is None or not start.any()) and np.array_equal(task.h, y)
 
 
-def _svc(task: Boxed, call: Caller) -> Solution:
+def _svc(task: Boxed) -> Solution:
     """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
     y = task.h
     order = np.argsort(-y, kind="stable")
     layout = task.layout(order)
     bounds = float(task.upper.max()), float(-task.lower.min())
-    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance, call)
+    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance)
     layout.close()
     beta = np.empty(len(y))
     beta[order] = y[order] * found.alpha
     return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
 
 
-def _svr(task: Boxed, epsilon: float, call: Caller) -> Solution:
+def _svr(task: Boxed, epsilon: float) -> Solution:
     """Solve LIBSVM's own epsilon-SVR from 0."""
     m = len(task.h)
     check_sums(m * float(np.abs(task.K.diagonal()).max()))
     layout = task.layout(np.arange(m))
     C = float(task.upper[0])
-    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance, call)
+    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance)
     layout.close()
     return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
-def any_boxes(task: Boxed, call: Caller, most_solves: int = MAX_SOLVES) -> Solution:
+def any_boxes(task: Boxed, most_solves: int = MAX_SOLVES) -> Solution:
     """Solve a task with one box for all rows, or with a box for each row."""
     if not np.ptp(task.upper - task.lower):
-        return one_box(task, call)
+        return one_box(task)
     one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
-    return _row_boxes(task, *one_sum, call, most_solves)
+    return _row_boxes(task, *one_sum, most_solves)
 
 
 def _row_boxes(
-    task: Boxed, group: np.ndarray, sums: np.ndarray, call: Caller, most_solves: int = MAX_SOLVES
+    task: Boxed, group: np.ndarray, sums: np.ndarray, most_solves: int = MAX_SOLVES
 ) -> Solution:
     """Solve a task with a box for each row, see row_boxes.py."""
     boxes = RowBoxes(
         task.K, task.rows, task.h, task.lower, task.upper, group, sums, task.start, task.tolerance
     )
-    return Solution(*solve_row_boxes(boxes, call, most_solves))
+    return Solution(*solve_row_boxes(boxes, most_solves))
 
 
-def one_box(task: Boxed, call: Caller) -> Solution:
+def one_box(task: Boxed) -> Solution:
     """Solve a task with one box for all rows, see the docstring of this module.
 
     If the box is far wider than the solution, beta = lower + C t loses digits of the gradient. So
@@ -319,7 +316,7 @@ def one_box(task: Boxed, call: Caller) -> Solution:
     while width < C:
         low = np.clip(task.start - width / 2, task.lower, task.upper - width)
         high = np.minimum(low + width, task.upper)
-        found = _one_class(replace(task, lower=low, upper=high), call)
+        found = _one_class(replace(task, lower=low, upper=high))
         iterations += found.iterations
         beta = found.beta
         if (
@@ -330,11 +327,11 @@ def one_box(task: Boxed, call: Caller) -> Solution:
         ):
             return Solution(task.finished(beta, width), found.ended, iterations)
         task, width = replace(task, start=beta), width * WIDENING
-    found = _one_class(task, call)
+    found = _one_class(task)
     return found._replace(iterations=iterations + found.iterations)
 
 
-def _one_class(task: Boxed, call: Caller) -> Solution:
+def _one_class(task: Boxed) -> Solution:
     """Solve a task with one box as LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.position_in_box, kind="stable")
@@ -344,16 +341,14 @@ def _one_class(task: Boxed, call: Caller) -> Solution:
     m = len(order)
     rows = np.concatenate([[m, m + 1], np.arange(m)])
     total = (task.s - math.fsum(task.lower)) / C + 2
-    found = one_class(layout, rows, total, task.tolerance / C, call)
+    found = one_class(layout, rows, total, task.tolerance / C)
     layout.close()
     beta = np.empty(m)
     beta[order] = task.lower[order] + C * found.alpha[2:]
     return Solution(task.finished(beta), found.ended, found.iterations)
 
 
-def _by_signs(
-    task: Boxed, epsilon: float, b: float, call: Caller, partly: bool = False
-) -> Solution:
+def _by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> Solution:
     """Solve a regression with one variable for each row, of the sign that its coefficient has.
 
     A coefficient of 0 gets the sign that it would take at the offset b. If rows of the solution
@@ -370,7 +365,7 @@ def _by_signs(
     first, rounding = task.start, BOUND_ROUNDING * float((task.upper - task.lower).max())
     while True:
         part = _signed(task, epsilon, up, np.flatnonzero(both))
-        found = _within(part, call)
+        found = _within(part)
         iterations += found.iterations
         slope = -part.gradient(found.beta)
         b = sum(_max_rise_and_min_fall(part, found.beta, slope)) / 2
@@ -406,10 +401,10 @@ def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Bo
     )
 
 
-def _within(part: Boxed, call: Caller) -> Solution:
+def _within(part: Boxed) -> Solution:
     """Solve within a part of the boxes that contains start."""
     bounded = only_point(part.lower, part.upper, part.s)
-    return any_boxes(part, call) if bounded is None else Solution(bounded, True, 0)
+    return any_boxes(part) if bounded is None else Solution(bounded, True, 0)
 
 
 def _max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
@@ -426,7 +421,7 @@ def _needs_many_copies(task: Boxed) -> bool:
     return s > len(task.h) * float(width.min())
 
 
-def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Solution:
+def _by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
     """Solve a task with two boxes in windows: shrink wide boxes, solve, move the windows, repeat.
 
     A window is a part of a wide box, as wide as the narrow boxes. It reaches from the coefficient
@@ -448,7 +443,7 @@ def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Sol
         low = np.maximum(np.where(rises, task.start, task.start - narrow), task.lower)
         low = np.where(wide, np.minimum(low, task.upper - narrow), task.lower)
         high = np.where(wide, low + narrow, task.upper)
-        found = _within(replace(task, lower=low, upper=high), call)
+        found = _within(replace(task, lower=low, upper=high))
         iterations += found.iterations
         beta = task.finished(found.beta)
         slope = -task.gradient(beta)
@@ -460,11 +455,11 @@ def _by_windows(task: Boxed, b: float | None, call: Caller, partly: bool) -> Sol
         task = replace(task, start=beta)
     if partly:
         return Solution(task.start, True, iterations)
-    found = _two_boxes(task, call)
+    found = _two_boxes(task)
     return found._replace(iterations=iterations + found.iterations)
 
 
-def _two_boxes(task: Boxed, call: Caller) -> Solution:
+def _two_boxes(task: Boxed) -> Solution:
     """Solve a task with class weights, see _TwoBoxes.
 
     If the wide boxes are those of negative coefficients, all signs are reversed, so that LIBSVM
@@ -474,11 +469,11 @@ def _two_boxes(task: Boxed, call: Caller) -> Solution:
     A, B = float(width.max()), float(width.min())
     wide = width == A
     if task.upper[wide][0] > 0:
-        return _TwoBoxes(task, wide, A, B).solve(call)
+        return _TwoBoxes(task, wide, A, B).solve()
     mirrored = replace(
         task, h=-task.h, lower=-task.upper, upper=-task.lower, s=-task.s, start=-task.start
     )
-    found = _TwoBoxes(mirrored, wide, A, B).solve(call)
+    found = _TwoBoxes(mirrored, wide, A, B).solve()
     return found._replace(beta=0.0 - found.beta)
 
 
@@ -508,7 +503,7 @@ class _TwoBoxes:
     A: float
     B: float
 
-    def solve(self, call: Caller) -> Solution:
+    def solve(self) -> Solution:
         """Solve with one row after another as the row that provides the sum."""
         task, iterations = self.task, 0
         lower, upper, near = task.lower, task.upper, BOUND_ROUNDING * self.A
@@ -516,7 +511,7 @@ class _TwoBoxes:
         for _ in range(min(MAX_SUM_ROWS, len(fixed))):
             room = np.minimum(beta - lower, upper - beta) / (upper - lower)
             k = int(np.argmax(np.where(np.isnan(fixed), room, -1.0)))
-            beta, found = self._attempt(k, fixed, call)
+            beta, found = self._attempt(k, fixed)
             iterations += found.iterations
             if lower[k] - near <= beta[k] <= upper[k] + near or not found.ended:
                 return Solution(task.finished(beta), found.ended, iterations)
@@ -524,7 +519,7 @@ class _TwoBoxes:
             beta = task.finished(beta)
         return Solution(beta, False, iterations)
 
-    def _attempt(self, k: int, fixed: np.ndarray, call: Caller) -> tuple[np.ndarray, Outcome]:
+    def _attempt(self, k: int, fixed: np.ndarray) -> tuple[np.ndarray, Outcome]:
         """Solve with row k providing the sum; row k may leave its box.
 
         fixed : (m,) float64, the values of fixed coefficients, and nan for all others.
@@ -542,7 +537,7 @@ class _TwoBoxes:
         rows = np.concatenate([np.zeros(up), np.arange(1, last), np.full(down, last)])
         rows = np.append(rows, [last + 1, last + 2]).astype(np.int64)
         labels = np.concatenate([np.ones(up), y[1:-1], np.full(down + 2, -1.0)])
-        found = c_svc(layout, rows, labels, (A, B), task.tolerance, call)
+        found = c_svc(layout, rows, labels, (A, B), task.tolerance)
         layout.close()
         moved = labels * found.alpha
         begin[index[1:-1]] += moved[up : up + last - 1]
@@ -593,13 +588,11 @@ def solve_two_sums(
     sums: tuple[float, float],
     start: np.ndarray,
     tolerance: float = 5e-4,
-    call: Caller = at_once,
 ) -> Solution:
     """Solve the subproblem above to `tolerance`, the largest difference of gradients of a group.
 
     K : (m, m) float32, C-contiguous, symmetric. h, lower, upper : (m,) float64. sums: p and q.
-    start : (m,) float64 within the bounds. call: see Caller. Raises ValueError if no feasible beta
-    has these sums.
+    start : (m,) float64 within the bounds. Raises ValueError if no feasible beta has these sums.
     """
     h = np.ascontiguousarray(h, np.float64)
     m, zero = len(h), np.zeros(len(h))
@@ -608,11 +601,11 @@ def solve_two_sums(
         h, start = np.tile(h, 2), np.concatenate([above, below])
         lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
     task = Boxed(K, h, lower, upper, sums[0] - sums[1], start, tolerance)
-    found = _solved(task, upper > 0, sums, call)
+    found = _solved(task, upper > 0, sums)
     return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
 
 
-def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller) -> Solution:
+def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
     """Solve for the groups that have a choice. positive : (variables,) bool, the group of a."""
     beta, open_groups = task.start.copy(), []
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):
@@ -624,11 +617,11 @@ def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: 
     if not open_groups:
         return Solution(beta, True, 0)
     if len(open_groups) == 1:
-        return _one_group(replace(task, start=beta), open_groups[0], call)
-    return _both_groups(task, positive, sums, call)
+        return _one_group(replace(task, start=beta), open_groups[0])
+    return _both_groups(task, positive, sums)
 
 
-def _one_group(task: Boxed, group: np.ndarray, call: Caller) -> Solution:
+def _one_group(task: Boxed, group: np.ndarray) -> Solution:
     """Solve for the variables of one group, with those of the other fixed at start."""
     beta, rows = task.start.copy(), np.flatnonzero(group) % len(task.K)
     outside = replace(task, h=np.zeros(len(beta))).gradient(np.where(group, 0.0, beta))
@@ -641,22 +634,20 @@ def _one_group(task: Boxed, group: np.ndarray, call: Caller) -> Solution:
         beta[group],
         task.tolerance,
     )
-    found = any_boxes(alone, call)
+    found = any_boxes(alone)
     beta[group] = found.beta
     return found._replace(beta=beta)
 
 
-def _both_groups(
-    task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
-) -> Solution:
+def _both_groups(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
     """Solve for both groups, see the comment above."""
     if np.ptp(task.upper - task.lower):
         task = replace(task, start=_with_sums(task, positive, sums, task.start))
         group = np.where(positive, 0, 1)
-        return _row_boxes(task, group, np.array([sums[0], -sums[1]]), call)
+        return _row_boxes(task, group, np.array([sums[0], -sums[1]]))
     plain = None
     if sums[0] == sums[1] and not task.h.any():
-        plain = _without_pins(task, positive, sums, call)
+        plain = _without_pins(task, positive, sums)
     if plain is not None:
         return plain
     C = float((task.upper - task.lower)[0])
@@ -687,7 +678,7 @@ def _both_groups(
     )
     labels = np.concatenate([[1.0, 1.0], np.full(whole + 1, pinned), sign[order]])
     total = sums[0] / C + 2 if pinned < 0 else sums[1] / C
-    found = nu_svc(layout, rows, labels, total, task.tolerance / C, call)
+    found = nu_svc(layout, rows, labels, total, task.tolerance / C)
     layout.close()
     beta = np.empty(m)
     # The first row stays at 1. If kernel values are so large that their differences are lost,
@@ -697,15 +688,13 @@ def _both_groups(
     return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
 
 
-def _without_pins(
-    task: Boxed, positive: np.ndarray, sums: tuple[float, float], call: Caller
-) -> Solution | None:
+def _without_pins(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution | None:
     """Solve LIBSVM's own nu-SVC from its own start; return None if its divisor rho is 0."""
     C = float((task.upper - task.lower)[0])
     sign = np.where(positive, 1.0, -1.0)
     order = np.argsort(~positive, kind="stable")
     layout, m = task.layout(order), len(order)
-    found = nu_svc(layout, np.arange(m), sign[order], sums[0] / C, task.tolerance / C, call)
+    found = nu_svc(layout, np.arange(m), sign[order], sums[0] / C, task.tolerance / C)
     layout.close()
     total = float(found.alpha.sum())
     if not 0 < total < math.inf:

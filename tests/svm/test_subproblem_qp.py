@@ -17,7 +17,7 @@ from random_subproblems import (
     random_start,
 )
 
-from randsvm.svm import subproblem_qp
+from randsvm.svm import libsvm, subproblem_qp
 from randsvm.svm.libsvm import Layout, Outcome
 from randsvm.svm.subproblem_qp import Boxed, Solution, _needs_many_copies, product, solve
 
@@ -312,7 +312,9 @@ def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m: int) -> Non
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_an_interrupted_solve_does_not_affect_the_next_one(ratio: float) -> None:
+def test_an_interrupted_solve_does_not_affect_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, ratio: float
+) -> None:
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
     task = (
@@ -323,16 +325,20 @@ def test_an_interrupted_solve_does_not_affect_the_next_one(ratio: float) -> None
         0.5,
     )
 
-    def interrupted(work):
+    def interrupted(*arguments: object) -> Outcome:
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        solve(*task, call=interrupted)
+    with monkeypatch.context() as patch:
+        patch.setattr(libsvm, "run_in_daemon_thread", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            solve(*task)
     check(*task, None)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_the_rows_of_an_interrupted_solve_live_until_it_ends(ratio: float) -> None:
+def test_the_rows_of_an_interrupted_solve_live_until_it_ends(
+    monkeypatch: pytest.MonkeyPatch, ratio: float
+) -> None:
     """A time limit leaves LIBSVM working: freed rows would crash it."""
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
@@ -343,17 +349,17 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(ratio: float) -> No
         np.where(y > 0, ratio, 0),
         0.5,
     )
-    left = []
+    kept = []
 
-    def interrupted(work):
-        left.append(work)
+    def interrupted(work: object, stage: str, memory: object) -> Outcome:
+        kept.append(memory)
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(libsvm, "run_in_daemon_thread", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        solve(*task, call=interrupted)
-    (work,) = left
-    kept = [*(cell.cell_contents for cell in work.__closure__ or ()), *(work.__defaults__ or ())]
-    assert any(isinstance(each, Layout) for each in kept)
+        solve(*task)
+    (layout,) = kept
+    assert isinstance(layout, Layout)
 
 
 def test_product_equals_numpys() -> None:

@@ -311,7 +311,7 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(
 
 def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The third subproblem would take a minute."""
-    ended, calls, plain = threading.Event(), [], libsvm._Library.train
+    ended, calls, plain = threading.Event(), [], libsvm._Library._solve
 
     def slow(library, *arguments: object) -> Outcome:
         calls.append(arguments)
@@ -319,7 +319,7 @@ def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.Monkey
             ended.wait(60)
         return plain(library, *arguments)
 
-    monkeypatch.setattr(libsvm._Library, "train", slow)
+    monkeypatch.setattr(libsvm._Library, "_solve", slow)
     data = board(2000)
     path, words = data.save(tmp_path / "data"), (*WORDS.split(), "--working-set", 250)
     try:
