@@ -17,7 +17,7 @@ from fixtures import ImportScript
 
 
 @pytest.fixture
-def bench(script: ImportScript, tmp_path: Path):
+def bench(script: ImportScript, tmp_path: Path) -> Any:
     """Run a hundredth of the size in a separate folder."""
     return script("benchmarks.trainings").Bench(1000, tmp_path, tmp_path)
 
@@ -62,7 +62,7 @@ def test_sets_are_not_held_in_memory(
 # ---- works ------------------------------------------------------------------------------------
 
 
-def test_loose_peers_train_with_a_larger_tolerance(script: ImportScript, bench) -> None:
+def test_loose_peers_train_with_a_larger_tolerance(script: ImportScript, bench: Any) -> None:
     """The models and logs of the strict training are not changed."""
     trainings, name = script("benchmarks.trainings"), "regression-40000"
     plain, loose = trainings.training(name, bench), trainings.loose(f"loose-{name}", bench)
@@ -96,7 +96,7 @@ def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script: ImportScript
 
 
 def test_growth_is_measured_repeatedly_except_at_the_largest_size(
-    script: ImportScript, bench, monkeypatch: pytest.MonkeyPatch
+    script: ImportScript, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     works = script("benchmarks.works")
     monkeypatch.setattr(works, "made", lambda name, rows, seed, into: into / f"{name}.{rows}")
@@ -119,15 +119,13 @@ def test_growth_is_measured_repeatedly_except_at_the_largest_size(
 # ---- the page ---------------------------------------------------------------------------------
 
 
-def record(name: str, seconds: float, **quality: Any):
+def record(name: str, seconds: float, **quality: Any) -> dict[str, Any]:
     numbers = {"wall": seconds, "cpu": seconds, "peak": 50.0}
     made = {"name": name, "words": [name], "runs": [numbers], "median": numbers, "ended": False}
     return made | {"best": numbers, "quality": quality}
 
 
-def comparison(
-    harness: ModuleType, name: str, *records: object
-) -> dict[str, int | list[object] | str]:
+def comparison(harness: ModuleType, name: str, *records: dict[str, Any]) -> dict[str, Any]:
     """Compare runs; the first is ours."""
     ours, *peers = records
     ours["peers"] = {peer["name"]: harness.against(ours, peer, ()) for peer in peers}

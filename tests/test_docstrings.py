@@ -8,6 +8,7 @@ import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ CHECKS = {
 }  # fmt: skip
 MODULES = [api, errors, estimators, events, fitted]
 # Public objects of modules that have internal functions too.
-OBJECTS = [Model, KernelModel, PairwiseModel, LinearModel, load]
+OBJECTS: list[Any] = [Model, KernelModel, PairwiseModel, LinearModel, load]
 
 
 def public_names() -> list[str]:

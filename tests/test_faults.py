@@ -20,6 +20,7 @@ import pytest
 from commands import run_predict, run_train
 from fixtures import Command
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
+from scipy import sparse
 
 from randsvm import api, files
 from randsvm.data import dataset, reading, svmlight
@@ -31,6 +32,7 @@ from randsvm.errors import (
     Interrupted,
     OutOfMemoryError,
     OutputError,
+    RandsvmError,
     TransferError,
 )
 from randsvm.events import Iteration, Progress, Started, Trained, listening
@@ -405,7 +407,7 @@ def once(kind: type[Any], act: Callable[[], object]) -> Callable[[object], None]
 def read(path: Path, resources: Resources | None = None) -> list[Any]:
     with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
         return [
-            [chunk.y.tolist(), chunk.X.toarray().tolist()]
+            [chunk.y.tolist(), sparse.csr_matrix(chunk.X).toarray().tolist()]
             for shard in D.shards
             for chunk in D.chunks(shard)
         ]
@@ -489,7 +491,8 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(
 def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
     """Train with a cache, and call `act` as soon as it is open."""
     data, model = folder / "data", folder / "m"
-    watch, given = once(Started, act), {"jobs": 2, "cache": folder / "cache"}
+    given: dict[str, Any] = {"jobs": 2, "cache": folder / "cache"}
+    watch = once(Started, act)
     if name == "sgd":
         api.train_sgd(data, model, watch, **given)
     else:
@@ -543,8 +546,8 @@ def test_an_unreadable_input_is_66_and_an_unreadable_cache_is_rebuilt(
     (folder / name).chmod(0)
     if os.access(folder / name, os.R_OK):
         pytest.skip("this user may read everything")
-    words = {"data": "train sgd data m", "model": "predict data model o"}
-    command_name, *words = words.get(name, "train sgd --cache c data m").split()
+    lines = {"data": "train sgd data m", "model": "predict data model o"}
+    command_name, *words = lines.get(name, "train sgd --cache c data m").split()
     ended = command(command_name, *words)
     assert ended.returncode == (0 if name == "c" else 66)
     assert ("Permission denied" in ended.stderr) == (name != "c")
@@ -594,7 +597,7 @@ def interrupt_training(folder: Path, end: str, received: list[object], **given: 
 
     if end == "time limit":
         given["time_limit"] = LIMIT
-    rule = {"working_set": 100, "swap": 1, "gap": 1e-9}
+    rule: dict[str, Any] = {"working_set": 100, "swap": 1, "gap": 1e-9}
     api.train_osuna(folder / "data", folder / "m", watch, gamma=5, **rule, **given)
 
 
@@ -609,6 +612,7 @@ def test_an_interrupted_run_does_not_replace_a_better_model(
     _, error, code = ENDS[end]
     with pytest.raises(error) as caught:
         interrupt_training(folder, end, received)
+    assert isinstance(caught.value, RandsvmError)
     assert caught.value.exit_code == code
     new = folder / "m.interrupted"
     assert (folder / "m").read_bytes() == good

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def umask(mask: int):
+def umask(mask: int) -> Iterator[None]:
     before = os.umask(mask)
     try:
         yield
@@ -55,7 +55,7 @@ def umask(mask: int):
 
 
 @contextlib.contextmanager
-def refused(error: type[RandsvmError], exit_code: int, message: str):
+def refused(error: type[RandsvmError], exit_code: int, message: str) -> Iterator[None]:
     with pytest.raises(error) as caught:
         yield
     assert caught.value.exit_code == exit_code
@@ -112,7 +112,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(
     path = tmp_path / "m"
     path.write_bytes(b"old")
 
-    def fail(*_: object):
+    def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     if fault == "fsync":
@@ -301,7 +301,7 @@ class Full(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any):
+    def write(self, data: Any) -> int:
         raise OSError(28, "No space left on device")
 
 
@@ -319,10 +319,11 @@ def test_standard_output_comes_after_what_was_printed(monkeypatch: pytest.Monkey
     check_output("-")
     stdout.write("before ")
     write("-")
+    assert isinstance(stdout.buffer, io.BytesIO)
     assert stdout.buffer.getvalue() == b"before new"
 
 
-def run_python(code: str, redirection: str, **kwargs: Any) -> subprocess.CompletedProcess:
+def run_python(code: str, redirection: str, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
     """`code` with a real standard input and output."""
     command = f'exec "{sys.executable}" -c "$0" {redirection}'
     return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=120, **kwargs)
@@ -491,7 +492,7 @@ def test_a_device_that_fails_while_it_is_read_is_exit_74() -> None:
         def readable(self) -> bool:
             return True
 
-        def readinto(self, buffer):
+        def readinto(self, buffer: object) -> int:
             raise OSError(5, "Input/output error")
 
     with refused(TransferError, 74, "reading a: Input/output error"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +25,7 @@ def seconds(own: float) -> list[str]:
     return [sys.executable, "-c", f"print('seconds {own}')"]
 
 
-def comparison_of(harness: ModuleType, tmp_path: Path, *works: object, **effort: Any):
+def comparison_of(harness: ModuleType, tmp_path: Path, *works: object, **effort: Any) -> Any:
     """Return the JSON that the comparison writes."""
     named = {str(number): work for number, work in enumerate(works)}
     harness.compare("title", named, harness.Effort(**{"rounds": 2} | effort), tmp_path)
@@ -60,11 +61,11 @@ def test_a_missing_program_is_named(harness: ModuleType) -> None:
 
 
 def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_path: Path) -> None:
-    def work(name: str, took: int):
+    def work(name: str, took: int) -> Callable[[], object]:
         commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]
         return lambda: harness.Comparison(name, 100, commands)
 
-    def run(again: bool, **works: Any):
+    def run(again: bool, **works: Any) -> Any:
         harness.compare("title", works, harness.Effort(rounds=1), tmp_path, again=again)
         return json.loads((tmp_path / "title.json").read_text())
 
@@ -88,7 +89,7 @@ def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_p
     )
 
 
-def comparison(harness: ModuleType, accuracy: float, goal, **peer: Any):
+def comparison(harness: ModuleType, accuracy: float, goal: object, **peer: Any) -> Any:
     """Compare our 2 seconds with a peer of 6 seconds, 3 of them in its fit; its accuracy is 90."""
     words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]
     commands = [

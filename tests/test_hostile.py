@@ -19,7 +19,7 @@ import sys
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import oracle
@@ -28,6 +28,7 @@ from commands import run_predict, run_train
 from fixtures import Train
 
 import randsvm
+from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError, RandsvmError
@@ -192,16 +193,16 @@ def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
     """It changes after the first block; the rows of the old file are not called bad."""
     data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
     text = data.read_bytes()
-    read_block = svmlight.files.read_block
+    read_block = files.read_block
 
-    def reading(stream, size: int, path: Path, **options: Any) -> bytes:
+    def reading(stream: BinaryIO, size: int, path: str, **options: Any) -> bytes:
         block = read_block(stream, 4096, path, **options)
         os.truncate(data, text.index(b"\n", 9000) + 1)
         if change == "grows":
             data.write_bytes(text * 2)
         return block
 
-    monkeypatch.setattr(svmlight.files, "read_block", reading)
+    monkeypatch.setattr(files, "read_block", reading)
     words = ["--cache", str(tmp_path / "cache")] if cache else []
     arguments = ["randsvm", "-q", *words, str(data), str(tmp_path / "m")]
     problem = "changed while it was read|became shorter while in use"
@@ -386,15 +387,16 @@ def test_known_names_are_found() -> None:
 @pytest.fixture(scope="module")
 def opened_files() -> Iterator[list[str]]:
     """Record the names of opened files; an audit hook cannot be removed, so there is only one."""
-    found: list[str] | None = []
+    found: list[str] = []
+    ended = False
 
-    def hear(event: str, arguments: tuple) -> None:
-        if event == "open" and found is not None and isinstance(arguments[0], str):
+    def record(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and not ended and isinstance(arguments[0], str):
             found.append(arguments[0])
 
-    sys.addaudithook(hear)
+    sys.addaudithook(record)
     yield found
-    found = None
+    ended = True
 
 
 PATHS = ["/etc/passwd", "../../outside", "file:///etc/passwd", "$(touch outside)", "|touch outside"]

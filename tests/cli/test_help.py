@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -22,7 +23,7 @@ from randsvm.cli.train import train as training
 from randsvm.errors import ParameterError
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
-EVERY = {**training.commands, "predict": prediction}
+EVERY: dict[str, Any] = {**training.commands, "predict": prediction}
 
 
 @pytest.fixture
@@ -186,7 +187,7 @@ def test_bash_completes_a_command_beside_files(toy: Path) -> None:
     assert {"sgd", "toy.svm"} <= set(completed("randsvm-train "))
 
 
-def test_fish_completes_without_a_command(toy):
+def test_fish_completes_without_a_command(toy: Path) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     source = CliRunner().invoke(

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -24,7 +25,7 @@ ESCAPES = {
     r"\&": "",
     r"\e": "\\",
 }
-COMMANDS = {
+COMMANDS: dict[str, tuple[Any, list[str]]] = {
     "randsvm-train": (train, []),
     **{f"randsvm-train-{name}": (train, [name]) for name in train.commands},
     "randsvm-predict": (predict, []),
@@ -56,7 +57,7 @@ def entries_of_page(title: str) -> dict[str, str]:
 def help_of(title: str) -> str:
     """Return the help without line breaks in an entry."""
     command, more = COMMANDS[title]
-    settings = {"terminal_width": 1000, "max_content_width": 1000}
+    settings: dict[str, Any] = {"terminal_width": 1000, "max_content_width": 1000}
     return CliRunner().invoke(command, [*more, "--help"], **settings).output
 
 

@@ -50,7 +50,7 @@ LARGEST = {
 }
 
 
-def of(**changed: object) -> Iteration:
+def of(**changed: Any) -> Iteration:
     return ROUND._replace(**changed)
 
 
@@ -81,15 +81,19 @@ def test_counts_are_exact_up_to_five_digits() -> None:
 @pytest.mark.parametrize("halving", [0.5, 40.0, 9000.0])
 def test_a_gap_that_halves_in_a_fixed_time_ends_when_the_estimate_says(halving: float) -> None:
     points = [(t * halving, 0.5**t) for t in range(1, 10)]
-    least, most = remaining(points, 0.5**12)
+    found = remaining(points, 0.5**12)
+    assert found is not None
+    least, most = found
     assert least == pytest.approx(3 * halving)
     assert least < most < 8 * halving
 
 
 def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth() -> None:
     """gap = t^-2."""
-    points = [(t, t**-2.0) for t in range(2, 30)]
-    least, most = remaining(points, 60.0**-2)
+    points = [(float(t), t**-2.0) for t in range(2, 30)]
+    found = remaining(points, 60.0**-2)
+    assert found is not None
+    least, most = found
     assert least < 31 <= most * 1.001
     assert most < 40
 

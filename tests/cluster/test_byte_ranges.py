@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -43,14 +44,14 @@ def by_ranges(path: Path, options: ParseOptions) -> text_file.ChunkedText:
 )  # fmt: skip
 def test_ranges_of_any_size_give_the_same_summary(
     tmp_path_factory: pytest.TempPathFactory,
-    lines,
+    lines: list[str],
     size: int,
     piece: int,
     rows: int,
     nonzeros: int,
     mark: bool,
     cut: bool,
-    labels: str,
+    labels: Literal["class", "number"],
 ) -> None:
     path = tmp_path_factory.mktemp("text") / "data"
     content = "".join(["\ufeff" if mark else "", *lines])
@@ -84,8 +85,9 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
                 ours, theirs = (getattr(s.read(number), name) for s in (store, whole.store))
                 assert np.array_equal(ours, theirs)
             m = source.rows[number]
-            ours, theirs = (s.read(number).weights for s in (store, whole.store))
-            assert np.array_equal(*(np.ones(m) if w is None else w for w in (ours, theirs)))
+            weights = [s.read(number).weights for s in (store, whole.store)]
+            ours, theirs = (np.ones(m) if w is None else w for w in weights)
+            assert np.array_equal(ours, theirs)
     store.close()
 
 

@@ -27,7 +27,7 @@ def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(500))
 def test_many_random_trainings_report_correctly(
-    tmp_path: Path, fuzz_seed: int, results: Path, number
+    tmp_path: Path, fuzz_seed: int, results: Path, number: int
 ) -> None:
     """A case is repeated by its seed and number; the data of a failed case is kept."""
     case = random_problems.case_of(fuzz_seed, number)
@@ -79,7 +79,7 @@ def test_a_wrong_number_is_detected(
     factor, complaint = WRONG[key]
     plain = random_problems.read
 
-    def read(path: Path, case) -> Written:
+    def read(path: Path, case: random_problems.Case) -> Written:
         written = plain(path, case)
         if key == "rho":
             return written._replace(b=written.b * factor)

@@ -258,7 +258,8 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(widest: int) -> None:
     panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
     beta, u = np.random.default_rng(2).normal(size=(1, len(Z))), np.zeros((300, 1))
     floats = [np.ascontiguousarray(each, np.float32) for each in (X.data, left, panels, beta)]
-    add_sparse_sums(X.indptr, X.indices, *floats, u, widest)
+    values, lefts, centres, coefficients = floats
+    add_sparse_sums(X.indptr, X.indices, values, lefts, centres, coefficients, u, widest)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.astype(float), 1 / 8)
     assert u[:, 0] == pytest.approx(K @ beta[0], abs=1e-4)
 

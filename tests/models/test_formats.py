@@ -97,7 +97,8 @@ def test_numbers_that_are_not_finite_are_not_written(
     format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path, number: float
 ) -> None:
     keyword = format_.number_line.split()[0].decode()
-    changed = dataclasses.replace(model, **{keyword: number})
+    value: dict[str, Any] = {keyword: number}
+    changed = dataclasses.replace(model, **value)
     message = f"expected finite numbers after '{keyword}', found '{number}'"
     assert message in format_.not_written(changed, tmp_path)
 
@@ -115,7 +116,9 @@ def test_line_ends_of_windows_are_read(format_: Format, tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", [1, -1])
 def test_header_lines_are_read_in_any_order(format_: Format, first_line: bytes, step: int) -> None:
     content = b"".join([*format_.header[::step], format_.end_line, format_.rows])
-    assert FORMATS[header.format_of(first_line + content)] is format_
+    name = header.format_of(first_line + content)
+    assert name is not None
+    assert FORMATS[name] is format_
     found, _ = format_.module.parse(content, "m")
     assert_same(found, format_.module.parse(format_.body, "m")[0])
 
@@ -301,7 +304,9 @@ def costs_no_memory(format_: Format, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(("promising", "content"), PROMISES)
-def test_a_promise_of_two_billion_numbers_costs_no_memory(promising, content: bytes) -> None:
+def test_a_promise_of_two_billion_numbers_costs_no_memory(
+    promising: Format, content: bytes
+) -> None:
     costs_no_memory(promising, content)
 
 

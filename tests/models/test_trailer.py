@@ -47,6 +47,7 @@ def test_items_come_back_in_their_order_whatever_the_values_hold(items: dict[str
     content = sealed(items=items)
     end, found = split_trailer(content, "m")
     assert content[:end] == BODY
+    assert found is not None
     assert list(found.items()) == list(items.items())
 
 

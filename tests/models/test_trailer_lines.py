@@ -70,7 +70,7 @@ def test_what_is_no_finite_number_is_refused(text: str) -> None:
         Scaling("minmax", np.arange(5) / 7, np.arange(1, 6) / 3),
     ],
 )
-def test_all_lines_are_read_as_they_were_written(zero_based, scaling) -> None:
+def test_all_lines_are_read_as_they_were_written(zero_based: bool, scaling: Scaling | None) -> None:
     lines = trailer_items(["+1", "-1.0"], zero_based, FIVE, scaling, float64=zero_based)
     metadata = Trailer("m", {"seed": "7", **lines})
     assert metadata.labels((1, -1), 2) == (("+1", "-1.0"), (1, -1))

@@ -50,7 +50,7 @@ def parse(text: bytes, *, labels: str, zero_based: bool = False, unlabelled: boo
                 rows.places.append((line_number, column))
                 rows.entries.append([])
                 rows.weights.append(1.0)
-            seen: set[int] = set()
+            seen: set[bytes] = set()
             while tokens and tokens[0][0][:4] in {b"qid:", b"cost"} - seen:
                 if tokens[0][0].startswith(b"cost") and not tokens[0][0].startswith(b"cost:"):
                     break

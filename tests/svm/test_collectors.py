@@ -22,6 +22,9 @@ from randsvm.svm.working_set import (
 )
 
 ROWS = 300
+# First and last row of each shard, and the places of a list of shards that are merged in turn.
+Shards = list[tuple[int, int]]
+Grouping = tuple[Shards, list[int]]
 
 
 def philox(seed: int, number: int, rows: int) -> np.ndarray:
@@ -30,7 +33,7 @@ def philox(seed: int, number: int, rows: int) -> np.ndarray:
 
 
 @st.composite
-def groupings(draw: st.DrawFn):
+def groupings(draw: st.DrawFn) -> Grouping:
     """Generate shards of ROWS rows, and a binary tree of merges over them (in place, left to
     right).
     """
@@ -40,7 +43,9 @@ def groupings(draw: st.DrawFn):
     return parts, merges
 
 
-def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> SmallestKeys:
+def kept(
+    sample: UniformSample, parts: Shards, merges: list[int], offered: np.ndarray
+) -> SmallestKeys:
     found = []
     for start, stop in parts:
         rows = start + np.flatnonzero(offered[start:stop])
@@ -53,7 +58,7 @@ def kept(sample: UniformSample, parts, merges, offered: np.ndarray) -> SmallestK
 
 @given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
 def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(
-    grouping, keep: int, seed: int, chosen: int
+    grouping: Grouping, keep: int, seed: int, chosen: int
 ) -> None:
     offered = np.random.default_rng(chosen).random(ROWS) < 0.7
     sample = kept(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
@@ -71,7 +76,7 @@ def test_the_key_of_a_row_does_not_depend_on_the_first_row(start: int, length: i
 
 
 @given(st.permutations(range(6)))
-def test_the_order_of_shards_does_not_matter(order) -> None:
+def test_the_order_of_shards_does_not_matter(order: list[int]) -> None:
     keys = philox(1, 1, 60)
     parts = [SmallestKeys.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
     merged = sum((parts[i] for i in order), SmallestKeys(9))
@@ -108,7 +113,7 @@ def test_samples_are_uniform() -> None:
 @pytest.mark.parametrize("order", [UniformSample, FileOrder, LargestViolation])
 @given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
 def test_candidates_of_shards_add_up_in_any_grouping(
-    order: type[Any], grouping, keep: int, seed: int
+    order: type[Any], grouping: Grouping, keep: int, seed: int
 ) -> None:
     """The kept rows of each side, the steepest rows and the count are those of a single shard."""
     rng = np.random.default_rng(seed)

@@ -47,10 +47,11 @@ def b_and_reports(
 ) -> tuple[float, list[Breakpoints]]:
     """Return b, and the reports received during its search."""
     weights = np.ones(len(y)) if weights is None else weights
-    reports, split = [], [np.array_split(each, shards) for each in (y, u, weights)]
+    reports: list[Breakpoints] = []
+    split = [np.array_split(each, shards) for each in (y, u, weights)]
     parts = list(zip(*split, strict=True))
     while len(reports) < 100:
-        breakpoints = [breakpoints_of(task, *part, window) for part in parts]
+        breakpoints = [breakpoints_of(task, y, u, w, window) for y, u, w in parts]
         # Reports of neighbours are added before they are sent.
         half = functools.reduce(operator.add, breakpoints[: shards // 2 + 1])
         reports.append(functools.reduce(operator.add, breakpoints[shards // 2 + 1 :], half))
@@ -79,7 +80,9 @@ def test_b_does_not_depend_on_the_first_window(
         st.sampled_from([1e-6, 0.1, 2.0, np.inf]), st.integers(0, 1), st.integers(1, 4),
         st.sampled_from(["none", "integers", "any"]),
     )  # fmt: skip
-    def one(seed: int, m: int, around, width: float, digits, shards, kind: str) -> None:
+    def one(
+        seed: int, m: int, around: float, width: float, digits: int, shards: int, kind: str
+    ) -> None:
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
         u = rng.normal(size=m).round(digits)

@@ -24,7 +24,7 @@ def check(
     upper: np.ndarray,
     start: np.ndarray,
     accuracy: float = 1e-6,
-):
+) -> tuple[np.ndarray, tuple[float, float]]:
     """Solve with the sums of `start`, and check the solution."""
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import oracle
 import pytest
 from commands import run_predict, run_train
 from learning import learn
 from libsvm import svmutil
+from scipy import sparse
 
 from randsvm import api
 from randsvm.data import cache, dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.training import labelled_data
@@ -165,7 +166,7 @@ def test_all_ways_to_the_rows_give_the_same_model(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.train.read_bytes())))
         run_train(*words, *way, tmp_path / "other")
         assert (tmp_path / "other").read_bytes() == expected, way
-    for X in (data.X, np.asfortranarray(data.X), oracle.sparse.csc_matrix(data.X)):
+    for X in (data.X, np.asfortranarray(data.X), sparse.csc_matrix(data.X)):
         rows = api.Arrays(X, data.y.astype(int))
         found = api.train_randsvm(rows, tmp_path / "other", gamma=0.005, sample_size=100)
         assert (tmp_path / "other").read_bytes() == expected
@@ -179,7 +180,7 @@ def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64) -> Dataset:
 
 def values_of(D: Dataset) -> np.ndarray:
     # A chunk of a file is valid until the next is read.
-    X = oracle.sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
+    X = sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
     assert X.dtype == (np.float64 if D.summary.float64 else np.float32)
     return X.toarray()
 
@@ -257,6 +258,7 @@ def test_a_warm_start_finds_all_support_vectors(tmp_path: Path) -> None:
     data = files(tmp_path, 1e8, 10.0)
     learn("randsvm", data.train, tmp_path / "m", "-g", 0.005)
     old = load(str(tmp_path / "m"))
+    assert isinstance(old, KernelModel)
     D = read(data.train)
     found = matches(D, old.Z, old.features)
     assert len(found.rows) == len(old.beta)

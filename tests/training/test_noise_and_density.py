@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -16,6 +17,7 @@ from scipy import sparse
 from randsvm import api
 from randsvm.errors import ModelError
 from randsvm.events import Iteration
+from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
 from randsvm.training.probabilities import laplace_scale
 
@@ -33,11 +35,17 @@ def curve(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:, 0] ** 2 + X[:, 1] + rng.laplace(scale=0.3, size=rows) + far, X
 
 
+def kernel_model(path: str) -> KernelModel:
+    model = load(path)
+    assert isinstance(model, KernelModel)
+    return model
+
+
 def cloud(rows: int) -> np.ndarray:
     return oracle.as_float32(np.random.default_rng(rows).normal(size=(rows, 2)))
 
 
-def train_with_libsvm(y: np.ndarray, X: np.ndarray, words: str):
+def train_with_libsvm(y: np.ndarray, X: np.ndarray, words: str) -> Any:
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
     return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -b 1 {words}"))
 
@@ -71,8 +79,8 @@ def test_the_noise_is_the_mean_error_without_outliers() -> None:
 
 
 def test_a_single_row_has_no_noise(tmp_path: Path) -> None:
-    learnt = learn("randsvm", write_set(tmp_path / "d", [2.0], np.ones((1, 1))), tmp_path / "m",
-                   "-s", 3, "-b", 1)  # fmt: skip
+    path = write_set(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", 3, "-b", 1)
     assert "one row is too few for -b 1: no probabilities" in learnt.notices
     assert not load(str(learnt.model)).has_probabilities
 
@@ -87,8 +95,10 @@ def test_the_density_marks_are_libsvms(tmp_path: Path, rows: int, nu: float) -> 
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
     theirs = train_with_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
     svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
-    expected = load(str(tmp_path / "theirs")).density_marks
-    found = load(str(learnt.model)).density_marks
+    expected = kernel_model(str(tmp_path / "theirs")).density_marks
+    assert expected is not None
+    found = kernel_model(str(learnt.model)).density_marks
+    assert found is not None
     # Rounding decides on which side of 0 the rows at 0 are.
     assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))
 
@@ -141,9 +151,10 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
     api.train_randsvm(path, tmp_path / "m", watch, time_limit=1000, jobs=1, **given)
     assert any(getattr(event, "text", "").startswith(said) for event in events)
     whole = learn("randsvm", path, tmp_path / "whole", "-s", task, "-g", 0.5, "-n", 0.3, "-b", 1)
-    found, truth = load(str(tmp_path / "m")), load(str(whole.model))
+    found, truth = kernel_model(str(tmp_path / "m")), kernel_model(str(whole.model))
     if task == "svr":
         assert found.noise_scale == pytest.approx(truth.noise_scale, rel=0.25)
     else:
         marks = truth.density_marks
+        assert marks is not None
         assert found.density_marks == pytest.approx(marks, abs=0.1 * np.ptp(marks))

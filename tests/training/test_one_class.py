@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -136,7 +138,7 @@ def ring(rng: np.random.Generator, rows: int) -> np.ndarray:
 
 CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
 FOURIER = "-t rbf -g 0.25 -c 1 --components 512"
-NOVELTIES = {
+NOVELTIES: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     # name: (options, clean rows, planted rows)
     "linear": (
         "",

@@ -342,6 +342,7 @@ def test_invalid_options_of_training_are_refused(
     path = gaussians(60).save(tmp_path / "d")
     with pytest.raises((ParameterError, click.UsageError)) as refused:
         learn(algorithm, path, tmp_path / "m", *words.split())
+    assert isinstance(refused.value, ParameterError | click.UsageError)
     assert (refused.value.exit_code, expected in str(refused.value)) == (2, True)
 
 
