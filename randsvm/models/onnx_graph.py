@@ -20,6 +20,7 @@ from randsvm import __version__
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.c_source import input_count
+from randsvm.models.calibration import Sigmoid
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
@@ -53,7 +54,7 @@ def has_graph_probabilities(model: Model) -> bool:
     The coupling of pairs is an iteration, and novelty detection counts bins.
     """
     coupled = isinstance(model, PairwiseModel)
-    return model.probability_sigmoid is not None and not coupled
+    return isinstance(model.calibrator, Sigmoid) and not coupled
 
 
 class _Graph:
@@ -226,8 +227,9 @@ class _Graph:
         return self.node("Reshape", self.cast(lost, "INT64"), self.constant([-1], np.int64))
 
     def probabilities(self, f: str, columns: int) -> None:
-        sigmoid = self.model.probability_sigmoid
-        assert sigmoid is not None, "has_graph_probabilities comes first"
+        calibrator = self.model.calibrator
+        assert isinstance(calibrator, Sigmoid), "has_graph_probabilities comes first"
+        sigmoid = calibrator.coefficients
         exponents = self.node("Mul", f, self.constant(sigmoid[0] / 2))
         exponents = self.node("Add", exponents, self.constant(sigmoid[1] / 2))
         half = self.node("Mul", self.node("Tanh", exponents), self.constant(0.5))
