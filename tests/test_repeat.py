@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import io
 import sys
@@ -46,9 +47,11 @@ TRAININGS = {
 @pytest.fixture(autouse=True)
 def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give small sets what large ones have: several blocks of text, chunks, shards and batches."""
-    monkeypatch.setattr(ParseOptions.__init__, "__defaults__", ("class", False, 100, 1 << 20))
-    defaults = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
-    monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
+    small = {"chunk_rows": 100, "chunk_nonzeros": 1 << 20}
+    defaults = tuple(small.get(one.name, one.default) for one in dataclasses.fields(ParseOptions))
+    monkeypatch.setattr(ParseOptions.__init__, "__defaults__", defaults)
+    keywords = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 10_000}
+    monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", keywords)
     monkeypatch.setattr(batches, "BATCH_ROWS", 300)
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
 

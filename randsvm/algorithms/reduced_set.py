@@ -18,10 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+import scipy
 
 from randsvm.data.sampling import Draws
 from randsvm.svm.basis import Objective
+
+# scipy.linalg is written in full: scipy imports it at its first use, which takes 30 ms.
 
 # Rows that are chosen at once, and the largest part of the basis that they are.
 BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
@@ -52,7 +54,7 @@ class ReducedSet:
     @property
     def coefficients(self) -> np.ndarray:
         """The coefficients a of the projection of f, (m,)."""
-        return solve_triangular(self.L, self.c, lower=True, trans="T")
+        return scipy.linalg.solve_triangular(self.L, self.c, lower=True, trans="T")
 
 
 # fmt: off
@@ -75,7 +77,8 @@ def choose(
         if not len(B):
             break
         G = K(None, B) - L[:, :m] @ L[B, :m].T               # K less what the basis explains
-        G = solve_triangular(cholesky(G[B], lower=True), G.T, lower=True).T
+        factor = scipy.linalg.cholesky(G[B], lower=True)
+        G = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
         L[:, m : m + len(B)], rows = G, np.concatenate([rows, B])
         c = np.concatenate([c, G.T @ beta])
         r -= G @ c[m:]
@@ -125,7 +128,7 @@ def lower(
         step, part, last = np.zeros_like(x), 1.0, np.inf
         for _ in range(MOST_STEPS):
             v, b = (x + part * step)[:-1], float((x + part * step)[-1])
-            a = solve_triangular(L, v, lower=True, trans="T")
+            a = scipy.linalg.solve_triangular(L, v, lower=True, trans="T")
             found = P(a, b, width * unit)
             best = min(best, (found.exact, a, b), key=lambda one: one[0])
             value = found.value + float(v @ v) / 2
@@ -134,11 +137,11 @@ def lower(
                 continue
             x, part, last = x + part * step, 1.0, value
             gradient, H = found.gradient.copy(), found.hessian.copy()
-            gradient[:-1] = solve_triangular(L, gradient[:-1], lower=True) + v
-            H[:-1] = solve_triangular(L, H[:-1], lower=True)
-            H[:, :-1] = solve_triangular(L, H[:, :-1].T, lower=True).T
+            gradient[:-1] = scipy.linalg.solve_triangular(L, gradient[:-1], lower=True) + v
+            H[:-1] = scipy.linalg.solve_triangular(L, H[:-1], lower=True)
+            H[:, :-1] = scipy.linalg.solve_triangular(L, H[:, :-1].T, lower=True).T
             H.flat[:: len(x) + 1] += np.append(np.ones(len(v)), 1e-9 * (1 + H[-1, -1]))
-            step = -cho_solve(cho_factor(H), gradient)
+            step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(H), gradient)
             if -gradient @ step < SMALL_STEP * abs(value):
                 break
     return best[1:]

@@ -169,8 +169,9 @@ def parse(
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header, trailer = headers.read(content, name, HEADER_FORMAT)
+    fields = _fields(header)
     rows = _parse_rows(header, float64 or has_float64_values(trailer))
-    return LibsvmModel(**_fields(header), **rows), trailer
+    return LibsvmModel(**fields, **rows), trailer
 
 
 def _fields(header: Header) -> dict[str, Any]:

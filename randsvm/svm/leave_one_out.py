@@ -48,16 +48,16 @@ class FlaggedRows:
 
     @property
     def recall(self) -> float:
-        """The xi-alpha estimate of the recall of y = +1; nan without such rows."""
+        """The xi-alpha estimate of the recall of y = +1; 0 without such rows."""
         total, flagged = float(self.total[0]), float(self.xi_alpha[0])
-        return (total - flagged) / total if total else float("nan")
+        return (total - flagged) / total if total else 0.0
 
     @property
     def precision(self) -> float:
-        """The xi-alpha estimate of the precision of y = +1; nan if no row would be predicted so."""
+        """The xi-alpha estimate of the precision of y = +1; 0 if no row would be predicted so."""
         right = float(self.total[0] - self.xi_alpha[0])
         predicted = right + float(self.xi_alpha[1])
-        return right / predicted if predicted else float("nan")
+        return right / predicted if predicted else 0.0
 
     @property
     def count_bound(self) -> float:

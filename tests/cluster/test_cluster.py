@@ -180,7 +180,7 @@ def test_this_process_trains_small_pairs_from_spill_files(
     two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path
 ) -> None:
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
-    monkeypatch.setattr("randsvm.data.classes.CHUNK_ROWS", 30)
+    monkeypatch.setattr("randsvm.data.regrouping.CHUNK_ROWS", 30)
     check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
 
 

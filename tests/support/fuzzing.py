@@ -367,7 +367,12 @@ class Caches:
         options, resources = ParseOptions(chunk_rows=25), Resources(cache=str(self.cache), jobs=1)
         with closing(dataset.load(str(self.path), options, resources)) as D:
             chunks = [D.store.read(number) for number in range(len(D.stored_starts) - 1)]
-            arrays = [array.tobytes() for chunk in chunks for array in vars(chunk).values()]
+            arrays = [
+                array.tobytes()
+                for chunk in chunks
+                for array in vars(chunk).values()
+                if array is not None
+            ]
             summary = {**vars(D.summary), "features": D.summary.features.tolist()}
             return [summary, arrays]
 

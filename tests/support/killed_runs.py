@@ -65,7 +65,7 @@ class KilledRuns:
         for name, value in {
             "training.labelled_data.ParseOptions": partial(ParseOptions, chunk_rows=rows // CHUNKS),
             "training.multiclass.FEW_ROWS": 0,
-            "data.classes.CHUNK_ROWS": rows // CHUNKS,
+            "data.regrouping.CHUNK_ROWS": rows // CHUNKS,
             "cluster.byte_ranges.RANGE_BYTES": clouds.stat().st_size // RANGES,
             "algorithms.sgd.GROUP_CHUNKS": 3,
         }.items():

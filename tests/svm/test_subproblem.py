@@ -134,12 +134,11 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
             start: np.ndarray,
             tolerance: float,
             epsilon: float,
-            call,
             b: float,
-            partly,
+            partly: bool,
         ) -> Solution:
             tolerances.append(tolerance)
-            found = plain(K, h, lower, upper, s, start, tolerance, epsilon, call, b)
+            found = plain(K, h, lower, upper, s, start, tolerance, epsilon, b)
             return found._replace(
                 beta=np.where(np.arange(len(h)) < 2, [5.0, -5.0] * (len(h) // 2), found.beta)
             )

@@ -43,6 +43,8 @@ WORDS = "-t 2 -g 5"
 class Solution:
     """The parts of an SV that `BestSolution` uses."""
 
+    within_bounds = True
+
 
 def scanned(
     primal: float, dual: float, certified: bool = True, dual_error: float = 0.0
