@@ -220,7 +220,7 @@ def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: st
 
 WEIGHTED = {
     "SVC": {"C": 2.0},
-    "NuSVC": {"nu": 0.1},
+    "NuSVC": {"nu": 0.3},
     "SVR": {"C": 2.0},
     "NuSVR": {"nu": 0.3, "C": 2.0},
     "OneClassSVM": {"nu": 0.2},

@@ -89,7 +89,8 @@ def test_metrics_of_a_prediction(folder, capsys: pytest.CaptureFixture[str]) -> 
     found = metrics(Path("report.prom").read_text())
     truth = [line.split()[0] for line in Path("data").read_text().splitlines()]
     correct = sum(map(str.__eq__, truth, Path("labels").read_text().split()))
-    assert (found["accuracy_ratio"], found["rows"]) == (correct / 300, 300)
+    assert found["accuracy_ratio"] == pytest.approx(correct / 300, rel=1e-12)
+    assert found["rows"] == 300
     assert capsys.readouterr().out == ""
 
 
@@ -134,7 +135,7 @@ def test_a_name_that_is_not_utf_8_gives_a_file_that_is(folder) -> None:
 def test_names_of_metrics_have_base_units_and_no_two_meanings() -> None:
     for name in METRICS:
         unit = name.rpartition("_")[2]
-        assert unit in {"ratio", "seconds", "bytes", "rows", "vectors", "code"}
+        assert unit in {"ratio", "seconds", "bytes", "rows", "vectors", "code", "loss"}
     assert len({meaning for _, meaning in METRICS.values()}) == len(METRICS)
 
 
@@ -377,11 +378,19 @@ def test_every_record_of_every_command_fits_the_schema(
         records.append(json.loads(capsys.readouterr().out))
     run_predict("--certify", "--report", "json", "three", "m", "-c", 1)
     records.append(json.loads(capsys.readouterr().out))
+    for mode, *names in (
+        ("--export", "c", "plain", "plain.c"),
+        ("--importance", "data", "plain"),
+        ("--explain", "data", "plain", "shapley"),
+    ):
+        run_predict(mode, *names, "--report", "json")
+        records.append(json.loads(capsys.readouterr().out))
     for record in records:
         validate(record)
     assert {record["event"] for record in records} == set(RECORDS)
     lasts = {record["run"]: record["event"] for record in records}
-    assert set(lasts.values()) == {"trained", "failed", "predicted", "certified"}
+    ends = {"trained", "failed", "predicted", "certified", "exported", "importances", "explained"}
+    assert set(lasts.values()) == ends
 
 
 @pytest.mark.parametrize(
