@@ -1,6 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import disjoint_base
+from typing_extensions import Self, disjoint_base
 
 # Roles of columns.
 IGNORED: int
@@ -20,13 +20,15 @@ MISSING: int
 NOT_A_NUMBER: int
 
 MOST_CATEGORIES: int
+# Bytes that follow a text to parse.
+PADDING: bytes
 
 @disjoint_base
 class Layout:
     @property
     def width(self) -> int: ...
-    def __init__(
-        self,
+    def __new__(
+        cls,
         delimiter: int,
         roles: NDArray[np.int8],
         kept: NDArray[np.uint8],
@@ -34,7 +36,7 @@ class Layout:
         means: NDArray[np.float64],
         fill: bool,
         categories: list[list[bytes]],
-    ) -> None: ...
+    ) -> Self: ...
 
 @disjoint_base
 class Records:
@@ -44,7 +46,7 @@ class Records:
     def entries(self) -> int: ...
     @property
     def lines(self) -> int: ...
-    def __init__(self, layout: Layout) -> None: ...
+    def __new__(cls, layout: Layout) -> Self: ...
     def parse(
         self,
         text: bytes,
