@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def test_an_example_works_after_its_change(title: str, tmp_path: Path) -> None:
     patch = ["patch", "--strip=1", "--quiet", "--no-backup-if-mismatch", "--fuzz=0"]
     done = subprocess.run(patch, cwd=tmp_path, input=example.change, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    compile_changed(example.change, tmp_path)
     ended = run(example.program, tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert without_numbers(ended.stdout) == without_numbers(example.printed)
@@ -64,6 +66,15 @@ def test_an_example_fails_without_its_change(title: str, tmp_path: Path) -> None
     assert run(EXAMPLES[title].program, tmp_path, ROOT).returncode != 0
 
 
+def compile_changed(change: str, folder: Path) -> None:
+    """Compile the Cython modules in `folder` that a diff changes."""
+    for name in re.findall(r"^\+\+\+ b/(.*\.pyx)$", change, re.MULTILINE):
+        pytest.importorskip("Cython")
+        words = [sys.executable, "-m", "Cython.Build.Cythonize", "--inplace", "--quiet", name]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def run(
     program: str, folder: Path, package: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
@@ -74,4 +85,4 @@ def run(
 
 
 def test_the_page_has_an_example_for_each_part() -> None:
-    assert set(EXAMPLES) >= {"A task", "A kernel", "A model format"}
+    assert set(EXAMPLES) >= {"A task", "A loss", "A kernel", "A model format"}
