@@ -533,9 +533,11 @@ class RunningValues:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
 
         The rows may have other weights. Where C is another one, all coefficients and u change in
-        proportion to C, so that they stay feasible.
+        proportion to C, so that they stay feasible. A scan in float64 computes the u of a scan in
+        float32 from scratch.
         """
         factor = self.problem.bounds[0] / seed.bounds[0]
+        own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
         old, state, audited = seed.state.coefficients, seed.state, seed.state.audited
         coefficients, u = Coefficients(old.rows, factor * old.beta), factor * seed.u
         self._update(
@@ -547,6 +549,14 @@ class RunningValues:
             changed_since_restart=state.changed_since_restart,
             b=state.b,
         )
+        if is_float64 and state.kernel_layout.dtype is np.float32:
+            self._update(
+                kernel_layout=own.kernel_layout,
+                gram_layout=own.gram_layout,
+                used_float32=own.used_float32,
+            )
+            self.restart()
+            return
         beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
         self.values.restart(beta, SetValues(u))
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf, isnan, nan, sqrt
 from threading import Lock
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def search(
     configuration: Callable[[P, Job], list[str]],
     until: float,
     seeded: SeededFit[P] | None = None,
-) -> tuple[Searched | None, P]:
+) -> Winner[P]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
     Without a grid, the parameters alone are cross-validated. The first result is of the best
@@ -82,12 +83,14 @@ def search(
     if not candidate_scores.results:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
-        return None, candidates[0].params
+        return Winner(None, candidates[0].params)
+    whole = candidate_scores.whole_fit_of_best()
     found = Searched(
         candidate_scores.ranked, time.perf_counter() - began, len(candidate_scores.candidates)
     )
     emit(found)
-    return found, replace(params, **found.tried[0].values)  # type: ignore[arg-type]
+    best = replace(params, **found.tried[0].values)  # type: ignore[arg-type]
+    return Winner(found, best, whole)
 
 
 def halve_successively(
@@ -205,6 +208,7 @@ RACING_DEVIATIONS = 2.326
 MOST_RACING_VALUES = 1 << 24
 
 Key = tuple[tuple[str, float], ...]
+Rank = tuple[bool, float, int]
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,20 @@ class Candidate(Generic[P]):
     @property
     def key(self) -> Key:
         return tuple(self.values.items())
+
+
+@dataclass(frozen=True)
+class Winner(Generic[P]):
+    """The result of a search.
+
+    searched: the scores; None: there was no time for any
+    params: the best parameters
+    whole: the fit of the search on all rows with these parameters; None: there is none
+    """
+
+    searched: Searched | None
+    params: P
+    whole: Any = None
 
 
 @dataclass(frozen=True)
@@ -262,6 +280,10 @@ class CandidateScores(Generic[P]):
         self.candidates: dict[Key, Candidate[P]] = {}
         self.results: dict[Key, tuple[int, Tried]] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
+        # The candidates that each one was tried with, and its place among them.
+        self.stages: dict[Key, tuple[Sequence[Candidate[P]], int]] = {}
+        # The best candidate so far that was scored on all rows, and its fit on all of them.
+        self.best_whole: tuple[Rank, Key, Any] | None = None
 
     def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
         """Cross-validate on a random subset of this number of rows.
@@ -303,14 +325,16 @@ class CandidateScores(Generic[P]):
     @property
     def _best_first(self) -> list[Key]:
         """The combinations that were tried, best first; equals in the order of the grid."""
-        sign, order = self.setup.count().sign, {key: at for at, key in enumerate(self.candidates)}
 
-        def rank(key: Key) -> tuple[int, bool, bool, float, int]:
+        def rank(key: Key) -> tuple[int, bool, Rank]:
             rows, tried = self.results[key]
-            dropped = tried.dropped_after is not None
-            return -rows, dropped, isnan(tried.score), -sign * tried.score, order[key]
+            return -rows, tried.dropped_after is not None, self._rank_of_score(key, tried.score)
 
         return sorted(self.results, key=rank)
+
+    def _rank_of_score(self, key: Key, score: float) -> Rank:
+        """Return the rank of a score among those on the same rows; smaller is better."""
+        return isnan(score), -self.setup.count().sign * score, list(self.candidates).index(key)
 
     def _tried(
         self, candidates: Sequence[Candidate[P]], rows: int
@@ -334,35 +358,60 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[tuple[Candidate[P], dict[str, Any], bool]]:
         """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
         missing = []
-        for one, line in zip(candidates, self._known_lines(candidates, rows), strict=True):
+        self.stages |= {one.key: (candidates, index) for index, one in enumerate(candidates)}
+        for index, line in enumerate(self._known_lines(candidates, rows)):
             if line is None:
-                missing.append(one)
+                missing.append(index)
             else:
+                one = candidates[index]
                 result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
                 yield one, {**result, DROPPED: line.get(DROPPED)}, True
-        if missing:
-            for index, folds in self._computed([one.params for one in missing], rows):
-                dropped = len(folds) if len(folds) < self.setup.folds else None
-                yield missing[index], {**_merge_folds(folds), DROPPED: dropped}, False
+        for found in self._computed(candidates, missing, rows):
+            one, folds = candidates[found.number], found.folds
+            dropped = len(folds) if len(folds) < self.setup.folds else None
+            result = _merge_folds(folds)
+            if dropped is None and rows == self.setup.D.n and found.whole is not None:
+                rank = self._rank_of_score(one.key, result["score"])
+                if self.best_whole is None or rank < self.best_whole[0]:
+                    self.best_whole = rank, one.key, found.whole
+            yield one, {**result, DROPPED: dropped}, False
 
     def _known_lines(
         self, candidates: Sequence[Candidate[P]], rows: int
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
-        A candidate that was dropped stays so if another of these is better on all folds.
+        A candidate that was dropped stays so if another of these is better on the same folds.
         """
         digest, sign = self.setup.D.summary.digest, self.setup.count().sign
         lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
-        scores = [sign * line["score"] for line in lines if line and line.get(DROPPED) is None]
-        best = -inf if self.setup.job.search.no_racing else max(scores, default=-inf)
+        scored = [line["scores"] for line in lines if line and line.get(DROPPED) is None]
+        races = not self.setup.job.search.no_racing
+
+        def stays_dropped(line: Mapping[str, Any]) -> bool:
+            count = len(line["scores"])
+            own = sign * float(np.mean(line["scores"]))
+            return races and any(own < sign * float(np.mean(one[:count])) for one in scored)
+
         return [
-            line if line and (line.get(DROPPED) is None or sign * line["score"] < best) else None
+            line if line and (line.get(DROPPED) is None or stays_dropped(line)) else None
             for line in lines
         ]
 
-    def _computed(self, candidates: Sequence[P], rows: int) -> Iterator[tuple[int, list[Metric]]]:
-        """Yield the index of a candidate and the metrics of its folds once all are done."""
+    def _computed(
+        self, candidates: Sequence[Candidate[P]], missing: Sequence[int], rows: int
+    ) -> Iterator[ScoredFolds]:
+        """Yield candidates once all of their folds are done.
+
+        missing: the indices of the candidates to score; fits of others may start theirs
+        """
+        if missing:
+            with self._fits(candidates, rows) as fits:
+                yield from self._run_folds(fits, missing, rows)
+
+    @contextmanager
+    def _fits(self, candidates: Sequence[Candidate[P]], rows: int) -> Iterator[FoldFits[P]]:
+        """Return the fits of candidates on this number of rows."""
         setup = self.setup
         with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
             if len(some.shards) == 1 and some.executor.concurrent_calls is None:
@@ -370,22 +419,36 @@ class CandidateScores(Generic[P]):
                 some = some.single_threaded()
             validation = CrossValidation.of(some, setup.folds, setup.job, setup.fit)
             try:
-                yield from self._run_folds(validation, candidates, rows)
+                yield FoldFits(validation, [one.params for one in candidates], setup.seeded)
             finally:
                 if setup.seeded is not None:
                     setup.seeded.close()
 
+    def whole_fit_of_best(self) -> Any:
+        """Return the fit of the best candidate on all rows; None: the search made no such fits.
+
+        The result is the same whether scores come from a log or not, except under a time limit.
+        """
+        best = self._best_first[0]
+        if self.best_whole is not None and self.best_whole[1] == best:
+            return self.best_whole[2]
+        if self.results[best][0] < self.setup.D.n or self.setup.until < inf:
+            return None
+        candidates, index = self.stages[best]
+        with self._fits(candidates, self.setup.D.n) as fits:
+            return fits.whole(index)
+
     def _run_folds(
-        self, validation: CrossValidation[P], candidates: Sequence[P], rows: int
-    ) -> Iterator[tuple[int, list[Metric]]]:
-        setup = self.setup
-        fits = FoldFits(validation, candidates, setup.seeded)
+        self, fits: FoldFits[P], missing: Sequence[int], rows: int
+    ) -> Iterator[ScoredFolds]:
+        """Score the folds of the candidates `missing`, and yield each once its folds are done."""
+        setup, validation = self.setup, fits.validation
         cancelled: set[int] = set()
         # Under a time limit and in a range, few rows show which combinations are dropped.
         options, D = setup.job.search, validation.D
         races = not (options.no_racing or options.refined_fields) and setup.until == inf
         # A race keeps a fit on all rows of each candidate; other fits end before the next begin.
-        values = len(candidates) * D.n * max(len(D.summary.names) - 1, 1)
+        values = len(missing) * D.n * max(len(D.summary.names) - 1, 1)
         races = races and values <= MOST_RACING_VALUES
 
         def run_fold(index: int, fold: int) -> tuple[int, int, FoldScore]:
@@ -419,16 +482,17 @@ class CandidateScores(Generic[P]):
 
         parts: dict[int, dict[int, FoldScore]] = {}
 
-        def scored(index: int) -> tuple[int, list[Metric]]:
-            fits.drop(index)
+        def scored(index: int) -> ScoredFolds:
             folds = parts.pop(index)
-            return index, [folds[fold].counts for fold in sorted(folds)]
+            counts = [folds[fold].counts for fold in sorted(folds)]
+            return ScoredFolds(index, counts, fits.drop(index))
 
         # The folds that are scored before combinations are dropped.
         stages = [[fold] for fold in validation.folds] if races else [validation.folds]
+        order = fits.order(missing)
         dropped: set[int] = set()
         for stage in stages:
-            tasks = [(i, fold) for i, fold in fits.order if fold in stage and i not in dropped]
+            tasks = [(i, fold) for i, fold in order if fold in stage and i not in dropped]
             for index, fold, one in concurrently(tasks):
                 folds = parts.setdefault(index, {})
                 folds[fold] = one
@@ -453,6 +517,19 @@ class CandidateScores(Generic[P]):
         if rows < self.setup.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
         return " ".join(self.setup.configuration(one.params, job))
+
+
+class ScoredFolds(NamedTuple):
+    """A candidate whose folds are done.
+
+    number: of the candidate
+    folds: the metric of each fold
+    whole: its fit on all rows; None: there is none
+    """
+
+    number: int
+    folds: list[Metric]
+    whole: Any
 
 
 @dataclass(frozen=True)
@@ -526,13 +603,16 @@ class FoldFits(Generic[P]):
         self.near = {} if seeded is None else _smaller_costs(candidates)
         self.locks = [Lock() for _ in candidates]
         self.wholes: dict[int, Any] = {}
-        # The candidates whose folds are not done, and those that start from them.
-        self.users = Counter([*range(len(candidates)), *self.near.values()])
+        # The number of uses of each fit that are to come: its folds, and fits that start from it.
+        self.users: Counter[int] = Counter(self.near.values())
 
-    @property
-    def order(self) -> list[tuple[int, int]]:
-        """The candidates and folds; as many candidates side by side as there are workers."""
-        indices = list(range(len(self.candidates)))
+    def order(self, indices: Sequence[int]) -> list[tuple[int, int]]:
+        """Return candidates and folds; as many candidates side by side as there are workers.
+
+        Fits of the other candidates are made where these start from them.
+        """
+        indices = list(indices)
+        self.users = Counter([*indices, *self.near.values()])
         if self.near:
             indices.sort(key=lambda index: _cost(self.candidates[index]))
         step = self.validation.at_once if self.seeded is not None else 1
@@ -547,18 +627,22 @@ class FoldFits(Generic[P]):
         if self.seeded is None:
             return validation.run_fold(_values, params, fold)
         D, held_out = validation.D, validation.fold == fold
-        f = self.seeded.held_out(D, params, self._whole(index), held_out)
+        f = self.seeded.held_out(D, params, self.whole(index), held_out)
         weights = D.weights()
         return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
 
-    def _whole(self, index: int) -> Any:
-        """Return the fit of a candidate on all rows; the first caller makes it."""
-        assert self.seeded is not None
+    def whole(self, index: int) -> Any:
+        """Return the fit of a candidate on all rows; None: fits do not start from each other.
+
+        The first caller makes it.
+        """
+        if self.seeded is None:
+            return None
         while not self.locks[index].acquire(timeout=HEARTBEAT):
             emit(Waiting())
         try:
             if index not in self.wholes:
-                near = self._whole(self.near[index]) if index in self.near else None
+                near = self.whole(self.near[index]) if index in self.near else None
                 D, params = self.validation.D, self.candidates[index]
                 self.wholes[index] = self.seeded.whole(D, params, near)
                 if index in self.near:
@@ -567,9 +651,11 @@ class FoldFits(Generic[P]):
         finally:
             self.locks[index].release()
 
-    def drop(self, index: int) -> None:
-        """Free the fit of a candidate that needs no more folds."""
+    def drop(self, index: int) -> Any:
+        """Free and return the fit of a candidate that needs no more folds; None: there is none."""
+        whole = self.wholes.get(index)
         self._release(index)
+        return whole
 
     def _release(self, index: int) -> None:
         self.users[index] -= 1

@@ -323,12 +323,15 @@ class KernelTrainer(Trainer[Params, Trained]):
     def fits_probabilities(self, params: Params) -> bool:
         return params.probability and params.prediction_type != "one-class"
 
-    def start(self, params: Params, clock: Clock, until: float) -> KernelTrainingRun:
+    def start(
+        self, params: Params, clock: Clock, until: float, whole: WholeFit | None = None
+    ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
         largest = self.spec_factory(subtasks.most_rows, subtasks.problem, self.job)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         spec_of = partial(self._spec, C=params.cost)
-        return KernelTrainingRun(self, params, subtasks, spec_of, at_once, clock, until)
+        seeds = {} if whole is None else dict(enumerate(whole.seeds))
+        return KernelTrainingRun(self, params, subtasks, spec_of, at_once, clock, until, seeds)
 
 
 def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Clock) -> Decision:
@@ -478,6 +481,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
 
     spec_of: resolves the algorithm for a subtask
     at_once: the number of subtasks that are solved at a time
+    seeds: what subtasks start from, by their numbers
     """
 
     def __init__(
@@ -489,6 +493,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         at_once: int,
         clock: Clock,
         end: float,
+        seeds: dict[int, Seed | None],
     ) -> None:
         self.trainer = trainer
         self.params = params
@@ -497,6 +502,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         self.at_once = at_once
         self.clock = clock
         self.end = end
+        self.seeds = seeds
         # By the number of a subtask: its solution; the solution of one that was interrupted; the
         # rounds made; the seconds of its solves; the rounds under way.
         self.solved: dict[int, SubtaskSolution] = {}
@@ -574,7 +580,10 @@ class KernelTrainingRun(TrainingRun[Trained]):
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, earlier = self.trainer.job, sum(self.counts.values())
         own = replace(job, stop=replace(job.stop, gap=job.stop.full_gap or job.stop.gap))
-        rounds = Rounds(task, self.spec_of(task), own, clock, end, earlier, self.at_once)
+        spec, seed = self.spec_of(task), self.seeds.pop(number, None)
+        if seed is not None:
+            spec = replace(spec, warm_start=SeededStart(seed))
+        rounds = Rounds(task, spec, own, clock, end, earlier, self.at_once)
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         self.under_way[number] = rounds

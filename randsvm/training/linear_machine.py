@@ -76,7 +76,9 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
         # A logistic regression has probabilities without a calibration.
         return params.probability and params.loss != "log"
 
-    def start(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
+    def start(
+        self, params: SgdParams, clock: Clock, until: float, whole: Any = None
+    ) -> LinearTrainingRun:
         run = self._training(self.D, params, clock, until)
         if (
             run.offset > FAR_FROM_ZERO

@@ -20,7 +20,7 @@ from randsvm import __version__
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
-from randsvm.events import Learnt, Notice, Searched, Started, Trained, Tried, Watch, emit, listening
+from randsvm.events import Learnt, Notice, Started, Trained, Tried, Watch, emit, listening
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
 from randsvm.models.load import certified
@@ -202,8 +202,13 @@ class Trainer(ABC, Generic[P, Outcome]):
         return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
-    def start(self, params: P, clock: Clock, until: float) -> TrainingRun[Outcome]:
-        """Return a training on all rows that has time until the moment `until`."""
+    def start(
+        self, params: P, clock: Clock, until: float, whole: Any = None
+    ) -> TrainingRun[Outcome]:
+        """Return a training on all rows that has time until the moment `until`.
+
+        whole: a fit of `seeded_fit` on all rows with these parameters, to start from, or None
+        """
 
 
 class TrainingRun(ABC, Generic[Outcome]):
@@ -295,15 +300,15 @@ def train(
             ]
             return [description.algorithm, *arguments]
 
-        searched = None
+        found = grid_search.Winner(None, params)
         if job.search.is_wanted:
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_search().fit_for_scores
-            searched, params = grid_search.search(
+            found = grid_search.search(
                 trainer.D, params, fit, job, configuration, until, trainer.seeded_fit()
             )
-        arguments = configuration(params, job)
-        run = RunOnAllRows(trainer, params, clock, model, arguments, searched)
+        arguments = configuration(found.params, job)
+        run = RunOnAllRows(trainer, found, clock, model, arguments)
         with run.saved_if_interrupted():
             run.training.run()
             run.fit_probabilities()
@@ -450,18 +455,18 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
     def __init__(
         self,
         trainer: Trainer[P, Outcome],
-        params: P,
+        found: grid_search.Winner[P],
         clock: Clock,
         path: str | None,
         arguments: list[str],
-        searched: Searched | None,
     ) -> None:
+        params = found.params
         self.trainer = trainer
         self.params = params
         self.clock = clock
         self.path = path
         self.arguments = arguments
-        self.searched = searched
+        self.searched = found.searched
         # The gap of the model in `path`, if it is better and stays there.
         self.better_gap: float | None = None
         # The fields of the model for probabilities.
@@ -474,7 +479,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
                 trainer.D, params, trainer.for_parts().fit, calibration, trainer.job, clock.end
             )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
-        self.training = trainer.start(params, clock, clock.share(part))
+        self.training = trainer.start(params, clock, clock.share(part), found.whole)
 
     def fit_probabilities(self) -> None:
         """Fit the probabilities that take a cross-validation."""

@@ -115,10 +115,8 @@ def search(
         return command_line(params, job.search)
 
     with open_dataset(path, task) as D, listening(found.events.append):
-        searched, params = grid_search.search(
-            D, Params(task, gamma=0.5), timed, job, configuration, until
-        )
-    return searched, params, found
+        winner = grid_search.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
+    return winner.searched, winner.params, found
 
 
 def endless(clock: FakeClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,62 @@ def test_decision_values_equal_those_of_folds_from_nothing(
             )
             found = seeded.held_out(D, params, whole, held)
             assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
+
+
+# ---- the final model ----------------------------------------------------------------------------
+
+FINAL_SETS = {
+    "two classes": (gaussians(800), ("-g", "0.05,0.5")),
+    "three classes": (SETS["several"], ("-g", "0.05,0.5")),
+    "tight gap": (gaussians(800), ("-g", "0.05,0.5", "--gap", 1e-6)),
+    "regression": (SETS["svr"], ("-s", "svr", "-g", "0.05,0.5")),
+}
+
+
+@pytest.mark.parametrize("few_rows", [True, False])
+@pytest.mark.parametrize("name", FINAL_SETS)
+def test_the_final_training_starts_from_the_fit_of_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, few_rows: bool
+) -> None:
+    if not few_rows:
+        monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
+    (y, X), words = FINAL_SETS[name]
+    path = oracle.write_svmlight(tmp_path / "d", y, X)
+    own = "--sample-size", 60, *words
+    found = learn("randsvm", path, tmp_path / "m", "-v", 3, "-c", "1,10,100", *own)
+    best = found.of("searched")[0]["tried"][0]["values"]
+    task = ("-s", "svr") if "-s" in words else ()
+    gap = words[words.index("--gap") :] if "--gap" in words else ()
+    chosen = "-c", best["C"], "-g", best["gamma"], "--sample-size", 60, *task, *gap
+    cold = learn("randsvm", path, tmp_path / "cold", *chosen)
+    (warm_end,), (cold_end,) = found.of("trained"), cold.of("trained")
+    # The first round of a cold start has a working set alone, so that most coefficients change.
+    assert warm_end["iterations"] < cold_end["iterations"]
+    assert warm_end["gap"] <= warm_end["gap_asked"]
+    wanted = max(warm_end["gap_asked"], 1e-5) * abs(cold_end["primal"])
+    assert warm_end["primal"] == pytest.approx(cold_end["primal"], abs=wanted)
+    assert warm_end["dual"] <= cold_end["primal"] * (1 + 1e-6)
+    assert cold_end["dual"] <= warm_end["primal"] * (1 + 1e-6)
+
+
+def test_a_search_from_a_log_ends_with_the_same_model(tmp_path: Path) -> None:
+    path = gaussians(800).save(tmp_path / "d")
+    words = "-v", 3, "-c", "1,10,100", "-g", "0.05,0.5", "--sample-size", 60
+    whole = learn("randsvm", path, tmp_path / "m", *words)
+    body, log = whole.body, tmp_path / "m.jsonl"
+    first_lines = log.read_text().splitlines(keepends=True)
+    again = learn("randsvm", path, tmp_path / "m", *words)
+    assert all(one["resumed"] for one in again.of("searched")[0]["tried"])
+    assert again.body == body
+    first = [line for line in first_lines if json.loads(line)["event"] == "tried"][:3]
+    log.write_text("".join(first))
+    part = learn("randsvm", path, tmp_path / "m", *words)
+    tried = part.of("searched")[0]["tried"]
+    assert 0 < sum(one["resumed"] for one in tried) < len(tried)
+    assert part.body == body
+    assert {values_of(one): one["scores"] for one in tried} == {
+        values_of(one): one["scores"] for one in whole.of("searched")[0]["tried"]
+    }
 
 
 # ---- racing -------------------------------------------------------------------------------------
