@@ -42,13 +42,13 @@ MODES = {
     "certify": Mode(
         ("test_file", "model_file"),
         frozenset(f.name for f, _ in option_fields(CertifyParams)),
-        frozenset({"jobs"}),
+        frozenset({"jobs", "row_weights"}),
     ),
     "export": Mode(("test_file", "model_file", "output_file")),
     "importance": Mode(
         ("test_file", "model_file"),
         frozenset(f.name for f, _ in option_fields(ImportanceParams)),
-        frozenset({"jobs"}),
+        frozenset({"jobs", "row_weights"}),
     ),
     "explain": Mode(("test_file", "model_file", "output_file"), shared=frozenset({"jobs"})),
 }
@@ -217,6 +217,13 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     help="Write a table: these columns of TEST_FILE, names separated by commas, and the prediction "
     "of each row.",
 )
+@click.option(
+    "--row-weights",
+    type=options.PATH,
+    help="File of weights, one number a line for each row of TEST_FILE or TRAIN_FILE, in place of "
+    "cost: in the rows. Scores count a row as its weight; with --certify C of a row is C times its "
+    "weight.  [default: none]",
+)
 @options.parameters(CertifyParams)
 @options.parameters(ImportanceParams)
 @options.parameters(Resources, only=["jobs"])
@@ -244,6 +251,7 @@ def predict(
     export: Literal["c", "onnx"] | None,
     importance: bool,
     explain: bool,
+    row_weights: str | None,
     jobs: int | None,
     cluster: str | None,
     **given: Any,
@@ -265,20 +273,24 @@ def predict(
         _print_description(info, given["report"] == "json")
         return
     if certify:
-        _certify(test_file, model_file, jobs, given)
+        _certify(test_file, model_file, row_weights, jobs, given)
         return
     if export is not None:
         _export(export, test_file, model_file, output_file, given)
         return
     if importance:
-        _importance(test_file, model_file, jobs, given)
+        _importance(test_file, model_file, row_weights, jobs, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
-    params = PredictParams(scores, probability, metrics, labels, coverage, format, keep)
+    params = PredictParams(
+        scores, probability, metrics, labels, coverage, format, keep, row_weights
+    )
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}
-        report.check_outputs({**roles, "OUTPUT_FILE": [output_file]})
+        report.check_outputs(
+            {**roles, "--row-weights": [row_weights], "OUTPUT_FILE": [output_file]}
+        )
         if explain:
             process.import_api().explain(
                 test_file, model_file, output_file, resources=resources, watch=report
@@ -289,25 +301,31 @@ def predict(
         )
 
 
-def _certify(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> None:
+def _certify(
+    data: str, model: str, row_weights: str | None, jobs: int | None, given: dict[str, Any]
+) -> None:
     from randsvm.cli.report import Report
 
     names = {f.name for f, _ in option_fields(CertifyParams)}
-    params = CertifyParams(**{name: given[name] for name in names})
+    params = CertifyParams(**{name: given[name] for name in names}, row_weights=row_weights)
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
-        report.check_outputs({"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]})
+        roles = {"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]}
+        report.check_outputs({**roles, "--row-weights": [row_weights]})
         process.import_api().certify(
             data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )
 
 
-def _importance(data: str, model: str, jobs: int | None, given: dict[str, Any]) -> None:
+def _importance(
+    data: str, model: str, row_weights: str | None, jobs: int | None, given: dict[str, Any]
+) -> None:
     from randsvm.cli.report import Report
 
     names = {f.name for f, _ in option_fields(ImportanceParams)}
-    params = ImportanceParams(**{name: given[name] for name in names})
+    params = ImportanceParams(**{name: given[name] for name in names}, row_weights=row_weights)
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
-        report.check_outputs({"TEST_FILE": inputs(data), "MODEL_FILE": [model]})
+        roles = {"TEST_FILE": inputs(data), "MODEL_FILE": [model]}
+        report.check_outputs({**roles, "--row-weights": [row_weights]})
         process.import_api().importance(
             data, model, params=params, resources=Resources(jobs=jobs), watch=report
         )

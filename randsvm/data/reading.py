@@ -28,7 +28,6 @@ from randsvm.files import display_name, joint_name, size_of
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
-NO_WEIGHTS = "rows have weights (cost: or --row-weights), which is not supported here yet"
 
 
 def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -458,12 +457,10 @@ def _first_pass(
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
-    weights = None
+    blocks = _blocks(paths, options, classes.table, features, jobs, read)
     if options.row_weights is not None:
-        weights = RowWeights(options.row_weights, joint_name(paths))
-    for whole in _blocks(paths, options, classes.table, features, jobs, read):
-        if weights is not None:
-            whole = weights.of(whole)
+        blocks = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
+    for whole in blocks:
         block = whole.without_zero_weights()
         zero_weights += len(whole) - len(block)
         y = classes.of(block) if options.labels == "class" else block.y
@@ -475,8 +472,6 @@ def _first_pass(
             take(chunk)
     if cutter.rows:
         take(cutter.cut())
-    if weights is not None:
-        weights.check_end()
     if not n:
         raise no_rows(joint_name(paths), zero_weights)
     classes.check()

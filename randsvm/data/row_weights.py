@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from randsvm import files
@@ -18,6 +19,12 @@ from randsvm.data.svmlight import (
 from randsvm.errors import DataError, ParameterError, quoted
 
 
+def check_path(path: str) -> None:
+    """Raise ParameterError if the weights would come from standard input."""
+    if path == files.STANDARD:
+        raise ParameterError("--row-weights needs the name of a file, not standard input")
+
+
 class RowWeights:
     """The weights of a file, handed out to the rows of the data in order.
 
@@ -28,6 +35,7 @@ class RowWeights:
     """
 
     def __init__(self, path: str, data: str) -> None:
+        check_path(path)
         self.path, self.data = path, data
         self.content = files.read_whole(path).removeprefix(BYTE_ORDER_MARK)
         dialect = Dialect("number", zero_based=False, unlabelled=False)
@@ -48,6 +56,12 @@ class RowWeights:
             found = f"{len(self.weights):,} weights"
             raise self._error(self._line(len(self.weights)), 1, found)
         return replace(block, weights=self.weights[begin : self.used])
+
+    def in_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """Yield all blocks of the data with their weights."""
+        for block in blocks:
+            yield self.of(block)
+        self.check_end()
 
     def check_end(self) -> None:
         """Raise DataError if there are more weights than rows."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -21,15 +22,15 @@ from scipy import sparse
 from randsvm import files
 from randsvm.arrays import slices, squared_norms
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import NO_WEIGHTS, ReadingProgress
+from randsvm.data.reading import ReadingProgress
 from randsvm.data.svmlight import Block
-from randsvm.errors import ContentError, GapError, ModelError, ParameterError
+from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import ModelRows
-from randsvm.models.prediction import reader_of
+from randsvm.models.prediction import reader_of, weights_at
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
@@ -43,7 +44,7 @@ VALUE_ROUNDING = 2e-7
 # Coefficients that rounding moves by this share of their sum still count as feasible.
 COEFFICIENT_ROUNDING = 1e-6
 # The gap of one-class is relative to at least this share of 1/2 nu^2 n K(x, x), the optimum for
-# orthogonal rows, because its optimum may be 0. docs/certificate.md has the definition.
+# orthogonal rows of weight 1, because its optimum may be 0. docs/certificate.md has the definition.
 ONE_CLASS_ZERO_SHARE = 0.01
 
 
@@ -64,7 +65,8 @@ def certify(
     model : str or PathLike
         Model file in LIBSVM's format, of randsvm, svm-train, ThunderSVM or another program.
     params : CertifyParams, optional
-        C, epsilon, nu and the class weights of the training, and the gap that is required.
+        C, epsilon, nu, the class weights and the weights of rows of the training, and the gap that
+        is required.
     resources : Resources, optional
         Worker threads.
     watch : callable, default=silent
@@ -91,8 +93,8 @@ def certify(
     and so is one of a support vector that is not a row of the training file. Therefore
     D <= optimum <= P holds for any model.
 
-    Rows are read in chunks; memory grows with the support vectors only, except by 8 bytes a row for
-    nu-SVR.
+    Rows are read in chunks; memory grows with the support vectors only, except by 16 bytes a row
+    for nu-SVR.
     """
     began = time.perf_counter()
     params, resources = params or CertifyParams(), resources or Resources()
@@ -124,23 +126,25 @@ class Matches(NamedTuple):
 
     groups : (k,) int64, group of equal support vectors that each row equals
     y : (k,) float64, class index or target of each row
+    weights : (k,) float64, weight of each row
     distances : (k,) float64, distance of the projections
     X : (k, d) CSR, kernel values of the rows; only of a precomputed kernel
     """
 
     groups: np.ndarray
     y: np.ndarray
+    weights: np.ndarray
     distances: np.ndarray
     X: sparse.csr_matrix | None = None
 
     @staticmethod
     def joined(parts: Sequence[Matches]) -> Matches:
-        groups, y, distances = (
+        groups, y, weights, distances = (
             np.concatenate([getattr(part, name) for part in parts])
-            for name in ("groups", "y", "distances")
+            for name in ("groups", "y", "weights", "distances")
         )
         matrices = [part.X for part in parts if part.X is not None]
-        return Matches(groups, y, distances, sparse.vstack(matrices) if matrices else None)
+        return Matches(groups, y, weights, distances, sparse.vstack(matrices) if matrices else None)
 
     def nearest(self, count: int) -> Matches:
         """Return the rows that are as near to their group as any row. count : groups."""
@@ -148,7 +152,23 @@ class Matches(NamedTuple):
         np.minimum.at(least, self.groups, self.distances)
         near = self.distances <= 2 * least[self.groups]
         X = None if self.X is None else self.X[near]
-        return Matches(self.groups[near], self.y[near], self.distances[near], X)
+        return Matches(self.groups[near], self.y[near], self.weights[near], self.distances[near], X)
+
+
+class MatchedRows(NamedTuple):
+    """The row of each of m support vectors.
+
+    y : (m,) float64, class index or target of the row; nan: the support vector is no row
+    weights : (m,) float64, weight of the row; 0 if it is none
+    """
+
+    y: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Whether each support vector is no row, (m,) bool."""
+        return np.isnan(self.y)
 
 
 class SupportVectorIndex:
@@ -172,50 +192,87 @@ class SupportVectorIndex:
         self.groups, self.count = groups.ravel().astype(np.int64), len(centres)
         self.tree = cKDTree(centres) if len(centres) else None
 
-    def find(self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray) -> Matches:
+    def find(
+        self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
+    ) -> Matches:
         """Return the rows that equal a support vector. numbers : of rows of kernel values."""
         if numbers is not None:
             at = np.searchsorted(self.model.features, numbers)
             at[at == self.count] = 0
             found = np.flatnonzero((self.model.features[at] == numbers) if self.count else [])
-            return Matches(at[found], y[found], np.zeros(len(found)), rows.X[found])
+            distances = np.zeros(len(found))
+            return Matches(at[found], y[found], weights[found], distances, rows.X[found])
         if self.tree is None:
-            return Matches(np.empty(0, np.int64), np.empty(0), np.empty(0))
+            return Matches(np.empty(0, np.int64), *[np.empty(0)] * 3)
         X = rows.X
         distances, groups = self.tree.query(X @ self.directions, p=inf)
         tolerances = VALUE_ROUNDING * (abs(X) @ np.abs(self.directions)).max(axis=1)
         # A value of a feature that no support vector has makes the row another one.
         found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
-        return Matches(groups[found].astype(np.int64), y[found], distances[found])
+        groups = groups[found].astype(np.int64)
+        return Matches(groups, y[found], weights[found], distances[found])
 
-    def classes(self, rows: Matches, wanted: np.ndarray) -> np.ndarray:
-        """Return the class of the row of each support vector, (m,) int64; -1: no row is left.
+    def rows_of_classes(self, rows: Matches, wanted: np.ndarray, sizes: np.ndarray) -> MatchedRows:
+        """Return the row of each support vector of a classifier. A row serves for one of them.
 
-        A row serves for one support vector. wanted : (m,) int64, the class of each support vector;
-        -1: any.
+        Among equal rows of a class the largest weights go to the largest coefficients, so that
+        feasible coefficients stay feasible.
+
+        wanted : (m,) int64, the class of each support vector; -1: any. sizes : (m,) float64, the
+        absolute values of the coefficients.
         """
-        return _pair(self.groups, wanted, rows.groups, rows.y.astype(np.int64))
+        found = _pair(self.groups, wanted, sizes, rows)
+        known = found >= 0
+        y, weights = np.full(len(found), nan), np.zeros(len(found))
+        y[known], weights[known] = rows.y[found[known]], rows.weights[found[known]]
+        return MatchedRows(y, weights)
 
-    def targets(self, rows: Matches, beta: np.ndarray) -> np.ndarray:
-        """Return the target of the row of each support vector, (m,) float64; nan: no row is left.
+    def rows_of_targets(self, rows: Matches, beta: np.ndarray, C: float) -> MatchedRows:
+        """Return the row of each support vector of a regression. A row serves for one of them.
 
         Among equal rows the largest targets go to the largest coefficients: D is the highest of
-        all ways to assign them, and each of them is feasible. beta : (m,).
+        all ways to assign them within the bounds.
+
+        beta : (m,). C : bound of |beta| of a row of weight 1.
         """
-        order = np.lexsort([rows.y, rows.groups])
-        targets = rows.y[order]
+        y, weights = np.full(len(beta), nan), np.zeros(len(beta))
         sizes = np.bincount(rows.groups, minlength=self.count)
-        starts = np.cumsum(sizes) - sizes
         # Support vectors beyond the number of rows: those with the smallest coefficients.
         by_size = np.lexsort([-np.abs(beta), self.groups])
         kept = by_size[_ranks(self.groups[by_size]) < sizes[self.groups[by_size]]]
-        kept = kept[np.lexsort([beta[kept], self.groups[kept]])]
-        own, rank = self.groups[kept], _ranks(self.groups[kept])
-        chosen = np.bincount(own, minlength=self.count)
-        from_top = sizes[own] - chosen[own] + rank
-        found = np.full(len(beta), nan)
-        found[kept] = targets[starts[own] + np.where(beta[kept] < 0, rank, from_top)]
-        return found
+        left = np.arange(len(rows.groups))
+        for sign, some in ((1.0, kept[beta[kept] >= 0]), (-1.0, kept[beta[kept] < 0])):
+            counts = np.bincount(self.groups[some], minlength=self.count)
+            group, y_left, w_left = rows.groups[left], sign * rows.y[left], rows.weights[left]
+            order = np.lexsort([-w_left, -y_left, group])
+            # From the largest target and the largest coefficient of each group.
+            taken = order[_ranks(group[order]) < counts[group[order]]]
+            some = some[np.lexsort([-np.abs(beta[some]), self.groups[some]])]
+            some = some[_fitting(np.abs(beta[some]), C * w_left[taken], self.groups[some])]
+            y[some], weights[some] = rows.y[left[taken]], rows.weights[left[taken]]
+            left = np.delete(left, taken)
+        return MatchedRows(y, weights)
+
+
+def _fitting(sizes: np.ndarray, bounds: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return the position of the coefficient of each row, (m,) int64, within the groups.
+
+    Each row in turn takes the largest coefficient that is left and within its bound, and the
+    smallest if there is none.
+
+    sizes : (m,) float64, absolute values of the coefficients, descending in each group; bounds :
+    (m,) float64, of the rows; groups : (m,) int64, of both, ascending.
+    """
+    found = np.arange(len(sizes))
+    mixed = (np.diff(groups) == 0) & (np.diff(bounds) != 0)
+    for group in np.unique(groups[1:][mixed]).tolist():
+        begin, end = np.searchsorted(groups, [group, group + 1]).tolist()
+        left = list(range(end - 1, begin - 1, -1))
+        for row in range(begin, end):
+            bound = float(bounds[row]) * (1 + COEFFICIENT_ROUNDING)
+            fits = bisect_right(left, bound, key=sizes.__getitem__)
+            found[row] = left.pop(max(fits - 1, 0))
+    return found
 
 
 def _ranks(keys: np.ndarray) -> np.ndarray:
@@ -224,26 +281,23 @@ def _ranks(keys: np.ndarray) -> np.ndarray:
     return np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
 
 
-def _pair(
-    groups: np.ndarray, wanted: np.ndarray, row_groups: np.ndarray, classes: np.ndarray
-) -> np.ndarray:
-    """Return the class of the row for each support vector; see SupportVectorIndex.classes."""
+def _pair(groups: np.ndarray, wanted: np.ndarray, sizes: np.ndarray, rows: Matches) -> np.ndarray:
+    """Return the number of the row for each support vector, -1: none; see `rows_of_classes`."""
     found = np.full(len(groups), -1, np.int64)
-    free = np.ones(len(row_groups), bool)
+    classes = rows.y.astype(np.int64)
+    free = np.ones(len(classes), bool)
     span = int(classes.max(initial=0)) + 2
     # First support vectors of a known class with rows of that class, then all that are left.
     for keys, row_keys in (
-        (groups * span + wanted + 1, row_groups * span + classes + 1),
-        (groups, row_groups),
+        (groups * span + wanted + 1, rows.groups * span + classes + 1),
+        (groups, rows.groups),
     ):
         missing, left = np.flatnonzero(found < 0), np.flatnonzero(free)
-        some, rows = (
-            each[np.argsort(of[each], kind="stable")]
-            for each, of in ((missing, keys), (left, row_keys))
-        )
+        some = missing[np.lexsort([-sizes[missing], keys[missing]])]
+        of_rows = left[np.lexsort([-rows.weights[left], row_keys[left]])]
         one, other = (
             np.column_stack([sorted_keys, _ranks(sorted_keys)])
-            for sorted_keys in (keys[some], row_keys[rows])
+            for sorted_keys in (keys[some], row_keys[of_rows])
         )
         both = np.concatenate([one, other])
         _, numbers = np.unique(both, axis=0, return_inverse=True)
@@ -251,8 +305,8 @@ def _pair(
         _, at, of = np.intersect1d(
             numbers[: len(one)], numbers[len(one) :], assume_unique=True, return_indices=True
         )
-        found[some[at]] = classes[rows[of]]
-        free[rows[of]] = False
+        found[some[at]] = of_rows[of]
+        free[of_rows[of]] = False
     return found
 
 
@@ -262,16 +316,18 @@ def _pair(
 class RowLosses(NamedTuple):
     """Sums over some rows.
 
-    losses : (2, machines), sums of the losses of each machine without C: of the rows of its first
-    class and of the others. One-class and regression use the first row only.
-    rows : (classes,) int64, number of rows of each class; of other tasks the number of all rows
+    losses : (2, machines), sums of weight times loss of each machine without C: of the rows of its
+    first class and of the others. One-class and regression use the first row only.
+    rows : number of rows
+    weights : (classes,) float64, sum of the weights of each class; of other tasks the sum of all
     diagonal : sum of K(x, x), of one-class only
-    residuals : (m,) y - f of nu-SVR, else empty
+    residuals : (2, m), y - f of nu-SVR and the weights; of other tasks (2, 0)
     matches : rows that are support vectors
     """
 
     losses: np.ndarray
-    rows: np.ndarray
+    rows: int
+    weights: np.ndarray
     diagonal: float
     residuals: np.ndarray
     matches: Matches
@@ -285,6 +341,7 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
     table = LabelTable(paths[0], names=model.labels, closed=True, any_label=model.finds_novelties)
     parts: list[RowLosses] = []
+    row_weights = weights_at(judge.params.row_weights, paths)
     with ThreadPool(jobs) as pool:
         for path in paths:
             table.path = path
@@ -297,21 +354,23 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
                 watch=reading.on_event,
                 **own,
             )
-            for block in map(Block.without_zero_weights, blocks):
-                if block.is_weighted:
-                    raise ParameterError(NO_WEIGHTS)
+            weighted = blocks if row_weights is None else map(row_weights.of, blocks)
+            for block in map(Block.without_zero_weights, weighted):
                 y = block.y if model.is_regression else table.classes(block)
                 work = partial(judge.losses, block, y)
                 parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
             reading.next_file()
+    if row_weights is not None:
+        row_weights.check_end()
     if not parts:
         raise ContentError(f"{paths[0]}: expected rows, found none")
-    losses, rows, diagonals, residuals, matches = zip(*parts, strict=True)
+    losses, rows, weights, diagonals, residuals, matches = zip(*parts, strict=True)
     return RowLosses(
         np.sum(losses, axis=0),
-        np.sum(rows, axis=0),
+        sum(rows),
+        np.sum(weights, axis=0),
         float(sum(diagonals)),
-        np.concatenate(residuals),
+        np.concatenate(residuals, axis=1),
         Matches.joined(matches).nearest(judge.index.count),
     )
 
@@ -376,14 +435,19 @@ class _Judge:
         rows = self.model.rows(indptr - indptr[0], block.indices[values], block.values[values])
         numbers = None if block.numbers is None else block.numbers.rows[part]
         f = self.model.decision(rows).reshape(len(indptr) - 1, -1)
-        losses, count = self.row_losses(f, y[part])
-        residuals = y[part] - f[:, 0] if self.model.nu and self.model.is_regression else np.empty(0)
-        matches = self.index.find(rows, numbers, y[part])
+        weights = np.ones(len(f)) if block.weights is None else block.weights[part]
+        losses, sums = self.row_losses(f, y[part], weights)
+        residuals = np.empty((2, 0))
+        if self.model.nu and self.model.is_regression:
+            residuals = np.array([y[part] - f[:, 0], weights])
+        matches = self.index.find(rows, numbers, y[part], weights)
         diagonal = self.diagonal(rows) if self.model.finds_novelties else 0.0
-        return RowLosses(losses, count, diagonal, residuals, matches)
+        return RowLosses(losses, len(f), sums, diagonal, residuals, matches)
 
-    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return `losses` and `rows` of RowLosses for rows with the decision values f, (m, K)."""
+    def row_losses(
+        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return `losses` and `weights` of RowLosses. f : (m, K), decision values of the rows."""
         raise NotImplementedError
 
     def diagonal(self, rows: ModelRows) -> float:
@@ -433,10 +497,10 @@ class _Judge:
         scale = max(abs(primal), abs(dual), self.least_objective(found))
         return Certified(
             model=name,
-            problem=shlex.join(command_line(self.params, names=self.used)),
-            rows=int(found.rows.sum()),
+            problem=self.problem,
+            rows=found.rows,
             support_vectors=len(model.beta),
-            unknown_support_vectors=int(self.unknown(found).sum()),
+            unknown_support_vectors=int(self.matched(found).unknown.sum()),
             primal=primal,
             dual=dual,
             gap=(primal - dual) / scale if scale else 0.0,
@@ -449,8 +513,16 @@ class _Judge:
             seconds=time.perf_counter() - began,
         )
 
-    def unknown(self, found: RowLosses) -> np.ndarray:
-        """Return which support vectors are not rows of the training file, (m,) bool."""
+    @property
+    def problem(self) -> str:
+        """The options that define the problem beside the model and the rows."""
+        words = command_line(self.params, names=self.used)
+        if self.params.row_weights is not None:
+            words += ["--row-weights", self.params.row_weights]
+        return shlex.join(words)
+
+    def matched(self, found: RowLosses) -> MatchedRows:
+        """Return the row of each support vector."""
         raise NotImplementedError
 
 
@@ -543,28 +615,27 @@ class _Classification(_Judge):
             )
         return [(0, 1)] if classes == 2 else [(c, None) for c in range(classes)]
 
-    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def row_losses(
+        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         losses = np.zeros((2, f.shape[1]))
         for k, (i, j) in enumerate(self.pairs):
             first, other = y == i, (y != i if j is None else y == j)
-            losses[0, k] = np.maximum(0, 1 - f[first, k]).sum()
-            losses[1, k] = np.maximum(0, 1 + f[other, k]).sum()
-        return losses, np.bincount(y.astype(np.int64), minlength=len(self.model.labels))
+            losses[0, k] = weights[first] @ np.maximum(0, 1 - f[first, k])
+            losses[1, k] = weights[other] @ np.maximum(0, 1 + f[other, k])
+        return losses, np.bincount(y.astype(np.int64), weights, len(self.model.labels))
 
     def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        B = _coefficients(self.model)
-        counts, size = found.rows.tolist(), np.abs(B).sum(axis=0)
-        own, scales, boxes = self._own_classes(found), np.ones(B.shape[1]), []
+        B, counts = _coefficients(self.model), found.weights.tolist()
+        scales, totals = self._scales(found, B)
+        rows, boxes = self.matched(found), []
+        own = np.where(rows.unknown, -1, rows.y)
         for k, (i, j) in enumerate(self.pairs):
             side = np.where(own == i, 1, np.where(own >= 0, -1, 0))
             side = side if j is None else np.where((own == i) | (own == j), side, 0)
-            C, total = self._bounds(i, j, counts), 0.0
-            if self.model.nu:
-                # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
-                total = self.params.nu * (sum(counts) if j is None else counts[i] + counts[j])
-                scales[k] = total / size[k] if size[k] else 1.0
+            C = self._bounds(i, j, counts)
             lower, upper = np.where(side < 0, -C[1], 0.0), np.where(side > 0, C[0], 0.0)
-            boxes.append((Box(lower, upper), total))
+            boxes.append((Box(lower * rows.weights, upper * rows.weights), totals[k]))
         beta = B * scales
         feasible = [self._feasible(*box, b) for box, b in zip(boxes, beta.T, strict=True)]
         known = [b if f is None else f for f, b in zip(feasible, beta.T, strict=True)]
@@ -578,6 +649,20 @@ class _Classification(_Judge):
             yield self.objectives(
                 self._name(i, j), primal, -inf if feasible[k] is None else dual, 0.0, changes
             )
+
+    def _scales(self, found: RowLosses, B: np.ndarray) -> tuple[np.ndarray, list[float]]:
+        """Return the factor of the coefficients and sum alpha of nu-SVC (else 0) of each machine.
+
+        The model of nu-SVC is divided by rho, and the sum of alpha was nu n. B : (m, machines).
+        """
+        scales, totals = np.ones(B.shape[1]), [0.0] * B.shape[1]
+        if not self.model.nu:
+            return scales, totals
+        counts, size = found.weights.tolist(), np.abs(B).sum(axis=0)
+        for k, (i, j) in enumerate(self.pairs):
+            totals[k] = self.params.nu * (sum(counts) if j is None else counts[i] + counts[j])
+            scales[k] = totals[k] / size[k] if size[k] else 1.0
+        return scales, totals
 
     def _feasible(self, box: Box, total: float, beta: np.ndarray) -> np.ndarray | None:
         """Return feasible coefficients near beta. total : sum of alpha of nu-SVC, else 0."""
@@ -605,19 +690,16 @@ class _Classification(_Judge):
             return ""
         return f"{labels[i]} against {'the rest' if j is None else labels[j]}"
 
-    def _own_classes(self, found: RowLosses) -> np.ndarray:
-        """Return the class of each support vector, (m,) int64; -1: it is no row of the file."""
-        model = self.model
+    def matched(self, found: RowLosses) -> MatchedRows:
+        model, B = self.model, _coefficients(self.model)
         if isinstance(model, PairwiseModel):
             wanted = _own_classes(model)
         elif len(model.labels) == 2:
             wanted = np.where(model.beta[:, 0] > 0, 0, 1)
         else:
             wanted = np.where((model.beta > 0).any(axis=1), model.beta.argmax(axis=1), -1)
-        return self.index.classes(found.matches, wanted)
-
-    def unknown(self, found: RowLosses) -> np.ndarray:
-        return self._own_classes(found) < 0
+        sizes = np.abs(B * self._scales(found, B)[0]).max(axis=1, initial=0.0)
+        return self.index.rows_of_classes(found.matches, wanted, sizes)
 
 
 class _Regression(_Judge):
@@ -627,51 +709,52 @@ class _Regression(_Judge):
     def used(self) -> set[str]:
         return {"C", "nu"} if self.model.nu else {"C", "epsilon"}
 
-    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        loss = np.maximum(0, np.abs(y - f[:, 0]) - self.params.epsilon).sum()
-        return np.array([[loss]]), np.array([len(y)])
+    def row_losses(
+        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        loss = weights @ np.maximum(0, np.abs(y - f[:, 0]) - self.params.epsilon)
+        return np.array([[loss]]), weights.sum(keepdims=True)
 
     def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        beta, targets = self.model.beta[:, 0], self._targets(found)
-        C, n = self.params.C, int(found.rows[0])
-        bound = np.where(np.isnan(targets), 0.0, C)
-        size = C * self.params.nu * n if self.model.nu else inf
+        beta, rows = self.model.beta[:, 0], self.matched(found)
+        C, total = self.params.C, float(found.weights[0])
+        bound = C * rows.weights
+        size = C * self.params.nu * total if self.model.nu else inf
         box = Box(-bound, bound, size=size)
         feasible = box.nearest(beta)
         assert feasible is not None
         own_norms, moved_norms = _both_norms(norms, beta[:, None], feasible[:, None])
         if self.model.nu:
-            # The best half width of the tube for these residuals: its slope is nu n - (rows
-            # outside).
-            residuals = np.sort(np.abs(found.residuals))
-            inside = n - int(np.floor(self.params.nu * n))
-            width = float(residuals[inside - 1]) if inside else 0.0
-            loss = size * width + C * np.maximum(0, residuals - width).sum()
+            # The best half width of the tube for these residuals: its slope is nu n less the
+            # weight of the rows outside.
+            residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
+            order = np.argsort(-residuals, kind="stable")
+            inside = order[np.cumsum(weights[order]) > self.params.nu * total]
+            width = float(residuals[inside[0]]) if len(inside) else 0.0
+            loss = size * width + C * (weights @ np.maximum(0, residuals - width))
             epsilon = 0.0
         else:
             loss, epsilon = C * found.losses[0, 0], self.params.epsilon
-        linear = float(np.nan_to_num(targets) @ feasible) - epsilon * np.abs(feasible).sum()
+        linear = float(np.nan_to_num(rows.y) @ feasible) - epsilon * np.abs(feasible).sum()
         changes = _Changes.of(beta, feasible, box)
         primal, dual = own_norms[0] / 2 + loss, linear - moved_norms[0] / 2
         yield self.objectives("", primal, dual, 0.0, changes)
 
-    def _targets(self, found: RowLosses) -> np.ndarray:
-        return self.index.targets(found.matches, self.model.beta[:, 0])
-
-    def unknown(self, found: RowLosses) -> np.ndarray:
-        return np.isnan(self._targets(found))
+    def matched(self, found: RowLosses) -> MatchedRows:
+        return self.index.rows_of_targets(found.matches, self.model.beta[:, 0], self.params.C)
 
 
 class _Novelties(_Judge):
     """one-class, in LIBSVM's scale."""
 
-    def row_losses(self, f: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.array([[np.maximum(0, -f[:, 0]).sum()]]), np.array([len(y)])
+    def row_losses(
+        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([[weights @ np.maximum(0, -f[:, 0])]]), weights.sum(keepdims=True)
 
     def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        beta, total = self.model.beta[:, 0], self.params.nu * int(found.rows[0])
-        upper = np.where(self.unknown(found), 0.0, 1.0)
-        box = Box(np.zeros_like(beta), upper, total)
+        beta, total = self.model.beta[:, 0], self.params.nu * float(found.weights[0])
+        box = Box(np.zeros_like(beta), self.matched(found).weights, total)
         feasible = box.nearest(beta)
         known = beta if feasible is None else feasible
         own_norms, moved_norms = _both_norms(norms, beta[:, None], known[:, None])
@@ -682,12 +765,13 @@ class _Novelties(_Judge):
         yield self.objectives("", primal, dual, self.least_objective(found), changes)
 
     def least_objective(self, found: RowLosses) -> float:
-        return ONE_CLASS_ZERO_SHARE * self.params.nu**2 * found.diagonal / 2
+        mean = self.params.nu * float(found.weights[0]) / found.rows
+        return ONE_CLASS_ZERO_SHARE * mean**2 * found.diagonal / 2
 
-    def unknown(self, found: RowLosses) -> np.ndarray:
+    def matched(self, found: RowLosses) -> MatchedRows:
         any_class = np.zeros(len(self.model.beta), np.int64)
         rows = found.matches._replace(y=np.zeros(len(found.matches.y)))
-        return self.index.classes(rows, any_class) < 0
+        return self.index.rows_of_classes(rows, any_class, np.abs(self.model.beta[:, 0]))
 
 
 def _judge_of(model: KernelModel, params: CertifyParams) -> _Judge:

@@ -32,6 +32,7 @@ from randsvm.events import (
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
 from randsvm.models.model import Model
+from randsvm.models.prediction import weights_at
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import ImportanceParams, Resources
 
@@ -141,7 +142,7 @@ class _Scan:
         for block, y in self._blocks():
             self.n += len(block)
             features = sorted_union(features, block.features)
-            self.base.add(y, self._decision(block))
+            self.base.add(y, self._decision(block), weights=block.weights)
         if not self.base.labelled:
             raise ContentError(f"{files.joint_name(paths)}: expected labelled rows, found none")
         if not model.counts_unseen:
@@ -219,14 +220,12 @@ class _Scan:
         for column, metric in zip(shuffled.columns[:, rows], metrics, strict=True):
             values[places] = column
             found = self.model.rows(indptr, indices, values)
-            metric.add(y, *self._predicted(self.model.decision(found, labels_only=True)))
+            f = self.model.decision(found, labels_only=True)
+            metric.add(y, f, self.model.predicted(f), block.weights)
 
     def _decision(self, block: Block) -> np.ndarray:
         rows = self.model.rows(block.indptr, block.indices, block.values)
         return self.model.decision(rows, labels_only=True)
-
-    def _predicted(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return f, self.model.predicted(f)
 
     def _blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield the blocks of a pass, with class indices or targets, (m,) float64."""
@@ -234,6 +233,7 @@ class _Scan:
         table = LabelTable(
             self.paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
         )
+        row_weights = weights_at(self.params.row_weights, self.paths)
         for path in self.paths:
             table.path = path
             for block in svmlight.read_blocks(
@@ -243,8 +243,12 @@ class _Scan:
                 unlabelled=True,
                 float64=model.float64,
             ):
+                if row_weights is not None:
+                    block = row_weights.of(block)
                 rows += len(block)
                 yield block, block.y if model.is_regression else table.classes(block)
+        if row_weights is not None:
+            row_weights.check_end()
         if self.passes_done and rows != self.n:
             name = files.joint_name(self.paths)
             raise ContentError(f"{name}: expected {self.n} rows again, found {rows}")

@@ -24,6 +24,7 @@ from randsvm.data import svmlight
 from randsvm.data.columns import DELIMITERS, Format, fields_of, written_record
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Reader, ReadingProgress, sorted_union
+from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError
@@ -103,7 +104,8 @@ def predict(
     params = params or PredictParams()
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
     for path in paths:
-        files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
+        inputs = {"TEST_FILE": path, "MODEL_FILE": model, "--row-weights": params.row_weights}
+        files.check_distinct({"OUTPUT_FILE": output}, inputs)
         check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
     files.check_file_type(output, "a file of predictions", holds_predictions)
@@ -119,7 +121,7 @@ def predict(
             for rows, keys in prediction.blocks():
                 stream.write(prediction.lines(rows, keys))
         if prediction.weighted:
-            emit(Notice("rows have weights (cost:), which the scores count"))
+            emit(Notice("rows have weights, which the scores count"))
         if prediction.other_texts:
             counts = sorted(prediction.other_texts.items())
             listed = ", ".join([f"{name} ({count:,})" for name, count in counts])
@@ -210,6 +212,7 @@ class _FilePrediction:
         self.unseen_values = 0
         # Whether any row has a weight other than 1.
         self.weighted = False
+        self.row_weights = weights_at(params.row_weights, paths)
         self.unseen = np.empty(0, np.int32)
         # Of each column of a table the texts that training never saw.
         self.other_texts: Counter[str] = Counter()
@@ -219,6 +222,8 @@ class _FilePrediction:
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""
         for block, found in self._predicted():
+            if self.row_weights is not None:
+                block = self.row_weights.of(block)
             y = block.y if self.model.is_regression else self.table.classes(block)
             self.weighted = self.weighted or block.is_weighted
             end = 0
@@ -238,6 +243,8 @@ class _FilePrediction:
                 yield rows, None if block.keys is None else block.keys[begin:end]
                 self.progress.emit(end / len(y))
             self.progress.block += 1
+        if self.row_weights is not None:
+            self.row_weights.check_end()
 
     def _predicted(self) -> PredictedBlocks:
         params, resources, watch = self.params, self.resources, self.progress.on_event
@@ -364,6 +371,11 @@ class _FilePrediction:
             numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
             lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
         return lines
+
+
+def weights_at(path: str | None, paths: Sequence[str]) -> RowWeights | None:
+    """Return the weights of a file, if there is one. paths : the files of the rows."""
+    return None if path is None else RowWeights(path, files.joint_name(paths))
 
 
 def reader_of(

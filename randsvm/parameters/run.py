@@ -331,6 +331,7 @@ class PredictParams:
     is written
     format : format of the files; None: that of the training files
     keep : columns of a table that are written before each prediction, separated by commas
+    row_weights : file of the weights of the rows, which the scores count; None: `cost:` in the rows
     """
 
     scores: bool = False
@@ -340,6 +341,7 @@ class PredictParams:
     coverage: float | None = None
     format: str | None = None
     keep: str | None = None
+    row_weights: str | None = None
 
     def __post_init__(self) -> None:
         if self.labels not in LABEL_SPELLINGS:
@@ -363,7 +365,10 @@ class PredictParams:
 
 @dataclass(frozen=True)
 class CertifyParams:
-    """The problem of a model, which its file does not hold, and the required gap."""
+    """The problem of a model, which its file does not hold, and the required gap.
+
+    row_weights : file of the weights of the rows; None: `cost:` in the rows
+    """
 
     C: float = option(
         1.0,
@@ -403,6 +408,7 @@ class CertifyParams:
         above=0,
         below=1,
     )
+    row_weights: str | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -410,7 +416,10 @@ class CertifyParams:
 
 @dataclass(frozen=True)
 class ImportanceParams:
-    """The shuffles of --importance."""
+    """The shuffles of --importance.
+
+    row_weights : file of the weights of the rows, which the score counts; None: `cost:` in the rows
+    """
 
     repeats: int = option(
         5, "int", "--repeats", help="With --importance: shuffles of each feature.", least=1
@@ -418,6 +427,7 @@ class ImportanceParams:
     seed: int = option(
         0, "int", "--seed", help="With --importance: seed of the shuffles.", least=0, below=2**64
     )
+    row_weights: str | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from randsvm import files
-from randsvm.data import dataset
+from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
 from randsvm.data.columns import Columns, Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of
@@ -177,8 +177,8 @@ def check_row_weights(data: Source, job: Job) -> None:
     """Raise ParameterError if the weights cannot be read from a file."""
     if isinstance(data, Arrays):
         raise ParameterError("--row-weights is for files: give the weights in Arrays")
-    if job.run.row_weights == files.STANDARD:
-        raise ParameterError("--row-weights needs the name of a file, not standard input")
+    assert job.run.row_weights is not None
+    row_weights.check_path(job.run.row_weights)
     if job.resources.cluster is not None:
         raise ParameterError(
             "--row-weights does not go with --cluster: write the weights as cost: in the rows"

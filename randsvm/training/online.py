@@ -232,12 +232,9 @@ class UpdateRun(RunToModel[Learnt]):
                     any_label=bool(steps.origin),
                 )
                 with closing(blocks):
-                    for whole in blocks:
-                        weighted = self.row_weights.of(whole) if self.row_weights else whole
-                        block = weighted.without_zero_weights()
+                    weighted = self.row_weights.in_blocks(blocks) if self.row_weights else blocks
+                    for block in map(svmlight.Block.without_zero_weights, weighted):
                         self._train_on(block, _targets(block, table, steps))
-                    if self.row_weights is not None:
-                        self.row_weights.check_end()
         except TimeLimitError:
             return Stopped(StopReason.TIME_LIMIT)
         return Stopped(StopReason.END_OF_DATA)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
+from commands import run_predict, run_train
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn import metrics as reference
 
 from randsvm import api
 from randsvm.data import dataset
@@ -131,9 +136,125 @@ def test_scores_of_a_prediction_count_weights(tmp_path: Path) -> None:
     assert len((tmp_path / "out").read_text().split()) == 4
 
 
-def test_what_does_not_use_weights_yet_refuses_them(tmp_path: Path) -> None:
+SCORED = {
+    "two classes": ("svc", 2),
+    "three classes": ("svc", 3),
+    "regression": ("svr", 0),
+}
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_the_command_scores_as_scikit_learn_does_with_sample_weight(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    task, classes = SCORED[name]
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(400, 2))
+    y = np.round(X[:, 0], 2) if not classes else rng.integers(0, classes, 400) + 1.0
+    X[:, 0] += y
+    weights = np.round(rng.exponential(size=400), 3) * (rng.random(400) < 0.9)
+    rows = [
+        f"{label:g} 1:{one!r} 2:{two!r}\n" for label, (one, two) in zip(y, X.tolist(), strict=True)
+    ]
+    (tmp_path / "train").write_text("".join(rows[:200]))
+    # Several files, of which a pattern is the name, have one file of weights.
+    for part, some in (("test1", rows[200:290]), ("test2", rows[290:])):
+        (tmp_path / part).write_text("".join(some))
+    (tmp_path / "w").write_bytes(
+        gzip.compress("".join(f"{weight!r}\n" for weight in weights[200:].tolist()).encode())
+    )
+    model, out = tmp_path / "model", tmp_path / "out"
+    run_train("-q", "-s", task, *(["-b", 1] if classes else []), tmp_path / "train", model)
+    capsys.readouterr()
+    words = ["--row-weights", tmp_path / "w", "--metrics", "--report", "json"]
+    words += ["-b", 1] if classes else []
+    run_predict("-q", *words, tmp_path / "test?", model, out)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["labelled"]) == (200, 200)
+    true, own = y[200:], {"sample_weight": weights[200:]}
+    lines = [line.split() for line in out.read_text().splitlines()]
+    if not classes:
+        f = np.array([float(line[0]) for line in lines])
+        assert found["squared_error"] == pytest.approx(reference.mean_squared_error(true, f, **own))
+        expected = reference.mean_absolute_error(true, f, **own)
+        assert found["metrics"]["mean_absolute_error"] == pytest.approx(expected)
+        assert found["metrics"]["determination"] == pytest.approx(
+            reference.r2_score(true, f, **own)
+        )
+        return
+    labels = [float(word) for word in lines[0][1:]]
+    predicted = np.array([float(line[0]) for line in lines[1:]])
+    p = np.array([line[1:] for line in lines[1:]], float)
+    expected = 100 * reference.accuracy_score(true, predicted, **own)
+    assert found["accuracy"] == pytest.approx(expected)
+    scores = reference.precision_recall_fscore_support(true, predicted, labels=labels, **own)
+    for index, one in enumerate(found["metrics"]["classes"]):
+        for column, values in zip(("precision", "recall", "f1"), scores, strict=False):
+            assert one[column] == pytest.approx(values[index])
+    order = np.argsort(labels)
+    expected = reference.log_loss(true, p[:, order] / p.sum(axis=1, keepdims=True), **own)
+    assert found["metrics"]["probabilities"]["log_loss"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_weights_in_the_rows_and_in_a_file_score_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["+1 1:1\n", "-1 1:-1\n", "+1 1:-2\n", "-1 1:-3\n"]
+    (tmp_path / "d").write_text("".join(rows))
+    model = tmp_path / "m"
+    run_train("-q", "-t", "linear", tmp_path / "d", model)
+    weights = [0.5, 4.0, 2.0, 0.0]
+    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
+    (tmp_path / "costs").write_text(
+        "".join(
+            row.replace(" ", f" cost:{weight} ", 1)
+            for row, weight in zip(rows, weights, strict=True)
+        )
+    )
+    capsys.readouterr()
+    for command in (["--metrics"], ["--importance"]):
+        found = []
+        for data, own in (("costs", []), ("d", ["--row-weights", tmp_path / "w"])):
+            files = [tmp_path / data, model] + [tmp_path / "out"] * (command == ["--metrics"])
+            run_predict("-q", "--report", "json", *command, *own, *files)
+            record = json.loads(capsys.readouterr().out)
+            found.append(
+                {k: v for k, v in record.items() if k not in ("time", "seconds", "data", "run")}
+            )
+        assert found[0] == found[1]
+        score = found[0]["accuracy" if command == ["--metrics"] else "score"]
+        assert score == pytest.approx(100 * 4.5 / 6.5)
+
+
+@pytest.mark.parametrize("command", ["predict", "--importance", "--certify"])
+def test_predictions_need_a_weight_for_each_row(tmp_path: Path, command: str) -> None:
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n")
-    api.train_randsvm(tmp_path / "d", tmp_path / "m")
-    (tmp_path / "w").write_text("+1 cost:2 1:1\n-1 1:-1\n")
-    with pytest.raises(ParameterError, match="rows have weights"):
-        api.certify(tmp_path / "w", tmp_path / "m")
+    (tmp_path / "costs").write_text("+1 cost:2 1:1\n-1 1:-1\n")
+    model, out = tmp_path / "m", tmp_path / "out"
+    run_train("-q", tmp_path / "d", model)
+    words = [] if command == "predict" else [command]
+    for text, message in (
+        ("1\n", r"w:2:1: expected one weight for each row of .*d, found 1 weights"),
+        ("1\n2\n3\n", r"w:3:1: expected one weight for each row of .*d, found 3 weights for 2"),
+        ("1\nx\n", r"w:2:1: expected a finite weight of at least 0, found 'x'"),
+    ):
+        (tmp_path / "w").write_text(text)
+        files = [tmp_path / "d", model, *([out] if not words else [])]
+        with pytest.raises(DataError, match=message) as caught:
+            run_predict("-q", *words, "--row-weights", tmp_path / "w", *files)
+        assert caught.value.exit_code == 65
+        assert not out.exists()
+    (tmp_path / "w").write_text("1\n2\n")
+    for data, weights, message in (
+        ("costs", "w", "give one of --row-weights and cost:"),
+        ("d", "-", "--row-weights needs the name of a file"),
+    ):
+        files = [tmp_path / data, model, *([out] if not words else [])]
+        name = "-" if weights == "-" else tmp_path / weights
+        with pytest.raises(ParameterError, match=message):
+            run_predict("-q", *words, "--row-weights", name, *files)
+
+
+def test_weights_have_no_effect_on_exports_and_explanations(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="--row-weights has no effect with --explain"):
+        run_predict("--explain", "--row-weights", "w", "d", "m", "out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +177,105 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(
     said = oracle.trailer(path)
     assert found.primal == pytest.approx(float(said["primal"]), rel=1e-5)
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
+
+
+def merged(path: Path) -> None:
+    """Make one support vector of equal ones that follow each other in a model file."""
+    head, rows = path.read_text().split("SV\n")
+    entries = dict(line.split(" ", 1) for line in head.splitlines())
+    columns, lines = max(1, int(entries["nr_class"]) - 1), list[tuple[np.ndarray, str]]()
+    nr_sv = [int(word) for word in entries.get("nr_sv", "0").split()]
+    ends, counts = np.cumsum(nr_sv), [0] * len(nr_sv)
+    for number, line in enumerate(rows.splitlines()):
+        words = line.split(" ", columns)
+        values, features = np.array(words[:columns], float), words[-1]
+        if lines and lines[-1][1] == features and number not in ends:
+            lines[-1] = (lines[-1][0] + values, features)
+            continue
+        lines.append((values, features))
+        if "nr_sv" in entries:
+            counts[int(np.searchsorted(ends, number, "right"))] += 1
+    entries["total_sv"] = str(len(lines))
+    if "nr_sv" in entries:
+        entries["nr_sv"] = " ".join(map(str, counts))
+    written = [" ".join([*map(repr, values.tolist()), features]) for values, features in lines]
+    head = "".join(f"{name} {value}\n" for name, value in entries.items())
+    path.write_text("\n".join([f"{head}SV", *written, ""]))
+
+
+def weighted_text(y: np.ndarray, X: np.ndarray, weights: np.ndarray) -> str:
+    labels = [
+        f"{label:g} cost:{weight:g}" for label, weight in zip(y.tolist(), weights, strict=True)
+    ]
+    return oracle.svmlight_text(labels, X)
+
+
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_row_of_weight_w_is_w_equal_rows(tmp_path: Path, name: str) -> None:
+    """LIBSVM solves the repeated rows; the sums of their coefficients are those of the weights."""
+    y, X, options = TRAININGS[name]
+    weights = np.random.default_rng(30).integers(0, 4, len(y))
+    y, X = np.asarray(y), oracle.as_float32(X)
+    times, path = np.repeat(np.arange(len(y)), weights), tmp_path / "model"
+    solved(y[times], X[times], options, path)
+    repeated = certificate_of(written(tmp_path / "repeated", y[times], X[times]), path, options)
+    merged(path)
+    (tmp_path / "costs").write_text(weighted_text(y, X, weights))
+    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
+    params = replace(params_of(options), row_weights=str(tmp_path / "w"))
+    plain = written(tmp_path / "plain", y, X)
+    for found in (
+        certificate_of(tmp_path / "costs", path, options),
+        randsvm.certify(plain, path, params=params),
+    ):
+        assert found.feasible
+        assert found.unknown_support_vectors == 0
+        assert found.rows == (weights > 0).sum()
+        assert found.primal == pytest.approx(repeated.primal, rel=1e-9)
+        assert found.dual == pytest.approx(repeated.dual, rel=1e-7)
+    assert f"--row-weights {tmp_path / 'w'}" in found.problem
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-c 1 -g 5",
+        "-c 1 -g 5 -w balanced",
+        "-s one-class -n 0.1 -g 1",
+        "-s svr -c 1 -p 0.3 -g 1",
+        "-s nu-svc -n 0.2 -g 5",
+        "-s nu-svr -n 0.4 -c 1 -g 1",
+        "-c 1 -g 5 --multiclass ovr",
+        "-c 1 -g 5 -w 2 3",
+    ],
+)
+def test_our_weighted_models_have_the_gap_that_they_report(tmp_path: Path, options: str) -> None:
+    y, X = oracle.checkerboard(500)
+    if "multiclass" in options or "-w 2" in options:
+        y = np.where(X[:, 0] > 1, 2.0, y)
+    # Equal rows with other weights.
+    y, X = np.concatenate([y, y[:200]]), np.concatenate([X, X[:200]])
+    weights = np.round(np.random.default_rng(3).exponential(size=len(y)), 3)
+    train, path = tmp_path / "train", tmp_path / "model"
+    train.write_text(weighted_text(y, X, weights))
+    run_train("-q", *options.split(), train, path)
+    words = options.split()
+    given = dict(zip(words[::2], words[1::2], strict=False))
+    params = replace(
+        params_of(" ".join(f"{k} {v}" for k, v in given.items() if k in ("-c", "-n", "-p"))),
+        weights={"balanced": (("balanced", 1.0),), "2": (("2", 3.0),)}.get(given.get("-w", ""), ()),
+    )
+    found = randsvm.certify(train, path, params=params)
+    reported = oracle.trailer(path)
+    assert found.feasible
+    assert found.unknown_support_vectors == 0
+    assert found.primal == pytest.approx(float(reported["primal"]), rel=1e-5)
+    assert found.gap == pytest.approx(float(reported["gap"]), abs=2e-5)
+    # Without its weights the file is another problem.
+    train.write_text(weighted_text(y, X, np.ones(len(y))))
+    other = randsvm.certify(train, path, params=params)
+    assert "nu" in options or other.gap > 0.02
+    assert "nu" not in options or other.primal != pytest.approx(found.primal, rel=1e-3)
 
 
 def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path: Path) -> None:
