@@ -29,7 +29,7 @@ from fixtures import ImportScript
 import randsvm
 from randsvm.cli import predict as predicting
 from randsvm.cli import train as training
-from randsvm.svm import subproblem_qp
+from randsvm.svm import subproblem
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -331,7 +331,7 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
 
 def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, monkeypatch):
     """The calls of the first solve lead from the command to LIBSVM's problem."""
-    stacks, package, plain = [], ROOT / "randsvm", subproblem_qp.c_svc
+    stacks, package, plain = [], ROOT / "randsvm", subproblem.c_svc
 
     def recorded(*arguments: Any) -> Any:
         frame, own = sys._getframe(1), list[str]()
@@ -343,7 +343,7 @@ def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, mon
         stacks.append(own[::-1])
         return plain(*arguments)
 
-    monkeypatch.setattr(subproblem_qp, "c_svc", recorded)
+    monkeypatch.setattr(subproblem, "c_svc", recorded)
     rows = [f"{1 if i % 2 else -1} 1:{i % 7} 2:{i % 5}" for i in range(40)]
     (tmp_path / "rows").write_text("\n".join(rows) + "\n")
     run_train("randsvm", "-q", "-c", 8, tmp_path / "rows", tmp_path / "model")

@@ -15,15 +15,13 @@ import oracle
 import pytest
 from commands import run_predict
 from learning import Finished, learn
+from scans import case, problem, working_set
 from scipy import sparse
 
 import randsvm.svm._solver as _solver
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
-from randsvm.kernels.expansion import KernelLayout
-from randsvm.kernels.gram import gram
-from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Params
 from randsvm.svm import libsvm
 from randsvm.svm.subproblem import svmlearn
@@ -34,26 +32,22 @@ NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
 # ---- messages of LIBSVM --------------------------------------------------------------------------
 
 
-def notices_of_a_solve(rows: int, C: float) -> list[str]:
+def notices_of_a_solve(folder: Path, rows: int, C: float) -> list[str]:
     y, X = oracle.two_gaussians(rows)
-    nothing = np.zeros(rows)
-    points = Points(
-        np.arange(rows), sparse.csr_matrix(X.astype(np.float32)), y, u=nothing, beta=nothing
-    )
-    problem = Params(kernel="linear", gamma=1.0, C=C, tolerance=1e-6).problem(rows)
-    kernel_layout = KernelLayout(Kernel.of(problem), True, None, np.float64)
+    path = oracle.write_svmlight(folder / "data", y, X)
+    asked = problem("linear", C=C, tolerance=1e-6)
     events: list[object] = []
-    with listening(events.append):
+    with case(path, y, X, asked) as one, listening(events.append):
         for _ in range(2):
-            svmlearn(points, problem, lambda points: gram(kernel_layout, points.X), whole=True)
+            svmlearn(one.scan, working_set(np.arange(rows), whole=True))
     return [event.text for event in events if isinstance(event, Notice)]
 
 
 @pytest.mark.slow
 def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (said,) = notices_of_a_solve(40, C=1e9)
+    (said,) = notices_of_a_solve(tmp_path, 40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
     assert said.endswith("scale the features, or lower -c")
     assert capfd.readouterr() == ("", "")  # LIBSVM's own message does not appear
@@ -93,8 +87,10 @@ def test_the_advice_after_a_failure_of_libsvm_suits_the_task(
     assert "scale the features" in str(raised.value)
 
 
-def test_a_solve_below_the_iteration_limit_is_not_noted(capfd: pytest.CaptureFixture[str]) -> None:
-    assert notices_of_a_solve(40, C=1.0) == []
+def test_a_solve_below_the_iteration_limit_is_not_noted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert notices_of_a_solve(tmp_path, 40, C=1.0) == []
     assert capfd.readouterr() == ("", "")
 
 

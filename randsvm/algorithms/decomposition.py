@@ -20,8 +20,8 @@ from randsvm.data.sampling import Draws
 from randsvm.svm.projection import outermost
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import SV, Step
-from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.subproblem_qp import solve, solve_two_sums
+from randsvm.svm.subproblem import solve
+from randsvm.svm.subproblem_qp import solve_two_sums
 from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
 
 
@@ -75,28 +75,30 @@ class Decomposition:
         D = self.scan.D
         return WorkingSet.of(random_subset(D, r, self.rng), D.n)
 
-    def start(self, r: int) -> tuple[Step, WorkingSet]:
-        """Solve a random subset S of r rows, or make the warm start."""
-        if self.warm_start is not None:
-            return self.warm_start(self.scan, r)
-        S = self.random_subset(r)
-        if self.scan.task.coefficient_sum or self.scan.task.absolute_sum:
-            return _start_with_sums(self.scan, S), S
-        return self.svmlearn(S), S
+    @property
+    def start(self) -> Start | None:
+        """Return the function that makes the first step; None: `svmlearn` over a random subset."""
+        sums = self.scan.task.coefficient_sum or self.scan.task.absolute_sum
+        return self._start_with_sums if sums and self.warm_start is None else self.warm_start
 
-    def svmlearn(self, W: WorkingSet, b: float | None = None, *, frozen: bool = False) -> Step:
-        """Train on the rows of W. b: offset of the solution so far. frozen: whether coefficients
-        outside of W stay at their values; else they are all 0."""
-        scan = self.scan
-        return svmlearn(
-            scan.points(W.rows),
-            scan.problem,
-            scan.gram,
-            W.whole,
-            scan.slack,
-            frozen=frozen and not W.whole,
-            b=b,
-        )
+    def _start_with_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+        """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
+
+        It solves a random subset S of r rows. If S holds all rows of D, that is the solution.
+        Otherwise the rows of D furthest outside of the solution over S go to their bounds.
+        """
+        S = self.random_subset(r)
+        points, task = scan.points(S.rows), scan.task
+        beta_of_S = _solve_with_sums(scan, points)
+        if S.whole:
+            return Step(replace(points, beta=np.zeros(len(points))), beta_of_S), S
+        at = np.flatnonzero(beta_of_S)
+        scan.advance(points.X[at], beta_of_S[at], fresh=True)
+        y, u = scan.D.labels(), scan.u
+        beta = outermost(task, y, u, np.zeros(len(u)), scan.weights)
+        rows = np.flatnonzero(beta)
+        chosen = scan.points(rows)
+        return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows]), S
 
     def violators(self, step: Step, W: WorkingSet, order: Order, r: int) -> tuple[SV, Violators]:
         """Make the step, which solved W, scan D, and return the solution SV with its violators V.
@@ -115,25 +117,6 @@ def resumed(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     """Continue from the current coefficients of the scan."""
     nothing = scan.points(np.empty(0, np.int64))
     return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
-
-
-def _start_with_sums(scan: Scan, S: WorkingSet) -> Step:
-    """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
-
-    If S holds all rows of D, they are the solution. Otherwise the rows of D furthest outside of the
-    solution over S go to their bounds.
-    """
-    points, task = scan.points(S.rows), scan.task
-    beta_of_S = _solve_with_sums(scan, points)
-    if S.whole:
-        return Step(replace(points, beta=np.zeros(len(points))), beta_of_S)
-    at = np.flatnonzero(beta_of_S)
-    scan.advance(points.X[at], beta_of_S[at], fresh=True)
-    y, u = scan.D.labels(), scan.u
-    beta = outermost(task, y, u, np.zeros(len(u)), scan.weights)
-    rows = np.flatnonzero(beta)
-    chosen = scan.points(rows)
-    return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows])
 
 
 def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:

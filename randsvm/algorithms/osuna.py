@@ -9,6 +9,7 @@ import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition
 from randsvm.svm.solution import SV
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     FileOrder,
@@ -36,13 +37,17 @@ def _decompose(run: Decomposition, size: int, swap: int | None, order: Order) ->
     size: rows of B. swap: rows that leave B in each round, by default half of them.
     """
     swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
-    step, B = run.start(size)                                # B = |B| rows of D; solve B
+    if run.start is None:
+        B = run.random_subset(size)                          # B = |B| rows of D
+        step = svmlearn(run.scan, B)                         # solve B
+    else:
+        step, B = run.start(run.scan, size)
     SV, V = run.violators(step, B, order, size)              # V = {j not in B: j violates KKT}
     while not run.stop(SV, V):                               # while |V| > 0
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
         enter = select(V.candidates.sides, size - len(stay), stay)
         B = B.next(_refilled(B, enter, size), enter)         #     replace rows of B by rows of V
-        step = run.svmlearn(B, SV.b, frozen=True)            #     solve B, all others frozen
+        step = svmlearn(run.scan, B, SV.b, frozen=True)      #     solve B, all others frozen
         SV, V = run.violators(step, B, order, size)
     return SV
 

@@ -32,6 +32,7 @@ from randsvm.algorithms.inner_set import (
 )
 from randsvm.svm.scan import Violators
 from randsvm.svm.solution import SV, Step
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     LargestViolation,
@@ -63,14 +64,14 @@ def randsvm_1(run: Decomposition, r: int) -> SV:
     """
     if run.warm_start is None:
         S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
-        step = run.svmlearn(S)                               # SV = svmlearn(S)
+        step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
     else:
         step, W = _warm_start(run, r)
     SV, V = run.violators(step, W, UniformSample, r)         # V = violators(D, SV)
     while not run.stop(SV, V):                               # while |V| > 0 and |SV| < k
         R = _random_subset(V, r - len(SV), SV)               #     R = a random subset of V
         W = W.next(SV.rows, R)
-        step = run.svmlearn(W, SV.b)                         #     SV = svmlearn(SV + R)
+        step = svmlearn(run.scan, W, SV.b)                   #     SV = svmlearn(SV + R)
         SV, V = run.violators(step, W, UniformSample, r)     #     V = violators(D, SV)
     return SV                                                # return SV
 
@@ -82,14 +83,18 @@ def certified(run: Decomposition, r: int) -> SV:
     of them. Once they are few, W holds the pairs that violate most and a third of the W before
     (Joachims 1999; ThunderSVM).
     """
-    step, W = run.start(r)                                   # S = a random subset; svmlearn(S)
+    if run.start is None:
+        S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
+        step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
+    else:
+        step, W = run.start(run.scan, r)
     SV, V = run.violators(step, W, _order(W), r)             # V = violators(D, SV)
     while not run.stop(SV, V):                               # while gap > the gap asked for
         keeps = W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: r // KEPT_SHARE if keeps else 0]
         R = select(V.candidates.sides, r - len(kept), kept)  #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
-        step = run.svmlearn(W, SV.b, frozen=True)            #     svmlearn(W) beside all others
+        step = svmlearn(run.scan, W, SV.b, frozen=True)      #     svmlearn(W) beside all others
         SV, V = run.violators(step, W, _order(W), r)         #     V = violators(D, SV)
     return SV
 
@@ -150,4 +155,4 @@ def _warm_start(run: Decomposition, r: int) -> tuple[Step, WorkingSet]:
     W = WorkingSet.of(step.points.rows, run.scan.D.n)
     SV, V = run.scan.after(step, run.collector(W, UniformSample, r))
     W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))
-    return run.svmlearn(W), W
+    return svmlearn(run.scan, W), W

@@ -1,13 +1,15 @@
-"""Solve one subproblem: `svmlearn` receives the rows of a working set and returns a step.
+"""Solve one subproblem: `svmlearn` receives a working set and returns a step.
 
 All coefficients outside the working set keep their values (OFG97's decomposition in general form).
+`svmlearn` forms the quadratic program, and `solve` chooses the form in which LIBSVM solves it, see
+subproblem_qp.py.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +20,25 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import MEGABYTE, format_size, require
 from randsvm.parameters.svm import Problem
 from randsvm.svm import libsvm
+from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr
+from randsvm.svm.row_boxes import MAX_SOLVES_OF_ROUND
+from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, product, solve, solve_two_sums
+from randsvm.svm.subproblem_qp import (
+    Boxed,
+    Solution,
+    any_boxes,
+    by_signs,
+    by_windows,
+    max_rise_and_min_fall,
+    needs_many_copies,
+    only_point,
+    product,
+    solve_two_sums,
+    two_boxes,
+)
 from randsvm.svm.tasks import Task, task_of
+from randsvm.svm.working_set import WorkingSet
 
 # LIBSVM gets precomputed kernel values for at most this many rows (12 bytes a value in all).
 GRAM_MOST = 4096
@@ -44,32 +62,19 @@ MAX_SOLVES = 3
 # a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
 FLOAT32_UNIT, DIAGONAL_INCREASE = 2.0**-24, 2.0**-20
 
-# K of every pair of some points, (m, m) float32.
-Gram = Callable[[Points], np.ndarray]
-
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
 
-def svmlearn(
-    points: Points,
-    problem: Problem,
-    gram: Gram,
-    whole: bool,
-    slack: float = 0.0,
-    *,
-    frozen: bool = False,
-    b: float | None = None,
-) -> Step:
-    """Solve the SVM over `points`, which hold u and beta; all other coefficients stay fixed.
+def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool = False) -> Step:
+    """Solve the SVM over the rows of W; all other coefficients stay fixed.
 
-    whole: whether these are all rows of D, so that there is no next round.
-    slack: see ScanState.
-    frozen: whether coefficients of other rows may differ from 0. If not, LIBSVM solves more than
-        GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
     b: the offset of the solution so far; None: there is no solution yet.
+    frozen: whether coefficients outside of W may differ from 0. If not, LIBSVM solves more than
+        GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
     """
+    points, problem, slack = scan.points(W.rows), scan.problem, scan.slack
     began = time.perf_counter()
-    if not laid_out(len(points), problem, frozen):
+    if not laid_out(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
         own = libsvm.whole(points, problem, problem.tolerance / 2)
         return _step(points, Solution(own.alpha, own.ended, own.iterations), problem, began)
@@ -80,8 +85,9 @@ def svmlearn(
     if violation <= 0:
         return _step(points, unchanged, problem, began)
 
-    K, (lower, upper) = gram(points), task.box(y, points.weights)
-    share = FINAL_SOLVE_SHARE if whole else SOLVE_SHARE
+    K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
+    # If W holds all rows of D, there is no next round.
+    share = FINAL_SOLVE_SHARE if W.whole else SOLVE_SHARE
     # Rounding by coefficients of any size is smallest in centred values.
     if (
         not task.absolute_sum
@@ -106,7 +112,7 @@ def svmlearn(
     tolerance = max(share * violation, floor)
     s = float(beta.sum())
     # Rows of a regression may wait for the next round, where there is one.
-    partly = not whole if task.epsilon else rounding_shows
+    partly = not W.whole if task.epsilon else rounding_shows
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
         if task.absolute_sum:
@@ -156,6 +162,89 @@ def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
 def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
     """Return the part of D that the working set can change. All arrays (m,) float64."""
     return task.linear(h, beta) - float(products @ beta) / 2
+
+
+def solve(
+    K: np.ndarray,
+    h: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    s: float,
+    start: np.ndarray | None = None,
+    tolerance: float = 5e-4,
+    epsilon: float = 0.0,
+    b: float | None = None,
+    partly: bool = False,
+) -> Solution:
+    """Solve the quadratic program of subproblem_qp.py to `tolerance`, the largest difference of two
+    gradients.
+
+    If b is given, the difference may reach twice the tolerance. With class weights that differ
+    greatly the result may be only a better point than start, see by_windows.
+
+    K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
+    h, lower, upper : (m,) float64; with epsilon lower = -upper.
+    s: the sum, from sum lower to sum upper.
+    start : (m,) float64, a feasible point; None: LIBSVM's own start.
+    b: the offset of the start, if known; smaller problems are solved first then.
+    partly: with class weights, whether to solve only the smaller problems, so that coefficients may
+        end within wide boxes before they are optimal; with epsilon, whether few rows (TURNED_SHARE)
+        may end at 0 that gain with the other sign.
+    An error while LIBSVM still runs, such as an interruption, does not release its memory.
+    Raises ValueError if no feasible beta has the sum s.
+    """
+    h = np.ascontiguousarray(h, np.float64)
+    width = upper - lower
+    wide, narrow = float(width.max(initial=0.0)), float(width.min(initial=np.inf))
+    bounded = only_point(lower, upper, s)
+    if bounded is not None:
+        return Solution(bounded, True, 0)
+    task = Boxed(K, h, lower, upper, s, lower, tolerance)
+    if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
+        return _svc(task)
+    own = start is not None and not start.any() and np.array_equal(lower, -upper)
+    if s == 0 and own and wide == narrow:
+        return _svr(task, epsilon)
+    task = replace(task, start=task.finished(lower) if start is None else start)
+    if epsilon:
+        if b is None:
+            b = sum(max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
+        return by_signs(task, epsilon, b, partly)
+    if wide == narrow or not task.has_two_boxes:
+        return any_boxes(task) if b is None else any_boxes(task, MAX_SOLVES_OF_ROUND)
+    if b is None and not needs_many_copies(task):
+        return two_boxes(task)
+    return by_windows(task, b, partly)
+
+
+def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
+    """Return whether this is LIBSVM's own C-SVC: no other coefficients, and a start at 0."""
+    y = np.where(task.upper > 0, 1.0, -1.0)
+    return (start is None or not start.any()) and np.array_equal(task.h, y)
+
+
+def _svc(task: Boxed) -> Solution:
+    """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
+    y = task.h
+    order = np.argsort(-y, kind="stable")
+    layout = task.layout(order)
+    bounds = float(task.upper.max()), float(-task.lower.min())
+    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance)
+    layout.close()
+    beta = np.empty(len(y))
+    beta[order] = y[order] * found.alpha
+    return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
+
+
+def _svr(task: Boxed, epsilon: float) -> Solution:
+    """Solve LIBSVM's own epsilon-SVR from 0."""
+    m = len(task.h)
+    check_sums(m * float(np.abs(task.K.diagonal()).max()))
+    layout = task.layout(np.arange(m))
+    C = float(task.upper[0])
+    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance)
+    layout.close()
+    return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
 def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:

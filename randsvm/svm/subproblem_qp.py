@@ -1,4 +1,4 @@
-"""Solve one subproblem over the rows W of a working set, with all other coefficients fixed:
+"""The forms of the subproblem over the rows W of a working set, with all others fixed:
 
     min 1/2 beta' K beta - h' beta + epsilon sum_i |beta_i|
     lower <= beta <= upper,  sum_i beta_i = s
@@ -8,11 +8,7 @@
     epsilon-SVR    y - g   -C .. C                              epsilon
     one-class      -g      0 .. 1                               0
 
-with g_i = u_i - (K beta_W)_i, the part of u that stays fixed. Use:
-
-    h = y - (u_W - product(K, beta_W))
-    found = solve(K, h, lower, upper, beta_W.sum(), start=beta_W, tolerance=5e-4)
-    found.beta, found.ended
+with g_i = u_i - (K beta_W)_i, the part of u that stays fixed. subproblem.py chooses the form.
 
 This module knows nothing of data, kernels or scans. It calls LIBSVM through libsvm.py.
 
@@ -52,18 +48,16 @@ from randsvm.svm.libsvm import (
     Layout,
     Outcome,
     c_svc,
-    check_sums,
-    epsilon_svr,
     nu_svc,
     one_class,
     set_linear_term,
 )
-from randsvm.svm.row_boxes import MAX_SOLVES, MAX_SOLVES_OF_ROUND, RowBoxes, solve_row_boxes
+from randsvm.svm.row_boxes import MAX_SOLVES, RowBoxes, solve_row_boxes
 
 # A coefficient at this distance from its bound, relative to the box, counts as bounded: LIBSVM's
 # steps have rounding errors.
 BOUND_ROUNDING = 1e-13
-# Limit on the restarts of _by_signs and _by_windows.
+# Limit on the restarts of by_signs and by_windows.
 MAX_RESTARTS = 3
 # A round may leave rows at 0 that would turn to the other sign, as violators of the next one, if
 # they are at most this share of the working set. Measured, processor seconds and rounds with 1,500
@@ -72,7 +66,7 @@ MAX_RESTARTS = 3
 # 3.6 s and 3.6 s, 34, 35 and 56; sinc (20,000 rows, epsilon 0.001) 2.8 s, 1.9 s and 3.4 s, 30, 29
 # and 135.
 TURNED_SHARE = 0.01
-# _by_windows tries windows if the slopes differ by at most this many steps of one narrow box.
+# by_windows tries windows if the slopes differ by at most this many steps of one narrow box.
 MAX_WINDOW_STEPS = 2
 # Number of coefficients that _TwoBoxes tries as the one that provides the sum.
 MAX_SUM_ROWS = 30
@@ -105,58 +99,6 @@ def product(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
     out = np.zeros(len(beta))
     _solver.product(K, np.ascontiguousarray(beta, np.float64), out)
     return out
-
-
-def solve(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    s: float,
-    start: np.ndarray | None = None,
-    tolerance: float = 5e-4,
-    epsilon: float = 0.0,
-    b: float | None = None,
-    partly: bool = False,
-) -> Solution:
-    """Solve the subproblem above to `tolerance`, the largest difference of two gradients.
-
-    If b is given, the difference may reach twice the tolerance. With class weights that differ
-    greatly the result may be only a better point than start, see _by_windows.
-
-    K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64; with epsilon lower = -upper.
-    s: the sum, from sum lower to sum upper.
-    start : (m,) float64, a feasible point; None: LIBSVM's own start.
-    b: the offset of the start, if known; smaller problems are solved first then.
-    partly: with class weights, whether to solve only the smaller problems, so that coefficients may
-        end within wide boxes before they are optimal; with epsilon, whether few rows (TURNED_SHARE)
-        may end at 0 that gain with the other sign.
-    An error while LIBSVM still runs, such as an interruption, does not release its memory.
-    Raises ValueError if no feasible beta has the sum s.
-    """
-    h = np.ascontiguousarray(h, np.float64)
-    width = upper - lower
-    wide, narrow = float(width.max(initial=0.0)), float(width.min(initial=np.inf))
-    bounded = only_point(lower, upper, s)
-    if bounded is not None:
-        return Solution(bounded, True, 0)
-    task = Boxed(K, h, lower, upper, s, lower, tolerance)
-    if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
-        return _svc(task)
-    own = start is not None and not start.any() and np.array_equal(lower, -upper)
-    if s == 0 and own and wide == narrow:
-        return _svr(task, epsilon)
-    task = replace(task, start=task.finished(lower) if start is None else start)
-    if epsilon:
-        if b is None:
-            b = sum(_max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
-        return _by_signs(task, epsilon, b, partly)
-    if wide == narrow or not task.has_two_boxes:
-        return any_boxes(task, MAX_SOLVES if b is None else MAX_SOLVES_OF_ROUND)
-    if b is None and not _needs_many_copies(task):
-        return _two_boxes(task)
-    return _by_windows(task, b, partly)
 
 
 def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | None:
@@ -253,36 +195,6 @@ def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
         beta[order] += side * np.diff(filled, prepend=0.0)
 
 
-def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
-    """Return whether this is LIBSVM's own C-SVC: no other coefficients, and a start at 0."""
-    y = np.where(task.upper > 0, 1.0, -1.0)
-    return (start is None or not start.any()) and np.array_equal(task.h, y)
-
-
-def _svc(task: Boxed) -> Solution:
-    """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
-    y = task.h
-    order = np.argsort(-y, kind="stable")
-    layout = task.layout(order)
-    bounds = float(task.upper.max()), float(-task.lower.min())
-    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance)
-    layout.close()
-    beta = np.empty(len(y))
-    beta[order] = y[order] * found.alpha
-    return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
-
-
-def _svr(task: Boxed, epsilon: float) -> Solution:
-    """Solve LIBSVM's own epsilon-SVR from 0."""
-    m = len(task.h)
-    check_sums(m * float(np.abs(task.K.diagonal()).max()))
-    layout = task.layout(np.arange(m))
-    C = float(task.upper[0])
-    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance)
-    layout.close()
-    return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
-
-
 def any_boxes(task: Boxed, most_solves: int = MAX_SOLVES) -> Solution:
     """Solve a task with one box for all rows, or with a box for each row."""
     if not np.ptp(task.upper - task.lower):
@@ -348,7 +260,7 @@ def _one_class(task: Boxed) -> Solution:
     return Solution(task.finished(beta), found.ended, found.iterations)
 
 
-def _by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> Solution:
+def by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> Solution:
     """Solve a regression with one variable for each row, of the sign that its coefficient has.
 
     A coefficient of 0 gets the sign that it would take at the offset b. If rows of the solution
@@ -368,7 +280,7 @@ def _by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> So
         found = _within(part)
         iterations += found.iterations
         slope = -part.gradient(found.beta)
-        b = sum(_max_rise_and_min_fall(part, found.beta, slope)) / 2
+        b = sum(max_rise_and_min_fall(part, found.beta, slope)) / 2
         beta = np.bincount(part.rows, found.beta, m)
         across = np.where(up, b - slope[:m], slope[:m] - b) > 2 * epsilon + task.tolerance
         turned = across & (beta == 0) & ~both
@@ -407,35 +319,35 @@ def _within(part: Boxed) -> Solution:
     return any_boxes(part) if bounded is None else Solution(bounded, True, 0)
 
 
-def _max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
+def max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
     """Return the steepest rise and the steepest fall; b of a solution is their midpoint."""
     rise = slope[beta < task.upper].max(initial=-np.inf)
     fall = slope[beta > task.lower].min(initial=np.inf)
     return float(rise), float(fall)
 
 
-def _needs_many_copies(task: Boxed) -> bool:
+def needs_many_copies(task: Boxed) -> bool:
     """Return whether _TwoBoxes would need more copies of one row than there are rows."""
     width = task.upper - task.lower
     s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
     return s > len(task.h) * float(width.min())
 
 
-def _by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
+def by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
     """Solve a task with two boxes in windows: shrink wide boxes, solve, move the windows, repeat.
 
     A window is a part of a wide box, as wide as the narrow boxes. It reaches from the coefficient
     in the direction of its gradient at the offset b; None: the midpoint of the slopes. While
     coefficients end at a bound of their window only, the task is solved again from there. After
-    MAX_RESTARTS _two_boxes solves the task; at once if coefficients have far to move. If `partly`,
-    or if _two_boxes would need too many copies, some coefficients may stay where they are.
+    MAX_RESTARTS two_boxes solves the task; at once if coefficients have far to move. If `partly`,
+    or if two_boxes would need too many copies, some coefficients may stay where they are.
 
     LIBSVM starts at the given coefficients with one box, but at 0 with two.
     """
     width, slope = task.upper - task.lower, -task.gradient(task.start)
     narrow, iterations = float(width.min()), 0
-    wide, partly = width > narrow, partly or _needs_many_copies(task)
-    rise, fall = _max_rise_and_min_fall(task, task.start, slope)
+    wide, partly = width > narrow, partly or needs_many_copies(task)
+    rise, fall = max_rise_and_min_fall(task, task.start, slope)
     b = (rise + fall) / 2 if b is None else b
     far = rise - fall > MAX_WINDOW_STEPS * narrow * float(task.K.diagonal().max())
     for _ in range(0 if far and not partly else MAX_RESTARTS):
@@ -447,7 +359,7 @@ def _by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
         iterations += found.iterations
         beta = task.finished(found.beta)
         slope = -task.gradient(beta)
-        b = sum(_max_rise_and_min_fall(task, beta, slope)) / 2
+        b = sum(max_rise_and_min_fall(task, beta, slope)) / 2
         below = (found.beta <= low) & (beta > task.lower) & (slope < b - task.tolerance)
         above = (found.beta >= high) & (beta < task.upper) & (slope > b + task.tolerance)
         if not found.ended or not (below | above).any():
@@ -455,11 +367,11 @@ def _by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
         task = replace(task, start=beta)
     if partly:
         return Solution(task.start, True, iterations)
-    found = _two_boxes(task)
+    found = two_boxes(task)
     return found._replace(iterations=iterations + found.iterations)
 
 
-def _two_boxes(task: Boxed) -> Solution:
+def two_boxes(task: Boxed) -> Solution:
     """Solve a task with class weights, see _TwoBoxes.
 
     If the wide boxes are those of negative coefficients, all signs are reversed, so that LIBSVM

@@ -20,6 +20,7 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
+from randsvm.svm.working_set import WorkingSet
 
 # With this many rows in a chunk, a few hundred rows make several shards.
 SMALL = ParseOptions(chunk_rows=100)
@@ -114,6 +115,11 @@ class Case:
     @property
     def u(self) -> np.ndarray:
         return self.scan.u
+
+
+def working_set(rows: np.ndarray, *, whole: bool) -> WorkingSet:
+    """Return these rows as a working set. whole: whether they are solved as if no round follows."""
+    return WorkingSet(rows, rows, whole=whole)
 
 
 @contextmanager

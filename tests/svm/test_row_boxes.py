@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import qp
 
-from randsvm.svm.subproblem_qp import solve, solve_two_sums
+from randsvm.svm.subproblem import solve
+from randsvm.svm.subproblem_qp import solve_two_sums
 
 ROWS = 60
 SPREADS = {"2": np.log10(2), "1000": 3.0}

@@ -13,7 +13,7 @@ from fixtures import MakeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import board, two_classes
-from scans import KERNELS, TASKS, Case, case, problem, task_file
+from scans import KERNELS, TASKS, Case, case, problem, task_file, working_set
 from scipy import sparse
 
 from randsvm.data import dataset
@@ -98,11 +98,10 @@ def test_the_certificate_encloses_the_optimum(made: MakeSet, problem: Problem) -
     rows.
     """
     with case(*made("two_gaussians", 450), problem) as one:
-        best = one.scan.points(np.arange(450))
-        optimum = one.dual(svmlearn(best, problem, one.scan.gram, True).beta)
+        best = svmlearn(one.scan, working_set(np.arange(450), whole=True))
+        optimum = one.dual(best.beta)
         for m in (30, 100, 300, 450):
-            points = one.scan.points(np.arange(m))
-            step = svmlearn(points, problem, one.scan.gram, True)
+            step = svmlearn(one.scan, working_set(np.arange(m), whole=True))
             _, V = one.scan.after(step, KEEP_ALL)
             assert V.certificate.dual <= optimum * (1 + 1e-6)
             assert optimum <= V.certificate.primal * (1 + 1e-6)
@@ -116,7 +115,7 @@ def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made: Ma
     """With the b of all rows, rows that were just solved may violate."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
-        step = svmlearn(one.scan.points(working), one.problem, one.scan.gram, True)
+        step = svmlearn(one.scan, working_set(working, whole=True))
         SV, V = one.scan.after(step, KEEP_ALL)
         dense = one.standing
         sure = one.violators(dense, SV.b, 2e-3)
@@ -245,7 +244,7 @@ def test_a_run_switches_to_float64_if_float32_is_too_coarse(made: MakeSet) -> No
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
-            step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
+            step = svmlearn(one.scan, working_set(rows, whole=True))
             one.scan.after(step, KEEP_ALL)
             assert one.scan.kernel_layout.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
@@ -258,7 +257,7 @@ def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
         steepest, tolerance = 2.0, one.problem.tolerance
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
-            step = svmlearn(one.scan.points(rows), one.problem, one.scan.gram, True)
+            step = svmlearn(one.scan, working_set(rows, whole=True))
             _, V = one.scan.after(step, KEEP_ALL)
             # This bound holds for the audited rows; others may exceed it slightly.
             allowed = 2 * max(tolerance / 4, min(steepest / 100, 2 * tolerance))
@@ -385,7 +384,7 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path: Path, scaling: str | Non
         if scaling:
             D = D.scaled(scaling_of(D, scaling))
         scan = Scan(D, problem(gamma=0.5), 0)
-        step = svmlearn(scan.points(np.arange(100)), scan.problem, scan.gram, True)
+        step = svmlearn(scan, working_set(np.arange(100), whole=True))
         _, V = scan.after(step, KEEP_ALL)
         assert V.certificate.gap < 1e-2
         assert sparse.issparse(step.points.X)

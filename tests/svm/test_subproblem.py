@@ -10,7 +10,7 @@ import oracle
 import pytest
 import qp
 from fixtures import MakeSet
-from scans import TASKS, Case, case, problem, task_file
+from scans import TASKS, Case, case, problem, task_file, working_set
 
 from randsvm.data.sampling import Draw
 from randsvm.parameters.svm import Problem
@@ -54,7 +54,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(
         for size in (2, 3, 10, 50, 200, 450) * 4:
             W = np.sort(rng.permutation(450)[:size])
             outside = np.delete(one.standing, W)
-            one.scan.after(svmlearn(one.scan.points(W), asked, one.scan.gram, False), COLLECTOR)
+            one.scan.after(svmlearn(one.scan, working_set(W, whole=False)), COLLECTOR)
             beta = one.standing
             assert (np.delete(beta, W) == outside).all()
             assert (lower <= beta).all() and (beta <= upper).all()
@@ -74,7 +74,7 @@ def test_a_step_solves_its_quadratic_program(tmp_path: Path, task: str, C: float
         one.scan.after(one.step(feasible_start(one, 2)), COLLECTOR)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])
-        step = svmlearn(one.scan.points(W), asked, one.scan.gram, True)
+        step = svmlearn(one.scan, working_set(W, whole=True))
         K = one.K[np.ix_(W, W)]
         h = one.y[W] - (one.K @ before)[W] + K @ before[W]
         best, doubt = qp.minimum(K, h, lower[W], upper[W], before[W].sum(), asked.epsilon)
@@ -95,7 +95,7 @@ def test_a_step_over_all_rows_from_zero_is_libsvms_solution(
 ) -> None:
     path, y, X = made("two_gaussians", 450)
     with case(path, y, X, asked) as one:
-        step = svmlearn(one.scan.points(np.arange(450)), asked, one.scan.gram, True)
+        step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
         expected = oracle.libsvm_train(y, X, f"{words} -e 1e-6").dense(450)
         assert one.dual(step.beta) == pytest.approx(one.dual(expected), rel=1e-6)
 
@@ -105,7 +105,7 @@ def test_a_working_set_of_one_class_cannot_move(made: MakeSet, side: float) -> N
     """With coefficients 0, their sum is 0 and none may have the other sign."""
     with case(*made("two_gaussians", 450), problem()) as one:
         rows = np.flatnonzero(one.y == side)[:20]
-        assert not svmlearn(one.scan.points(rows), one.problem, one.scan.gram, False).beta.any()
+        assert not svmlearn(one.scan, working_set(rows, whole=False)).beta.any()
 
 
 def test_a_working_set_without_a_violating_pair_is_unchanged(
@@ -114,8 +114,8 @@ def test_a_working_set_without_a_violating_pair_is_unchanged(
     """LIBSVM is not called."""
     monkeypatch.setattr(subproblem, "solve", None)
     with case(*made("two_gaussians", 450), problem()) as one:
-        points = one.scan.points(np.flatnonzero(one.y > 0)[:9])
-        step = svmlearn(points, one.problem, one.scan.gram, False)
+        rows = np.flatnonzero(one.y > 0)[:9]
+        step = svmlearn(one.scan, working_set(rows, whole=False))
         assert step.beta.tolist() == [0.0] * 9 and step.ended
 
 
@@ -144,8 +144,7 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
             )
 
         monkeypatch.setattr(subproblem, "solve", worse)
-        points = one.scan.points(np.arange(40))
-        step = svmlearn(points, one.problem, one.scan.gram, False)
+        step = svmlearn(one.scan, working_set(np.arange(40), whole=False))
         assert not step.beta.any()
         assert len(tolerances) == subproblem.MAX_SOLVES
         assert (np.diff(tolerances) < 0).all()
@@ -159,6 +158,6 @@ def test_a_working_set_without_a_gram_matrix_has_the_same_solution(
     for most in (subproblem.GRAM_MOST, 0):
         monkeypatch.setattr(subproblem, "GRAM_MOST", most)
         with case(*made("two_gaussians", 450), problem(tolerance=1e-5)) as one:
-            step = svmlearn(one.scan.points(np.arange(450)), one.problem, one.scan.gram, True)
+            step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
             found.append(one.dual(step.beta))
     assert found[0] == pytest.approx(found[1], rel=1e-6)

@@ -19,7 +19,8 @@ from random_subproblems import (
 
 from randsvm.svm import libsvm, subproblem_qp
 from randsvm.svm.libsvm import Layout, Outcome
-from randsvm.svm.subproblem_qp import Boxed, Solution, _needs_many_copies, product, solve
+from randsvm.svm.subproblem import solve
+from randsvm.svm.subproblem_qp import Boxed, Solution, needs_many_copies, product
 
 SEEDS = range(12)
 MOST_CALLS = 200
@@ -38,7 +39,7 @@ def solve_repeatedly(
     """Solve repeatedly: with very different class weights one call may end early."""
     for _ in range(MOST_CALLS):
         found = solve(K, h, lower, upper, s, start, *more, **others)
-        crowded = _needs_many_copies(Boxed(K, h, lower, upper, s, found.beta, 0.0))
+        crowded = needs_many_copies(Boxed(K, h, lower, upper, s, found.beta, 0.0))
         if not crowded or np.array_equal(found.beta, start):
             break
         start = found.beta

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scans import problem
 
+import randsvm.algorithms.osuna as osuna_module
+from randsvm.algorithms import randsvm
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, randsvm_1
 from randsvm.data.sampling import Draw, SmallestKeys
@@ -74,14 +77,16 @@ class Script:
         self.working_sets: list[WorkingSet] = []
         self.orders: list[object] = []
 
+    @property
+    def scan(self) -> Script:
+        """Return what `solve_nothing` gets."""
+        return self
+
     def random_subset(self, r: int) -> WorkingSet:
         return self.first
 
-    def start(self, r: int) -> tuple[None, WorkingSet]:
+    def start(self, scan: Script, r: int) -> tuple[None, WorkingSet]:
         return None, self.first
-
-    def svmlearn(self, W: np.ndarray, b: float | None = None, *, frozen: bool = False) -> None:
-        self.working_sets.append(W)
 
     def violators(self, step: Any, W: np.ndarray, order: Any, r: int) -> tuple[SV, SimpleNamespace]:
         self.orders.append(order)
@@ -89,6 +94,18 @@ class Script:
 
     def stop(self, solution, V: Violators) -> bool:
         return len(self.orders) > self.rounds
+
+
+def solve_nothing(run: Script, W: WorkingSet, *_: object, **__: object) -> None:
+    run.working_sets.append(W)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_solves() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for algorithm in (randsvm, osuna_module):
+            patch.setattr(algorithm, "svmlearn", solve_nothing)
+        yield
 
 
 ALGORITHMS = {
