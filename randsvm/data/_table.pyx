@@ -7,6 +7,7 @@ writes the error message. The loops run without the GIL.
 
 include "_tokens.pxi"
 
+from libc.math cimport fabs
 from libc.stdint cimport int8_t
 from libc.stdlib cimport malloc
 
@@ -193,6 +194,7 @@ cdef class Records:
     cdef Spellings labels
     cdef Spellings *found    # in columns of the role UNKNOWN or CATEGORY
     cdef double *sums        # of numbers in columns of the role UNKNOWN
+    cdef double *errors      # of these sums
     cdef int64_t *counts     # of these numbers
     cdef int64_t *unseen     # texts that are no category
     cdef Fault fault
@@ -207,9 +209,10 @@ cdef class Records:
         self.categories = layout.categories
         self.found = <Spellings *> calloc(width, sizeof(Spellings))
         self.sums = <double *> calloc(width, sizeof(double))
+        self.errors = <double *> calloc(width, sizeof(double))
         self.counts = <int64_t *> calloc(width, sizeof(int64_t))
         self.unseen = <int64_t *> calloc(width, sizeof(int64_t))
-        if not (self.found and self.sums and self.counts and self.unseen):
+        if not (self.found and self.sums and self.errors and self.counts and self.unseen):
             raise MemoryError
 
     def __dealloc__(self):
@@ -220,6 +223,7 @@ cdef class Records:
                 free(self.found[i].slots)
         free(self.found)
         free(self.sums)
+        free(self.errors)
         free(self.counts)
         free(self.unseen)
         free(self.labels.items)
@@ -410,11 +414,20 @@ cdef class Records:
         if not -LARGEST_FLOAT <= <float> value <= LARGEST_FLOAT:
             return False
         if role == IS_UNKNOWN:
-            self.sums[i] += value
-            self.counts[i] += 1
+            self.add_to_sum(i, value)
         else:
             self.put(self.starts[i], value)
         return True
+
+    cdef inline void add_to_sum(self, int i, double value) noexcept nogil:
+        """Add a number of a column to its sum, and the rounding of the sum to its error."""
+        cdef double total = self.sums[i] + value
+        if fabs(self.sums[i]) >= fabs(value):
+            self.errors[i] += (self.sums[i] - total) + value
+        else:
+            self.errors[i] += (value - total) + self.sums[i]
+        self.sums[i] = total
+        self.counts[i] += 1
 
     cdef inline void put(self, int32_t index, double value) noexcept nogil:
         if value != 0:
@@ -520,11 +533,11 @@ cdef class Records:
         return self.listed(&self.labels)
 
     def column(self, int i):
-        """Return the sum of the numbers of a column, their count, and its distinct texts.
+        """Return two parts of the sum of the numbers of a column, their count, its distinct texts.
 
         A text is (content, line, column); more than MOST_CATEGORIES of them are incomplete.
         """
-        return self.sums[i], self.counts[i], self.listed(&self.found[i])
+        return (self.sums[i], self.errors[i]), self.counts[i], self.listed(&self.found[i])
 
     def unseen_texts(self):
         """Return how many texts of each column are no category."""

@@ -1,34 +1,33 @@
-"""Tables of delimited fields (CSV and TSV): their columns, and their rows as blocks.
+"""Tables: their columns, and their rows as blocks.
 
 A first pass finds which columns hold numbers and the categories of the others; a second pass
-yields rows with the features that `Columns` defines. Fields follow RFC 4180: a field in double
-quotes may hold delimiters, newlines and doubled quotes. Blanks around a field are not part of it.
+yields rows with the features that `Columns` defines. `delimited` reads CSV and TSV, `parquet`
+Parquet.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
+import math
 import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 
 import randsvm.data._table as _table
 from randsvm import files
+from randsvm.data import delimited
 from randsvm.data.columns import (
     DELIMITERS,
     MISSING_WORDS,
     Column,
     Columns,
+    Format,
     TableOptions,
     fields_of,
 )
@@ -36,28 +35,20 @@ from randsvm.data.svmlight import (
     BLOCK_SIZE,
     NOT_FINITE,
     NUMBER,
-    PADDING,
     UNLABELLED,
     Block,
-    Fault,
     Labels,
-    LineTooLongError,
     Spelling,
-    data_error,
-    pieces,
 )
-from randsvm.errors import DataError, quoted
+from randsvm.data.table_pieces import Content, Layout, Opener, Table
+from randsvm.errors import DataError, ParameterError, quoted
 from randsvm.events import Watch, silent
-from randsvm.parallel import ThreadPool
 
 MOST_CATEGORIES = _table.MOST_CATEGORIES
 # Characters that a label in a model or an output cannot have.
 NOT_IN_LABELS = re.compile(r"[\x00-\x20\x7f,:]")
 # Names that a message lists.
 MOST_NAMES = 10
-
-# Opens a file for reading, from its start.
-Opener = Callable[[str], AbstractContextManager[BinaryIO]]
 
 
 class Inputs:
@@ -91,68 +82,23 @@ class Inputs:
         self._stack.close()
 
 
-# ---- reading ----------------------------------------------------------------------------------
-
-
-class _Table(NamedTuple):
-    """An open table.
-
-    names: of its columns; first_line: of the first record; texts: complete records and PADDING
-    """
-
-    name: str
-    names: list[str]
-    first_line: int
-    texts: Iterator[bytes]
-
-
-@contextmanager
 def _opened(
-    path: str, delimiter: str, header: bool, watch: Watch, opener: Opener, block_size: int
-) -> Iterator[_Table]:
+    path: str, format_: Format, header: bool, watch: Watch, opener: Opener, block_size: int
+) -> AbstractContextManager[Table]:
     """Open a table and read the names of its columns. Raises DataError."""
-    name = files.display_name(path)
-    with opener(path) as stream:
-        ends = _table.RecordEnds(ord(delimiter))
-        texts = pieces(stream, path, block_size, watch, record_end=ends.last)
-        first = next(texts)
-        try:
-            # The first piece may hold nothing but the start of the file.
-            while len(first) == len(PADDING):
-                first = next(texts)
-        except StopIteration:
-            raise DataError(name, 1, 1, "expected a row, found an empty file") from None
-        names, lines = _first_record(first, delimiter, name)
-        if not header:
-            names, lines = [str(number + 1) for number in range(len(names))], 0
-        rest = memoryview(first)[_end_of_line(first, lines) :]
-        yield _Table(name, names, lines + 1, itertools.chain([bytes(rest)], texts))
-
-
-def _end_of_line(text: bytes, lines: int) -> int:
-    end = 0
-    for _ in range(lines):
-        end = text.find(b"\n", end) + 1
-    return min(end, len(text) - len(PADDING))
-
-
-def _first_record(text: bytes, delimiter: str, name: str) -> tuple[list[str], int]:
-    """Return the fields of the first record, and its last line. Raises DataError."""
-    content = text[: -len(PADDING)]
-    nul = content.find(b"\0", 0, content.find(b"\n") + 1)
-    if nul >= 0:
-        raise DataError(name, 1, nul + 1, "expected text, found a NUL byte")
-    lines = io.StringIO(files.decoded(content), newline="")
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    if format_ != "parquet":
+        return delimited.opened(path, DELIMITERS[format_], header, watch, opener, block_size)
+    # pyarrow is optional, and takes long to import.
     try:
-        names = next(filter(None, reader), [])
-    except csv.Error as error:
-        problem = f"expected the names of columns: {error}"
-        raise DataError(name, max(1, reader.line_num), 1, problem) from None
-    return [one.strip(" \t") for one in names], reader.line_num
+        from randsvm.data import parquet
+    except ImportError as error:
+        raise ParameterError(
+            f"--format parquet needs pyarrow (pip install 'randsvm[parquet]'): {error}"
+        ) from error
+    return parquet.opened(path, watch, opener, block_size)
 
 
-def _check_names(table: _Table) -> None:
+def _check_names(table: Table) -> None:
     """Raise DataError unless all columns have different names."""
     for one, times in Counter(table.names).items():
         if times > 1 and one:
@@ -160,146 +106,19 @@ def _check_names(table: _Table) -> None:
             raise DataError(table.name, 1, 1, problem)
 
 
-def _no_column(table: _Table, wanted: str) -> DataError:
+def _no_column(table: Table, wanted: str) -> DataError:
     more = ", ..." if len(table.names) > MOST_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
     return DataError(table.name, 1, 1, f"expected a column {quoted(wanted)}, found {found}")
 
 
-def _place(table: _Table, wanted: str) -> int:
+def _place(table: Table, wanted: str) -> int:
     """Return the position of a column given by its name, or else by its number from 1."""
     if wanted in table.names:
         return table.names.index(wanted)
     if wanted.isdigit() and 1 <= int(wanted) <= len(table.names):
         return int(wanted) - 1
     raise _no_column(table, wanted)
-
-
-@dataclass
-class _Piece:
-    """The rows of a piece of text before its first fault.
-
-    texts: of each column the sum and the count of numbers, and the distinct texts, if wanted
-    """
-
-    block: Block
-    spellings: list[tuple[bytes, int, int]]
-    lines: int
-    fault: Fault | None
-    unseen: list[int]
-    texts: list[tuple[float, int, list[tuple[bytes, int, int]]]]
-
-
-def _parse(
-    text: bytes,
-    layout: _table.Layout,
-    names: Sequence[str],
-    delimiter: str,
-    unlabelled: bool,
-    float64: bool,
-    order: Sequence[int],
-    learns: bool,
-) -> _Piece:
-    rows, fields = _table.count(text, ord(delimiter))
-    room = 1 if learns else fields
-    codes, y, indptr = np.empty(rows, np.int32), np.empty(rows), np.empty(rows + 1, np.int64)
-    indices, values = np.empty(room, np.int32), np.empty(room)
-    spans: np.ndarray = np.empty(1 + 2 * len(order) * rows, np.int64)
-    records = _table.Records(layout)
-    records.parse(text, unlabelled, codes, y, indptr, indices, values, spans)
-    m, entries = records.rows, records.entries
-    indices, values = indices[:entries], values[:entries]
-    present = np.flatnonzero(np.bincount(indices)) if entries else np.empty(0)
-    block = Block(
-        codes=codes[:m],
-        spellings=[],
-        y=y[:m],
-        indptr=indptr[: m + 1],
-        indices=indices,
-        values=values if float64 else values.astype(np.float32),
-        features=present.astype(np.int32),
-        queries=0,
-        keys=_keys(text, spans, m, order, delimiter) if order else None,
-    )
-    found = [records.column(i) for i in range(layout.width)] if learns else []
-    fault = _fault(records, names)
-    return _Piece(block, records.spellings(), records.lines, fault, records.unseen_texts(), found)
-
-
-def _keys(
-    text: bytes, spans: np.ndarray, rows: int, order: Sequence[int], delimiter: str
-) -> list[str]:
-    """Return the kept fields of each row as they are written, with delimiters between them.
-
-    spans : the first byte and the end of each field; order : of the fields in the result
-    """
-    kept = len(set(order))
-    ends = spans[: 2 * kept * rows].reshape(rows, kept, 2)[:, order].tolist()
-    join = delimiter.encode().join
-    return [files.decoded(join([text[a:b] for a, b in row])) for row in ends]
-
-
-def _fault(records: _table.Records, names: Sequence[str]) -> Fault | None:
-    bad = records.bad_field()
-    if bad is None:
-        return None
-    kind, place, content, line, column = bad
-    if kind == _table.WIDTH:
-        found = "more" if place > len(names) else f"{place}"
-        return Fault(line, column, f"expected {len(names)} fields, found {found}")
-    where = f"in column {quoted(names[place])}"
-    if kind == _table.NUL:
-        problem = f"expected text {where}, found a NUL byte"
-    elif kind == _table.UNCLOSED:
-        problem = f"expected a quote at the end of a field {where}, found the end of the file"
-    elif kind == _table.AFTER_QUOTE:
-        problem = f"expected the end of a field {where} after its quote, found {quoted(content)}"
-    elif kind == _table.MISSING:
-        found = quoted(content) if content else "an empty field"
-        problem = f"expected a value {where}, found {found} (--missing mean fills features)"
-    else:
-        text = files.decoded(content)
-        finite = "a finite number" if NOT_FINITE.fullmatch(text) else "a number"
-        expected = "a number within float32 (3.4e38)" if NUMBER.fullmatch(text) else finite
-        problem = f"expected {expected} {where}, found {quoted(content)}"
-    return Fault(line, column, problem)
-
-
-def _pieces_of(
-    table: _Table,
-    layout: _table.Layout,
-    delimiter: str,
-    jobs: int,
-    *,
-    unlabelled: bool = False,
-    float64: bool = False,
-    order: Sequence[int] = (),
-    learns: bool = False,
-) -> Generator[tuple[int, _Piece], None, None]:
-    """Yield the first line of each piece, and the piece, parsed by `jobs` threads.
-
-    Raises DataError after the rows before the first bad one.
-    """
-    work = partial(
-        _parse,
-        layout=layout,
-        names=table.names,
-        delimiter=delimiter,
-        unlabelled=unlabelled,
-        float64=float64,
-        order=order,
-        learns=learns,
-    )
-    line = table.first_line
-    with ThreadPool(jobs) as pool:
-        try:
-            for piece in pool.map_in_order(work, table.texts, jobs):
-                yield line, piece
-                if piece.fault:
-                    raise data_error(table.name, piece.fault, line)
-                line += piece.lines
-        except LineTooLongError as error:
-            raise DataError(table.name, line, 1, str(error)) from None
 
 
 # ---- the columns ------------------------------------------------------------------------------
@@ -309,10 +128,10 @@ def _pieces_of(
 class _Learnt:
     """The content of a column: its numbers, and its texts with the place of each first one.
 
-    complete: whether numbers are among the texts, too
+    sums: parts of the sum of the numbers; complete: whether numbers are among the texts, too
     """
 
-    sum: float = 0.0
+    sums: list[float] = field(default_factory=list)
     count: int = 0
     texts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     complete: bool = False
@@ -328,15 +147,15 @@ class _Learnt:
 
     def add(
         self,
-        found: tuple[float, int, list[tuple[bytes, int, int]]],
+        found: Content,
         name: str,
         first_line: int,
         column: str,
     ) -> None:
         """Add what a piece has in the column. Raises DataError for too many texts."""
-        self.sum += found[0]
-        self.count += found[1]
-        for content, line, place in found[2]:
+        self.sums.extend(found.sums)
+        self.count += found.numbers
+        for content, line, place in found.texts:
             self.texts.setdefault(files.decoded(content), (name, first_line + line - 1, place))
         if len(self.texts) > MOST_CATEGORIES:
             words = (text for text in self.texts if not NUMBER.fullmatch(text))
@@ -351,7 +170,7 @@ class _Learnt:
     def column(self, column: str, fill: bool, name: str) -> Column:
         """Return the column. Raises DataError if it has no content or an infinite number."""
         if not self.is_text and self.count:
-            return Column(column, None, self.sum / self.count if fill else None)
+            return Column(column, None, math.fsum(self.sums) / self.count if fill else None)
         if not self.texts:
             problem = f"expected values in column {quoted(column)}, found none"
             raise DataError(name, 1, 1, f"{problem} (--ignore-columns leaves it out)")
@@ -382,8 +201,7 @@ def learn(
         again = bool(learnt)
         wanted = [name for name, one in learnt.items() if not one.is_known]
         for path in paths:
-            delimiter = DELIMITERS[options.format]
-            with _opened(path, delimiter, options.header, watch, opener, block_size) as table:
+            with _opened(path, options.format, options.header, watch, opener, block_size) as table:
                 _check_names(table)
                 left_out = _left_out(table, options)
                 if options.label is not None:
@@ -402,7 +220,7 @@ def learn(
                     roles = dict.fromkeys(names, _table.UNKNOWN)
                 else:
                     roles = dict.fromkeys(wanted, _table.CATEGORY)
-                _learn_file(table, roles, learnt, delimiter, jobs)
+                _learn_file(table, roles, learnt, jobs)
         for name in wanted:
             learnt[name].complete = True
     first = files.display_name(paths[0])
@@ -410,28 +228,27 @@ def learn(
     return Columns(options.format, options.header, label, options.fill, columns)
 
 
-def _left_out(table: _Table, options: TableOptions) -> set[str]:
+def _left_out(table: Table, options: TableOptions) -> set[str]:
     """Return the names of columns that are no features. Raises DataError for an unknown one."""
     names = [options.label, *fields_of(options.ignored)]
     return {table.names[_place(table, name)] for name in names if name is not None}
 
 
 def _learn_file(
-    table: _Table,
+    table: Table,
     roles: Mapping[str, int],
     learnt: Mapping[str, _Learnt],
-    delimiter: str,
     jobs: int,
 ) -> None:
     width = len(table.names)
     own = np.array([roles.get(name, _table.IGNORED) for name in table.names], np.int8)
-    layout = _table.Layout(
-        ord(delimiter), own, np.zeros(width, np.uint8), np.zeros(width, np.int32),
-        np.full(width, np.nan), True, [[] for _ in range(width)],
+    layout = Layout(
+        own, np.zeros(width, np.uint8), np.zeros(width, np.int32), np.full(width, np.nan), True,
+        [[] for _ in range(width)],
     )  # fmt: skip
-    with closing(_pieces_of(table, layout, delimiter, jobs, learns=True)) as parsed:
+    with closing(table.pieces(layout, jobs, learns=True)) as parsed:
         for line, piece in parsed:
-            for name, found in zip(table.names, piece.texts, strict=True):
+            for name, found in zip(table.names, piece.contents, strict=True):
                 if name in roles:
                     learnt[name].add(found, table.name, line, name)
 
@@ -461,17 +278,13 @@ def read_blocks(
     the texts of each column that are no category. Memory and errors are those of
     svmlight.read_blocks.
     """
-    delimiter = DELIMITERS[columns.format]
     clean = _CleanLabels(files.display_name(path))
-    with _opened(path, delimiter, columns.header, watch, opener, block_size) as table:
+    with _opened(path, columns.format, columns.header, watch, opener, block_size) as table:
         _check_names(table)
         layout, has_label = _layout(table, columns, labels, zero_based, unlabelled, keep)
         places = [_place(table, name) for name in keep]
         order = [sorted(set(places)).index(place) for place in places]
-        parsed = _pieces_of(
-            table, layout, delimiter, jobs,
-            unlabelled=unlabelled, float64=float64, order=order,
-        )  # fmt: skip
+        parsed = table.pieces(layout, jobs, unlabelled=unlabelled, float64=float64, order=order)
         with closing(parsed):
             for line, piece in parsed:
                 block = piece.block
@@ -496,13 +309,13 @@ def read_blocks(
 
 
 def _layout(
-    table: _Table,
+    table: Table,
     columns: Columns,
     labels: Labels,
     zero_based: bool,
     unlabelled: bool,
     keep: Sequence[str],
-) -> tuple[_table.Layout, bool]:
+) -> tuple[Layout, bool]:
     """Return the layout of a file, and whether it has the column of the label."""
     width = len(table.names)
     roles: np.ndarray = np.full(width, _table.IGNORED, np.int8)
@@ -527,9 +340,7 @@ def _layout(
         raise _no_column(table, label)
     for name in keep:
         kept[_place(table, name)] = 1
-    delimiter = ord(DELIMITERS[columns.format])
-    layout = _table.Layout(delimiter, roles, kept, starts, means, columns.fill, categories)
-    return layout, has_label
+    return Layout(roles, kept, starts, means, columns.fill, categories), has_label
 
 
 class _CleanLabels:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -108,13 +108,13 @@ def predict(
         files.check_distinct({"OUTPUT_FILE": output}, inputs)
         check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
-    files.check_file_type(output, "a file of predictions", holds_predictions)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
     if params.coverage is not None and loaded.conformal is None:
         raise ModelError(f"{model}: expected a model with held-out scores (trained --conformal)")
     prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
+    files.check_file_type(output, *prediction.replaceable)
     with listening(watch):
         with files.create_output(output) as stream:
             stream.write(files.encoded(prediction.header_line))
@@ -152,6 +152,11 @@ def holds_predictions(head: bytes) -> bool:
     if lines and lines[0].startswith((b"labels ", b"label normal outlier")):
         lines = lines[1:]
     return all(_is_prediction(line.split()) for line in lines)
+
+
+def _has_no_fields(head: bytes) -> bool:
+    """Return whether a file with this beginning holds predictions, not a table of fields."""
+    return not set(b",\t") & set(head) and holds_predictions(head)
 
 
 def _is_prediction(words: list[bytes]) -> bool:
@@ -292,6 +297,19 @@ class _FilePrediction:
         return None
 
     @property
+    def replaceable(self) -> tuple[str, Callable[[bytes], bool]]:
+        """The kind of file that may be replaced, and what recognises its beginning.
+
+        A table with kept columns replaces one with the same header only. Other predictions by the
+        columns of a table have neither commas nor tabs, which the tables have that users own.
+        """
+        if self.kept:
+            header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]
+            return "a table of the same columns", lambda head: head.startswith(header)
+        is_table = self.model.columns is not None
+        return "a file of predictions", _has_no_fields if is_table else holds_predictions
+
+    @property
     def header_line(self) -> str:
         """The names of the probability columns, as in svm-predict, or of label sets; else "".
 
@@ -389,7 +407,7 @@ def reader_of(
     columns = model.columns
     if params.format == "svmlight" or (params.format is None and columns is None):
         if params.keep is not None:
-            raise ParameterError("--keep is for tables: a model of --format csv or tsv")
+            raise ParameterError("--keep is for tables: a model of --format csv, tsv or parquet")
         return svmlight.read_blocks
     if columns is None:
         raise ParameterError(

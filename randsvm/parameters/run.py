@@ -26,7 +26,7 @@ from randsvm.parameters.svm import WEIGHTS, Params
 
 SCALINGS = ("minmax", "standard", "unit")
 MISSING = ("mean",)
-FORMATS = ("svmlight", "csv", "tsv")
+FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 P = TypeVar("P")
 
@@ -125,8 +125,11 @@ class Run:
         for flag, value in zip(flags, others, strict=True):
             require(
                 value is None or self.is_table,
-                f"{flag} is for tables: give --format csv or tsv",
+                f"{flag} is for tables: give --format csv, tsv or parquet",
             )
+        require(
+            not self.no_header or self.format != "parquet", "--no-header is for CSV and TSV files"
+        )
 
     @property
     def is_table(self) -> bool:

@@ -20,11 +20,11 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm.data import dataset, table
+from randsvm.data import _table, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ModelError, ParameterError
+from randsvm.errors import DataError, ModelError, OutputError, ParameterError
 from randsvm.events import Notice
 from randsvm.parameters.run import PredictParams, Resources
 
@@ -319,7 +319,7 @@ def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path: Path) -> N
     for delimiter in ",\t":
         content = text.replace(",", delimiter).encode()
         for cut in range(len(content) + 1):
-            ends = table._table.RecordEnds(ord(delimiter))  # type: ignore[attr-defined]
+            ends = _table.RecordEnds(ord(delimiter))
             first, second = ends.last(content[:cut]), ends.last(content[cut:])
             whole = (4, 18, 19, 23)
             assert first == max((end for end in whole if end <= cut), default=0)
@@ -400,3 +400,20 @@ def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(body + seal)
     with pytest.raises(ModelError, match="expected the columns of a table"):
         randsvm.load(tmp_path / "m")  # type: ignore[arg-type]
+
+
+def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path: Path) -> None:
+    frame = census(200)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    options: dict[str, Any] = {"label_column": "income", "ignore_columns": "id", "format": "csv"}
+    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", kernel="linear", **options)
+    out = tmp_path / "out.csv"
+    for keep in ("id", "id", "id,age", None):
+        params = PredictParams(keep=keep)
+        if keep == "id":
+            randsvm.predict(tmp_path / "t.csv", tmp_path / "m", out, params=params)
+            written = out.read_bytes()
+        else:
+            with pytest.raises(OutputError, match="which is not a"):
+                randsvm.predict(tmp_path / "t.csv", tmp_path / "m", out, params=params)
+    assert out.read_bytes() == written and written.startswith(b"id,label\n0,")

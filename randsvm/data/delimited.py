@@ -1,0 +1,200 @@
+"""Tables of delimited fields (CSV and TSV), parsed piece by piece.
+
+Fields follow RFC 4180: a field in double quotes may hold delimiters, newlines and doubled quotes.
+Blanks around a field are not part of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+
+import randsvm.data._table as _table
+from randsvm import files
+from randsvm.data.svmlight import (
+    PADDING,
+    Block,
+    Fault,
+    LineTooLongError,
+    data_error,
+    pieces,
+)
+from randsvm.data.table_pieces import (
+    Content,
+    Layout,
+    Opener,
+    Piece,
+    features_of,
+    missing,
+    not_a_number,
+)
+from randsvm.errors import DataError, quoted
+from randsvm.events import Watch
+from randsvm.parallel import ThreadPool
+
+
+class DelimitedTable:
+    """An open file of delimited fields; see `table_pieces.Table`."""
+
+    def __init__(
+        self, name: str, names: list[str], delimiter: str, first_line: int, texts: Iterator[bytes]
+    ) -> None:
+        """first_line : of the first record; texts : complete records and PADDING"""
+        self.name, self.names, self.delimiter = name, names, delimiter
+        self.first_line, self.texts = first_line, texts
+
+    def pieces(
+        self,
+        layout: Layout,
+        jobs: int,
+        *,
+        unlabelled: bool = False,
+        float64: bool = False,
+        order: Sequence[int] = (),
+        learns: bool = False,
+    ) -> Generator[tuple[int, Piece], None, None]:
+        """Yield the first line of each piece, and the piece; see `table_pieces.Table`."""
+        own = _table.Layout(ord(self.delimiter), *layout)
+        work = partial(
+            _parse,
+            layout=own,
+            names=self.names,
+            delimiter=self.delimiter,
+            unlabelled=unlabelled,
+            float64=float64,
+            order=order,
+            learns=learns,
+        )
+        line = self.first_line
+        with ThreadPool(jobs) as pool:
+            try:
+                for piece in pool.map_in_order(work, self.texts, jobs):
+                    yield line, piece
+                    if piece.fault:
+                        raise data_error(self.name, piece.fault, line)
+                    line += piece.lines
+            except LineTooLongError as error:
+                raise DataError(self.name, line, 1, str(error)) from None
+
+
+@contextmanager
+def opened(
+    path: str, delimiter: str, header: bool, watch: Watch, opener: Opener, block_size: int
+) -> Iterator[DelimitedTable]:
+    """Open a table and read the names of its columns. Raises DataError."""
+    name = files.display_name(path)
+    with opener(path) as stream:
+        ends = _table.RecordEnds(ord(delimiter))
+        texts = pieces(stream, path, block_size, watch, record_end=ends.last)
+        first = next(texts)
+        try:
+            # The first piece may hold nothing but the start of the file.
+            while len(first) == len(PADDING):
+                first = next(texts)
+        except StopIteration:
+            raise DataError(name, 1, 1, "expected a row, found an empty file") from None
+        names, lines = _first_record(first, delimiter, name)
+        if not header:
+            names, lines = [str(number + 1) for number in range(len(names))], 0
+        rest = memoryview(first)[_end_of_line(first, lines) :]
+        texts = itertools.chain([bytes(rest)], texts)
+        yield DelimitedTable(name, names, delimiter, lines + 1, texts)
+
+
+def _end_of_line(text: bytes, lines: int) -> int:
+    end = 0
+    for _ in range(lines):
+        end = text.find(b"\n", end) + 1
+    return min(end, len(text) - len(PADDING))
+
+
+def _first_record(text: bytes, delimiter: str, name: str) -> tuple[list[str], int]:
+    """Return the fields of the first record, and its last line. Raises DataError."""
+    content = text[: -len(PADDING)]
+    nul = content.find(b"\0", 0, content.find(b"\n") + 1)
+    if nul >= 0:
+        raise DataError(name, 1, nul + 1, "expected text, found a NUL byte")
+    lines = io.StringIO(files.decoded(content), newline="")
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    try:
+        names = next(filter(None, reader), [])
+    except csv.Error as error:
+        problem = f"expected the names of columns: {error}"
+        raise DataError(name, max(1, reader.line_num), 1, problem) from None
+    return [one.strip(" \t") for one in names], reader.line_num
+
+
+def _parse(
+    text: bytes,
+    layout: _table.Layout,
+    names: Sequence[str],
+    delimiter: str,
+    unlabelled: bool,
+    float64: bool,
+    order: Sequence[int],
+    learns: bool,
+) -> Piece:
+    rows, fields = _table.count(text, ord(delimiter))
+    room = 1 if learns else fields
+    codes, y, indptr = np.empty(rows, np.int32), np.empty(rows), np.empty(rows + 1, np.int64)
+    indices, values = np.empty(room, np.int32), np.empty(room)
+    spans: np.ndarray = np.empty(1 + 2 * len(order) * rows, np.int64)
+    records = _table.Records(layout)
+    records.parse(text, unlabelled, codes, y, indptr, indices, values, spans)
+    m, entries = records.rows, records.entries
+    indices, values = indices[:entries], values[:entries]
+    block = Block(
+        codes=codes[:m],
+        spellings=[],
+        y=y[:m],
+        indptr=indptr[: m + 1],
+        indices=indices,
+        values=values if float64 else values.astype(np.float32),
+        features=features_of(indices),
+        queries=0,
+        keys=_keys(text, spans, m, order, delimiter) if order else None,
+    )
+    found = [Content(*records.column(i)) for i in range(layout.width)] if learns else []
+    fault = _fault(records, names)
+    return Piece(block, records.spellings(), records.lines, fault, records.unseen_texts(), found)
+
+
+def _keys(
+    text: bytes, spans: np.ndarray, rows: int, order: Sequence[int], delimiter: str
+) -> list[str]:
+    """Return the kept fields of each row as they are written, with delimiters between them.
+
+    spans : the first byte and the end of each field; order : of the fields in the result
+    """
+    kept = len(set(order))
+    ends = spans[: 2 * kept * rows].reshape(rows, kept, 2)[:, order].tolist()
+    join = delimiter.encode().join
+    return [files.decoded(join([text[a:b] for a, b in row])) for row in ends]
+
+
+def _fault(records: _table.Records, names: Sequence[str]) -> Fault | None:
+    bad = records.bad_field()
+    if bad is None:
+        return None
+    kind, place, content, line, column = bad
+    if kind == _table.WIDTH:
+        found = "more" if place > len(names) else f"{place}"
+        return Fault(line, column, f"expected {len(names)} fields, found {found}")
+    where = f"in column {quoted(names[place])}"
+    if kind == _table.NUL:
+        problem = f"expected text {where}, found a NUL byte"
+    elif kind == _table.UNCLOSED:
+        problem = f"expected a quote at the end of a field {where}, found the end of the file"
+    elif kind == _table.AFTER_QUOTE:
+        problem = f"expected the end of a field {where} after its quote, found {quoted(content)}"
+    elif kind == _table.MISSING:
+        problem = missing(names[place], quoted(content) if content else "an empty field")
+    else:
+        problem = not_a_number(names[place], content)
+    return Fault(line, column, problem)

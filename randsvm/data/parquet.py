@@ -1,0 +1,464 @@
+"""Parquet files, read batch by batch with pyarrow, which is optional.
+
+A column of numbers, booleans, strings or dictionaries of these has the content that it has as CSV:
+a boolean is the text true or false, blanks around a text are not part of it, and null, nan and an
+empty text are missing. Errors have the numbers of the row and of the column, both from 1.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+
+import randsvm.data._table as _table
+from randsvm import files
+from randsvm.data.columns import MISSING_WORDS, written_record
+from randsvm.data.svmlight import NUMBER, Block, Fault, data_error
+from randsvm.data.table_pieces import (
+    Content,
+    Layout,
+    Opener,
+    Piece,
+    Text,
+    features_of,
+    missing,
+    not_a_number,
+)
+from randsvm.errors import ContentError, DataError, quoted, shortened
+from randsvm.events import Progress, Watch
+from randsvm.parallel import ThreadPool
+
+# Bytes of a value of a batch; rows of a batch at least and at most.
+VALUE_BYTES = 8
+ROWS = 64, 65_536
+# Bytes of a column that are read from the file at once; of all columns.
+COLUMN_BYTES = 1 << 14, 1 << 20
+BUFFER_BYTES = 1 << 23
+
+
+@contextmanager
+def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator[ParquetTable]:
+    """Open a file and read the names of its columns. Raises ContentError."""
+    name = files.display_name(path)
+    with ExitStack() as stack:
+        stream = stack.enter_context(opener(path))
+        if not stream.seekable():
+            # The names of the columns are at the end of the file.
+            copy = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(stream, copy, block_size)
+            copy.seek(0)
+            stream = copy
+        try:
+            metadata = pyarrow.parquet.read_metadata(stream)
+            schema = metadata.schema.to_arrow_schema()
+            texts = [one.name for one in schema if _is_string(one.type)]
+            width = max(1, len(schema.names))
+            file = pyarrow.parquet.ParquetFile(
+                stream,
+                metadata=metadata,
+                read_dictionary=texts,
+                buffer_size=min(max(COLUMN_BYTES[0], BUFFER_BYTES // width), COLUMN_BYTES[1]),
+                pre_buffer=False,
+            )
+        except (pyarrow.ArrowException, OSError) as error:
+            raise _unreadable(name, error) from None
+        stack.callback(file.close)
+        yield ParquetTable(name, file, files.size_of(path), watch, block_size)
+
+
+def _unreadable(name: str, error: Exception) -> ContentError:
+    return ContentError(f"{name}: expected a Parquet file: {shortened(str(error))}")
+
+
+class ParquetTable:
+    """An open Parquet file; see `table_pieces.Table`."""
+
+    def __init__(
+        self, name: str, file: Any, size: int | None, watch: Watch, block_size: int
+    ) -> None:
+        """size : of the file in bytes; None: unknown. block_size : bytes of a batch"""
+        self.name, self.file, self.size = name, file, size
+        self.names = list(file.schema_arrow.names)
+        self.watch, self.block_size = watch, block_size
+
+    def pieces(
+        self,
+        layout: Layout,
+        jobs: int,
+        *,
+        unlabelled: bool = False,
+        float64: bool = False,
+        order: Sequence[int] = (),
+        learns: bool = False,
+    ) -> Generator[tuple[int, Piece], None, None]:
+        """Yield the number of the first row of each piece, and the piece; see `Table`."""
+        used = (layout.roles != _table.IGNORED) | (layout.kept != 0)
+        places = np.flatnonzero(used).tolist()
+        self._check_types(places, layout)
+        work = partial(
+            _parse,
+            names=self.names,
+            places=places,
+            layout=layout,
+            categories=[{files.decoded(t): i for i, t in enumerate(c)} for c in layout.categories],
+            unlabelled=unlabelled,
+            float64=float64,
+            order=order,
+            learns=learns,
+        )
+        row = 1
+        with ThreadPool(jobs) as pool:
+            for piece in pool.map_in_order(work, self._batches(places, jobs > 1), jobs):
+                yield row, piece
+                if piece.fault:
+                    raise data_error(self.name, piece.fault, row)
+                row += piece.lines
+
+    def _check_types(self, places: Sequence[int], layout: Layout) -> None:
+        for place in places:
+            found = self.file.schema_arrow.field(place).type
+            if layout.roles[place] == _table.IGNORED:
+                legal = not pyarrow.types.is_nested(found)
+            else:
+                legal = _is_text(found) or _is_number(found) or pyarrow.types.is_null(found)
+            if not legal:
+                where = f"in column {quoted(self.names[place])}"
+                problem = f"expected numbers or texts {where}, found the type {found}"
+                more = " (--ignore-columns leaves it out)"
+                raise DataError(self.name, 1, place + 1, problem + more)
+
+    def _batches(self, places: Sequence[int], use_threads: bool) -> Iterator[Any]:
+        lowest, highest = ROWS
+        rows = self.block_size // (VALUE_BYTES * max(1, len(places)))
+        total, done = self.file.metadata.num_rows, 0
+        columns = [self.names[place] for place in places]
+        batches = self.file.iter_batches(
+            min(max(lowest, rows), highest), columns=columns, use_threads=use_threads
+        )
+        while True:
+            try:
+                batch = next(batches, None)
+            except (pyarrow.ArrowException, OSError) as error:
+                raise _unreadable(self.name, error) from None
+            if batch is None:
+                return
+            done += batch.num_rows
+            if self.size is not None:
+                self.watch(Progress("reading", self.size * done // total, self.size, "B"))
+            yield batch
+
+
+def _is_number(kind: Any) -> bool:
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _is_number(kind.value_type)
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    types = pyarrow.types
+    if types.is_dictionary(kind):
+        return _is_text(kind.value_type)
+    return _is_string(kind) or bool(types.is_boolean(kind))
+
+
+def _is_string(kind: Any) -> bool:
+    return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
+
+
+# ---- columns of a batch -----------------------------------------------------------------------
+
+
+class _Texts(NamedTuple):
+    """A column as texts.
+
+    codes : (m,) int64, positions in `texts`; texts : without blanks around, not all distinct; the
+    last one is empty, and stands for null
+    """
+
+    codes: np.ndarray
+    texts: list[str]
+
+    def first_rows(self) -> np.ndarray:
+        """Return the first row of each text, m if it has none."""
+        m = len(self.codes)
+        rows = np.full(len(self.texts), m)
+        # The last of several assignments remains.
+        rows[self.codes[::-1]] = np.arange(m)[::-1]
+        return rows
+
+
+def _as_texts(array: Any) -> _Texts:
+    kind = array.type
+    if not pyarrow.types.is_dictionary(kind):
+        if not (_is_text(kind) or _is_number(kind)) or pyarrow.types.is_boolean(kind):
+            array = array.cast(pyarrow.string())
+        array = array.dictionary_encode()
+    values = array.dictionary.to_pylist()
+    if pyarrow.types.is_boolean(array.dictionary.type):
+        values = [str(value).lower() for value in values]
+    # nan differs from itself.
+    texts = [str(v).strip(" \t") if v is not None and v == v else "" for v in values]
+    codes = array.indices.fill_null(len(texts)).cast(pyarrow.int64()).to_numpy()
+    return _Texts(codes, [*texts, ""])
+
+
+class _Numbers(NamedTuple):
+    """A column as numbers.
+
+    values : (m,) float64, nan where the value is missing or not a number
+    bad : (m,) bool, where it is not a number; None: nowhere
+    """
+
+    values: np.ndarray
+    bad: np.ndarray | None
+
+
+def _as_numbers(array: Any) -> _Numbers:
+    if _is_number(array.type):
+        return _Numbers(_float64(array), None)
+    texts = _as_texts(array)
+    numbers = np.array([_number(text) for text in texts.texts])
+    bad = np.array([not _is_missing_or_number(text) for text in texts.texts])
+    return _Numbers(numbers[texts.codes], bad[texts.codes])
+
+
+def _float64(array: Any) -> np.ndarray:
+    types = pyarrow.types
+    if types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if types.is_decimal(array.type):
+        array = array.cast(pyarrow.float64())
+    elif types.is_float16(array.type):
+        array = array.cast(pyarrow.float32())
+    if not array.null_count:
+        return array.to_numpy(zero_copy_only=False).astype(np.float64)
+    values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
+    values[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return values
+
+
+def _number(text: str) -> float:
+    return float(text) if NUMBER.fullmatch(text) else np.nan
+
+
+def _is_missing_or_number(text: str) -> bool:
+    return text.lower() in MISSING_WORDS or NUMBER.fullmatch(text) is not None
+
+
+# ---- pieces -----------------------------------------------------------------------------------
+
+
+class _Faults:
+    """Finds the first bad value of a piece, by row and then by column."""
+
+    def __init__(self) -> None:
+        self.first: tuple[int, int, str] | None = None
+
+    def add(self, bad: np.ndarray, place: int, problem: Any) -> None:
+        """Add the bad rows of a column. problem : returns the sentence about a row."""
+        if not bad.any():
+            return
+        row = int(bad.argmax())
+        if self.first is None or (row, place) < self.first[:2]:
+            self.first = row, place, problem(row)
+
+
+def _parse(
+    batch: Any,
+    names: Sequence[str],
+    places: Sequence[int],
+    layout: Layout,
+    categories: Sequence[Mapping[str, int]],
+    unlabelled: bool,
+    float64: bool,
+    order: Sequence[int],
+    learns: bool,
+) -> Piece:
+    m, faults = batch.num_rows, _Faults()
+    columns = dict(zip(places, batch.columns, strict=True))
+    if learns:
+        contents = [Content((), 0, []) for _ in names]
+        for place, array in columns.items():
+            role = int(layout.roles[place])
+            contents[place] = _content(array, role, place, names[place], faults)
+        return Piece(_block(0), [], m, _fault(faults), [], contents)
+    features = [place for place in places if layout.roles[place] in (_table.NUMBER, _table.TEXT)]
+    features.sort(key=lambda place: int(layout.starts[place]))
+    indices = np.empty((m, len(features)), np.int32)
+    values = np.zeros((m, len(features)))
+    unseen = [0] * len(names)
+    for k, place in enumerate(features):
+        array, start = columns[place], int(layout.starts[place])
+        if layout.roles[place] == _table.NUMBER:
+            numbers = _as_numbers(array)
+            _check_numbers(numbers, array, place, names[place], faults)
+            mean = layout.means[place]
+            at = np.isnan(numbers.values)
+            if np.isnan(mean):
+                faults.add(at, place, partial(_missing, array, names[place]))
+            indices[:, k] = start
+            values[:, k] = np.where(at, mean, numbers.values) if at.any() else numbers.values
+            continue
+        texts = _as_texts(array)
+        category = np.array([categories[place].get(text, -1) for text in texts.texts])
+        empty = np.array([not text for text in texts.texts])[texts.codes]
+        if not layout.fill:
+            faults.add(empty, place, partial(_missing, array, names[place]))
+        chosen = category[texts.codes]
+        unseen[place] = int(((chosen < 0) & ~empty).sum())
+        indices[:, k] = start + np.maximum(chosen, 0)
+        values[:, k] = chosen >= 0
+    codes, spellings = np.empty(m, np.int32), list[Text]()
+    y = np.empty(m)
+    for place, array in columns.items():
+        if layout.roles[place] == _table.TARGET:
+            y = _target(array, place, names[place], unlabelled, faults)
+        elif layout.roles[place] == _table.CLASS:
+            codes, spellings = _classes(array, place, names[place], unlabelled, faults)
+    keys = _keys([columns[place] for place in places if layout.kept[place]], order)
+    stop = m if faults.first is None else faults.first[0]
+    spellings = [one for one in spellings if one[1] <= stop]
+    indices, values = indices[:stop], values[:stop]
+    present = values != 0
+    indptr = np.concatenate([[0], np.cumsum(present.sum(axis=1))])
+    indices, values = indices[present], values[present]
+    block = Block(
+        codes=codes[:stop],
+        spellings=[],
+        y=y[:stop],
+        indptr=indptr.astype(np.int64),
+        indices=indices,
+        values=values if float64 else values.astype(np.float32),
+        features=features_of(indices),
+        queries=0,
+        keys=keys[:stop] if order else None,
+    )
+    return Piece(block, spellings, m, _fault(faults), unseen, [])
+
+
+def _block(m: int) -> Block:
+    """Return rows without features."""
+    none = np.empty(0, np.int32)
+    indptr = np.zeros(m + 1, np.int64)
+    return Block(np.zeros(m, np.int32), [], np.zeros(m), indptr, none, np.empty(0), none, 0)
+
+
+def _fault(faults: _Faults) -> Fault | None:
+    if faults.first is None:
+        return None
+    row, place, problem = faults.first
+    return Fault(row + 1, place + 1, problem)
+
+
+def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> Content:
+    """Return what a column of the role UNKNOWN or CATEGORY has; texts are without empty ones."""
+    if role == _table.IGNORED:
+        return Content((), 0, [])
+    found: list[Text] = []
+    if role == _table.UNKNOWN and _is_number(array.type):
+        numbers = _as_numbers(array)
+        infinite = np.isinf(numbers.values)
+        finite = np.isfinite(numbers.values)
+        large = finite & ~_fits_float32(numbers.values)
+        faults.add(large, place, partial(_not_a_number, array, name))
+        for row in np.flatnonzero(infinite)[:1].tolist():
+            found.append((str(numbers.values[row]).encode(), row + 1, place + 1))
+        return Content(_sums(numbers.values[finite]), int(finite.sum()), found)
+    texts = _as_texts(array)
+    first_rows = texts.first_rows()
+    order = np.argsort(first_rows, kind="stable")
+    used = [(texts.texts[i], int(first_rows[i]), i) for i in order if first_rows[i] < len(array)]
+    count, values = 0, np.empty(0)
+    if role == _table.UNKNOWN:
+        times = np.bincount(texts.codes, minlength=len(texts.texts))
+        numeric = [i for text, _, i in used if NUMBER.fullmatch(text)]
+        own = np.array([float(texts.texts[i]) for i in numeric])
+        large = np.zeros(len(texts.texts), bool)
+        large[numeric] = ~_fits_float32(own)
+        faults.add(large[texts.codes], place, partial(_not_a_number, array, name))
+        count = int(times[numeric].sum())
+        values = np.repeat(own, times[numeric])
+        used = [one for one in used if not NUMBER.fullmatch(one[0])]
+    for text, row, _ in used:
+        if text:
+            found.append((files.encoded(text), row + 1, place + 1))
+    return Content(_sums(values), count, found)
+
+
+def _sums(values: np.ndarray) -> tuple[float, ...]:
+    """Return two numbers whose sum is the sum of values, beyond the precision of float64."""
+    total = values.sum(dtype=np.longdouble)
+    rounded = float(total)
+    return rounded, float(total - np.longdouble(rounded))
+
+
+def _fits_float32(values: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.isfinite(values.astype(np.float32))
+
+
+def _check_numbers(numbers: _Numbers, array: Any, place: int, name: str, faults: _Faults) -> None:
+    if numbers.bad is not None:
+        faults.add(numbers.bad, place, partial(_not_a_number, array, name))
+    large = ~np.isnan(numbers.values) & ~_fits_float32(numbers.values)
+    faults.add(large, place, partial(_not_a_number, array, name))
+
+
+def _missing(array: Any, name: str, row: int) -> str:
+    found = array[row].as_py()
+    return missing(name, quoted(found) if isinstance(found, str) else str(found or "null"))
+
+
+def _not_a_number(array: Any, name: str, row: int) -> str:
+    return not_a_number(name, files.encoded(str(array[row].as_py())))
+
+
+def _target(array: Any, place: int, name: str, unlabelled: bool, faults: _Faults) -> np.ndarray:
+    """Return the labels of a regression, (m,) float64; nan: a row has none."""
+    numbers = _as_numbers(array)
+    bad = np.isinf(numbers.values)
+    if numbers.bad is not None:
+        bad |= numbers.bad
+    faults.add(bad, place, partial(_not_a_number, array, name))
+    if not unlabelled:
+        faults.add(np.isnan(numbers.values), place, partial(_missing, array, name))
+    return numbers.values
+
+
+def _classes(
+    array: Any, place: int, name: str, unlabelled: bool, faults: _Faults
+) -> tuple[np.ndarray, list[Text]]:
+    """Return the codes of the labels, (m,) int32, and their spellings in order of appearance."""
+    texts = _as_texts(array)
+    if not unlabelled:
+        empty = np.array([not text for text in texts.texts])
+        faults.add(empty[texts.codes], place, partial(_missing, array, name))
+    first_rows = texts.first_rows()
+    spellings: list[Text] = []
+    codes: dict[str, int] = {}
+    for i in np.argsort(first_rows, kind="stable"):
+        text = texts.texts[i]
+        if first_rows[i] < len(array) and text not in codes:
+            codes[text] = len(spellings)
+            spellings.append((files.encoded(text), int(first_rows[i]) + 1, place + 1))
+    numbers = np.array([codes.get(text, 0) for text in texts.texts], np.int32)
+    return numbers[texts.codes], spellings
+
+
+def _keys(arrays: Sequence[Any], order: Sequence[int]) -> list[str]:
+    """Return the kept columns of each row as a record of CSV. order : of the columns in it."""
+    columns = []
+    for array in arrays:
+        texts = _as_texts(array)
+        columns.append([texts.texts[code] for code in texts.codes.tolist()])
+    rows = zip(*[columns[i] for i in order], strict=True)
+    return [written_record(row, ",") for row in rows]

@@ -1,0 +1,117 @@
+"""The types that the readers of tables share: what a column is for, and pieces of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+
+from randsvm.data.svmlight import NOT_FINITE, NUMBER, Block, Fault
+from randsvm.errors import quoted
+from randsvm.files import decoded
+
+# Opens a file for reading, from its start.
+Opener = Callable[[str], AbstractContextManager[BinaryIO]]
+# A distinct text of a column: its bytes, and the line and column of the first one in the piece.
+Text = tuple[bytes, int, int]
+
+
+class Layout(NamedTuple):
+    """The use of the columns of a file.
+
+    roles : (columns,) int8, of `_table`
+    kept : (columns,) uint8, whether `Block.keys` has the column
+    starts : (columns,) int32, the feature index of a number or of the first category
+    means : (columns,) float64, the value of a missing number; nan: it is refused
+    fill : whether a missing text is allowed, which is none of the categories
+    categories : the categories of each column of text, in the order of their features
+    """
+
+    roles: np.ndarray
+    kept: np.ndarray
+    starts: np.ndarray
+    means: np.ndarray
+    fill: bool
+    categories: list[list[bytes]]
+
+
+class Content(NamedTuple):
+    """The content of a column in a piece.
+
+    sums : parts of the sum of its numbers; numbers : their number; texts : distinct ones
+    """
+
+    sums: tuple[float, ...]
+    numbers: int
+    texts: list[Text]
+
+
+@dataclass
+class Piece:
+    """The rows of a part of a file before its first fault.
+
+    spellings : the distinct labels; lines : the number of lines
+    unseen : how many texts of each column are no category
+    contents : of each column, if they are wanted
+    """
+
+    block: Block
+    spellings: list[Text]
+    lines: int
+    fault: Fault | None
+    unseen: list[int]
+    contents: list[Content]
+
+
+class Table(Protocol):
+    """An open table.
+
+    name : of the file; names : of its columns
+    """
+
+    name: str
+    names: list[str]
+
+    def pieces(
+        self,
+        layout: Layout,
+        jobs: int,
+        *,
+        unlabelled: bool = False,
+        float64: bool = False,
+        order: Sequence[int] = (),
+        learns: bool = False,
+    ) -> Generator[tuple[int, Piece], None, None]:
+        """Yield the first line of each piece, and the piece, parsed by `jobs` threads.
+
+        unlabelled : the label may be missing. order : of the kept columns in `Block.keys`.
+        learns : `contents` are wanted, and no rows. Raise DataError after the last piece with a
+        fault.
+        """
+        ...
+
+
+def missing(column: str, found: str) -> str:
+    """Return the problem of a missing value. found : what is in its place."""
+    where = f"in column {quoted(column)}"
+    return f"expected a value {where}, found {found} (--missing mean fills features)"
+
+
+def not_a_number(column: str, content: bytes) -> str:
+    """Return the problem of a value that is not a number, not finite or too large."""
+    text = decoded(content)
+    expected = "a number"
+    if NOT_FINITE.fullmatch(text):
+        expected = "a finite number"
+    elif NUMBER.fullmatch(text):
+        expected = "a number within float32 (3.4e38)"
+    return f"expected {expected} in column {quoted(column)}, found {quoted(content)}"
+
+
+def features_of(indices: np.ndarray) -> np.ndarray:
+    """Return the distinct indices, ascending, int32."""
+    present = np.flatnonzero(np.bincount(indices)) if len(indices) else np.empty(0)
+    return present.astype(np.int32)

@@ -1,0 +1,399 @@
+"""Test Parquet: the columns, rows and models of the same table as CSV, and errors."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_table import census, load, matrix
+
+import randsvm
+from randsvm.data import table
+from randsvm.data.columns import Column, Columns, TableOptions
+from randsvm.data.dataset import Dataset
+from randsvm.errors import ContentError, DataError, ParameterError, RandsvmError
+from randsvm.parameters.run import PredictParams, Resources
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "label_column": "income", "ignore_columns": "id"}
+OPTIONS = TableOptions("parquet", "y")
+
+
+def typed_census(n: int, seed: int = 0) -> pd.DataFrame:
+    """Return a table with a column of each type and with missing values."""
+    frame = census(n, seed)
+    frame.loc[::7, "hours"] = np.nan
+    frame.loc[::5, "country"] = None
+    frame["education"] = frame["education"].astype("category")
+    frame["married"] = frame.age % 3 == 0
+    frame["code"] = frame.age.astype("category")
+    frame["digits"] = frame.gain.astype(str).where(frame.gain % 2 == 0, "?")
+    frame["small"] = frame.age.astype(np.int8)
+    frame["half"] = (frame.age / 2).astype(np.float32)
+    frame["padded"] = " " + frame.workclass + "\t"
+    return frame
+
+
+def write(frame: pd.DataFrame, path: Path, **options: Any) -> str:
+    """Write a frame as Parquet, or as CSV with pyarrow's spelling of booleans."""
+    if path.suffix == ".parquet":
+        frame.to_parquet(path, index=False, **options)
+    else:
+        spelled = {True: "true", False: "false"}
+        flags = {name: frame[name].map(spelled) for name in frame.select_dtypes("bool")}
+        frame.assign(**flags).to_csv(path, index=False)
+    return str(path)
+
+
+def lines_of_model(path: Path) -> list[str]:
+    """Return the lines of a model that do not name the format of its table."""
+    text = path.read_text()
+    for pattern in ("--format (csv|parquet)", '"format": "(csv|parquet)"', "sha256 .*"):
+        text, found = re.subn(pattern, "", text)
+        assert found == 1, pattern
+    return text.splitlines()
+
+
+@pytest.mark.parametrize("missing", ["mean", None])
+def test_the_model_and_the_predictions_are_those_of_the_csv(
+    tmp_path: Path, missing: str | None
+) -> None:
+    frame, test = typed_census(700), typed_census(300, seed=1)
+    if missing is None:
+        frame, test = (one.dropna().query("digits != '?'") for one in (frame, test))
+    test.loc[test.index[0], "workclass"] = "Never-seen"
+    written = []
+    for name in ("csv", "parquet"):
+        data = write(frame, tmp_path / f"t.{name}")
+        rows = write(test.iloc[:, ::-1], tmp_path / f"test.{name}")
+        model = tmp_path / f"{name}.model"
+        randsvm.train_randsvm(data, model, format=name, missing=missing, scale="minmax", **SVM)
+        params = PredictParams(scores=True, keep="id,country,married")
+        found = randsvm.predict(rows, model, tmp_path / f"{name}.out", params=params)
+        assert found.rows == len(test)
+        written.append((lines_of_model(model), (tmp_path / f"{name}.out").read_text()))
+    assert written[0] == written[1]
+    # A model predicts the other format, too.
+    for name, other in (("csv", "parquet"), ("parquet", "csv")):
+        params = PredictParams(scores=True, format=other, keep="id,country,married")
+        model = tmp_path / f"{name}.model"
+        randsvm.predict(tmp_path / f"test.{other}", model, tmp_path / "out", params=params)
+        assert (tmp_path / "out").read_text() == written[0][1]
+
+
+TEXTS = st.text(st.sampled_from("xyé1.,\"'\n "), max_size=4).map(str.strip)
+CELLS = {
+    "text": st.none() | TEXTS,
+    "category": st.none() | st.sampled_from(["u", "v", "", "01"]),
+    "digits": st.sampled_from(["1", "2.5", "-3e2", "na", "?"]),
+    "float": st.none() | st.floats(-1e6, 1e6) | st.just(float("nan")),
+    "whole": st.none() | st.integers(-(2**53), 2**53),
+    "flag": st.none() | st.booleans(),
+}
+TYPES = {
+    "text": "string",
+    "category": "dictionary",
+    "digits": "large_string",
+    "float": "float64",
+    "whole": "int64",
+    "flag": "bool",
+}
+
+
+def arrow_type(name: str) -> Any:
+    if name == "dictionary":
+        return pa.dictionary(pa.int8(), pa.string())
+    return getattr(pa, name + "_" if name == "bool" else name)()
+
+
+def as_csv(value: object) -> str:
+    if value is None or value != value:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_columns_and_rows_are_those_of_the_csv(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    import csv
+
+    n = data.draw(st.integers(1, 30))
+    cells = {
+        name: data.draw(st.lists(kind, min_size=n, max_size=n)) for name, kind in CELLS.items()
+    }
+    cells = {name: values for name, values in cells.items() if any(map(as_csv, values))}
+    cells["y"] = data.draw(st.lists(st.sampled_from(["p", "q"]), min_size=n, max_size=n))
+    folder = tmp_path_factory.mktemp("parquet")
+    arrays = {
+        name: pa.array(values, arrow_type(TYPES.get(name, "string")))
+        for name, values in cells.items()
+    }
+    pq.write_table(pa.table(arrays), folder / "t.parquet", row_group_size=7)
+    with (folder / "t.csv").open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(cells)
+        writer.writerows([map(as_csv, row) for row in zip(*cells.values(), strict=True)])
+
+    def found(name: str) -> tuple[Any, ...]:
+        options = TableOptions(name, "y", fill=True)  # type: ignore[arg-type]
+        try:
+            D = load(folder / f"t.{name}", options)
+        except RandsvmError as error:
+            return (str(error).split(": ", 1)[1],)
+        with closing(D):
+            assert D.summary.columns is not None
+            return D.summary.digest, D.summary.columns.columns, D.summary.names
+
+    assert found("parquet") == found("csv")
+
+
+def parquet_of(path: Path, **options: Any) -> Dataset:
+    return load(path, TableOptions("parquet", "income", "id", fill=True, **options))
+
+
+def test_forms_of_a_file_do_not_change_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = typed_census(900)
+    half = len(frame) // 2
+    write(frame, tmp_path / "t.parquet")
+    write(frame, tmp_path / "small-groups.parquet", row_group_size=70)
+    write(frame, tmp_path / "plain.parquet", compression=None, use_dictionary=False)
+    write(frame[:half], tmp_path / "part-1.parquet")
+    write(frame[:0], tmp_path / "part-2.parquet", schema=pq.read_schema(tmp_path / "t.parquet"))
+    write(frame[half:].sample(frac=1, axis=1, random_state=1), tmp_path / "part-3.parquet")
+
+    def model(data: Any, **more: Any) -> bytes:
+        path = tmp_path / "model"
+        randsvm.train_randsvm(data, path, format="parquet", missing="mean", **SVM, **more)
+        return path.read_bytes()
+
+    expected = model(tmp_path / "t.parquet")
+    assert model(tmp_path / "small-groups.parquet") == expected
+    assert model(tmp_path / "plain.parquet") == expected
+    assert model(str(tmp_path / "part-*.parquet")) == expected
+    assert model(tmp_path / "t.parquet", jobs=1, memory=16 << 20) == expected
+    for _ in range(2):
+        assert model(tmp_path / "t.parquet", jobs=3, cache=str(tmp_path / "cache")) == expected
+    # A batch has 64 rows.
+    monkeypatch.setattr("randsvm.data.parquet.ROWS", (64, 64))
+    assert model(tmp_path / "t.parquet") == expected
+
+
+def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(typed_census(300), path)
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+
+    def with_pipe(work: Any) -> Any:
+        writer = threading.Thread(target=lambda: fifo.write_bytes(path.read_bytes()))
+        writer.start()
+        try:
+            return work()
+        finally:
+            writer.join()
+
+    with closing(with_pipe(lambda: parquet_of(fifo))) as D, closing(parquet_of(path)) as E:
+        assert D.summary.digest == E.summary.digest and D.summary.columns == E.summary.columns
+    options = {**SVM, "format": "parquet", "missing": "mean"}
+    randsvm.train_randsvm(path, tmp_path / "m", **options)
+    randsvm.predict(path, tmp_path / "m", tmp_path / "named")
+    with_pipe(lambda: randsvm.predict(fifo, tmp_path / "m", tmp_path / "piped"))
+    assert (tmp_path / "named").read_bytes() == (tmp_path / "piped").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "columns, problem",
+    [
+        ({"a": [1.0, None], "y": ["p", "q"]}, "2:1: expected a value in column 'a', found null"),
+        ({"a": [1.0, float("nan")], "y": "pq"}, "2:1: expected a value in column 'a', found nan"),
+        ({"a": [1.0, float("-inf")], "y": "pq"}, "2:1: expected a finite number in column 'a'"),
+        ({"a": [1.0, 1e99], "y": "pq"}, "2:1: expected a number within float32 .* column 'a'"),
+        ({"a": ["1", "1e99"], "y": "pq"}, "2:1: expected a number within float32 .* column 'a'"),
+        ({"a": ["1", "na"], "y": "pq"}, "2:1: expected a value in column 'a', found 'na'"),
+        ({"a": ["u", ""], "y": "pq"}, "2:1: expected a value in column 'a', found ''"),
+        ({"a": ["u", None], "y": "pq"}, "2:1: expected a value in column 'a', found null"),
+        ({"a": [1, 2], "y": ["p", None]}, "2:2: expected a value in column 'y', found null"),
+        ({"a": [1, None], "b": [None, 1], "y": "pq"}, "1:2: expected a value in column 'b'"),
+        ({"a": [None, None], "y": "pq"}, "1:1: expected values in column 'a', found none"),
+        ({"a": [[1], [2]], "y": "pq"}, "1:1: expected numbers or texts in column 'a', found the"),
+        ({"t": [pd.Timestamp(0)] * 2, "y": "pq"}, "1:1: expected numbers or texts in column 't'"),
+        ({"a": [1, 2]}, "1:1: expected a column 'y', found 'a'"),
+        ({"y": "pq"}, "1:1: expected a column of features"),
+        ({"a": [1, 2], "y": ["p q", "p:q"]}, "2:2: expected labels that differ in more than"),
+        ({"a": [1, 2], "y": ["p", "3"]}, "2:2: expected a name like the first label"),
+    ],
+)
+def test_an_error_has_its_row_and_column(tmp_path: Path, columns: Any, problem: str) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({name: list(one) for name, one in columns.items()}), path)
+    with pytest.raises(DataError, match=rf"t\.parquet:{problem}"):
+        load(path, OPTIONS)
+    assert DataError.exit_code == 65
+
+
+def test_an_error_counts_the_rows_of_all_batches(tmp_path: Path) -> None:
+    values: list[float | None] = [1.5] * 150_000
+    values[140_000] = None
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"y": ["p", "q"] * 75_000, "a": values}), path)
+    with pytest.raises(DataError, match=r"t\.parquet:140001:2: expected a value in column 'a'"):
+        load(path, OPTIONS)
+    texts = [f"{i}.x" for i in range(150_000)]
+    pq.write_table(pa.table({"y": ["p", "q"] * 75_000, "a": texts}), path)
+    with pytest.raises(DataError, match=r"t\.parquet:1:2: expected numbers or at most 10,000"):
+        load(path, OPTIONS)
+
+
+def test_a_regression_reports_the_rows_without_a_number(tmp_path: Path) -> None:
+    path, model = tmp_path / "t.parquet", tmp_path / "m"
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=80)
+    pq.write_table(pa.table({"x": x, "y": 2 * x}), path)
+    options: dict[str, Any] = {"task": "svr", "kernel": "linear", "C": 100.0, "epsilon": 0.01}
+    options |= {"format": "parquet", "label_column": "y"}
+    randsvm.train_randsvm(path, model, **options)
+    assert randsvm.predict(path, model, tmp_path / "o").squared_error < 1e-3  # type: ignore[operator]
+    pq.write_table(pa.table({"y": [None, "1.5", "?"], "x": [1, 2, 3]}), path)
+    assert randsvm.predict(path, model, tmp_path / "o").labelled == 1
+    pq.write_table(pa.table({"y": ["1", "z"], "x": [1, 2]}), path)
+    with pytest.raises(DataError, match=r"t\.parquet:2:1: expected a number in column 'y', found"):
+        randsvm.predict(path, model, tmp_path / "o")
+
+
+def test_a_column_has_the_role_that_the_model_gives_it(tmp_path: Path) -> None:
+    columns = Columns(
+        "parquet",
+        True,
+        None,
+        False,
+        (Column("number"), Column("text", ("7", "8")), Column("flag", ("true",))),
+    )
+    arrays = {"text": [8, 9, 7], "flag": [False, True, True], "number": ["1", "2.5", "3"]}
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(arrays), path)
+    unseen: Counter[str] = Counter()
+    (block,) = table.read_blocks(str(path), columns, labels="class", unlabelled=True, unseen=unseen)
+    assert unseen == {"text": 1, "flag": 1}
+    assert np.diff(block.indptr).tolist() == [2, 2, 3]
+    assert block.indices.tolist() == [1, 3, 1, 4, 1, 2, 4]
+    assert block.values.tolist() == [1, 1, 2.5, 1, 3, 1, 1]
+    pq.write_table(pa.table({**arrays, "number": ["1", "2.5", "3 m"]}), path)
+    with pytest.raises(DataError, match=r"t\.parquet:3:3: expected a number in column 'number'"):
+        list(table.read_blocks(str(path), columns, labels="class", unlabelled=True))
+
+
+def test_types_of_numbers_have_their_values(tmp_path: Path) -> None:
+    from decimal import Decimal
+
+    arrays = {
+        "decimal": pa.array([Decimal("1.25"), None, Decimal("-3")], pa.decimal128(9, 2)),
+        "half": pa.array(np.array([0.5, 2, 4], np.float16)),
+        "unsigned": pa.array([1, 2**63, None], pa.uint64()),
+        "many": pa.array([7, 7, 9]).dictionary_encode(),
+        "y": pa.array([0, 1, 1]),
+    }
+    pq.write_table(pa.table(arrays), tmp_path / "t.parquet")
+    with closing(load(tmp_path / "t.parquet", TableOptions("parquet", "y", fill=True))) as D:
+        mean = (1 + 2.0**63) / 2
+        expected = [[1.25, 0.5, 1, 7], [-0.875, 2, 2.0**63, 7], [-3, 4, mean, 9]]
+        assert np.allclose(matrix(D, 4), expected, rtol=1e-6)
+        assert D.summary.names == ("0", "1")
+
+
+def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(census(50), path)
+    content = path.read_bytes()
+    for damaged in (b"", b"a,y\n1,p\n", content[:-100], content[:200] + content[300:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ContentError, match=r"t\.parquet: expected a Parquet file"):
+            parquet_of(path)
+    assert ContentError.exit_code == 65
+
+
+def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    write(census(2000), path)
+    content = bytearray(path.read_bytes())
+    half = len(content) // 2
+    content[4:half] = bytes(half - 4)
+    path.write_bytes(content)
+    with pytest.raises((ContentError, DataError)):
+        parquet_of(path)
+
+
+def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
+    path, model = tmp_path / "t.parquet", tmp_path / "m"
+    write(typed_census(300), path)
+    options: dict[str, Any] = {**SVM, "format": "parquet", "missing": "mean"}
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"no_header": True}, "--no-header is for CSV and TSV"),
+        ({"cluster": "local:1"}, "--cluster reads svmlight files, not --format parquet"),
+    ]
+    for more, message in refused:
+        with pytest.raises(ParameterError, match=message):
+            randsvm.train_randsvm(path, **options, **more)
+    randsvm.train_randsvm(path, model, **options)
+    with pytest.raises(ParameterError, match="--cluster predicts svmlight files, not tables"):
+        randsvm.predict(path, model, tmp_path / "o", resources=Resources(cluster="local:1"))
+
+
+def test_a_missing_pyarrow_is_named(tmp_path: Path) -> None:
+    write(census(50), tmp_path / "t.parquet")
+    program = (
+        "import sys; sys.modules['pyarrow'] = None; from randsvm.cli import train; train.main()"
+    )
+    command = ["--format", "parquet", "--label-column", "income", "t.parquet", "m"]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *command], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert ran.returncode == 2
+    assert "--format parquet needs pyarrow (pip install 'randsvm[parquet]')" in ran.stderr
+    assert not (tmp_path / "m").exists()
+
+
+def test_kept_columns_of_any_simple_type_are_written(tmp_path: Path) -> None:
+    path, model = tmp_path / "t.parquet", tmp_path / "m"
+    write(typed_census(300), path)
+    randsvm.train_randsvm(path, model, **{**SVM, "format": "parquet", "missing": "mean"})
+    frame = typed_census(300).assign(
+        day=pd.Timestamp("2024-02-29").date(), price=1.5, note='a "b",\nc', none=None
+    )
+    write(frame, path)
+    params = PredictParams(keep="day,note,id,price,none")
+    randsvm.predict(path, model, tmp_path / "out.csv", params=params)
+    out = pd.read_csv(io.StringIO((tmp_path / "out.csv").read_text()))
+    assert list(out.columns) == ["day", "note", "id", "price", "none", "label"]
+    assert set(out.day) == {"2024-02-29"} and set(out.note) == {'a "b",\nc'}
+    assert list(out.id) == list(range(300)) and set(out.price) == {1.5} and out.none.isna().all()
+
+
+def test_a_model_holds_the_columns_of_the_file(tmp_path: Path) -> None:
+    write(typed_census(200), tmp_path / "t.parquet")
+    options = {**SVM, "format": "parquet", "missing": "mean"}
+    randsvm.train_randsvm(tmp_path / "t.parquet", tmp_path / "m", **options)
+    found = randsvm.load(str(tmp_path / "m")).model.columns
+    assert found is not None and found.format == "parquet" and found.label == "income"
+    kinds = {one.name: one.categories is not None for one in found.columns}
+    texts = {"workclass", "education", "country", "married", "padded"}
+    assert {name for name, is_text in kinds.items() if is_text} == texts
+    assert "id" not in kinds
