@@ -70,7 +70,7 @@ def choose(
     S, r, d = len(beta), u.copy(), diagonal.copy()           # r = f - f~, d = K - L L'
     L, rows, c = np.empty((S, size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
-        score = np.where(d > IN_SPAN * diagonal, r**2 / np.maximum(d, IN_SPAN * diagonal), 0.0)
+        score = gains(r, d, IN_SPAN * diagonal)
         k = min(size - m, max(LEAST_BLOCK, min(BLOCK, m // BLOCKS)))
         B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
         B = B[pursue(K(B, B) - L[B, :m] @ L[B, :m].T, r[B], k, IN_SPAN * diagonal[B])]
@@ -95,7 +95,7 @@ def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]
     """
     chosen, d, Q = list[int](), G.diagonal().copy(), np.zeros((len(G), k))
     for t in range(min(k, len(G))):
-        gain = np.where(d > least, r**2 / np.maximum(d, least), 0.0)
+        gain = gains(r, d, least)
         i = int(np.argmax(gain))
         if not gain[i] > 0:
             break
@@ -106,10 +106,15 @@ def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]
     return chosen
 
 
+def gains(r: np.ndarray, d: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Return by how much each row lowers |f - f~|^2, 0 where d <= least; all (q,) float64."""
+    return np.divide(r**2, d, out=np.zeros(len(d)), where=d > least)
+
+
 def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
     """Return up to k positions, drawn without replacement in proportion to their scores."""
     uniform = (draws.next().keys(0, len(score)) + 0.5) / 2.0**64
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         times = -np.log(uniform) / score                     # the first k of exponential clocks
     first = np.argsort(times, kind="stable")[:k]
     return first[np.isfinite(times[first])]

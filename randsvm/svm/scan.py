@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import in_order
+from randsvm.arrays import in_order, squared_norms
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
@@ -159,12 +159,25 @@ class Scan(RunningValues):
         weights = None if self.weights is None else self.weights[rows]
         SV_ = SV(rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights)
         if not SV_.within_bounds:
-            # D of these coefficients bounds nothing; where all may be 0, 0 bounds the optimum.
-            zero = task.coefficient_sum == 0 and task.absolute_sum == 0
-            certificate = replace(certificate, dual=0.0 if zero else -np.inf)
+            certificate = replace(certificate, dual=self._dual_within_bounds(SV_, linear))
         violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
+
+    def _dual_within_bounds(self, solution: SV, linear: float) -> float:
+        """Return D of the best multiple of coefficients that is within their bounds.
+
+        linear: see Task.linear. Where the sum of the coefficients is prescribed, no multiple has
+        it: |w|^2 of any feasible ones is at most the square of that sum times the largest K(x, x).
+        """
+        task, kernel = self.task, self.kernel_layout.kernel
+        if total := abs(task.coefficient_sum) + task.absolute_sum:
+            norms = [0.0] if kernel.name == "rbf" else self.ask(LargestNorms())
+            largest = 1.0 if kernel.name == "rbf" else kernel.magnitude(max(norms))
+            return -(total**2) * largest / 2
+        most = 1 / solution.excess
+        factor = min(most, linear / solution.norm) if solution.norm > 0 else most
+        return max(0.0, factor * linear - factor**2 * solution.norm / 2)
 
     def _least_loss_offset(self, group: Task, window: Window) -> tuple[Totals, float]:
         """Return the sums of all rows, and the offset that minimises P, of a group."""
@@ -381,6 +394,15 @@ class RowsNearMargin:
 
     def __call__(self, values: ShardValues) -> list[np.ndarray]:
         return [np.flatnonzero(values.not_beyond(self.beyond)) + values.shard.start]
+
+
+@dataclass(frozen=True)
+class LargestNorms:
+    """Ask for the largest squared norm of the rows of each shard."""
+
+    def __call__(self, values: ShardValues) -> list[float]:
+        norms = squared_norms(values.D.chunk_matrix(values.shard))
+        return [float(norms.max(initial=0.0))]
 
 
 @dataclass(frozen=True)

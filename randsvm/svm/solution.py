@@ -73,7 +73,12 @@ class SV:
 
         Otherwise D of the solution bounds nothing.
         """
-        return bool((np.abs(self.beta) <= self._bounds * (1 + BOUND_ROUNDING)).all())
+        return self.excess <= 1 + BOUND_ROUNDING
+
+    @property
+    def excess(self) -> float:
+        """Return the largest |beta| as a multiple of its bound."""
+        return float((np.abs(self.beta) / self._bounds).max(initial=0.0))
 
     @property
     def _bounds(self) -> np.ndarray:

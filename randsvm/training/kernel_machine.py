@@ -71,6 +71,10 @@ FORMULA_FOR_K = (
     "guarantees"
 )
 INDEFINITE = "this kernel is not positive semidefinite"
+GUESSED = (
+    "there was no time for a solution over all rows: the model is the mean of machines of random "
+    "subsets, whose coefficients may exceed C"
+)
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 # Makes the trainer once the data is read.
@@ -534,6 +538,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.subtasks.close()
         self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
         self._report_uselessness()
+        self._report_guesses()
         if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
             end = self.end - RESERVED_SECONDS
@@ -547,6 +552,16 @@ class KernelTrainingRun(TrainingRun[Trained]):
         for text in USELESS_MODEL_TEXTS:
             if counts[text] > len(self.solved) / 2:
                 emit(Notice(text))
+
+    def _report_guesses(self) -> None:
+        """Report if the time did not suffice for a solution within its bounds."""
+        if self._has_guesses:
+            emit(Notice(GUESSED))
+
+    @property
+    def _has_guesses(self) -> bool:
+        """Return whether the model holds the guess of an inner set in place of a solution."""
+        return not self.reductions and not all(one.SV.within_bounds for one in self._solutions)
 
     def _solve_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
@@ -600,9 +615,9 @@ class KernelTrainingRun(TrainingRun[Trained]):
                 raise
             self._use_constant(number, Stopped(StopReason.TIME_LIMIT))
         except (Interrupted, ClusterError, Cancelled) as error:
-            if (best := rounds.best.solution) is not None:
-                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
-                self.interrupted[number] = rounds.unevaluated(best, stopped).in_whole(task)
+            found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, (str(error),)))
+            if found is not None:
+                self.interrupted[number] = found.in_whole(task)
             raise
         finally:
             self.counts[number] = rounds.count
@@ -683,6 +698,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         interrupted = {n: replace(one, stopped=stopped) for n, one in self.interrupted.items()}
         self.solved = {**interrupted, **self.solved}
         self._fill_in_unsolved(stopped)
+        self._report_guesses()
 
     def _fill_in_unsolved(self, stopped: Stopped) -> None:
         """Give subtasks without a solution a constant f, and report how many they are."""
@@ -740,12 +756,21 @@ class KernelTrainingRun(TrainingRun[Trained]):
             "dual": repr(outcome.dual),
             "gap": repr(outcome.gap),
             **({} if outcome.largest_gap is None else {"largest_gap": repr(outcome.largest_gap)}),
-            "certificate": _certificate_word(outcome),
+            "certificate": self._certificate_word(outcome),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
             **({} if outcome.leave_one_out is None else _leave_one_out(outcome.leave_one_out)),
             "stopped": outcome.stopped,
         }
+
+    def _certificate_word(self, outcome: Trained) -> str:
+        """Return the word for the certificate: D of a reduced machine, and of a guess, is that of
+        other coefficients."""
+        if outcome.reduced is not None:
+            return "reduced"
+        if self._has_guesses:
+            return "guess"
+        return "evaluated" if outcome.evaluated else "running"
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)
@@ -755,13 +780,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
     def _machine(self) -> KernelModel:
         """The solutions as one model over the columns of D."""
         return assemble(self.subtasks, [one.SV for one in self._solutions])
-
-
-def _certificate_word(outcome: Trained) -> str:
-    """Return the word for the certificate: the D of a reduced machine is that of the full one."""
-    if outcome.reduced is not None:
-        return "reduced"
-    return "evaluated" if outcome.evaluated else "running"
 
 
 def _reduction_metadata(reduced: Reduced) -> dict[str, str]:

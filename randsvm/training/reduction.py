@@ -223,9 +223,9 @@ class Reduction:
         assert self.points is not None
         order = np.argsort(self.full.rows[chosen.rows])
         points = self.points[chosen.rows[order]]
-        solution, V = self.scan.evaluate(
-            replace(self.full, rows=points.rows, beta=a[order], b=b, points=points)
-        )
+        weights = None if self.full.weights is None else self.full.weights[chosen.rows[order]]
+        machine = replace(self.full, rows=points.rows, beta=a[order], b=b, points=points)
+        solution, V = self.scan.evaluate(replace(machine, weights=weights))
         certificate = replace(self.certificate, primal=V.certificate.primal)
         return Machine(solution, certificate, self.scan.u + solution.b)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -16,8 +17,9 @@ from randsvm.algorithms.decomposition import Decomposition, Start, resumed
 from randsvm.arrays import distinct
 from randsvm.data.regrouping import regrouped
 from randsvm.data.sampling import Draws
-from randsvm.errors import ParameterError
+from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration
+from randsvm.parallel import Cancelled
 from randsvm.parameters.svm import Problem
 from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
 from randsvm.svm.running_values import Values
@@ -52,6 +54,8 @@ FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
+# An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
+INTERRUPTED_SECONDS = 1.0
 # Rounds over some rows end at this share of the gap that is asked for over all rows, which the
 # losses of other rows may raise.
 PART_GAP_SHARE = 0.9
@@ -220,6 +224,7 @@ class Rounds:
     whole: the rounds over all rows, if these solve the problem of some rows only; P of theirs is
         that of these rows
     gives_dual: whether D of these rows is a D of all rows
+    inner: the newest solution over some rows whose D is a D of all rows; None: there is none
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -236,6 +241,7 @@ class Rounds:
     scan_seconds: float = 0.0
     whole: Rounds | None = None
     gives_dual: bool = False
+    inner: SV | None = None
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
@@ -305,8 +311,14 @@ class Rounds:
         )
         try:
             SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
-            points = part.scan.completed(SV).points
-            assert points is not None
+            found = part.over(rows, SV)
+            if part.gives_dual:
+                self.inner = found
+            return found
+        except Interrupted:
+            if part.gives_dual and part.best.solution is not None:
+                self.inner = part.over(rows, part.best.solution)
+            raise
         finally:
             self.count += part.count
             self.record = replace(self.record, rounds=self.record.rounds + part.count)
@@ -314,6 +326,11 @@ class Rounds:
             part.scan.forget()
             D.executor.release()
             D.store.close()
+
+    def over(self, rows: np.ndarray, SV: SV) -> SV:
+        """Return a solution of the problem of some rows with their row numbers in all of D."""
+        points = self.scan.completed(SV).points
+        assert points is not None
         return replace(SV, rows=rows[SV.rows], points=replace(points, rows=rows[points.rows]))
 
     def evaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution | None:
@@ -375,6 +392,21 @@ class Rounds:
     def _misses_gap(self, V: Violators) -> bool:
         gap = self.job.stop.wanted_gap
         return gap is not None and V.certificate.gap > gap
+
+    def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
+        """Return the best solution so far; None: there is none.
+
+        The solution of an inner set takes the place of a guess beyond the bounds if all rows can be
+        scanned with it in time.
+        """
+        if self.best.solution is None:
+            return None
+        if self.inner is not None and not self.best.solution.within_bounds:
+            end = time.perf_counter() + INTERRUPTED_SECONDS
+            late = TimeLimitError, Interrupted, ClusterError, Cancelled
+            with suppress(*late), self.clock.until(lambda: end):
+                self.best.update(*self.scan.evaluate(self.inner))
+        return self.unevaluated(self.best.solution, stopped)
 
     def unevaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution:
         """Return the best or the last solution with the certificate of the running values."""

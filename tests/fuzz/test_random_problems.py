@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,10 @@ import numpy as np
 import oracle
 import pytest
 import random_problems
-from random_problems import Written
+from random_problems import Case, Written
+
+from randsvm.algorithms import inner_set
+from randsvm.algorithms import randsvm as algorithms
 
 # Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
 # which every fourth case has.
@@ -38,6 +42,70 @@ def test_many_random_trainings_report_correctly(
         case.save(kept)
         print(shlex.join(["randsvm-train", *case.command(kept, "/tmp/model")]))  # noqa: T201
         raise
+
+
+# Time limit of cases of inner sets and of --reduce.
+SECONDS = 2.0
+
+
+def inner_set_case(seed: int, number: int) -> tuple[Case, int | None]:
+    """Return a case for an inner set, and the event that interrupts it; half of the cases have no
+    such event, a half of these a short time limit, and every third case has --reduce."""
+    case, chance = random_problems.case_of(seed, number), random.Random(f"{seed} inner {number}")
+    event = int(10 ** chance.uniform(1, 2.6)) if number % 2 else None
+    seconds = chance.uniform(0.2, 0.5) if number % 4 == 0 else SECONDS
+    case = random_problems.within(random_problems.on_inner_set(case), seconds)
+    if number % 3 == 0 and case.task not in random_problems.NU_TASKS:
+        case = random_problems.with_reduction(case, chance)
+    return case, event
+
+
+@pytest.fixture
+def inner_sets_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
+    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.9)
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_a_random_training_on_an_inner_set_reports_correctly(
+    tmp_path: Path, inner_sets_of_few_rows: None, number: int
+) -> None:
+    case, event = inner_set_case(7, number)
+    random_problems.check(case, tmp_path, event)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(400))
+def test_many_random_trainings_on_inner_sets_report_correctly(
+    tmp_path: Path, inner_sets_of_few_rows: None, fuzz_seed: int, results: Path, number: int
+) -> None:
+    case, event = inner_set_case(fuzz_seed, number)
+    try:
+        random_problems.check(case, tmp_path, event)
+    except BaseException:
+        case.save(results / f"fuzz-inner-{fuzz_seed}-{number}")
+        raise
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_random_training_with_reduce_reports_correctly(tmp_path: Path, number: int) -> None:
+    reduced(7, number, tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(200))
+def test_many_random_trainings_with_reduce_report_correctly(
+    tmp_path: Path, fuzz_seed: int, number: int
+) -> None:
+    reduced(fuzz_seed, number, tmp_path)
+
+
+def reduced(seed: int, number: int, folder: Path) -> None:
+    """Check a case with --reduce on one of the tasks that have it."""
+    chance = random.Random(f"{seed} reduce {number}")
+    case = random_problems.made(chance, random_problems.TASKS)
+    case = random_problems.within(random_problems.with_reduction(case, chance), SECONDS)
+    random_problems.check(case, folder)
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])

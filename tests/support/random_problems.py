@@ -5,7 +5,8 @@ interior-point method that know nothing of the package:
 
 - D as reported is not above the optimum, P not below;
 - P, D, the gap, the violators and the counts as reported are those of the model as written;
-- the model is feasible: coefficients within their bounds, their sum exact;
+- the model is feasible: coefficients within their bounds, their sum exact, except for a reduced
+  machine and for the guess that an interrupted run has in place of a solution;
 - the gap that was asked for is reached, or the run says that it is not.
 
 Every choice comes from one random.Random: a seed and a number repeat a case.
@@ -16,16 +17,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import oracle
 import qp
 
+from randsvm import events as package_events
 from randsvm.cli import train as training
-from randsvm.errors import OutOfTimeError, ParameterError
+from randsvm.errors import Interrupted, OutOfTimeError, ParameterError
 
 # Relative error of reported numbers as a share of P, in addition to the rounding of float64 sums.
 ACCURACY = 1e-6
@@ -36,7 +40,7 @@ ROUNDING = 2.0**-46
 # |w|^2 below this share of what rows one spread apart have is no margin, of -s nu-svc.
 NO_MARGIN = 1e-6
 # Reasons for the end of a run whose gap was not reached.
-SAID = ("no progress", "time limit", "iteration limit", "float64", "no margin")
+SAID = ("no progress", "time limit", "iteration limit", "float64", "no margin", "interrupted")
 SECONDS = 10
 NEWTON_STEPS = 6
 
@@ -79,6 +83,7 @@ class Case:
     tolerance: float
     words: tuple[str, ...]
     weights: np.ndarray | None = None
+    reduce: int | str | None = None
 
     def command(self, data: Path | str, model: Path | str) -> list[str]:
         return [self.algorithm, *self.words, str(data), str(model)]
@@ -197,6 +202,32 @@ def made(chance: random.Random, tasks: tuple[str, ...]) -> Case:
         gap=gap, tolerance=tolerance, words=tuple(str(word) for word in words),
         weights=row_weights,
     )  # fmt: skip
+
+
+def on_inner_set(case: Case) -> Case:
+    """Return the case with the default algorithm, which uses inner sets."""
+    words = list(case.words)
+    if case.algorithm != "randsvm":
+        while "--swap" in words:
+            at = words.index("--swap")
+            del words[at : at + 2]
+        words = ["--sample-size" if word == "--working-set" else word for word in words]
+    return replace(case, algorithm="randsvm", words=tuple(words))
+
+
+def within(case: Case, seconds: float) -> Case:
+    """Return the case with this time limit."""
+    words = list(case.words)
+    words[words.index("--time-limit") + 1] = f"{seconds:.4f}s"
+    return replace(case, words=tuple(words))
+
+
+def with_reduction(case: Case, chance: random.Random) -> Case:
+    """Return the case with a random --reduce."""
+    reduce = chance.choice(("auto", "auto", 1, 2, 5, 20, len(case.y)))
+    algorithm = "osuna" if case.algorithm == "osuna-closest" else case.algorithm
+    words = (*case.words, "--reduce", str(reduce))
+    return replace(case, algorithm=algorithm, words=words, reduce=reduce)
 
 
 def _shape(rng: np.random.Generator, n: int, d: int, chance: random.Random) -> np.ndarray:
@@ -405,7 +436,9 @@ def read(path: Path, case: Case) -> Written:
     head, _, rest = path.read_text().partition("\nSV\n")
     entries = dict(line.split(" ", 1) for line in head.splitlines())
     lines = [line.split() for line in rest.splitlines() if not line.startswith("#")]
-    two_sides = case.classes and case.task != "one-class"
+    metadata = oracle.trailer(path)
+    # A coefficient of a reduced machine does not have the sign of its row.
+    two_sides = case.classes and case.task != "one-class" and metadata["certificate"] != "reduced"
     places: dict[tuple[bool | float | None, ...], list[int]] = {}
     for i, x in enumerate(case.X):
         side = case.y[i] > 0 if two_sides else None
@@ -429,7 +462,6 @@ def read(path: Path, case: Case) -> Written:
     if case.task == "nu-svc":
         rho = case.size / np.abs(beta).sum()
         beta, b, tube = rho * beta, rho * b, -rho
-    metadata = oracle.trailer(path)
     finished = metadata["stopped"].startswith("gap")
     return Written(beta, b, tube if finished else None, metadata, sure)
 
@@ -437,8 +469,26 @@ def read(path: Path, case: Case) -> Written:
 # ---- the judgement ------------------------------------------------------------------------------
 
 
-def check(case: Case, folder: Path) -> str:
-    """Run a case; return how it ended. Raises WrongError with everything that is wrong."""
+@contextmanager
+def interrupted_at(event: int | None) -> Iterator[None]:
+    """Interrupt the run in this block at its event of this number; None: do not."""
+    count = 0
+
+    def check(waited: float = 0.0) -> None:
+        nonlocal count
+        count += 1
+        if count == event:
+            raise Interrupted(15)
+
+    with mock.patch.object(package_events, "check", check):
+        yield
+
+
+def check(case: Case, folder: Path, event: int | None = None) -> str:
+    """Run a case; return how it ended. Raises WrongError with everything that is wrong.
+
+    event: the number of the event at which the run is interrupted
+    """
     data, model, log = case.save(folder / "data"), folder / "model", folder / "log.jsonl"
     log.unlink(missing_ok=True)
     model.unlink(missing_ok=True)
@@ -446,7 +496,11 @@ def check(case: Case, folder: Path) -> str:
     words[1:1] = ["--log", str(log)]
     K = case.kernel_values(case.X, case.X)
     try:
-        training.train.main(words, standalone_mode=False)
+        with interrupted_at(event):
+            training.train.main(words, standalone_mode=False)
+    except Interrupted:
+        if not model.exists():
+            return "no model when interrupted"
     except ParameterError as error:
         if "scale the features" in str(error) and np.abs(K).max() > 1e30:
             return "refused"
@@ -462,7 +516,9 @@ def check(case: Case, folder: Path) -> str:
     wrong = list(complaints(case, K, written, optimum(case, K), events))
     if wrong:
         raise WrongError("; ".join(wrong))
-    stopped = written.metadata["stopped"]
+    stopped, word = written.metadata["stopped"], written.metadata["certificate"]
+    if word == "guess":
+        return "guess"
     return "gap reached" if stopped.startswith("gap") else f"said: {stopped}"
 
 
@@ -492,10 +548,14 @@ def complaints(
     if not np.isfinite(list(emitted.values())).all():
         yield f"not finite: {emitted}"
         return
-    yield from infeasible(case, beta)
+    own_dual = metadata["certificate"] in ("evaluated", "running")
+    if metadata["certificate"] != "reduced":
+        yield from infeasible(case, beta, own_dual)
+    elif case.reduce != "auto" and np.count_nonzero(beta) > int(case.reduce or 0):
+        yield f"{np.count_nonzero(beta)} support vectors after --reduce {case.reduce}"
     if abs(emitted["primal"] - P) > slack:
         yield f"P {emitted['primal']:.10g} reported, of the model {P:.10g}"
-    if written.sure and emitted["dual"] < D - slack:
+    if written.sure and own_dual and emitted["dual"] < D - slack:
         yield f"D {emitted['dual']:.10g} reported, of the model {D:.10g}"
     if emitted["dual"] > best.most + slack:
         yield f"D {emitted['dual']:.10g} above the optimum {best.most:.10g}"
@@ -507,7 +567,10 @@ def complaints(
         yield f"gap {emitted['gap']:.6g} reported, {gap:.6g} by P and D reported"
     if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, metadata)
-    yield from silence(case, emitted["gap"], metadata, events)
+    if case.reduce is not None and case.reduce != "auto" and "full_gap" in metadata:
+        yield from silence(case, float(metadata["full_gap"]), metadata, events)
+    else:
+        yield from silence(case, emitted["gap"], metadata, events)
 
 
 def nothing(case: Case, K: np.ndarray) -> float:
@@ -526,13 +589,19 @@ def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
     rounding = beta @ parts + np.maximum(-lower, upper) @ (
         parts + np.abs(case.targets) + abs(written.b)
     )
-    accuracy = ACCURACY if written.metadata["certificate"] == "evaluated" else RUNNING
+    scratch = written.metadata["certificate"] in ("evaluated", "reduced")
+    accuracy = ACCURACY if scratch else RUNNING
     return accuracy * abs(float(P)) + ROUNDING * rounding
 
 
-def infeasible(case: Case, beta: np.ndarray) -> Iterator[str]:
+def infeasible(case: Case, beta: np.ndarray, bounded: bool = True) -> Iterator[str]:
+    """Return what is wrong with the coefficients. bounded: whether they are to obey their bounds;
+    otherwise they are to have the right signs."""
     lower, upper = case.box
+    if not bounded:
+        lower, upper = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
     beyond = np.maximum(lower - beta, beta - upper).max()
+    lower, upper = case.box
     # Of nu-svc the file has quotients.
     if beyond > (ROUNDING if case.task == "nu-svc" else 0):
         yield f"a coefficient is {float(beyond):.3g} beyond its bound"

@@ -114,6 +114,20 @@ def test_libsvm_loads_a_reduced_model_and_predicts_the_same(tmp_path, name):
     np.testing.assert_allclose(labels, randsvm.load(str(reduced)).predict(X), atol=1e-5)
 
 
+def test_rows_with_weights_are_reduced(tmp_path):
+    """P is that of the file with rows repeated by their weights."""
+    y, X, options, _ = SETS["svc"]
+    weights = np.random.default_rng(3).integers(1, 4, len(y))
+    labels = [f"{label:g} cost:{weight}" for label, weight in zip(y, weights, strict=True)]
+    train, model = tmp_path / "train", tmp_path / "m"
+    train.write_text(oracle.svmlight_text(labels, X))
+    run_train("-q", *options, "--reduce", 20, train, model)
+    every = written(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
+    judged = randsvm.certify(every, model, params=CertifyParams())
+    assert judged.support_vectors == 20
+    assert float(oracle.trailer(model)["primal"]) == pytest.approx(judged.primal, rel=1e-5)
+
+
 def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
     for name in ("svc", "one-class", "svr"):
         train, full, reduced = trained(tmp_path, name, "--reduce", "auto", "--gap", 0.01)
