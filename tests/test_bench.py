@@ -145,7 +145,7 @@ def test_the_fastest_peer_must_reach_the_gap(
 ) -> None:
     """Two peers have a looser tolerance, and one ran beside a slower run of ours."""
     harness, page = script("benchmarks.harness"), script("benchmarks.results_page")
-    ours = partial(record, page.papers.GAP, gap=0.0009, said=0.0009, SV=7)
+    ours = partial(record, page.papers.GAP, gap=0.0009, reported_gap=0.0009, SV=7)
     peers = [
         record("svm-train, tolerance 0.1", 4, gap=gaps[0]),
         record("intelex, tolerance 0.1", 3, gap=gaps[1]),
@@ -154,14 +154,17 @@ def test_the_fastest_peer_must_reach_the_gap(
     tenth = record("svm-train, a tenth", 0.1, gap=0.9)
     plain = comparison(harness, "checkerboard", ours(2), record("intelex", 6, gap=1e-5), tenth)
     text = "\n".join(page.sections({"comparisons": [plain, loose]}))
-    assert text.index("## Made data") < text.index("## At the same accuracy") < text.index(named)
+    assert text.index("## Generated data") < text.index("## At a similar gap") < text.index(named)
     alone = "\n".join(page.sections({"comparisons": [loose]}))
     assert ("| none |" in alone) == (gaps[0] > 0.001)
 
 
 def test_a_gap_that_no_peer_reached_is_marked(script: ImportScript) -> None:
     page = script("benchmarks.results_page")
-    own, judged = record("randsvm", 1, said=0.0009, SV=7), record("randsvm", 1, gap=1e-4, said=1e-5)
+    own, judged = (
+        record("randsvm", 1, reported_gap=0.0009, SV=7),
+        record("randsvm", 1, gap=1e-4, reported_gap=1e-5),
+    )
     found = {"comparisons": [{"name": "covtype-all", "rows": 9, "commands": [own, judged]}]}
     text = "\n".join(page.sections(found))
     assert "| 0.0900% (reported) |" in text

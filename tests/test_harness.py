@@ -84,9 +84,7 @@ def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_p
     took = {each["name"]: each["commands"][0]["best"]["wall"] for each in found["comparisons"]}
     assert took == {"a": 3, "b": 2}
     assert found["again"] == ["a"]
-    assert (
-        "Run again, later and perhaps by a newer version: a" in (tmp_path / "title.md").read_text()
-    )
+    assert "Repeated later, perhaps with a newer version: a" in (tmp_path / "title.md").read_text()
 
 
 def comparison(harness: ModuleType, accuracy: float, goal: object, **peer: Any) -> Any:
@@ -173,7 +171,7 @@ def test_a_peer_beyond_the_time_limit_is_ended_and_bounds_the_ratio(
     text = (tmp_path / "title.md").read_text()
     assert f"> {peer['median']['wall']:.3f}" in text
     assert "peer: > " in text
-    assert "Ended after 0.05 s: peer (work, 100 rows)" in text
+    assert 'Ended after 0.05 s: "peer" (work, 100 rows)' in text
 
 
 def test_a_peer_within_the_time_limit_is_not_ended_and_its_failure_is_reported(

@@ -77,8 +77,8 @@ CALIBRATIONS = ("sigmoid", "isotonic", "temperature")
 CALIBRATION = Option(
     ("--calibration",),
     "With -b 1, how decision values of classes become probabilities: by Platt's sigmoid as in "
-    "LIBSVM, by a rising step function, or divided by one temperature. svm-predict reads the "
-    "first only.  [default: sigmoid]",
+    "LIBSVM, by a non-decreasing, piecewise linear function, or divided by one temperature. "
+    "svm-predict reads the first only.  [default: sigmoid]",
     CALIBRATIONS,
 )
 CONFORMAL = Option(

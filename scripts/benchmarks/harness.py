@@ -27,7 +27,7 @@ from benchmarks.tables import Record, markdown
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
-SHOWN = 500  # bytes of what a failed process said
+SHOWN = 500  # bytes of the error output of a failed process that are shown
 SPAWN = [sys.executable, "-IS", str(Path(__file__).with_name("spawn.py"))]
 
 # Numbers of the process's own: what it measures around the work alone, without its start, and of
@@ -48,16 +48,16 @@ def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool
     """
     with (
         tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as said,
+        tempfile.TemporaryFile() as errors,
         tempfile.TemporaryFile() as emitted,
     ):
         own = [*SPAWN, str(emitted.fileno()), str(most), *words]
         subprocess.run(
-            own, stdin=subprocess.DEVNULL, stdout=out, stderr=said, pass_fds=[emitted.fileno()]
+            own, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[emitted.fileno()]
         )
-        for file in (out, said, emitted):
+        for file in (out, errors, emitted):
             file.seek(0)
-        printed, error = out.read(), said.read()[-SHOWN:].decode(errors="replace")
+        printed, error = out.read(), errors.read()[-SHOWN:].decode(errors="replace")
         found = {name.decode(): float(number) for name, number in map(bytes.split, emitted)}
     if not found:
         raise click.ClickException(f"{shlex.join(words)}: not run\n{error}")

@@ -74,9 +74,9 @@ def accuracy(*words: object) -> dict[str, float]:
 def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> dict[str, float]:
     """Return gap, accuracy or mse, and size of a kernel machine, by randsvm-predict in float64.
 
-    options: LIBSVM's, in pairs. The result has `said` as well, the gap that a model of randsvm
-    reports; of several machines `gap` is the largest. It has no gap or no score if that would take
-    more than MOST_VALUES kernel values.
+    options: LIBSVM's, in pairs. The result also has `reported_gap`, the gap that a model of randsvm
+    reports. With several classes `gap` is the largest of a pair. The gap or the score is missing
+    if it would take more than MOST_VALUES kernel values.
     """
     words: list[str] = []
     for name, value in zip(options[::2], options[1::2], strict=True):
@@ -98,7 +98,7 @@ def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> d
             found["accuracy"] = record["accuracy"]
         else:
             found["mse"] = record["squared_error"]
-    return found | said(model)
+    return found | reported_gap(model)
 
 
 def affordable(rows: Path, model: Path) -> bool:
@@ -110,9 +110,9 @@ def affordable(rows: Path, model: Path) -> bool:
     return size(model) * (count + size(model)) <= MOST_VALUES
 
 
-def said(model: Path) -> dict[str, float]:
+def reported_gap(model: Path) -> dict[str, float]:
     found = re.search(r"^# randsvm gap (.+)$", model.read_text(), re.M)
-    return {"said": float(found[1])} if found else {}
+    return {"reported_gap": float(found[1])} if found else {}
 
 
 def size(model: Path) -> int:

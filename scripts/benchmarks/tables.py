@@ -37,16 +37,16 @@ def markdown(found: Record) -> list[str]:
 
 
 def left_out(found: Record) -> list[str]:
-    """What was skipped, works that were not run, peers that were ended."""
+    """Return lines about benchmarks that were skipped or not run, and peers that were ended."""
     ended = [
-        f"{record['name']} ({each['name']}, {each['rows']:,} rows)"
+        f'"{record["name"]}" ({each["name"]}, {each["rows"]:,} rows)'
         for each in found["comparisons"]
         for record in each["commands"]
         if record["ended"]
     ]
     lines = [f"Skipped: {what}" for what in found["skipped"]]
     if again := found.get("again"):
-        lines += [f"Run again, later and perhaps by a newer version: {', '.join(again)}"]
+        lines += [f"Repeated later, perhaps with a newer version: {', '.join(again)}"]
     lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
     lines += [f"Ended after {found['effort']['most']:g} s: {', '.join(ended)}"] if ended else []
     return [line for text in lines for line in ("", text)]
