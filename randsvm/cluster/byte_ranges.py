@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +29,7 @@ from randsvm.cluster.text_file import (
     ChunkEnds,
     RangeSummary,
     TextFile,
+    TextWeights,
 )
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
 from randsvm.data.dataset import Dataset
@@ -43,12 +44,15 @@ from randsvm.data.reading import (
     no_rows,
     weightless_class,
 )
+from randsvm.data.row_weights import RowWeights
 from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
 from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name
 from randsvm.parameters.run import Resources
+
+T = TypeVar("T")
 
 # Bytes of text that a task reads.
 RANGE_BYTES = 32 << 20
@@ -59,7 +63,8 @@ class ByteRange:
     """The bytes begin .. end - 1 of a file.
 
     number: number of the range, counted over all files. file_number: number of the file. base:
-    bytes of the files before this one. total: bytes of all files.
+    bytes of the files before this one. total: bytes of all files. weights : (rows,) float64, of
+    the rows that begin in the range, from a file of weights; None: those of the text.
     """
 
     number: int
@@ -69,10 +74,11 @@ class ByteRange:
     begin: int
     end: int
     total: int
+    weights: np.ndarray | None = None
 
     def arguments(self, key: str, *more: Any) -> tuple[Any, ...]:
         """Return the arguments of worker.summarise_range and worker.chunk_ends."""
-        return (key, self.file, self.number, self.begin, self.end, *more)
+        return (key, self.file, self.number, self.begin, self.end, self.weights, *more)
 
     @property
     def progress(self) -> Progress:
@@ -133,16 +139,21 @@ def map_ranges(
     function: importable by the workers, or an instance of an importable class.
     """
     ranges = byte_ranges([text_file_at(path, options) for path in paths])
-    worker_pool, pickled = WorkerPool(address), pickle.dumps(function)
+    worker_pool = WorkerPool(address)
     try:
-        calls = [
-            (pickled, byte_range.file, byte_range.begin, byte_range.end) for byte_range in ranges
-        ]
-        results = map_calls(worker_pool, worker.map_lines, calls)
-        for byte_range, result in zip(ranges, results, strict=True):
-            yield byte_range, result.result
+        yield from zip(ranges, _mapped(worker_pool, ranges, function), strict=True)
     finally:
         worker_pool.close()
+
+
+def _mapped(
+    worker_pool: WorkerPool, ranges: Sequence[ByteRange], function: Callable[[ParsedPiece], T]
+) -> Iterator[T]:
+    """Yield function(lines) of each range; see `map_ranges`."""
+    pickled = pickle.dumps(function)
+    calls = [(pickled, byte_range.file, byte_range.begin, byte_range.end) for byte_range in ranges]
+    for result in map_calls(worker_pool, worker.map_lines, calls):
+        yield result.result
 
 
 # --- the training set ----------------------------------------------------------------------
@@ -210,6 +221,9 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
     Raises DataError for the first bad line.
     """
     ranges = byte_ranges(files)
+    if files[0].options.row_weights is not None:
+        weights = RowWeights(files[0].options.row_weights, joint_name([one.name for one in files]))
+        ranges = _with_weights(worker_pool, ranges, weights)
     table = LabelTable(files[0].name, any_label=files[0].options.any_label)
     whole, calls = EMPTY_SUMMARY, [byte_range.arguments(key) for byte_range in ranges]
     summaries = [EMPTY_SUMMARY] * len(files)
@@ -242,7 +256,42 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
     if not (table.any_label or counts.all()):
         raise weightless_class(*places[int(np.argmin(counts))])
     ends = _chunk_ends(worker_pool, key, ranges, readers)
-    return _chunked_text(files, checksums, table, whole, counts, ends)
+    text = _chunked_text(files, checksums, table, whole, counts, ends)
+    weighted = [byte_range.weights for byte_range in ranges if byte_range.weights is not None]
+    if not weighted:
+        return text
+    return replace(text, row_weights=TextWeights.of(np.concatenate(weighted), text.rows))
+
+
+class _RowCount(NamedTuple):
+    """The number of rows of some lines, whether any has cost:, and whether a line is bad."""
+
+    rows: int
+    has_cost: bool
+    is_faulty: bool
+
+    @staticmethod
+    def of(piece: ParsedPiece) -> _RowCount:
+        return _RowCount(len(piece.block), piece.block.weights is not None, piece.fault is not None)
+
+
+def _with_weights(
+    worker_pool: WorkerPool, ranges: list[ByteRange], weights: RowWeights
+) -> list[ByteRange]:
+    """Return the ranges with the weights of their rows.
+
+    The workers count the rows of each range first: this takes one more pass over the text. Raises
+    DataError if there are more or fewer weights than rows.
+    """
+    counts = _mapped(worker_pool, ranges, _RowCount.of)
+    found = []
+    for byte_range, count in zip(ranges, counts, strict=True):
+        if count.is_faulty:
+            # The next pass reports the bad line.
+            return ranges
+        found.append(replace(byte_range, weights=weights.take(count.rows, count.has_cost)))
+    weights.check_end()
+    return found
 
 
 def _chunk_ends(

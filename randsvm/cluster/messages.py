@@ -3,7 +3,7 @@
 The client runs functions of worker.py as Dask tasks on a worker:
 
     function          receives                                           returns
-    summarise_range   TextFile, number and bounds of a byte range        RangeSummary
+    summarise_range   TextFile, number, bounds, weights of a byte range  RangeSummary
     chunk_ends        the same, rows and nonzeros of the open chunk      ChunkEnds
     map_lines         a function, TextFile, bounds of a byte range       function(lines)
     run_on_shards     key and DatasetSpec, MapTask or StateTask, shards  ShardReports or CacheMiss

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zlib import crc32
 
@@ -21,6 +21,7 @@ from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
     LONGEST_LINE,
     PADDING,
+    Block,
     Dialect,
     Fault,
     parse,
@@ -238,9 +239,15 @@ class TextRange:
     each row ends.
     """
 
-    def __init__(self, file: TextFile, begin: int, end: int) -> None:
+    def __init__(
+        self, file: TextFile, begin: int, end: int, weights: np.ndarray | None = None
+    ) -> None:
+        """Read the lines.
+
+        weights: (rows,) float64, of the rows, from a file of weights; None: those of the text.
+        """
         file.check_content()
-        self.file = file
+        self.file, self.weights, self.rows_read = file, weights, 0
         self.begin, self.end = file.line_start(begin), file.line_start(end)
         self.summary = EMPTY_SUMMARY
         lengths, row_ends = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
@@ -259,7 +266,11 @@ class TextRange:
         """Return the summary of some lines, and the nonzeros and the end of each row."""
         content = self.file.read(begin, end)
         piece = parse_piece(without_byte_order_mark(content, begin) + PADDING, self.file.dialect)
-        block = piece.block.without_zero_weights()
+        whole = piece.block
+        if self.weights is not None:
+            at, self.rows_read = self.rows_read, self.rows_read + len(whole)
+            whole = replace(whole, weights=self.weights[at : self.rows_read])
+        block = whole.without_zero_weights()
         tokens = [token for token, _, _ in piece.spellings]
         counts = np.bincount(block.codes, minlength=len(tokens)).tolist()
         summary = RangeSummary(
@@ -271,13 +282,13 @@ class TextRange:
             dict(zip(tokens, counts, strict=True)),
             block.queries,
             block.is_weighted,
-            len(piece.block) - len(block),
+            len(whole) - len(block),
             piece.fault,
             (Checksums.of(content, begin),),
         )
-        ends = begin + _row_ends(content, len(piece.block))
+        ends = begin + _row_ends(content, len(whole))
         if summary.zero_weights:
-            ends = ends[piece.block.weights != 0]
+            ends = ends[whole.weights != 0]
         return summary, np.diff(block.indptr), ends
 
     def chunk_ends(self, rows: int, nonzeros: int) -> ChunkEnds:
@@ -336,6 +347,28 @@ def _is_row(line: bytes) -> bool:
 
 
 @dataclass(frozen=True)
+class TextWeights:
+    """The weights of all rows of some files, also of the rows of weight 0, which chunks leave out.
+
+    weights : (rows,) float64; starts : (chunks + 1,) int64, the row where each chunk begins.
+    """
+
+    weights: np.ndarray
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, weights: np.ndarray, rows: np.ndarray) -> TextWeights:
+        """Return the weights of chunks. rows : (chunks,) int64, without those of weight 0."""
+        # A chunk ends with its last row; rows of weight 0 after it belong to the next one.
+        last = np.flatnonzero(weights)[np.cumsum(rows) - 1]
+        return cls(weights, np.concatenate([[0], last[:-1] + 1, [len(weights)]]))
+
+    def of_chunk(self, number: int) -> np.ndarray:
+        """Return the weights of the rows of a chunk as they stand in the text."""
+        return self.weights[self.starts[number] : self.starts[number + 1]]
+
+
+@dataclass(frozen=True)
 class ChunkedText:
     """Text files, one after the other, cut into chunks.
 
@@ -344,6 +377,7 @@ class ChunkedText:
 
     checksums: checksums of each file in the first pass. starts : (chunks + 1,) int64, the byte
     where each chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
+    row_weights: weights of a file of their own; None: those of the text.
     """
 
     files: tuple[TextFile, ...]
@@ -352,6 +386,7 @@ class ChunkedText:
     starts: np.ndarray
     rows: np.ndarray
     nonzeros: np.ndarray
+    row_weights: TextWeights | None = None
 
     def chunk(self, number: int) -> RawChunk:
         """Read and parse a chunk.
@@ -360,20 +395,25 @@ class ChunkedText:
         """
         begin, end = self.starts[number : number + 2].tolist()
         parts = []
+        weights = None if self.row_weights is None else self.row_weights.of_chunk(number)
         for file, checksums in zip(self.files, self.checksums, strict=True):
             if begin < file.size and end > 0:
                 first = max(begin, 0)
                 content = checksums.read(file, first, min(end, file.size))
-                parts.append(self._parsed(file, without_byte_order_mark(content, first)))
+                block = self._block(file, without_byte_order_mark(content, first))
+                if weights is not None:
+                    own, weights = weights[: len(block)], weights[len(block) :]
+                    block = replace(block, weights=own)
+                parts.append(self._raw_chunk(file, block.without_zero_weights()))
             begin, end = begin - file.size, end - file.size
         chunk = join_chunks(parts) if self.summary.float64 else join_and_round(parts, number)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.files[0].changed_error()
         return chunk
 
-    def _parsed(self, file: TextFile, lines: bytes) -> RawChunk:
+    def _block(self, file: TextFile, lines: bytes) -> Block:
         options = file.options
-        block = parse(
+        return parse(
             lines,
             name=file.path,
             labels=options.labels,
@@ -381,8 +421,10 @@ class ChunkedText:
             unlabelled=options.any_label,
             float64=True,
             near=not self.summary.float64,
-        ).without_zero_weights()
-        y = block.y
+        )
+
+    def _raw_chunk(self, file: TextFile, block: Block) -> RawChunk:
+        options, y = file.options, block.y
         if options.labels == "class":
             names = self.summary.names
             table = LabelTable(file.path, names=names, closed=True, any_label=options.any_label)

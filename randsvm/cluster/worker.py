@@ -213,23 +213,32 @@ def make_serial_view(key: str, fields: dict[str, Any], row_mask: PackedRowMask) 
 # --- text ----------------------------------------------------------------------------------
 
 
-def summarise_range(key: str, file: TextFile, number: int, begin: int, end: int) -> RangeSummary:
+def summarise_range(
+    key: str, file: TextFile, number: int, begin: int, end: int, weights: np.ndarray | None
+) -> RangeSummary:
     """Read a range of a file; its row ends stay in the cache for `chunk_ends`."""
     with _leased(key):
-        text_range = TextRange(file, begin, end)
+        text_range = TextRange(file, begin, end, weights)
     with _cache.lock:
         _cache.ranges[key, number] = text_range
     return text_range.summary
 
 
 def chunk_ends(
-    key: str, file: TextFile, number: int, begin: int, end: int, rows: int, nonzeros: int
+    key: str,
+    file: TextFile,
+    number: int,
+    begin: int,
+    end: int,
+    weights: np.ndarray | None,
+    rows: int,
+    nonzeros: int,
 ) -> ChunkEnds:
     """Return the chunks that end in a range; see TextRange.chunk_ends."""
     with _cache.lock:
         text_range = _cache.ranges.pop((key, number), None)
     with _leased(key):
-        text_range = text_range or TextRange(file, begin, end)
+        text_range = text_range or TextRange(file, begin, end, weights)
         return text_range.chunk_ends(rows, nonzeros)
 
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from randsvm import files
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
@@ -49,13 +51,20 @@ class RowWeights:
 
     def of(self, block: Block) -> Block:
         """Return the next rows of the data with their weights."""
-        if block.weights is not None:
+        return replace(block, weights=self.take(len(block), block.weights is not None))
+
+    def take(self, rows: int, has_cost: bool) -> np.ndarray:
+        """Return the weights of the next rows of the data, (rows,) float64.
+
+        has_cost: whether the data have weights of their own, which is an error.
+        """
+        if has_cost:
             raise ParameterError(f"give one of --row-weights and cost: in {self.data}, not both")
-        begin, self.used = self.used, self.used + len(block)
+        begin, self.used = self.used, self.used + rows
         if self.used > len(self.weights):
             found = f"{len(self.weights):,} weights"
             raise self._error(self._line(len(self.weights)), 1, found)
-        return replace(block, weights=self.weights[begin : self.used])
+        return self.weights[begin : self.used]
 
     def in_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
         """Yield all blocks of the data with their weights."""

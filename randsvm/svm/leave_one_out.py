@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.arrays import squared_norms
+from randsvm.arrays import in_order, squared_norms
 from randsvm.kernels.kernel import Kernel
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.solution import SV
@@ -26,20 +26,33 @@ RHO = 2.0
 class FlaggedRows:
     """Sums of weights over rows, (2,) each: of the rows with y = +1 and of those with y = -1.
 
+    by_shard has the sums of each shard, and its order is that of the shards: sums of weights are
+    rounded, and must not depend on how shards are grouped.
+
+    by_shard : (shards, 3, 2) float64, total, xi_alpha and counted.
     total : all rows; xi_alpha : rows with 2 alpha R^2 + xi >= 1; counted : rows with alpha > 0 or
     xi >= 1
     """
 
-    total: np.ndarray
-    xi_alpha: np.ndarray
-    counted: np.ndarray
+    by_shard: np.ndarray
 
     def __add__(self, other: FlaggedRows) -> FlaggedRows:
-        return FlaggedRows(
-            self.total + other.total,
-            self.xi_alpha + other.xi_alpha,
-            self.counted + other.counted,
-        )
+        return FlaggedRows(np.concatenate([self.by_shard, other.by_shard]))
+
+    @property
+    def total(self) -> np.ndarray:
+        return self._sum(0)
+
+    @property
+    def xi_alpha(self) -> np.ndarray:
+        return self._sum(1)
+
+    @property
+    def counted(self) -> np.ndarray:
+        return self._sum(2)
+
+    def _sum(self, index: int) -> np.ndarray:
+        return np.array([in_order(side) for side in self.by_shard[:, index].T.tolist()])
 
     @property
     def error(self) -> float:
@@ -79,9 +92,9 @@ class FlagRows:
         wrong = loss >= 1
         flagged = (RHO * alpha * self.range + loss >= 1) | wrong
         sides = np.array([y > 0, y <= 0])
-        return FlaggedRows(
-            sides @ weights, sides @ (weights * flagged), sides @ (weights * ((alpha > 0) | wrong))
-        )
+        counted = weights * ((alpha > 0) | wrong)
+        sums = [sides @ weights, sides @ (weights * flagged), sides @ counted]
+        return FlaggedRows(np.array([sums]))
 
 
 @dataclass(frozen=True)

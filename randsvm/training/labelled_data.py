@@ -179,10 +179,6 @@ def check_row_weights(data: Source, job: Job) -> None:
         raise ParameterError("--row-weights is for files: give the weights in Arrays")
     assert job.run.row_weights is not None
     row_weights.check_path(job.run.row_weights)
-    if job.resources.cluster is not None:
-        raise ParameterError(
-            "--row-weights does not go with --cluster: write the weights as cost: in the rows"
-        )
 
 
 def joint_name(data: Source) -> str:

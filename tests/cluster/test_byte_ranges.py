@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError
+from randsvm.errors import DataError, RandsvmError
 from randsvm.parameters.run import Resources
 
 pytest.importorskip("distributed")
@@ -70,6 +70,62 @@ def test_ranges_of_any_size_give_the_same_summary(
         with closing(whole):
             source = by_ranges(path, options)
             assert_same(source, whole)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from(LINES[:-2]), min_size=1, max_size=30),
+    st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(0, 30),
+    st.lists(st.sampled_from([0.0, 0.0, 1.0, 2.5]), min_size=40, max_size=40),
+    st.integers(-1, 1),
+)  # fmt: skip
+def test_ranges_have_the_weights_of_a_file_of_weights(
+    tmp_path_factory: pytest.TempPathFactory,
+    lines: list[str],
+    size: int,
+    piece: int,
+    rows: int,
+    split: int,
+    weights: list[float],
+    excess: int,
+) -> None:
+    """Also for too few weights, too many weights and classes whose weights are all 0."""
+    folder = tmp_path_factory.mktemp("text")
+    paths = folder / "a", folder / "b"
+    for path, some in zip(paths, (lines[:split], lines[split:]), strict=True):
+        path.write_text("".join(some), newline="")
+    count = sum(bool(line.split("#")[0].split()) for line in lines)
+    wanted = weights[: max(0, count + excess)]
+    (folder / "w").write_text("".join(f"{weight}\n" for weight in wanted))
+    options = ParseOptions(chunk_rows=rows, row_weights=str(folder / "w"))
+    files = [byte_ranges.text_file_at(str(path), options) for path in paths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_ranges, "RANGE_BYTES", size)
+        patch.setattr(text_file, "PIECE_BYTES", piece)
+        try:
+            whole = dataset.load(tuple(map(str, paths)), options, Resources())
+        except DataError as error:
+            with pytest.raises(DataError) as other:
+                byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
+            assert str(other.value) == str(error)
+            return
+        with closing(whole):
+            assert_same(byte_ranges.first_pass(FakeWorkerPool("1"), "key", files), whole)
+
+
+@pytest.mark.parametrize("line", ["+1 cost:2 1:1\n", "+1 1:x\n"])
+def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(
+    tmp_path: Path, line: str
+) -> None:
+    path = tmp_path / "data"
+    path.write_text("".join([*LINES[:3], line]), newline="")
+    (tmp_path / "w").write_text("1\n" * 4)
+    options = ParseOptions(row_weights=str(tmp_path / "w"))
+    with pytest.raises(RandsvmError) as expected:
+        dataset.load(str(path), options, Resources())
+    with pytest.raises(type(expected.value)) as error:
+        by_ranges(path, options)
+    assert str(error.value) == str(expected.value)
 
 
 def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:

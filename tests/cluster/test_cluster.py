@@ -127,6 +127,42 @@ def test_a_cluster_writes_the_bytes_of_one_process(
     check_same_model(two, tmp_path, path, *words.split())
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "randsvm -g 5 --sample-size 100 --gap 0.1",
+        "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
+        "sgd --epochs 2",
+    ],
+)
+def test_a_file_of_weights_gives_the_bytes_of_one_process(
+    two: DaskCluster, tmp_path: Path, path: Path, words: str
+) -> None:
+    weights = np.round(np.random.default_rng(1).exponential(size=ROWS), 2)
+    weights[::7] = 0.0
+    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights.tolist()))
+    given = [*words.split(), "--row-weights", tmp_path / "w"]
+    if words[:3] != "sgd":
+        check_same_model(two, tmp_path, path, *given)
+    else:
+        # On a cluster sgd averages groups of rows, also without weights.
+        run_train(*given, "-q", "--cluster", two.file, path, tmp_path / "there")
+    costs, lines, left = tmp_path / "costs", [], iter(weights.tolist())
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        label, space, features = line.partition(" ")
+        is_row = bool(line.split("#")[0].split())
+        lines.append(f"{label} cost:{next(left)}{space}{features}" if is_row else line)
+    costs.write_text("\n".join(lines))
+    run_train(*words.split(), "-q", "--cluster", two.file, costs, tmp_path / "other")
+    assert same_lines(tmp_path / "there") == same_lines(tmp_path / "other")
+
+
+def same_lines(model: Path) -> list[bytes]:
+    """Return the lines of a model except those that name options or depend on them."""
+    own = b"# randsvm configuration", b"# randsvm sha256"
+    return [line for line in model.read_bytes().splitlines() if not line.startswith(own)]
+
+
 @pytest.mark.parametrize("words", ["-g 5", "-g 5 -w1 3", "-s one-class -n 0.1 -g 5"])
 def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
     two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, words: str
