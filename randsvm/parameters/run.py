@@ -174,7 +174,8 @@ class Search:
         "float",
         "--search-gap",
         help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
-        f"model has --gap.  [default: {DEFAULT_GAP}]",
+        f"model has --gap.  [default: {DEFAULT_GAP}; up to 3,000 rows of svc and svr LIBSVM's "
+        "tolerance -e ends them]",
         above=0,
         below=1,
     )

@@ -7,10 +7,10 @@ problems that LIBSVM itself has.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import Problem
+
+Result = TypeVar("Result")
 
 # LIBSVM's numbers.
 C_SVC, NU_SVC, ONE_CLASS, EPSILON_SVR = 0, 1, 2, 3
@@ -67,6 +69,30 @@ class Outcome(NamedTuple):
     def positive(self) -> Outcome:
         """Return the outcome with |alpha|: LIBSVM multiplies its coefficients by the labels."""
         return self._replace(alpha=np.abs(self.alpha))
+
+
+class Machine(NamedTuple):
+    """A machine as LIBSVM returns it: a C-SVC of several classes, or a regression.
+
+    f of the pair (i, j) of LIBSVM's classes is the sum of coefficients[j - 1] over the support
+    vectors of class i and of coefficients[i] over those of class j, less rho.
+
+    labels: the classes in LIBSVM's order; empty for a regression
+    support : (count,) int64, the variables that are support vectors, class by class
+    starts : (classes + 1,) where the support vectors of each class begin, and their end
+    coefficients : (columns, count) float64
+    rho : (pairs,) float64
+    """
+
+    labels: list[int]
+    support: np.ndarray
+    starts: list[int]
+    coefficients: np.ndarray
+    rho: np.ndarray
+
+    def of_variables(self, rows: np.ndarray) -> Machine:
+        """Return the machine with other numbers of variables. rows : (variables,) int64."""
+        return self._replace(support=rows[self.support])
 
 
 # Memory of closed layouts, for reuse: to allocate new pages takes as long as to fill them.
@@ -180,6 +206,17 @@ class _Library:
         parameter.shrinking = 1
         return parameter
 
+    def machine(
+        self, parameter: Any, layout: Layout, rows: np.ndarray, labels: np.ndarray
+    ) -> Machine:
+        """Train in a daemon thread, as `train` does, and return LIBSVM's own machine.
+
+        rows : (variables,) integers, rows of the layout; labels : (variables,) float64
+        """
+        labels = np.ascontiguousarray(labels, np.float64)
+        solve = partial(self._solve, parameter, layout.starts[rows], labels, _machine)
+        return run_in_daemon_thread(solve, "solving", layout)
+
     def train(
         self, parameter: Any, pointers: np.ndarray, labels: np.ndarray, memory: object
     ) -> Outcome:
@@ -188,11 +225,25 @@ class _Library:
         pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,)
         float64. If this thread stops waiting, LIBSVM continues to read `memory`.
         """
-        solve = partial(self._solve, parameter, pointers, labels)
+        read = partial(_coefficients, variables=len(labels))
+
+        def solve() -> Outcome:
+            alpha = self._solve(parameter, pointers, labels, read)
+            iterations = _solver.iterations()
+            variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
+            ended = iterations < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
+            return Outcome(alpha, iterations, ended)
+
         return run_in_daemon_thread(solve, "solving", memory)
 
-    def _solve(self, parameter: Any, pointers: np.ndarray, labels: np.ndarray) -> Outcome:
-        """Solve in this thread; see `train`."""
+    def _solve(
+        self,
+        parameter: Any,
+        pointers: np.ndarray,
+        labels: np.ndarray,
+        read: Callable[[Any], Result],
+    ) -> Result:
+        """Solve in this thread; return what `read` finds in LIBSVM's model."""
         # The bindings' constructor loops over the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
         problem.l = len(labels)
@@ -212,14 +263,10 @@ class _Library:
             handle = self.svm.libsvm.svm_train(problem, parameter)
         finally:
             _solver.restore_stderr()
-        iterations = _solver.iterations()
-        variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
         try:
-            alpha = _coefficients(handle.contents, len(labels))
+            return read(handle.contents)
         finally:
             self.svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
-        ended = iterations < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
-        return Outcome(alpha, iterations, ended)
 
 
 def _coefficients(model: Any, variables: int) -> np.ndarray:
@@ -234,6 +281,25 @@ def _coefficients(model: Any, variables: int) -> np.ndarray:
         at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
         alpha[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
     return alpha
+
+
+def _machine(model: Any) -> Machine:
+    """Return a copy of LIBSVM's model."""
+    classes, count = model.nr_class, model.l
+    columns = max(classes - 1, 1)
+    is_classifier = bool(model.label)
+    sizes = model.nSV[:classes] if is_classifier else [count]
+    pairs = classes * (classes - 1) // 2
+    found = np.zeros((columns, count))
+    for column in range(columns if count else 0):
+        found[column] = np.ctypeslib.as_array(model.sv_coef[column], (count,))
+    return Machine(
+        labels=list(model.label[:classes]) if is_classifier else [],
+        support=np.array(model.sv_indices[:count], np.int64) - 1,
+        starts=np.cumsum([0, *sizes]).tolist(),
+        coefficients=found,
+        rho=np.array(model.rho[:pairs]),
+    )
 
 
 _library: _Library | None = None
@@ -328,6 +394,46 @@ def nu_svc(
     parameter.nu = _nu(2 * total, len(rows))
     labels = np.ascontiguousarray(labels, np.float64)
     return library.train(parameter, layout.starts[rows], labels, layout).positive
+
+
+# --- whole machines ------------------------------------------------------------------------
+
+
+def class_machine(
+    layout: Layout,
+    rows: np.ndarray,
+    classes: np.ndarray,
+    C: float,
+    weights: Sequence[float],
+    tolerance: float,
+) -> Machine:
+    """Train a C-SVC for each pair of the classes of some rows.
+
+    rows : (variables,) integers, rows of the layout; classes : (variables,) float64, numbers of two
+    or more classes; weights: of each class number
+    """
+    library = _load_library()
+    parameter = library.parameter(C_SVC, len(rows), tolerance)
+    parameter.C = C
+    parameter.nr_weight = len(weights)
+    parameter.weight_label = (ctypes.c_int * len(weights))(*range(len(weights)))
+    parameter.weight = (ctypes.c_double * len(weights))(*weights)
+    return library.machine(parameter, layout, rows, classes)
+
+
+def regression_machine(
+    layout: Layout,
+    rows: np.ndarray,
+    targets: np.ndarray,
+    C: float,
+    epsilon: float,
+    tolerance: float,
+) -> Machine:
+    """Train an epsilon-SVR. rows : (variables,) integers, rows of the layout; targets : (m,)."""
+    library = _load_library()
+    parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
+    parameter.C, parameter.p = C, epsilon
+    return library.machine(parameter, layout, rows, targets)
 
 
 # --- rows instead of kernel values ---------------------------------------------------------

@@ -31,7 +31,7 @@ from randsvm.training.cross_validation import (
     run_concurrently,
     subset_of,
 )
-from randsvm.training.job import Fit, Job, P, SeededFit
+from randsvm.training.job import Fit, Job, P, SearchFit
 
 # The fewest rows of the first stage: for each fold, for each class, and in all, under a time limit
 # and if a range is searched.
@@ -56,7 +56,7 @@ def search(
     job: Job,
     configuration: Callable[[P, Job], list[str]],
     until: float,
-    seeded: SeededFit[P] | None = None,
+    search_fits: Sequence[SearchFit[P]] = (),
 ) -> Winner[P]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
@@ -65,12 +65,13 @@ def search(
 
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
-    seeded: fits that start from each other; None: `fit` trains each from nothing
+    search_fits: fits that share work; the first that suits the rows and parameters is used, or
+    `fit`, which trains each from nothing
     """
     began, search = time.perf_counter(), job.search
     count = RegressionErrors if params.prediction_type == "svr" else Accuracy
     candidate_scores = CandidateScores(
-        SearchSetup(D, fit, job, configuration, count, until, seeded)
+        SearchSetup(D, fit, job, configuration, count, until, search_fits)
     )
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
@@ -252,7 +253,7 @@ class SearchSetup(Generic[P]):
     configuration: Callable[[P, Job], list[str]]
     count: Callable[[], Metric]
     until: float = inf
-    seeded: SeededFit[P] | None = None
+    search_fits: Sequence[SearchFit[P]] = ()
 
     @property
     def folds(self) -> int:
@@ -419,10 +420,10 @@ class CandidateScores(Generic[P]):
                 some = some.single_threaded()
             validation = CrossValidation.of(some, setup.folds, setup.job, setup.fit)
             try:
-                yield FoldFits(validation, [one.params for one in candidates], setup.seeded)
+                yield FoldFits(validation, [one.params for one in candidates], setup.search_fits)
             finally:
-                if setup.seeded is not None:
-                    setup.seeded.close()
+                for shared in setup.search_fits:
+                    shared.close()
 
     def whole_fit_of_best(self) -> Any:
         """Return the fit of the best candidate on all rows; None: the search made no such fits.
@@ -587,20 +588,21 @@ def significantly_worse(losses: Mapping[int, np.ndarray]) -> list[int]:
 class FoldFits(Generic[P]):
     """The fits of all folds of some candidates, in an order in which each is near earlier ones.
 
-    A candidate is first fitted on all rows, from the candidate with the next smaller C if there is
-    one; each of its folds starts from that fit.
+    Where fits share work, a candidate is first fitted on all rows, perhaps from the candidate with
+    the next smaller C, and then on each fold.
     """
 
     def __init__(
         self,
         validation: CrossValidation[P],
         candidates: Sequence[P],
-        seeded: SeededFit[P] | None,
+        search_fits: Sequence[SearchFit[P]],
     ) -> None:
-        if seeded is not None and not seeded.fits(validation.D, candidates[0]):
-            seeded = None
-        self.validation, self.candidates, self.seeded = validation, candidates, seeded
-        self.near = {} if seeded is None else _smaller_costs(candidates)
+        suitable = (one for one in search_fits if one.fits(validation.D, candidates))
+        self.shared = next(suitable, None)
+        self.validation, self.candidates = validation, candidates
+        starts_near = self.shared is not None and self.shared.starts_near
+        self.near = _smaller_costs(candidates) if starts_near else {}
         self.locks = [Lock() for _ in candidates]
         self.wholes: dict[int, Any] = {}
         # The number of uses of each fit that are to come: its folds, and fits that start from it.
@@ -615,7 +617,7 @@ class FoldFits(Generic[P]):
         self.users = Counter([*indices, *self.near.values()])
         if self.near:
             indices.sort(key=lambda index: _cost(self.candidates[index]))
-        step = self.validation.at_once if self.seeded is not None else 1
+        step = self.validation.at_once if self.shared is not None else 1
         groups = [indices[at : at + step] for at in range(0, len(indices), step)]
         return [(i, fold) for group in groups for fold in self.validation.folds for i in group]
 
@@ -624,19 +626,19 @@ class FoldFits(Generic[P]):
     ) -> Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
         """Train without the rows that a fold holds out; yield y, f and weights of these rows."""
         params, validation = self.candidates[index], self.validation
-        if self.seeded is None:
+        if self.shared is None:
             return validation.run_fold(_values, params, fold)
         D, held_out = validation.D, validation.fold == fold
-        f = self.seeded.held_out(D, params, self.whole(index), held_out)
+        f = self.shared.held_out(D, params, self.whole(index), ~held_out, held_out)
         weights = D.weights()
         return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
 
     def whole(self, index: int) -> Any:
-        """Return the fit of a candidate on all rows; None: fits do not start from each other.
+        """Return the fit of a candidate on all rows; None: there is none.
 
         The first caller makes it.
         """
-        if self.seeded is None:
+        if self.shared is None:
             return None
         while not self.locks[index].acquire(timeout=HEARTBEAT):
             emit(Waiting())
@@ -644,7 +646,7 @@ class FoldFits(Generic[P]):
             if index not in self.wholes:
                 near = self.whole(self.near[index]) if index in self.near else None
                 D, params = self.validation.D, self.candidates[index]
-                self.wholes[index] = self.seeded.whole(D, params, near)
+                self.wholes[index] = self.shared.whole(D, params, near)
                 if index in self.near:
                     self._release(self.near[index])
             return self.wholes[index]

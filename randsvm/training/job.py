@@ -5,7 +5,7 @@ Knows no algorithm.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -39,24 +39,35 @@ Fit = Callable[[Dataset, P], Decision]
 TimedFit = Callable[[Dataset, P, float], Decision]
 
 
-class SeededFit(Protocol[P_contra]):
-    """Fits of a search, each of which starts from one that is near it."""
+class SearchFit(Protocol[P_contra]):
+    """Fits of a search that share work with each other.
 
-    def fits(self, D: Dataset, params: P_contra) -> bool:
-        """Return whether fits on most rows of D with these parameters gain from others."""
+    starts_near: whether a fit on all rows starts from the one with the next smaller C
+    """
+
+    starts_near: bool
+
+    def fits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
+        """Return whether fits on most rows of D with these parameters gain from each other."""
 
     def whole(self, D: Dataset, params: P_contra, near: Any) -> Any:
-        """Return a fit on all rows of D.
+        """Return a fit on all rows of D; None: folds do not need one.
 
         near: such a fit with the same parameters but for C, or None
         """
 
     def held_out(
-        self, D: Dataset, params: P_contra, whole: Any, held_out: np.ndarray
+        self,
+        D: Dataset,
+        params: P_contra,
+        whole: Any,
+        training: np.ndarray,
+        held_out: np.ndarray,
     ) -> np.ndarray:
-        """Return f of the rows that a fold holds out, (m, K) float64, trained on the others.
+        """Return f of the rows that a fold holds out, (m, K) float64.
 
-        whole: the fit on all rows with these parameters; held_out : (n,) bool
+        whole: the fit on all rows with these parameters
+        training, held_out : (n,) bool, rows of the fold
         """
 
     def close(self) -> None:

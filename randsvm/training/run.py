@@ -7,7 +7,7 @@ of linear ones, supplies the training functions; this module knows no algorithm.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -35,7 +35,7 @@ from randsvm.training.job import (
     Decision,
     Job,
     P,
-    SeededFit,
+    SearchFit,
     check_gap,
     check_paths,
     interrupted_path,
@@ -158,9 +158,9 @@ class Trainer(ABC, Generic[P, Outcome]):
         """Return a trainer for parts of the rows whose fits are only scored."""
         return self.for_parts()
 
-    def seeded_fit(self) -> SeededFit[P] | None:
-        """Return the fits of a search that start from each other; None: they start from nothing."""
-        return None
+    def search_fits(self) -> Sequence[SearchFit[P]]:
+        """Return ways to make the fits of a search with shared work, the preferred one first."""
+        return ()
 
     @property
     @abstractmethod
@@ -207,7 +207,7 @@ class Trainer(ABC, Generic[P, Outcome]):
     ) -> TrainingRun[Outcome]:
         """Return a training on all rows that has time until the moment `until`.
 
-        whole: a fit of `seeded_fit` on all rows with these parameters, to start from, or None
+        whole: a fit of `search_fits` on all rows with these parameters, to start from, or None
         """
 
 
@@ -305,7 +305,7 @@ def train(
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_search().fit_for_scores
             found = grid_search.search(
-                trainer.D, params, fit, job, configuration, until, trainer.seeded_fit()
+                trainer.D, params, fit, job, configuration, until, trainer.search_fits()
             )
         arguments = configuration(found.params, job)
         run = RunOnAllRows(trainer, found, clock, model, arguments)

@@ -1,0 +1,112 @@
+"""Kernel values of few rows, which all trainings on some of them share.
+
+LIBSVM solves each training at once, to the tolerance of the problem. Nothing is scanned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from randsvm.arrays import squared_norms
+from randsvm.data.dataset import Dataset
+from randsvm.kernels.kernel import Kernel
+from randsvm.parameters.svm import Problem
+from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
+from randsvm.svm.libsvm import Layout, Machine, check_values, class_machine, regression_machine
+from randsvm.svm.running_values import FEW_ROWS
+
+# Sums of kernel values times coefficients may have this rounding error, in tolerances, if all
+# coefficients are at their bound. For RBF it is measured to be harmless.
+LARGEST_ROUNDING = 10.0
+FLOAT32_UNIT = 2.0**-24
+
+
+@dataclass(frozen=True)
+class SharedKernel:
+    """Kernel values of every pair of rows of D.
+
+    The rows are ordered by label, so that the rows of two classes are in few places.
+
+    place : (n,) int64, the position of each row in that order
+    K : (n, n) float32, in that order; layout: the same values as LIBSVM reads them
+    """
+
+    place: np.ndarray
+    K: np.ndarray
+    layout: Layout
+
+    @staticmethod
+    def of(D: Dataset, problem: Problem) -> SharedKernel:
+        """Return the values of the kernel of a problem."""
+        y = D.labels()
+        order = np.argsort(y, kind="stable") if problem.prediction_type == "svc" else np.arange(D.n)
+        points = kernel_centres(D, np.arange(D.n))
+        check_values(points, problem)
+        kernel_layout = kernel_layout_of(D, problem, points, float64=False, few=True)
+        K = gram_of(D, kernel_layout, points, centred=False)
+        place = np.empty(D.n, np.int64)
+        place[order] = np.arange(D.n)
+        K = np.ascontiguousarray(K[np.ix_(order, order)])
+        return SharedKernel(place, K, Layout.of(K, np.arange(D.n)))
+
+    def classify(
+        self,
+        rows: np.ndarray,
+        classes: np.ndarray,
+        C: float,
+        weights: Sequence[float],
+        tolerance: float,
+    ) -> Machine:
+        """Return the C-SVM of some rows, for each pair of their classes.
+
+        rows : (m,) numbers of rows of D; classes : (m,) int64 numbers; weights: of each class
+        """
+        at = np.argsort(self.place[rows])
+        found = class_machine(
+            self.layout, self.place[rows[at]], classes[at].astype(float), C, weights, tolerance
+        )
+        return found.of_variables(self.place[rows[at]])
+
+    def regress(
+        self, rows: np.ndarray, y: np.ndarray, C: float, epsilon: float, tolerance: float
+    ) -> Machine:
+        """Return the epsilon-SVR of some rows. rows : (m,) numbers of rows of D; y : (m,)."""
+        found = regression_machine(self.layout, self.place[rows], y, C, epsilon, tolerance)
+        return found.of_variables(self.place[rows])
+
+    @property
+    def nbytes(self) -> int:
+        return self.K.nbytes + self.layout.buffer.nbytes
+
+    def sums(self, machine: Machine, rows: np.ndarray) -> np.ndarray:
+        """Return the sums of kernel values of some rows with the support vectors of each class.
+
+        rows : (m,) numbers of rows of D. The result is (classes, m, columns) float64; it has one
+        column for each other class, and one class for a regression.
+        """
+        found = []
+        for first, last in zip(machine.starts[:-1], machine.starts[1:], strict=True):
+            K = self.K[np.ix_(self.place[rows], machine.support[first:last])]
+            found.append(K.astype(np.float64) @ machine.coefficients[:, first:last].T)
+        return np.array(found)
+
+
+def shares_kernel(D: Dataset, problem: Problem) -> bool:
+    """Return whether LIBSVM may solve parts of D from shared values: D has few rows.
+
+    They take 108 MB for the most rows. Values of a linear or polynomial kernel may be too large for
+    float32 with coefficients at their bounds.
+    """
+    if D.n > FEW_ROWS or problem.kernel == "precomputed":
+        return False
+    if problem.kernel in ("rbf", "sigmoid"):
+        return True
+    norms = squared_norms(kernel_centres(D, np.arange(D.n)).X)
+    value = Kernel.of(problem).magnitude(float(norms.max(initial=0.0)))
+    return (
+        value * max(problem.bounds) * D.n**0.5 * FLOAT32_UNIT
+        <= LARGEST_ROUNDING * problem.tolerance
+    )
