@@ -108,7 +108,7 @@ class LossQuery:
         m, h, y = len(self.a), self.width, values.y
         exact, smoothed, start = 0.0, 0.0, 0
         gradient, hessian = np.zeros(m + 1), np.zeros((m + 1, m + 1))
-        lower, upper = self.task.box(y)
+        lower, upper = self.task.box(y, values.weights)
         tube = self.task.epsilon + self.task.tube
         for K in self.basis.blocks(values):
             at = slice(start, start + len(K))
@@ -153,7 +153,7 @@ def objective(values: RunningValues, basis: Basis, a: np.ndarray, b: float, h: f
     """Return P, and the smoothed losses, of a machine on a basis. h : width of the smoothing."""
     task, norm = values.task, float(a @ basis.gram @ a)
     largest = max(float(np.abs(basis.gram.diagonal()).max(initial=0.0)), 1.0)
-    bound = values.D.n * max(task.bounds) * largest**2 / h
+    bound = values.total_weight * max(task.bounds) * largest**2 / h
     grid = 2.0 ** (np.ceil(np.log2(bound)) - EXACT_BITS)
     found = values.ask(LossQuery(task, basis, a, b, h, grid), "reducing")
     gradient = np.array([in_order(list(each)) for each in zip(*found.gradient, strict=True)])

@@ -345,8 +345,9 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
-                # Of several machines none says what their joint model does.
-                flagged = None if self.task.name else leave_one_out(self.scan, SV)
+                # Of several machines none says what their joint model does. A guess is no solution.
+                solved = not self.task.name and SV.within_bounds
+                flagged = leave_one_out(self.scan, SV) if solved else None
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
         V = replace(V, certificate=self._with_best_dual(V.certificate))
@@ -358,7 +359,8 @@ class Rounds:
         if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
             stopped = Stopped(StopReason.PRECISION_LIMIT)
         useless = why_useless(self.scan, SV)
-        return SubtaskSolution(SV, V.certificate, V.count, True, stopped, useless, flagged)
+        count = V.count if SV.within_bounds else None
+        return SubtaskSolution(SV, V.certificate, count, True, stopped, useless, flagged)
 
     def _with_best_dual(self, evaluated: Certificate) -> Certificate:
         """Return the certificate with the highest D of any round, less its possible rounding.

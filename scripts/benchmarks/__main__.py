@@ -18,6 +18,7 @@ import click
 from benchmarks import limits, papers
 from benchmarks.harness import Comparison, Effort, compare, output
 from benchmarks.quality import versions
+from benchmarks.reductions import REDUCED, reduced
 from benchmarks.sets import REAL, SCRIPTS, data_option, results_option
 from benchmarks.tables import Record
 from benchmarks.trainings import (
@@ -52,6 +53,7 @@ LARGE = {"checkerboard": 75, "twonorm": 150}
 WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{name: partial(training, name) for name in TRAININGS},
     **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
+    **{f"reduced-{name}": partial(reduced, name) for name in REDUCED},
     **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
     "start-up": start_up,
     **{f"linear-{name}": partial(linear, name) for name in [*REAL, "sparse", *papers.RCV1]},

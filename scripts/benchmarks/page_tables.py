@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks import papers
+from benchmarks.reductions import REDUCED
 from benchmarks.tables import Record, bounded, peak, table
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
 
@@ -221,6 +222,31 @@ def _title(record: Record) -> str:
     return re.sub(r"(--warm-start) \S+", r"\1", record["name"])
 
 
+def reduced(found: Record) -> list[str]:
+    """Return the sizes, gaps, changes and prediction times of reduced machines."""
+    rows = []
+    for each in _starting(found, "reduced "):
+        full, *smaller = each["commands"]
+        options = REDUCED[each["name"].partition(" ")[2]][1]
+        for record in smaller:
+            quality, before = record["quality"], full["quality"]
+            above = quality["primal"] / before["primal"] - 1
+            seconds = [one["median"]["cpu"] for one in (full, record)]
+            changed = "-" if "svr" in options else f"{quality['labels_changed']:,.0f}"
+            rows.append([
+                f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows", f"`{options}`",
+                f"{before['SV']:,.0f} -> {quality['SV']:,.0f}", f"{above:.2%}",
+                f"{quality['gap']:.2%}", changed, f"{quality.get('largest_change', 0.0):.2g}",
+                f"{quality.get('needed_for_1_percent', 0.0):,.0f}",
+                " -> ".join(map(_number, seconds)),
+            ])  # fmt: skip
+    header = [
+        *("data", "options", "support vectors", "P above the full machine's", "gap"),
+        *("labels changed", "largest change of f", "needed for 1%", "processor seconds"),
+    ]
+    return table(header, rows)
+
+
 def rule(found: Record) -> list[str]:
     """Return what the rule of the paper of 2007 reaches."""
     rows = [
@@ -276,6 +302,7 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "tenth": tenth,
     "large": large,
     "others": others,
+    "reduced": reduced,
     "rule": rule,
     "linear": linear,
     "memory": memory,

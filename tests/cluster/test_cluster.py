@@ -116,6 +116,8 @@ RUNS = {
     "one-class": "randsvm -s one-class -n 0.1 -g 5 -b 1 --sample-size 100 --gap 0.01",
     "nu-svc": "randsvm -s nu-svc -n 0.4 -g 5 --sample-size 100 --gap 0.01",
     "nu-svr": "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
+    "reduced": "randsvm -g 5 --sample-size 100 --gap 0.05 --reduce 30",
+    "reduced to a gap": "randsvm -g 5 --sample-size 100 --gap 0.1 --reduce auto",
     "regression": "osuna -s svr -p 0.5 -g 5 --working-set 100 --max-iterations 4",
 }
 

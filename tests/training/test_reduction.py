@@ -114,18 +114,32 @@ def test_libsvm_loads_a_reduced_model_and_predicts_the_same(tmp_path, name):
     np.testing.assert_allclose(labels, randsvm.load(str(reduced)).predict(X), atol=1e-5)
 
 
-def test_rows_with_weights_are_reduced(tmp_path):
-    """P is that of the file with rows repeated by their weights."""
+def test_a_row_of_weight_w_is_reduced_as_w_equal_rows(tmp_path):
+    """P is that of the file with rows repeated, and the least on these support vectors; the
+    reference minimises it, smoothed over a thousandth, by L-BFGS."""
     y, X, options, _ = SETS["svc"]
-    weights = np.random.default_rng(3).integers(1, 4, len(y))
+    weights = np.random.default_rng(3).choice([1, 1, 1, 20], len(y))
     labels = [f"{label:g} cost:{weight}" for label, weight in zip(y, weights, strict=True)]
     train, model = tmp_path / "train", tmp_path / "m"
     train.write_text(oracle.svmlight_text(labels, X))
-    run_train("-q", *options, "--reduce", 20, train, model)
     every = written(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
+    run_train("-q", *options, "--gap", 1e-4, "--reduce", 5, train, model)
     judged = randsvm.certify(every, model, params=CertifyParams())
-    assert judged.support_vectors == 20
+    assert judged.support_vectors == 5
     assert float(oracle.trailer(model)["primal"]) == pytest.approx(judged.primal, rel=1e-5)
+    Z = randsvm.load(str(model)).model.Z.toarray()
+    K, G = (oracle.kernel_matrix("rbf", rows, Z, 0.3) for rows in (X, Z))
+
+    def smoothed(x, h=1e-3):
+        z = 1 - y * (K @ x[:-1] + x[-1])
+        bend = np.clip(z + h, 0, 2 * h)
+        slope = -weights * y * bend / (2 * h)
+        value = weights @ (bend**2 / (4 * h) + np.maximum(z - h, 0)) + x[:-1] @ G @ x[:-1] / 2
+        return value, np.append(K.T @ slope + G @ x[:-1], slope.sum())
+
+    options = {"maxiter": 20_000, "maxfun": 50_000}
+    least = optimize.minimize(smoothed, np.zeros(6), jac=True, method="L-BFGS-B", options=options)
+    assert least.fun * 0.999 <= judged.primal <= least.fun * 1.005
 
 
 def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
