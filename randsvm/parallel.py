@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import partial
 from math import inf
@@ -38,7 +38,7 @@ class ThreadPool(ThreadPoolExecutor):
 
     def map_in_order(
         self, work: Callable[[Item], Result], items: Iterable[Item], ahead: float = inf
-    ) -> Iterator[Result]:
+    ) -> Generator[Result, None, None]:
         """Yield work(item) for each item, in order.
 
         If the caller stops early, calls that have not begun are cancelled. If `items` raises a
@@ -47,16 +47,19 @@ class ThreadPool(ThreadPoolExecutor):
         ahead: the number of calls that may be submitted before the first result is needed.
         """
         futures: deque[Future[Result]] = deque()
+        ended_by: RandsvmError | None = None
         try:
             try:
                 for item in items:
                     futures.append(self.submit(work, item))
                     if len(futures) > ahead:
                         yield result_of(futures.popleft())
-            except RandsvmError:
-                yield from _results(futures)
-                raise
-            yield from _results(futures)
+            except RandsvmError as error:
+                ended_by = error
+            while futures:
+                yield result_of(futures.popleft())
+            if ended_by is not None:
+                raise ended_by
         finally:
             for future in futures:
                 future.cancel()
@@ -71,11 +74,6 @@ class ThreadPool(ThreadPoolExecutor):
     def stop(self) -> None:
         """Cancel all calls that have not begun, without waiting for the others."""
         self.shutdown(wait=False, cancel_futures=True)
-
-
-def _results(futures: deque[Future[Result]]) -> Iterator[Result]:
-    while futures:
-        yield result_of(futures.popleft())
 
 
 def result_of(future: Future[Result], stage: str | None = None) -> Result:

@@ -36,7 +36,9 @@ UNKNOWN = 20  # rows without a label at the start of a test file
 # Lines of a model that change with the version alone, and numbers of JSON that are times.
 VERSION = re.compile(rb"^# randsvm (version|sha256) .*\n", re.M)
 # What differs between equal runs: times, memory, and the names of runs.
-SECONDS = re.compile(rb'("(?:\w*seconds|peak_memory)": )[0-9.e+-]+|("(?:time|run|version)": )"[^"]*"')
+SECONDS = re.compile(
+    rb'("(?:\w*seconds|peak_memory)": )[0-9.e+-]+|("(?:time|run|version)": )"[^"]*"'
+)
 
 
 # ---- data -------------------------------------------------------------------------------------

@@ -410,33 +410,28 @@ class Dataset:
     def points(self, rows: np.ndarray) -> Points:
         """Return some rows as Points in ascending order. rows : (m,) int64, in any order."""
         rows = np.sort(rows)
-
-        def gather(shard: Shard) -> Points | None:
-            wanted = rows[shard.within(rows)]
-            if not len(wanted):
-                return None
-            X, y, weights = self._rows_of(shard, wanted - shard.start)
-            return Points(wanted, self._features(X), y, weights=weights)
-
-        parts = [part for part in self.map(gather) if part is not None]
+        read = functools.partial(self._points_of, rows)
+        parts = [part for part in self.map(read) if part is not None]
         if not parts:
             empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
             weights = np.empty(0) if self.summary.weighted else None
             return Points(rows, empty, np.empty(0), weights=weights)
         return Points.concatenate(parts)
 
-    def _rows_of(
-        self, shard: Shard, local: np.ndarray
-    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray | None]:
-        """Return X, without `mapping`, y and weights of some rows of a shard."""
-        raw = self.store.read(shard.number)
+    def _points_of(self, rows: np.ndarray, shard: Shard) -> Points | None:
+        """Return the rows that are in a shard, None if there are none. rows : ascending."""
+        wanted = rows[shard.within(rows)]
+        if not len(wanted):
+            return None
+        local, raw = wanted - shard.start, self.store.read(shard.number)
         own = None if self.own_weights is None else self.own_weights[shard.start + local]
         if self.row_mask is not None:
             local = self._places(shard.number)[local]
         part = raw[local]
         self.bytes_counter.add(part.nbytes)
         weights = self._weights(part.weights, len(part.y)) if own is None else own
-        return self._scaled(self._matrix(part)), self._labels(part.y), weights
+        X = self._features(self._scaled(self._matrix(part)))
+        return Points(wanted, X, self._labels(part.y), weights=weights)
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
         """Return X of all rows of a shard, with the features of this view."""

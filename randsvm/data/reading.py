@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -427,23 +427,13 @@ def first_pass(
     jobs: int,
     tmpdir: str | None = None,
 ) -> Summary:
-    """Parse and validate all files; see `_first_pass`. tmpdir: see `reader_of`."""
-    with reader_of(paths, options, jobs, tmpdir) as (read, columns):
-        return replace(_first_pass(paths, options, keep, jobs, read), columns=columns)
-
-
-def _first_pass(
-    paths: Sequence[str],
-    options: ParseOptions,
-    keep: Callable[[RawChunk], object],
-    jobs: int,
-    read: Reader,
-) -> Summary:
     """Parse and validate all files in order, and call `keep` with each chunk in order.
 
     Raises RoundedError if all values must be float64 and the files can be read again: the caller
     starts from scratch with `float64` options. Values of a precomputed kernel are always float32,
     as in LIBSVM.
+
+    tmpdir: see `reader_of`.
     """
     precision = Precision(float64=options.float64, final=not can_reread(paths, options))
     classes, digests = _Classes(paths[0], options.any_label), list[bytes]()
@@ -457,19 +447,20 @@ def _first_pass(
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
-    blocks = _blocks(paths, options, classes.table, features, jobs, read)
-    if options.row_weights is not None:
-        blocks = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
-    for whole in blocks:
-        block = whole.without_zero_weights()
-        zero_weights += len(whole) - len(block)
-        y = classes.of(block) if options.labels == "class" else block.y
-        features.add(block)
-        n += len(block)
-        nnz += len(block.values)
-        queries += block.queries
-        for chunk in cutter.add(y, block):
-            take(chunk)
+    with reader_of(paths, options, jobs, tmpdir) as (read, columns):
+        blocks = _blocks(paths, options, classes.table, features, jobs, read)
+        if options.row_weights is not None:
+            blocks = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
+        for whole in blocks:
+            block = whole.without_zero_weights()
+            zero_weights += len(whole) - len(block)
+            y = classes.of(block) if options.labels == "class" else block.y
+            features.add(block)
+            n += len(block)
+            nnz += len(block.values)
+            queries += block.queries
+            for chunk in cutter.add(y, block):
+                take(chunk)
     if cutter.rows:
         take(cutter.cut())
     if not n:
@@ -489,5 +480,6 @@ def _first_pass(
         has_row_numbers=options.has_row_numbers,
         float64=precision.float64,
         zero_weights=zero_weights,
+        columns=columns,
         **sums.fields(),
     )

@@ -169,10 +169,12 @@ def read_blocks(
     dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near)
     name = files.display_name(path)
     line = 1
-    with files.open_input(path) as stream:
+    with files.open_input(path) as stream, ThreadPool(jobs) as pool:
         texts = pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
-        parsed = _one_by_one(texts, dialect) if prompt else _in_order(texts, dialect, jobs)
-        with closing(parsed):
+        parse = partial(parse_piece, dialect=dialect)
+        # An error of reading is raised after the errors of the lines before that place.
+        in_threads = pool.map_in_order(parse, texts, jobs)
+        with closing((parse(text) for text in texts) if prompt else in_threads) as parsed:
             try:
                 for piece in parsed:
                     block = to_block(piece, line)
@@ -305,20 +307,6 @@ class _Position:
             return False
         status = os.fstat(self.descriptor)
         return (status.st_size, status.st_mtime_ns) != (self.total, self.written)
-
-
-def _one_by_one(texts: Iterator[bytes], dialect: Dialect) -> Generator[ParsedPiece, None, None]:
-    for text in texts:
-        yield parse_piece(text, dialect)
-
-
-def _in_order(
-    texts: Iterator[bytes], dialect: Dialect, jobs: int
-) -> Generator[ParsedPiece, None, None]:
-    """Parse with `jobs` threads, at most jobs + 1 pieces ahead of the consumer."""
-    # An error of reading is raised after the errors of the lines before that place.
-    with ThreadPool(jobs) as pool:
-        yield from pool.map_in_order(partial(parse_piece, dialect=dialect), texts, jobs)
 
 
 def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:

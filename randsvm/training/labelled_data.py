@@ -98,7 +98,11 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
 
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
     """
-    D = _load(data, params, job)
+    options = _parse_options(data, params, job)
+    if job.resources.cluster is None:
+        D = dataset.load(data, options, job.resources)
+    else:
+        D = _load_on_cluster(data, options, job)
     if D.summary.columns is not None:
         emit(Notice(_columns_notice(D.summary.columns)))
     if D.summary.float64:
@@ -123,9 +127,12 @@ def _columns_notice(columns: Columns) -> str:
     return f"{found}, and of text with their categories: {', '.join(listed)}"
 
 
-def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
+def _parse_options(data: Source, params: Params | SgdParams, job: Job) -> ParseOptions:
+    """Return how the rows are parsed. Raise ParameterError for options that exclude each other."""
+    if job.run.row_weights is not None:
+        check_row_weights(data, job)
     row_numbers = params.kernel == "precomputed"
-    options = ParseOptions(
+    return ParseOptions(
         labels="number" if params.prediction_type == "svr" else "class",
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based or row_numbers,
@@ -133,10 +140,10 @@ def _load(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         row_weights=job.run.row_weights,
         table=_table_options(data, params, job, row_numbers),
     )
-    if options.row_weights is not None:
-        check_row_weights(data, job)
-    if job.resources.cluster is None:
-        return dataset.load(data, options, job.resources)
+
+
+def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
+    """Return rows that the workers of a cluster read and hold."""
     if isinstance(data, Arrays):
         raise ParameterError("--cluster reads files that all workers see, not arrays")
     # Imported here since dask is optional, and its import takes a second.
