@@ -865,16 +865,19 @@ class FeatureImportance(NamedTuple):
     Parameters
     ----------
     feature : int
-        Index of the feature, as in the file.
+        Index of the feature, as in the file, or the first index of a column.
     importance : float
         Loss of score if the values of the feature are shuffled, the mean over repetitions.
     standard_error : float
         Standard error of that mean; nan for one repetition.
+    column : str or None, default=None
+        Name of the column of a table, whose features are shuffled together.
     """
 
     feature: int
     importance: float
     standard_error: float
+    column: str | None = None
 
 
 class Importances(NamedTuple):

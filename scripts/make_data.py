@@ -1,6 +1,6 @@
 """Make synthetic sets as svmlight files: KBH07's twonorm, ringnorm, checkerboard; unbalanced (one
 row in six positive); sparse text; waveform and letters (3 and 26 classes); sinc and friedman
-(regressions).
+(regressions). incomes is a table as CSV, with texts and missing values.
 
 Row i of a set depends on the seed and i alone, so a set of 100,000 rows is the beginning of the
 set of 1,000,000 rows. Values are float32.
@@ -8,7 +8,9 @@ set of 1,000,000 rows. Values are float32.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import csv
+import io
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -128,6 +130,35 @@ def friedman(rng: np.random.Generator, m: int) -> Rows:
     return Rows.dense((y - 14.4) / 5, X)
 
 
+INCOMES = ("id", "age", "sector", "education", "hours", "country", "income")
+EDUCATION = ("10th grade", "High school", "Some college, no degree", "Bachelor", "Master", "PhD")
+SECTORS = ("Private", "Self-employed", "Local government", "State, federal", "Without pay")
+COUNTRIES = ("US", "MX", "PH", "DE")
+
+
+def incomes(rng: np.random.Generator, start: int, m: int) -> list[tuple[Any, ...]]:
+    """Make rows of persons: income above 50,000 depends on age, education, sector and hours."""
+    age, level = rng.integers(17, 90, m), rng.integers(0, len(EDUCATION), m)
+    sector = rng.choice(len(SECTORS), m, p=[0.7, 0.1, 0.1, 0.08, 0.02])
+    country = rng.choice(len(COUNTRIES), m, p=[0.85, 0.08, 0.05, 0.02])
+    hours = np.clip(rng.normal(40, 10, m).round(1), 1, 99)
+    score = level + np.minimum(age, 110 - age) / 12 + (hours - 40) / 8 - 0.5 * (sector == 2)
+    high = score + rng.normal(size=m) > 6.5
+    known = rng.random(m) > 0.03
+    return [
+        (
+            start + i,
+            int(age[i]),
+            SECTORS[sector[i]],
+            EDUCATION[level[i]],
+            float(hours[i]) if known[i] else None,
+            COUNTRIES[country[i]],
+            "high" if high[i] else "low",
+        )
+        for i in range(m)
+    ]
+
+
 # The sets, and how each spells its labels.
 SETS = {
     "twonorm": (twonorm, "{:+d}"),
@@ -142,15 +173,31 @@ SETS = {
 }
 
 
+def write_incomes(stream: files.Sink, rows: int, seed: int) -> None:
+    """Write rows of `incomes` with the names of the columns."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(INCOMES)
+    for start in range(0, rows, BLOCK_ROWS):
+        made = incomes(np.random.default_rng([seed, start]), start, BLOCK_ROWS)
+        writer.writerows(made[: rows - start])
+        stream.write(text.getvalue().encode())
+        text.seek(0)
+        text.truncate()
+
+
 @click.command()
-@click.argument("name", type=click.Choice(list(SETS)))
+@click.argument("name", type=click.Choice([*SETS, "incomes"]))
 @click.argument("output")
 @click.option("--rows", default=100_000, show_default=True, help="Number of rows.")
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set.")
 def main(name: str, output: str, rows: int, seed: int) -> None:
     """Write ROWS rows of the set NAME to OUTPUT (- is standard output)."""
-    made, spelling = SETS[name]
     with files.create_output(output) as stream:
+        if name == "incomes":
+            write_incomes(stream, rows, seed)
+            return
+        made, spelling = SETS[name]
         for start in range(0, rows, BLOCK_ROWS):
             # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
             block = made(np.random.default_rng([seed, start]), BLOCK_ROWS)

@@ -291,7 +291,7 @@ def importance(report: str, output: str) -> None:
     features = record["features"][:MOST_BARS]
     figure, axes = new_figure(height=1 + 0.25 * len(features))
     axis = axes[0, 0]
-    names = [str(one["feature"]) for one in features]
+    names = [str(one.get("column") or one["feature"]) for one in features]
     errors = [one["standard_error"] or 0.0 for one in features]
     axis.barh(names, [one["importance"] for one in features], xerr=errors)
     axis.invert_yaxis()

@@ -83,9 +83,11 @@ def name_of(page: Path) -> str:
 def run_line(line: str) -> str:
     """Run a command and return what it prints; our own commands run in this process.
 
-    Pictures are not drawn where matplotlib is not installed.
+    Pictures are not drawn without matplotlib, and Parquet files are not read without pyarrow.
     """
     words = shlex.split(line)
+    if "parquet" in line and importlib.util.find_spec("pyarrow") is None:
+        return ""
     if "scripts/plot.py" in words and importlib.util.find_spec("matplotlib") is None:
         return ""
     if words[0] in OURS and not {"|", ">", "<", "&&", "||"} & set(words):

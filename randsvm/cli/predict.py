@@ -44,13 +44,15 @@ MODES = {
         frozenset(f.name for f, _ in option_fields(CertifyParams)),
         frozenset({"jobs", "row_weights"}),
     ),
-    "export": Mode(("test_file", "model_file", "output_file")),
+    "export": Mode(("test_file", "model_file", "output_file"), shared=frozenset({"format"})),
     "importance": Mode(
         ("test_file", "model_file"),
         frozenset(f.name for f, _ in option_fields(ImportanceParams)),
-        frozenset({"jobs", "row_weights"}),
+        frozenset({"jobs", "row_weights", "format"}),
     ),
-    "explain": Mode(("test_file", "model_file", "output_file"), shared=frozenset({"jobs"})),
+    "explain": Mode(
+        ("test_file", "model_file", "output_file"), shared=frozenset({"jobs", "format", "keep"})
+    ),
 }
 # Options that every work has.
 COMMON_OPTIONS = {"report", "report_file", "quiet"}
@@ -276,10 +278,10 @@ def predict(
         _certify(test_file, model_file, row_weights, jobs, given)
         return
     if export is not None:
-        _export(export, test_file, model_file, output_file, given)
+        _export(export, test_file, model_file, output_file, format, given)
         return
     if importance:
-        _importance(test_file, model_file, row_weights, jobs, given)
+        _importance(test_file, model_file, row_weights, jobs, format, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
     params = PredictParams(
@@ -293,7 +295,13 @@ def predict(
         )
         if explain:
             process.import_api().explain(
-                test_file, model_file, output_file, resources=resources, watch=report
+                test_file,
+                model_file,
+                output_file,
+                resources=resources,
+                format=format,
+                keep=keep,
+                watch=report,
             )
             return
         process.import_api().predict(
@@ -317,12 +325,18 @@ def _certify(
 
 
 def _importance(
-    data: str, model: str, row_weights: str | None, jobs: int | None, given: dict[str, Any]
+    data: str,
+    model: str,
+    row_weights: str | None,
+    jobs: int | None,
+    data_format: str | None,
+    given: dict[str, Any],
 ) -> None:
     from randsvm.cli.report import Report
 
     names = {f.name for f, _ in option_fields(ImportanceParams)}
-    params = ImportanceParams(**{name: given[name] for name in names}, row_weights=row_weights)
+    own = {name: given[name] for name in names}
+    params = ImportanceParams(**own, row_weights=row_weights, format=data_format)
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         roles = {"TEST_FILE": inputs(data), "MODEL_FILE": [model]}
         report.check_outputs({**roles, "--row-weights": [row_weights]})
@@ -336,6 +350,7 @@ def _export(
     data: str | None,
     model: str,
     output: str,
+    data_format: str | None,
     given: dict[str, Any],
 ) -> None:
     from randsvm.cli.report import Report
@@ -346,7 +361,9 @@ def _export(
         files, roles = {"data": data, **files}, {"TEST_FILE": [*inputs(data)], **roles}
     with Report(COMMAND, [], files, given) as report:
         report.check_outputs(roles)
-        process.import_api().export(model, output, data, format=format_name, watch=report)
+        process.import_api().export(
+            model, output, data, format=format_name, data_format=data_format, watch=report
+        )
 
 
 def _print_description(model: str, in_json: bool) -> None:

@@ -488,8 +488,12 @@ class Report:
         if self.format != "text":
             return
         shown = outcome.features[:MAX_SHOWN_FEATURES]
-        rows = [[one.feature, *(f"{x:.6g}" for x in one[1:])] for one in shown]
-        head = ["feature", f"loss of {outcome.score_name}", "standard error"]
+        rows: list[list[Any]] = [
+            [one.column or one.feature, f"{one.importance:.6g}", f"{one.standard_error:.6g}"]
+            for one in shown
+        ]
+        kind = "feature" if all(one.column is None for one in shown) else "column"
+        head = [kind, f"loss of {outcome.score_name}", "standard error"]
         for line in _table([head, *rows]):
             self._print(line, outcome)
         if len(shown) < len(outcome.features):

@@ -81,6 +81,15 @@ class Columns:
         """The number of features of all columns."""
         return sum(column.width for column in self.columns)
 
+    @property
+    def feature_names(self) -> list[str]:
+        """The name of each feature: that of its column, and =text for a category."""
+        return [
+            column.name if text is None else f"{column.name}={text}"
+            for column in self.columns
+            for text in (column.categories or (None,))
+        ]
+
     def to_json(self) -> str:
         """Return the text that `from_json` reads."""
         columns: list[dict[str, Any]] = []

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from randsvm import __version__
+from randsvm.data.columns import Columns
 from randsvm.errors import ModelError
 from randsvm.files import encoded
 from randsvm.kernels.random_features import RandomMap
@@ -162,6 +163,8 @@ class _Source:
                 """
             )
         yield self._predict()
+        if model.columns is not None:
+            yield self._feature_names(model.columns)
         if self.has_probabilities:
             yield self._probabilities()
         if model.noise_scale is not None:
@@ -196,6 +199,8 @@ class _Source:
                 f"int randsvm_class(const {REAL} *x);",
                 "const char *randsvm_label(int number);",
             ]
+        if model.columns is not None:
+            prototypes.append("const char *randsvm_feature(int number);")
         if self.has_probabilities:
             prototypes.append(
                 f"{self.label_type}{space}randsvm_predict_probability(const {REAL} *x, {REAL} *p);"
@@ -206,6 +211,11 @@ class _Source:
         lines = [
             *wrap(f"{shown}.".replace("*/", "* /"), 96),
             f"x has RANDSVM_FEATURES entries: x[i] is {first} of a row, 0 where a row has none.",
+            *(
+                ["randsvm_feature(i) is its column, and =text of a category, for which x[i] is 1."]
+                if model.columns is not None
+                else []
+            ),
             f"f has RANDSVM_DECISIONS entries: {self._meaning()}.",
             *(
                 ["p has RANDSVM_CLASSES entries: the probability of each class."]
@@ -231,6 +241,22 @@ class _Source:
             f"#else\ntypedef double {REAL};\n{macros[1]}\n#endif\n\n"
             f"enum {{ {', '.join(values)} }};\n\n" + "\n".join(prototypes) + "\n"
         )
+
+    def _feature_names(self, columns: Columns) -> str:
+        """Return a function for the names of the features of a table."""
+        names = columns.feature_names[: self.inputs]
+        lines = ",\n".join(map(_string, names + [""] * (self.inputs - len(names))))
+        return dedent(
+            """\
+            const char *randsvm_feature(int number)
+            {
+                static const char *const names[RANDSVM_FEATURES] = {
+            %s
+                };
+                return names[number];
+            }
+            """
+        ) % indent(lines, "        ")
 
     def _meaning(self) -> str:
         """Return the meaning of the decision values in one sentence."""

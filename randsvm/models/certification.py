@@ -22,7 +22,6 @@ from scipy import sparse
 from randsvm import files
 from randsvm.arrays import slices, squared_norms
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ReadingProgress
 from randsvm.data.svmlight import Block
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
@@ -30,11 +29,12 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import ModelRows
-from randsvm.models.prediction import reader_of, weights_at
+from randsvm.models.prediction import weights_at
+from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
-from randsvm.parameters.run import CertifyParams, PredictParams, Resources
+from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import Params
 
 # Support vectors are found among the rows by this number of random projections.
@@ -336,30 +336,21 @@ class RowLosses(NamedTuple):
 def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     """Return the sums over all rows of the files."""
     model = judge.model
-    reading = ReadingProgress(paths, emit)
-    read = reader_of(model, paths[0], PredictParams())
+    files_of_rows = RowFiles(model, paths[0], paths)
     own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
     table = LabelTable(paths[0], names=model.labels, closed=True, any_label=model.finds_novelties)
     parts: list[RowLosses] = []
     row_weights = weights_at(judge.params.row_weights, paths)
     with ThreadPool(jobs) as pool:
-        for path in paths:
-            table.path = path
-            blocks = read(
-                path,
-                labels="number" if model.is_regression else "class",
-                zero_based=model.zero_based,
-                float64=True,
-                jobs=jobs,
-                watch=reading.on_event,
-                **own,
-            )
-            weighted = blocks if row_weights is None else map(row_weights.of, blocks)
-            for block in map(Block.without_zero_weights, weighted):
-                y = block.y if model.is_regression else table.classes(block)
-                work = partial(judge.losses, block, y)
-                parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
-            reading.next_file()
+        begin_file = partial(setattr, table, "path")
+        blocks = files_of_rows.blocks(
+            emit, jobs=jobs, begin_file=begin_file, unlabelled=False, float64=True, **own
+        )
+        weighted = blocks if row_weights is None else map(row_weights.of, blocks)
+        for block in map(Block.without_zero_weights, weighted):
+            y = block.y if model.is_regression else table.classes(block)
+            work = partial(judge.losses, block, y)
+            parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
     if row_weights is not None:
         row_weights.check_end()
     if not parts:

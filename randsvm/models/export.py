@@ -16,7 +16,6 @@ import numpy as np
 from scipy import sparse
 
 from randsvm import files
-from randsvm.data import svmlight
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, StoredRows, c_source, input_count
@@ -24,6 +23,7 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import Model, ModelRows
+from randsvm.models.row_files import RowFiles
 from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.run import EXPORT_FORMATS
 
@@ -54,6 +54,7 @@ def export(
     data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     *,
     format: Literal["c", "onnx"] = "c",
+    data_format: str | None = None,
     watch: Watch = silent,
 ) -> Exported:
     """Write a model as C99 source or as an ONNX graph, and compare its predictions.
@@ -69,6 +70,8 @@ def export(
         rows that are drawn at random.
     format : {"c", "onnx"}, default="c"
         Format of the file; "onnx" needs the package onnx.
+    data_format : {"svmlight", "csv", "tsv", "parquet"}, optional
+        Format of the files of rows; by default that of the training.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -113,7 +116,8 @@ def export(
             )
         if len(loaded.labels) == 1:
             raise ModelError(f"{model}: expected a model of two or more classes")
-        rows = _Rows(loaded, paths)
+        row_files = None if paths is None else RowFiles(loaded, model, paths, data_format)
+        rows = _Rows(loaded, row_files)
         content, check = _EXPORTERS[format](loaded, rows)
         found = check()
         with files.create_output(output) as stream:
@@ -187,8 +191,8 @@ class Comparison:
 class _Rows:
     """The rows with which an export is compared: those of files, or some of the model's own."""
 
-    def __init__(self, model: Model, paths: Sequence[str] | None) -> None:
-        self.model, self.paths = model, paths
+    def __init__(self, model: Model, files: RowFiles | None) -> None:
+        self.model, self.files = model, files
         self.inputs = input_count(model)
         self.at_once = max(1, min(8192, BLOCK_BYTES // (8 * self.inputs)))
         self.cut_values = 0
@@ -198,11 +202,13 @@ class _Rows:
             yield self._compared(indptr, indices, values)
         if self.cut_values:
             emit(Notice(f"left out {self.cut_values} values of features beyond the model's"))
+        if self.files is not None:
+            self.files.report_other_texts()
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield indptr, indices and values of consecutive rows."""
         model = self.model
-        if self.paths is None:
+        if self.files is None:
             X = _own_rows(model, self.inputs)
             for begin in range(0, X.shape[0], self.at_once):
                 part = X[begin : begin + self.at_once]
@@ -210,20 +216,14 @@ class _Rows:
                 yield part.indptr, index.astype(np.int32), part.data
             return
         done = 0
-        for path in self.paths:
-            for block in svmlight.read_blocks(
-                path,
-                labels="number" if model.is_regression else "class",
-                zero_based=model.zero_based,
-                unlabelled=True,
-                float64=model.float64,
-            ):
-                for begin in range(0, len(block), self.at_once):
-                    indptr = block.indptr[begin : begin + self.at_once + 1]
-                    at = slice(indptr[0], indptr[-1])
-                    yield indptr - indptr[0], block.indices[at], block.values[at]
-                done += len(block)
-                emit(Progress("comparing", done, None, "rows"))
+        self.files.other_texts.clear()
+        for block in self.files.blocks():
+            for begin in range(0, len(block), self.at_once):
+                indptr = block.indptr[begin : begin + self.at_once + 1]
+                at = slice(indptr[0], indptr[-1])
+                yield indptr - indptr[0], block.indices[at], block.values[at]
+            done += len(block)
+            emit(Progress("comparing", done, None, "rows"))
 
     def _compared(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Comparison:
         model, m = self.model, len(indptr) - 1

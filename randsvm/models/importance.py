@@ -1,5 +1,7 @@
 """Permutation importance: how much worse a model predicts when one feature is shuffled.
 
+The features of a column of text in a table are shuffled together, as the texts of that column.
+
 The rows are read in blocks. Columns of as many features as fit a bound of memory are shuffled at
 once, and each such group of features takes two passes over the files.
 """
@@ -11,11 +13,11 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from randsvm import files
-from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import sorted_union
 from randsvm.data.svmlight import Block
@@ -33,6 +35,7 @@ from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
 from randsvm.models.model import Model
 from randsvm.models.prediction import weights_at
+from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import ImportanceParams, Resources
 
@@ -49,7 +52,7 @@ def importance(
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Importances:
-    """Compute the permutation importance of each feature.
+    """Compute the permutation importance of each feature, or of each column of a table.
 
     Parameters
     ----------
@@ -83,7 +86,8 @@ def importance(
     -----
     The importance of a feature is the loss of accuracy, or of a regression the growth of the mean
     squared error, if its values are shuffled among the rows; it is the mean over repetitions. The
-    shuffles depend on the seed, the feature and the repetition alone.
+    shuffles depend on the seed, the feature and the repetition alone. The categories of a column of
+    text are shuffled as one feature.
 
     References
     ----------
@@ -104,7 +108,8 @@ def importance(
                 f"{model}: expected a model of features, found one with a precomputed kernel"
             )
         with ThreadPool(resources.workers) as pool:
-            scan = _Scan(paths, loaded, params, pool)
+            rows = RowFiles(loaded, model, paths, params.format)
+            scan = _Scan(rows, loaded, params, pool)
             found = scan.importances()
         outcome = Importances(
             model=model,
@@ -120,11 +125,27 @@ def importance(
         return outcome
 
 
+class _Unit(NamedTuple):
+    """A group of features that are shuffled together: one, or those of a column of text.
+
+    start, width : the first feature index, and the number of features
+    name : of the column of a table; is_text : whether its features are categories
+    """
+
+    start: int
+    width: int = 1
+    name: str | None = None
+    is_text: bool = False
+
+
 @dataclass(frozen=True)
 class _Shuffled:
-    """A feature and its shuffled columns, (repeats, n) float64."""
+    """A unit and its shuffled columns, (repeats, n) float64.
 
-    feature: int
+    A column has values, or of a text the number of the category from 1, 0 for none.
+    """
+
+    unit: _Unit
     columns: np.ndarray
 
 
@@ -132,9 +153,9 @@ class _Scan:
     """Passes over the files."""
 
     def __init__(
-        self, paths: Sequence[str], model: Model, params: ImportanceParams, pool: ThreadPool
+        self, rows: RowFiles, model: Model, params: ImportanceParams, pool: ThreadPool
     ) -> None:
-        self.paths, self.model, self.params, self.pool = paths, model, params, pool
+        self.rows, self.model, self.params, self.pool = rows, model, params, pool
         self.base = self._metric()
         self.n = 0
         self.passes_done = 0
@@ -144,13 +165,21 @@ class _Scan:
             features = sorted_union(features, block.features)
             self.base.add(y, self._decision(block), weights=block.weights)
         if not self.base.labelled:
-            raise ContentError(f"{files.joint_name(paths)}: expected labelled rows, found none")
+            name = files.joint_name(rows.paths)
+            raise ContentError(f"{name}: expected labelled rows, found none")
+        rows.report_other_texts()
+        if rows.columns is not None:
+            self.units = [
+                _Unit(start, column.width, column.name, column.categories is not None)
+                for column, start in rows.columns.with_starts(model.zero_based)
+            ]
+            return
         if not model.counts_unseen:
             known = (
                 model.features if model.seen is None else model.seen.indices(len(features) + 2**20)
             )
             features = features[np.isin(features, known)]
-        self.features = features
+        self.units = [_Unit(feature) for feature in features.tolist()]
 
     def _metric(self) -> Metric:
         return RegressionErrors() if self.model.is_regression else Accuracy()
@@ -159,22 +188,24 @@ class _Scan:
         """Return the importance of each feature, the largest first."""
         repeats = self.params.repeats
         at_once = max(1, COLUMN_BYTES // (VALUE_BYTES * (repeats + 1) * self.n))
-        losses = np.empty((len(self.features), repeats))
-        for begin in range(0, len(self.features), at_once):
-            group = self.features[begin : begin + at_once]
+        losses = np.empty((len(self.units), repeats))
+        for begin in range(0, len(self.units), at_once):
+            group = self.units[begin : begin + at_once]
             losses[begin : begin + at_once] = self._losses(group)
         means = losses.mean(axis=1)
         errors = np.full(len(means), np.nan)
         if repeats > 1:
             errors = losses.std(axis=1, ddof=1) / repeats**0.5
-        order = np.lexsort((self.features, -means))
+        order = np.argsort(-means, kind="stable")
         return [
-            FeatureImportance(int(self.features[k]), float(means[k]), float(errors[k]))
+            FeatureImportance(
+                self.units[k].start, float(means[k]), float(errors[k]), self.units[k].name
+            )
             for k in order
         ]
 
-    def _losses(self, group: np.ndarray) -> np.ndarray:
-        """Return the loss of score of each feature and repetition, (features, repeats)."""
+    def _losses(self, group: Sequence[_Unit]) -> np.ndarray:
+        """Return the loss of score of each unit and repetition, (units, repeats)."""
         shuffled = self._shuffled(group)
         metrics = [[self._metric() for _ in range(self.params.repeats)] for _ in group]
         begin = 0
@@ -188,19 +219,23 @@ class _Scan:
         scores = np.array([[one.score for one in row] for row in metrics])
         return self.base.sign * (self.base.score - scores)
 
-    def _shuffled(self, group: np.ndarray) -> list[_Shuffled]:
-        """Return the shuffled columns of features."""
+    def _shuffled(self, group: Sequence[_Unit]) -> list[_Shuffled]:
+        """Return the shuffled columns of units."""
         columns = np.zeros((len(group), self.n))
+        starts, widths = np.array([(unit.start, unit.width) for unit in group]).T
+        is_text = np.array([unit.is_text for unit in group])
         begin = 0
         for block, _ in self._blocks():
             row = np.repeat(np.arange(len(block)), np.diff(block.indptr))
-            at = np.minimum(np.searchsorted(group, block.indices), len(group) - 1)
-            inside = group[at] == block.indices
-            columns[at[inside], begin + row[inside]] = block.values[inside]
+            at = np.maximum(np.searchsorted(starts, block.indices, "right") - 1, 0)
+            category = block.indices - starts[at] + 1
+            inside = (category > 0) & (category <= widths[at])
+            values = np.where(is_text[at], category, block.values)
+            columns[at[inside], begin + row[inside]] = values[inside]
             begin += len(block)
         return [
-            _Shuffled(int(feature), self._shuffle(int(feature), column))
-            for feature, column in zip(group, columns, strict=True)
+            _Shuffled(unit, self._shuffle(unit.start, column))
+            for unit, column in zip(group, columns, strict=True)
         ]
 
     def _shuffle(self, feature: int, column: np.ndarray) -> np.ndarray:
@@ -216,9 +251,12 @@ class _Scan:
     ) -> None:
         """Add the rows of a block to the metric of each repetition."""
         shuffled, metrics = work
-        indptr, indices, values, places = with_feature(block, shuffled.feature)
+        start, width, _, is_text = shuffled.unit
+        indptr, indices, values, places = with_entry(block, start, width)
         for column, metric in zip(shuffled.columns[:, rows], metrics, strict=True):
-            values[places] = column
+            values[places] = column > 0 if is_text else column
+            if is_text:
+                indices[places] = start + np.maximum(column - 1, 0)
             found = self.model.rows(indptr, indices, values)
             f = self.model.decision(found, labels_only=True)
             metric.add(y, f, self.model.predicted(f), block.weights)
@@ -229,45 +267,42 @@ class _Scan:
 
     def _blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield the blocks of a pass, with class indices or targets, (m,) float64."""
-        model, rows = self.model, 0
+        model, rows, paths = self.model, 0, self.rows.paths
         table = LabelTable(
-            self.paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
+            paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
         )
-        row_weights = weights_at(self.params.row_weights, self.paths)
-        for path in self.paths:
-            table.path = path
-            for block in svmlight.read_blocks(
-                path,
-                labels="number" if model.is_regression else "class",
-                zero_based=model.zero_based,
-                unlabelled=True,
-                float64=model.float64,
-            ):
-                if row_weights is not None:
-                    block = row_weights.of(block)
-                rows += len(block)
-                yield block, block.y if model.is_regression else table.classes(block)
+        row_weights = weights_at(self.params.row_weights, paths)
+        for block in self.rows.blocks(begin_file=partial(setattr, table, "path")):
+            if row_weights is not None:
+                block = row_weights.of(block)
+            rows += len(block)
+            yield block, block.y if model.is_regression else table.classes(block)
         if row_weights is not None:
             row_weights.check_end()
         if self.passes_done and rows != self.n:
-            name = files.joint_name(self.paths)
+            name = files.joint_name(paths)
             raise ContentError(f"{name}: expected {self.n} rows again, found {rows}")
         self.passes_done += 1
 
 
-def with_feature(
-    block: Block, feature: int
+def with_entry(
+    block: Block, start: int, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return indptr, indices and values in which every row has a feature, and its places, (m,)."""
+    """Return indptr, indices and values in which every row has an entry, and its places, (m,).
+
+    start, width : a row has at most one of these features, and gets the first of them if it has
+    none
+    """
     m = len(block)
     row = np.repeat(np.arange(m), np.diff(block.indptr))
-    own = block.indices == feature
+    own = (block.indices >= start) & (block.indices < start + width)
     missing = np.ones(m, bool)
     missing[row[own]] = False
     rows = np.concatenate([row, np.flatnonzero(missing)])
-    indices = np.concatenate([block.indices, np.full(missing.sum(), feature, np.int32)])
+    indices = np.concatenate([block.indices, np.full(missing.sum(), start, np.int32)])
     values = np.concatenate([block.values, np.zeros(missing.sum(), block.values.dtype)])
     order = np.lexsort((indices, rows)) if missing.any() else np.arange(len(rows))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))])
     indices = indices[order]
-    return indptr, indices, values[order], np.flatnonzero(indices == feature)
+    inside = (indices >= start) & (indices < start + width)
+    return indptr, indices, values[order], np.flatnonzero(inside)

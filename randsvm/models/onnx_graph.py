@@ -6,12 +6,14 @@ products, exp, tanh and cos in float64 give the decision values of the model, an
 labels.
 
 Input X: (rows, inputs) float64; column i is feature i + 1, or i of a zero-based model.
+A model of a table has the names of its features as a JSON list in the metadata `feature_names`.
 Outputs: label (rows,) int64 or string; f (rows, columns) float64; probabilities (rows, classes).
 A regression has prediction (rows,) in place of label.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -122,6 +124,9 @@ class _Graph:
             opset_imports=[helper.make_opsetid("", OPSET)],
             ir_version=IR_VERSION,
         )
+        if model.columns is not None:
+            names = json.dumps(model.columns.feature_names[: self.inputs])
+            helper.set_model_props(made, {"feature_names": names})
         self.onnx.checker.check_model(made)
         return made
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,9 +20,9 @@ from scipy import sparse
 from randsvm import files
 from randsvm.arrays import slices
 from randsvm.data import svmlight
-from randsvm.data.columns import DELIMITERS, Format, fields_of, written_record
+from randsvm.data.columns import written_record
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Reader, ReadingProgress, sorted_union
+from randsvm.data.reading import ParseOptions, sorted_union
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows
@@ -50,6 +49,7 @@ from randsvm.models.metrics import (
     RegressionErrors,
 )
 from randsvm.models.model import Model
+from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
 
@@ -122,11 +122,7 @@ def predict(
                 stream.write(prediction.lines(rows, keys))
         if prediction.weighted:
             emit(Notice("rows have weights, which the scores count"))
-        if prediction.other_texts:
-            counts = sorted(prediction.other_texts.items())
-            listed = ", ".join([f"{name} ({count:,})" for name, count in counts])
-            which = f"{sum(prediction.other_texts.values()):,} texts that training never saw"
-            emit(Notice(f"{which} are none of the categories of their columns: {listed}"))
+        prediction.rows.report_other_texts()
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:
@@ -219,10 +215,7 @@ class _FilePrediction:
         self.weighted = False
         self.row_weights = weights_at(params.row_weights, paths)
         self.unseen = np.empty(0, np.int32)
-        # Of each column of a table the texts that training never saw.
-        self.other_texts: Counter[str] = Counter()
-        self.read = reader_of(model, path, params, self.other_texts)
-        self.kept = [] if params.keep is None else fields_of(params.keep)
+        self.rows = RowFiles(model, path, paths, params.format, params.keep)
 
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""
@@ -257,10 +250,8 @@ class _FilePrediction:
         labels_only = labels_only and params.coverage is None
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
-            return predict_in_threads(
-                predictor, self.paths, resources.workers, self.table, watch, self.read
-            )
-        if self.read is not svmlight.read_blocks:
+            return predict_in_threads(predictor, self.rows, resources.workers, self.table, watch)
+        if self.rows.columns is not None:
             raise ParameterError("--cluster predicts svmlight files, not tables")
         return predict_on_cluster(
             predictor, self.path, self.paths, resources.cluster, self.table, watch
@@ -303,10 +294,10 @@ class _FilePrediction:
         A table with kept columns replaces one with the same header only. Other predictions by the
         columns of a table have neither commas nor tabs, which the tables have that users own.
         """
-        if self.kept:
+        if self.rows.kept:
             header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
-        is_table = self.model.columns is not None
+        is_table = self.rows.columns is not None
         return "a file of predictions", _has_no_fields if is_table else holds_predictions
 
     @property
@@ -315,8 +306,9 @@ class _FilePrediction:
 
         With kept columns, the names of all columns.
         """
-        if self.kept:
-            return written_record([*self.kept, *self._column_names()], self.delimiter) + "\n"
+        if self.rows.kept:
+            names = [*self.rows.kept, *self._column_names()]
+            return written_record(names, self.rows.delimiter) + "\n"
         if self.coverage is not None and not self.model.is_regression:
             return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
@@ -355,18 +347,11 @@ class _FilePrediction:
         names = ("normal", "outlier") if self.model.finds_novelties else self.names
         return ["label", *names]
 
-    @property
-    def delimiter(self) -> str:
-        """The character between fields of the output if columns are kept."""
-        columns = self.model.columns
-        format_ = self.params.format or (columns.format if columns is not None else "csv")
-        return DELIMITERS.get(format_, ",")
-
     def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
         """Return the lines of some rows. keys : the kept fields of each row, as written."""
         lines = self._lines(rows)
         if keys is not None:
-            between = self.delimiter
+            between = self.rows.delimiter
             lines = [
                 f"{key}{between}{line.replace(' ', between)}"
                 for key, line in zip(keys, lines, strict=True)
@@ -394,33 +379,6 @@ class _FilePrediction:
 def weights_at(path: str | None, paths: Sequence[str]) -> RowWeights | None:
     """Return the weights of a file, if there is one. paths : the files of the rows."""
     return None if path is None else RowWeights(path, files.joint_name(paths))
-
-
-def reader_of(
-    model: Model, path: str, params: PredictParams, other_texts: Counter[str] | None = None
-) -> Reader:
-    """Return the reader of rows for a model.
-
-    path : the model file. other_texts : counts the texts of each column that training never saw.
-    Raise ParameterError for a table and a model without columns.
-    """
-    columns = model.columns
-    if params.format == "svmlight" or (params.format is None and columns is None):
-        if params.keep is not None:
-            raise ParameterError("--keep is for tables: a model of --format csv, tsv or parquet")
-        return svmlight.read_blocks
-    if columns is None:
-        raise ParameterError(
-            f"--format {params.format}: {path} was trained without a table, so its features have "
-            "no columns"
-        )
-    # Imported here because few runs read tables.
-    from randsvm.data import table
-
-    if params.format is not None:
-        columns = replace(columns, format=cast("Format", params.format))
-    keep = [] if params.keep is None else fields_of(params.keep)
-    return partial(table.read_blocks, columns=columns, keep=keep, unseen=other_texts)
 
 
 def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
@@ -488,34 +446,16 @@ PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
 
 
 def predict_in_threads(
-    predictor: Predictor,
-    paths: Sequence[str],
-    jobs: int,
-    table: LabelTable,
-    watch: Watch,
-    read: Reader,
+    predictor: Predictor, rows: RowFiles, jobs: int, table: LabelTable, watch: Watch
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by `jobs` threads.
 
     table : reader of the labels, whose `path` is set to the file of each block.
-    watch : called with the progress of the reader. read : reader of the files' format.
+    watch : called with the progress of the reader.
     """
-    reading = ReadingProgress(paths, watch)
     with ThreadPool(jobs) as pool:
-        for path in paths:
-            table.path = path
-            blocks = read(
-                path,
-                labels="number" if predictor.model.is_regression else "class",
-                zero_based=predictor.model.zero_based,
-                unlabelled=True,
-                float64=predictor.model.float64,
-                jobs=jobs,
-                watch=reading.on_event,
-            )
-            for block in blocks:
-                yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
-            reading.next_file()
+        for block in rows.blocks(watch, jobs=jobs, begin_file=partial(setattr, table, "path")):
+            yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
 
 
 # --- on a cluster --------------------------------------------------------------------------

@@ -16,7 +16,8 @@ integrals, q! (d - q - 1)! / d! = integral over 0 <= t <= 1 of t^q (1 - t)^(d - 
     phi_j = sum_i beta_i (k_ij - 1) integral of prod_{l != j} (1 - t + t k_il) dt
 
 The integrand is a polynomial of degree d - 1. Gauss-Legendre quadrature with ceil(d / 2) nodes is
-exact for it, and every factor is positive, so that nothing cancels.
+exact for it, and every factor is positive, so that nothing cancels. The features of a column of a
+table are one feature here, whose factor is their product.
 
 Mohammadi, Chau, Muandet, "Computing Exact Shapley Values in Polynomial Time for Product-Kernel
 Methods", arXiv 2505.16516, 2025, who compute e_q by recursions.
@@ -26,20 +27,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
 from randsvm import files
-from randsvm.data import svmlight
-from randsvm.data.reading import ReadingProgress
+from randsvm.data.columns import Columns, written_record
 from randsvm.data.svmlight import Block
 from randsvm.decimals import shortest
 from randsvm.errors import ModelError
 from randsvm.events import Explained, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import check_is_not_model, load
+from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -50,6 +51,8 @@ def explain(
     output: str | os.PathLike[str],
     *,
     resources: Resources | None = None,
+    format: str | None = None,
+    keep: str | None = None,
     watch: Watch = silent,
 ) -> Explained:
     """Write the exact Shapley values of rows for a model with the RBF kernel.
@@ -63,9 +66,14 @@ def explain(
     output : str or PathLike
         File to write; "-" is standard output. Each row has a line ``f index:value index:value``
         for each decision value f, in the order of the decision values. The values of a line and
-        the base value of its f add up to f.
+        the base value of its f add up to f. Rows of a table become a table with f and the value of
+        each column.
     resources : Resources, optional
         Worker threads.
+    format : {"svmlight", "csv", "tsv", "parquet"}, optional
+        Format of the files; by default that of the training.
+    keep : str, optional
+        Columns of a table that are written before f, separated by commas.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -98,23 +106,35 @@ def explain(
         files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
         check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
-    files.check_file_type(output, "a file of Shapley values", holds_explanations)
     with listening(watch):
         loaded = load(model)
         if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
             raise ModelError(f"{model}: expected a model with the RBF kernel, found another")
-        explainer = Explainer(loaded)
+        row_files = RowFiles(loaded, model, paths, format, keep)
+        table = row_files.columns
+        header, kind = HEADER, "a file of Shapley values"
+        if table is not None:
+            # A kept column may have the name of a column of features.
+            names = ["f", *[f"shapley_{column.name}" for column in table.columns]]
+            record = written_record([*row_files.kept, *names], row_files.delimiter)
+            header, kind = files.encoded(record + "\n"), f"{kind} of the same columns"
+        files.check_file_type(output, kind, header_check(header))
+        explainer = Explainer(loaded, table)
         rows = 0
         with (
             files.create_output(output) as stream,
             ThreadPool((resources or Resources()).workers) as pool,
         ):
-            stream.write(HEADER)
-            for block in _blocks(loaded, paths, watch):
-                work = partial(_lines, explainer, block)
+            stream.write(header)
+            for block in row_files.blocks(watch):
+                if table is None:
+                    work = partial(_lines, explainer, block)
+                else:
+                    work = partial(_records, explainer, block, row_files.delimiter)
                 for line in pool.map_in_order(work, range(len(block))):
                     stream.write(line)
                 rows += len(block)
+        row_files.report_other_texts()
         outcome = Explained(
             model=model,
             output=output,
@@ -131,23 +151,23 @@ def explain(
 HEADER = b"# Shapley values of randsvm: f index:value ..\n"
 
 
-def holds_explanations(head: bytes) -> bool:
-    """Return whether a file with this beginning holds Shapley values."""
-    return head.startswith(HEADER)
+def header_check(header: bytes) -> Callable[[bytes], bool]:
+    """Return a function of the beginning of a file: whether its first line is `header`."""
+    start = header[: files.FILE_TYPE_BYTES]
+    return lambda head: head.startswith(start)
 
 
-def _blocks(model: KernelModel, paths: Sequence[str], watch: Watch) -> Iterator[Block]:
-    reading = ReadingProgress(paths, watch)
-    for path in paths:
-        yield from svmlight.read_blocks(
-            path,
-            labels="number" if model.is_regression else "class",
-            zero_based=model.zero_based,
-            unlabelled=True,
-            float64=model.float64,
-            watch=reading.on_event,
-        )
-        reading.next_file()
+def _records(explainer: Explainer, block: Block, delimiter: str, row: int) -> bytes:
+    """Return a record for each decision value of a row of a table."""
+    at = slice(block.indptr[row], block.indptr[row + 1])
+    phi = explainer.of_columns(block.indices[at], block.values[at])
+    f = explainer.base_values + phi.sum(axis=1)
+    kept = [] if not block.keys else [block.keys[row]]
+    records = [
+        delimiter.join([*kept, *map(shortest, [value, *row_of_phi])])
+        for value, row_of_phi in zip(f.tolist(), phi.tolist(), strict=True)
+    ]
+    return files.encoded("".join([record + "\n" for record in records]))
 
 
 def _lines(explainer: Explainer, block: Block, row: int) -> bytes:
@@ -172,8 +192,13 @@ class Explainer:
     base_values : (columns,) float64, decision values without any feature
     """
 
-    def __init__(self, model: KernelModel) -> None:
+    def __init__(self, model: KernelModel, columns: Columns | None = None) -> None:
+        """columns : of the table that the rows come from"""
         self.model = model
+        self.starts = np.empty(0, np.int64)
+        if columns is not None:
+            starts = [start for _, start in columns.with_starts(model.zero_based)]
+            self.starts = np.array(starts, np.int64)
         self.beta = model.coefficients
         self.base_values = model.b + self.beta.sum(axis=0)
         self.Z = model.Z.toarray().astype(np.float64)
@@ -183,6 +208,22 @@ class Explainer:
 
         indices, values : (nnz,), a row as in a file.
         """
+        features, K = self._factors(indices, values)
+        return features, shapley_values(K, self.beta)
+
+    def of_columns(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return the Shapley values of the columns of the table, (decision values, columns)."""
+        features, K = self._factors(indices, values)
+        phi = np.zeros((self.beta.shape[1], len(self.starts)))
+        column = np.searchsorted(self.starts, features, "right") - 1
+        firsts = np.flatnonzero(np.diff(column, prepend=-1))
+        if len(firsts):
+            of_columns = np.multiply.reduceat(K, firsts, axis=1)
+            phi[:, column[firsts]] = shapley_values(of_columns, self.beta)
+        return phi
+
+    def _factors(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return features, (k,) int64 ascending, and their factors, (support vectors, k)."""
         model = self.model
         indptr = np.array([0, len(indices)])
         values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
@@ -198,8 +239,7 @@ class Explainer:
             # No support vector has these features: theirs are 0.
             Z = np.zeros((len(Z), len(features)))
             Z[:, column] = self.Z
-        K = np.exp(-model.kernel.gamma * np.square(x - Z))
-        return features, shapley_values(K, self.beta)
+        return features, np.exp(-model.kernel.gamma * np.square(x - Z))
 
 
 def shapley_values(K: np.ndarray, beta: np.ndarray) -> np.ndarray:

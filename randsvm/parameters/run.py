@@ -423,6 +423,7 @@ class ImportanceParams:
     """The shuffles of --importance.
 
     row_weights : file of the weights of the rows, which the score counts; None: `cost:` in the rows
+    format : format of the files; None: that of the training files
     """
 
     repeats: int = option(
@@ -432,6 +433,7 @@ class ImportanceParams:
         0, "int", "--seed", help="With --importance: seed of the shuffles.", least=0, below=2**64
     )
     row_weights: str | None = None
+    format: str | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -1,0 +1,252 @@
+"""Test exports, importances and Shapley values of models of tables."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import json
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import run_predict, run_train
+
+import randsvm
+from randsvm.errors import OutputError, ParameterError
+from randsvm.events import Notice
+from randsvm.models.export import find_compiler
+from randsvm.parameters.run import ImportanceParams
+
+COLUMNS = ["age", "work", "hours", "country"]
+VALUES = [f"shapley_{name}" for name in COLUMNS]
+
+
+def table_of(n: int, seed: int, classes: int = 2) -> pd.DataFrame:
+    """Return rows whose label depends on age and work, and little on hours."""
+    random = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "age": random.integers(17, 90, n),
+            "work": random.choice(["Private", "State, local", "?", 'Self "own"'], n),
+            "hours": random.normal(40, 10, n).round(1),
+            "country": random.choice(["US", "MX"], n, p=[0.9, 0.1]),
+        }
+    )
+    t = frame.age / 40 + 2 * (frame.work == "Private") + frame.hours / 100
+    t += 0.2 * random.standard_normal(n)
+    frame["label"] = np.array(["low", "mid", "high"])[np.digitize(t, [2.0, 3.0][: classes - 1])]
+    return frame
+
+
+def trained(
+    folder: Path, *words: str, classes: int = 2, scale: str = "minmax"
+) -> tuple[Path, Path, pd.DataFrame]:
+    """Train with a table; return a test file, the model and the rows of the test file."""
+    table_of(300, 1, classes).to_csv(folder / "train.csv", index=False)
+    test = table_of(200, 2, classes)
+    test.to_csv(folder / "test.csv", index=False)
+    options = ["--format", "csv", "--label-column", "label", "--ignore-columns", "id"]
+    run_train(*words, *options, "--scale", scale, "-q", folder / "train.csv", folder / "m")
+    return folder / "test.csv", folder / "m", test
+
+
+def one_hot(frame: pd.DataFrame, model: Path) -> np.ndarray:
+    """Return the features of rows, by the columns of a model."""
+    columns = randsvm.load(str(model)).model.columns
+    assert columns is not None
+    parts = [
+        [frame[one.name]]
+        if one.categories is None
+        else [frame[one.name] == text for text in one.categories]
+        for one in columns.columns
+    ]
+    return np.column_stack([np.asarray(one, float) for part in parts for one in part])
+
+
+@pytest.mark.parametrize("words", [["-g", "1"], ["sgd"]], ids=["rbf", "sgd"])
+def test_the_importance_of_a_column_is_that_of_scikit_learn(
+    tmp_path: Path, words: list[str]
+) -> None:
+    inspection = pytest.importorskip("sklearn.inspection")
+    dummy = pytest.importorskip("sklearn.dummy")
+    data, model, test = trained(tmp_path, *words)
+    found = randsvm.importance(data, model, params=ImportanceParams(repeats=30))
+    fitted = randsvm.load(str(model))
+
+    def score(_: object, frame: Any, y: Any) -> float:
+        return 100 * float(np.mean(fitted.predict(one_hot(frame, model)) == y))
+
+    theirs = inspection.permutation_importance(
+        dummy.DummyClassifier(), test[COLUMNS], test.label, scoring=score, n_repeats=30
+    )
+    assert [one.column for one in found.features][:2] == ["age", "work"]
+    assert {one.column: one.feature for one in found.features} == {
+        "age": 1, "work": 2, "hours": 6, "country": 7
+    }  # fmt: skip
+    for one in found.features:
+        at = COLUMNS.index(str(one.column))
+        own = theirs.importances_std[at] / 29**0.5
+        difference = abs(one.importance - theirs.importances_mean[at])
+        assert difference <= 4 * np.hypot(own, one.standard_error) + 1e-12
+
+
+def test_the_importance_of_a_column_of_numbers_is_that_of_its_feature(tmp_path: Path) -> None:
+    data, model, test = trained(tmp_path, "-g", "1")
+    rows = one_hot(test, model)
+    with (tmp_path / "test.svm").open("w") as stream:
+        for label, row in zip(test.label, rows.tolist(), strict=True):
+            words = [f"{j}:{value}" for j, value in enumerate(row, 1) if value]
+            stream.write(" ".join([label, *words]) + "\n")
+    params = ImportanceParams(format="svmlight")
+    features = randsvm.importance(tmp_path / "test.svm", model, params=params).features
+    of_feature = {one.feature: one.importance for one in features}
+    columns = randsvm.importance(data, model).features
+    of_column = {one.column: one.importance for one in columns}
+    assert len(features) == 8 and all(one.column is None for one in features)
+    for name, feature in (("age", 1), ("hours", 6)):
+        assert of_column[name] == of_feature[feature]
+
+
+def test_the_command_names_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, model, _ = trained(tmp_path, "-g", "1")
+    run_predict("--importance", "-q", data, model)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[0] == "column" and lines[1].split()[0] == "age"
+    run_predict("--importance", "--report", "json", data, model)
+    record = json.loads(capsys.readouterr().out)
+    assert record["features"][0]["column"] == "age"
+
+
+def brute_force(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Return the Shapley values of sum_i beta_i prod_{j in T} k_ij by their definition, (d,)."""
+    d = K.shape[1]
+    v = {
+        T: float(beta @ K[:, list(T)].prod(axis=1))
+        for size in range(d + 1)
+        for T in itertools.combinations(range(d), size)
+    }
+    phi = np.zeros(d)
+    for T, value in v.items():
+        for j in set(range(d)) - set(T):
+            weight = math.factorial(len(T)) * math.factorial(d - len(T) - 1) / math.factorial(d)
+            phi[j] += weight * (v[tuple(sorted((*T, j)))] - value)
+    return phi
+
+
+def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> None:
+    data, path, test = trained(tmp_path, "-g", "0.3", scale="unit")
+    randsvm.explain(data, path, tmp_path / "phi", keep="work,id")
+    found = pd.read_csv(tmp_path / "phi")
+    assert list(found.columns) == ["work", "id", "f", *VALUES]
+    assert list(found.id) == list(test.id) and list(found.work) == list(test.work)
+    model: Any = randsvm.load(str(path)).model
+    Z, beta = model.Z.toarray().astype(float), model.beta[:, 0]
+    X = one_hot(test, path)
+    groups = [[0], [1, 2, 3, 4], [5], [6, 7]]
+    for row in (0, 7, 199):
+        x = (X[row] / np.linalg.norm(X[row])).astype(np.float32).astype(float)
+        factors = np.exp(-0.3 * (x - Z) ** 2)
+        K = np.column_stack([factors[:, group].prod(axis=1) for group in groups])
+        np.testing.assert_allclose(found.loc[row, VALUES].astype(float), brute_force(K, beta),
+                                   atol=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
+def test_values_of_columns_add_up_to_the_scores(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, model, test = trained(tmp_path, "-g", "1", classes=3)
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+        test.to_parquet(data := tmp_path / "test.parquet")
+    elif form == "tsv":
+        test.to_csv(data := tmp_path / "test.tsv", sep="\t", index=False)
+    words = ["--format", form, "--keep", "id"]
+    run_predict("--scores", *words, "-q", data, model, tmp_path / "f")
+    capsys.readouterr()
+    run_predict("--explain", *words, "--report", "json", data, model, tmp_path / "phi")
+    record = json.loads(capsys.readouterr().out)
+    between = "\t" if form == "tsv" else ","
+    scores = pd.read_csv(tmp_path / "f", sep=between).to_numpy()
+    found = pd.read_csv(tmp_path / "phi", sep=between)
+    assert list(found.columns) == ["id", "f", *VALUES]
+    # A line for each of three pairs of classes.
+    assert list(found.id) == list(np.repeat(test.id, 3))
+    np.testing.assert_allclose(found.f.to_numpy().reshape(-1, 3), scores[:, 1:], atol=1e-9)
+    base = np.tile(record["base_values"], len(test))
+    np.testing.assert_allclose(found[VALUES].sum(axis=1) + base, found.f, atol=1e-9)
+    # The same columns replace the file, others do not.
+    run_predict("--explain", *words, "-q", data, model, tmp_path / "phi")
+    with pytest.raises(OutputError, match="not a file of Shapley values of the same columns"):
+        run_predict("--explain", "--format", form, "-q", data, model, tmp_path / "phi")
+
+
+def test_the_code_in_c_has_the_names_of_features(tmp_path: Path) -> None:
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    data, model, test = trained(tmp_path, "-g", "1")
+    found = randsvm.export(model, tmp_path / "m.c", data)
+    assert found.rows == len(test) and found.labels_differ == 0
+    library = tmp_path / "m.so"
+    subprocess.run([*compiler, "-shared", "-fPIC", "-o", library, tmp_path / "m.c", "-lm"],
+                   check=True)  # fmt: skip
+    code = ctypes.CDLL(str(library))
+    code.randsvm_feature.restype = ctypes.c_char_p
+    names = ["age", "work=?", "work=Private", 'work=Self "own"', "work=State, local", "hours",
+             "country=MX", "country=US"]  # fmt: skip
+    assert [code.randsvm_feature(i).decode() for i in range(8)] == names
+    code.randsvm_decision.restype = ctypes.c_double
+    expected = randsvm.load(str(model)).decision_function(one_hot(test, model))
+    for row, f in zip(one_hot(test, model)[:20], expected[:20], strict=True):
+        x = (ctypes.c_double * 8)(*row)
+        assert code.randsvm_decision(x) == pytest.approx(f, abs=1e-9)
+
+
+def test_the_graph_has_the_names_of_features(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    data, model, test = trained(tmp_path, "-g", "1", classes=3)
+    found = randsvm.export(model, tmp_path / "m.onnx", data, format="onnx")
+    assert found.rows == len(test) and found.labels_differ == 0
+    graph = onnx.load(str(tmp_path / "m.onnx"))
+    (names,) = [one.value for one in graph.metadata_props if one.key == "feature_names"]
+    columns = randsvm.load(str(model)).model.columns
+    assert columns is not None and json.loads(names) == columns.feature_names
+
+
+def test_texts_that_training_never_saw_are_counted_once(tmp_path: Path) -> None:
+    data, model, test = trained(tmp_path, "-g", "1")
+    test.loc[5, "country"] = "FR"
+    test.to_csv(data, index=False)
+    works: list[Any] = [
+        lambda watch: randsvm.importance(data, model, watch=watch),
+        lambda watch: randsvm.explain(data, model, tmp_path / "phi", watch=watch),
+        lambda watch: randsvm.export(model, tmp_path / "m.c", data, watch=watch),
+    ]
+    for work in works:
+        notices: list[str] = []
+        work(lambda event, to=notices: to.append(event.text) if isinstance(event, Notice) else None)
+        assert [text for text in notices if "1 texts" in text and "country (1)" in text] == notices
+        assert len(notices) == 1
+
+
+def test_formats_without_columns_are_refused(tmp_path: Path) -> None:
+    data, model, _ = trained(tmp_path, "-g", "1")
+    (tmp_path / "t.svm").write_text("1 1:1\n-1 1:2\n")
+    run_train("-q", tmp_path / "t.svm", tmp_path / "plain")
+    for words in (["--importance"], ["--explain"], ["--export", "c"]):
+        outputs = [] if words == ["--importance"] else [tmp_path / "out"]
+        with pytest.raises(ParameterError, match="was trained without a table"):
+            run_predict(*words, "--format", "csv", data, tmp_path / "plain", *outputs)
+    with pytest.raises(ParameterError, match="expected format svmlight, csv"):
+        randsvm.explain(data, model, tmp_path / "phi", format="xls")
+    with pytest.raises(ParameterError, match="--keep has no effect with --importance"):
+        run_predict("--importance", "--keep", "id", data, model)
+    with pytest.raises(ParameterError, match="--keep is for tables"):
+        run_predict("--explain", "--keep", "id", tmp_path / "t.svm", tmp_path / "plain", "-")
