@@ -14,6 +14,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from math import nan
 from typing import NamedTuple
 
 from randsvm.errors import Interrupted
@@ -147,7 +148,8 @@ class Tried(NamedTuple):
     scores : list of float
         Score of each fold.
     score : float
-        Score of the rows of all folds together.
+        Score of the rows of all folds together; of AUC, F1 and balanced accuracy the mean of the
+        scores of the folds.
     score_name : str
         "accuracy" (in percent), "mean squared error" or another name.
     rows : int
@@ -163,6 +165,10 @@ class Tried(NamedTuple):
     dropped_after : int or None
         Number of folds after which the combination was significantly worse than another and was
         dropped; None: all folds are scored.
+    mean : float
+        Mean of the scores of the folds.
+    standard_error : float
+        Standard error of the mean; nan for one fold.
     """
 
     values: dict[str, float]
@@ -177,6 +183,8 @@ class Tried(NamedTuple):
     resumed: bool
     details: dict[str, float]
     dropped_after: int | None = None
+    mean: float = nan
+    standard_error: float = nan
 
 
 class Searched(NamedTuple):
@@ -191,11 +199,15 @@ class Searched(NamedTuple):
         Seconds of the search.
     of : int
         Combinations of the search, including those without a score.
+    one_standard_error : dict of str to float or None
+        Values of the simplest combination whose score is within one standard error of the best:
+        the smallest C, then the smallest gamma; None: the standard error is unknown.
     """
 
     tried: list[Tried]
     seconds: float
     of: int
+    one_standard_error: dict[str, float] | None = None
 
 
 # ---- training in rounds -----------------------------------------------------------------------

@@ -211,7 +211,8 @@ def rows_of_all_folds(record: Record, records: list[Record]) -> int:
 
 def best_of(records: list[Record]) -> Record:
     """Return the best record of those with the most rows."""
-    sign = 1 if records[0]["score_name"] == "accuracy" else -1
+    name = records[0]["score_name"]
+    sign = -1 if name.endswith(("error", "loss")) else 1
     return max(records, key=lambda record: (record["rows"], sign * record["score"]))
 
 

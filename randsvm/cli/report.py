@@ -353,7 +353,10 @@ class Report:
                 if one.dropped_after is not None:
                     folds = "fold" if one.dropped_after == 1 else "folds"
                     fewer = f"  dropped after {one.dropped_after} {folds}"
-                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}{fewer}")
+                if one.values == event.one_standard_error:
+                    fewer += "  simplest within one standard error"
+                spread = f"mean {one.mean:g} +- {one.standard_error:.2g}"
+                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}  {spread}{fewer}")
         if self.format != "text":
             return
         # svm-train's lines, which scripts read.
@@ -545,13 +548,14 @@ def _values(values: Mapping[str, float]) -> str:
 
 def _cross_validated(found: Tried) -> list[str]:
     """Return svm-train's lines of a cross-validation."""
-    if found.score_name == "accuracy":
-        return [f"Cross Validation Accuracy = {found.score:g}%"]
-    return [
-        f"Cross Validation Mean squared error = {found.score:g}",
-        f"Cross Validation Squared correlation coefficient = "
-        f"{found.details['squared_correlation']:g}",
-    ]
+    name = found.score_name[:1].upper() + found.score_name[1:]
+    if found.score_name in ("accuracy", "balanced accuracy"):
+        return [f"Cross Validation {name} = {found.score:g}%"]
+    lines = [f"Cross Validation {name} = {found.score:g}"]
+    if "squared_correlation" in found.details:
+        correlation = found.details["squared_correlation"]
+        lines.append(f"Cross Validation Squared correlation coefficient = {correlation:g}")
+    return lines
 
 
 def _metrics(found: Any) -> list[str]:

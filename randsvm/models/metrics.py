@@ -36,11 +36,14 @@ class Metric:
     labelled_weight : sum of the weights of the labelled rows, their number without weights
     score_name : name of the score
     sign : 1 if a larger score is better, else -1
+    averaged : whether the score of several folds is the mean of their scores; else it is the score
+    of their rows together
     summed_attributes : names of the counts other than `rows`, `labelled` and `labelled_weight`
     """
 
     score_name: str
     sign: int
+    averaged = False
     summed_attributes: tuple[str, ...]
 
     def __init__(self) -> None:

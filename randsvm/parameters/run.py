@@ -26,6 +26,16 @@ from randsvm.parameters.svm import WEIGHTS, Params
 
 SCALINGS = ("minmax", "standard", "unit")
 MISSING = ("mean",)
+# The metrics of --select-by.
+SELECTION_METRICS = (
+    "accuracy",
+    "balanced-accuracy",
+    "auc",
+    "f1",
+    "log-loss",
+    "squared-error",
+    "absolute-error",
+)
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 P = TypeVar("P")
@@ -186,13 +196,33 @@ class Search:
         help="Score every combination on all folds; else one that is significantly worse than "
         "another on the folds so far is dropped.",
     )
+    select_by: str | None = option(
+        None,
+        "text",
+        "--select-by",
+        help="Metric that decides between combinations: accuracy, balanced-accuracy, auc, f1 (mean "
+        "of the classes), log-loss, squared-error or absolute-error; auc and log-loss are for two "
+        "classes.  [default: accuracy, or squared-error for a regression]",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
+        listed = ", ".join(SELECTION_METRICS)
         require(
-            self.subset is None or self.is_wanted,
-            "--subset is for cross-validation: give -v or lists of values",
+            self.select_by is None or self.select_by in SELECTION_METRICS,
+            f"--select-by must be one of {listed}, got {self.select_by}",
         )
+        only_for_search = {
+            "--subset": self.subset,
+            "--search-gap": self.search_gap,
+            "--no-racing": self.no_racing or None,
+            "--select-by": self.select_by,
+        }
+        for flag, value in only_for_search.items():
+            require(
+                value is None or self.is_wanted,
+                f"{flag} is for cross-validation: give -v or lists of values",
+            )
 
     @property
     def is_wanted(self) -> bool:

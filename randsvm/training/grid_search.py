@@ -20,7 +20,7 @@ import numpy as np
 
 from randsvm.data.dataset import Dataset
 from randsvm.events import HEARTBEAT, Notice, Searched, Tried, Waiting, emit
-from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
+from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
@@ -32,6 +32,7 @@ from randsvm.training.cross_validation import (
     subset_of,
 )
 from randsvm.training.job import Fit, Job, P, SearchFit
+from randsvm.training.selection import mean_and_error, metric_maker, simplest_within_error
 
 # The fewest rows of the first stage: for each fold, for each class, and in all, under a time limit
 # and if a range is searched.
@@ -69,7 +70,7 @@ def search(
     `fit`, which trains each from nothing
     """
     began, search = time.perf_counter(), job.search
-    count = RegressionErrors if params.prediction_type == "svr" else Accuracy
+    count = metric_maker(search, params, D.summary.names)
     candidate_scores = CandidateScores(
         SearchSetup(D, fit, job, configuration, count, until, search_fits)
     )
@@ -86,8 +87,12 @@ def search(
         emit(Notice(f"no time for cross-validation{first}"))
         return Winner(None, candidates[0].params)
     whole = candidate_scores.whole_fit_of_best()
+    ranked = candidate_scores.ranked
     found = Searched(
-        candidate_scores.ranked, time.perf_counter() - began, len(candidate_scores.candidates)
+        ranked,
+        time.perf_counter() - began,
+        len(candidate_scores.candidates),
+        simplest_within_error(ranked, count().sign),
     )
     emit(found)
     best = replace(params, **found.tried[0].values)  # type: ignore[arg-type]
@@ -342,6 +347,7 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[tuple[Candidate[P], Tried]]:
         """Yield results as they complete, and emit each; results of the log come first."""
         for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
+            mean, error = mean_and_error(result["scores"], self.setup.folds)
             tried = Tried(
                 values=one.values,
                 configuration=self._configuration(one, rows),
@@ -349,6 +355,8 @@ class CandidateScores(Generic[P]):
                 number=number,
                 of=len(candidates),
                 resumed=resumed,
+                mean=mean,
+                standard_error=error,
                 **result,
             )
             emit(tried)
@@ -697,9 +705,10 @@ DROPPED = "dropped_after"
 def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:
     """Return the values of RESULT_FIELDS for all folds of a candidate together."""
     whole = sum(folds[1:], folds[0])
+    scores = [part.score for part in folds]
     return {
-        "scores": [part.score for part in folds],
-        "score": whole.score,
+        "scores": scores,
+        "score": float(np.mean(scores)) if whole.averaged else whole.score,
         "score_name": whole.score_name,
         "rows": whole.labelled,
         "details": whole.details,

@@ -21,6 +21,7 @@ from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
 from randsvm.events import Epoch, Learnt, Notice, emit
 from randsvm.models.linear_model import LinearModel
+from randsvm.parameters.option import require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
@@ -113,7 +114,14 @@ class LinearTrainer(Trainer[SgdParams, Learnt]):
 
 
 def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
-    """Return what makes the trainer once the data is read, the parameters and the job."""
+    """Return what makes the trainer once the data is read, the parameters and the job.
+
+    Raises ParameterError for --search-gap: these machines have no gap.
+    """
+    require(
+        job.search.search_gap is None,
+        "--search-gap is for kernel machines: sgd ends after --epochs, not at a gap",
+    )
     return LinearTrainer, params, job
 
 

@@ -43,6 +43,7 @@ from randsvm.training.job import (
     why_gap_too_large,
 )
 from randsvm.training.labelled_data import LabelledData, joint_name, load_rows
+from randsvm.training.selection import check_select_by
 from randsvm.training.stopping import Stopped, StopReason
 
 # The event that a run ends with.
@@ -271,6 +272,7 @@ def train(
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
+    check_select_by(job.search, params)
     make, params, job = prepare(params, job)
     check_gap(job, params)
     with (

@@ -279,9 +279,9 @@ def test_the_table_is_sorted_by_score(
     words = "-v", 3, "-c", "0.001,1,10", "--no-racing"
     ended = command("train", "randsvm", *words, write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
-    rows = re.findall(r"^  C (\S+)  accuracy (\S+)$", table, re.MULTILINE)
+    rows = re.findall(r"^  C (\S+)  accuracy (\S+)  mean (\S+) \+- (\S+)", table, re.MULTILINE)
     assert len(rows) == 3
-    scores = [float(score) for _, score in rows]
+    scores = [float(score) for _, score, *_ in rows]
     assert scores == sorted(scores, reverse=True)
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
 

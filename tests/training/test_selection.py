@@ -1,0 +1,288 @@
+"""Test the metrics that a search selects by against scikit-learn's, and their losses of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from commands import run_train
+from learning import Finished, gaussians, learn
+from sklearn import metrics
+from sklearn.model_selection import cross_val_score
+from sklearn.svm import SVC, SVR
+from task_sets import SETS, open_dataset
+
+from randsvm.data.sampling import Draw
+from randsvm.errors import ParameterError
+from randsvm.events import Tried
+from randsvm.models.metrics import Metric
+from randsvm.parameters.run import SELECTION_METRICS, Search
+from randsvm.parameters.svm import Params
+from randsvm.training import cross_validation, selection
+from randsvm.training.probabilities import fit_sigmoid
+
+Scorer = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
+
+
+def cross_fitted_loss(y: np.ndarray, f: np.ndarray, w: np.ndarray) -> float:
+    """Return scikit-learn's log loss of probabilities fitted to the other half of the rows."""
+    p, even = np.empty(len(y)), np.arange(len(y)) % 2 == 0
+    for rows in (even, ~even):
+        A, B = fit_sigmoid(f[~rows], y[~rows] == 0, w[~rows])
+        p[rows] = 1 / (1 + np.exp(A * f[rows] + B))
+    return float(metrics.log_loss(y == 0, p, sample_weight=w))
+
+
+def said(f: np.ndarray) -> np.ndarray:
+    return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
+
+
+REFERENCES: dict[str, Scorer] = {
+    "accuracy": lambda y, f, w: 100 * metrics.accuracy_score(y, said(f), sample_weight=w),
+    "balanced-accuracy": lambda y, f, w: (
+        100 * metrics.balanced_accuracy_score(y, said(f), sample_weight=w)
+    ),
+    "auc": lambda y, f, w: metrics.roc_auc_score(y == 0, f, sample_weight=w),
+    "f1": lambda y, f, w: metrics.f1_score(y, said(f), average="macro", sample_weight=w),
+    "log-loss": cross_fitted_loss,
+    "squared-error": lambda y, f, w: metrics.mean_squared_error(y, f, sample_weight=w),
+    "absolute-error": lambda y, f, w: metrics.mean_absolute_error(y, f, sample_weight=w),
+}
+
+
+def maker(name: str, classes: int) -> Callable[[], Metric]:
+    task = "svr" if name.endswith("error") else "svc"
+    labels = [str(label) for label in range(classes)]
+    return selection.metric_maker(Search(5, select_by=name), Params(task), labels)
+
+
+def rows_for(name: str, classes: int, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng([classes, rows])
+    if name.endswith("error"):
+        return rng.normal(size=rows), rng.normal(size=rows)
+    y = np.minimum(rng.integers(classes + 1, size=rows), classes - 1).astype(float)
+    if classes > 2:
+        f = rng.normal(size=(rows, classes)) + 1.5 * np.eye(classes)[y.astype(int)]
+        return y, f
+    # With equal values.
+    return y, np.round(rng.normal(size=rows) + 1 - 2 * y, 1) + 0.05
+
+
+CASES = [
+    (name, classes)
+    for name in SELECTION_METRICS
+    for classes in (2, 3)
+    if classes == 2 or name in ("accuracy", "balanced-accuracy", "f1")
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("name", "classes"), CASES)
+def test_scores_equal_scikit_learns(name: str, classes: int, weighted: bool) -> None:
+    y, f = rows_for(name, classes)
+    w = np.random.default_rng(3).integers(1, 4, size=len(y)).astype(float)
+    w = w if weighted else np.ones(len(y))
+    found = maker(name, classes)()
+    found.add(y, f, weights=w if weighted else None)
+    assert found.score == pytest.approx(REFERENCES[name](y, f, w), rel=1e-6)
+    assert found.labelled == len(y)
+
+
+@pytest.mark.parametrize("name", ["balanced-accuracy", "f1"])
+def test_classes_that_do_not_occur_do_not_count(name: str) -> None:
+    y, f = np.array([0.0, 0, 2, 2]), np.eye(4)[[0, 2, 2, 2]]
+    found = maker(name, 4)()
+    found.add(y, f)
+    assert found.score == pytest.approx(REFERENCES[name](y, f, np.ones(4)))
+
+
+# The sigmoid of the log loss changes with the weights.
+@pytest.mark.parametrize(("name", "classes"), [one for one in CASES if one[0] != "log-loss"])
+def test_losses_of_rows_are_the_change_of_the_score_with_their_weights(
+    name: str, classes: int
+) -> None:
+    """The mean loss rises as the score gets worse, by what a row of more weight changes."""
+    y, f = rows_for(name, classes)
+    count = maker(name, classes)
+    metric = count()
+    losses = metric.losses(y, f, None).astype(float)
+
+    def score(w: np.ndarray) -> float:
+        one = count()
+        one.add(y, f, weights=w)
+        return one.score * (0.01 if "accuracy" in name else 1)
+
+    step = 1e-4
+    for row in range(0, len(y), 7):
+        up = np.ones(len(y))
+        up[row] += step
+        down = 2 - up
+        slope = (score(up) - score(down)) / (2 * step) * len(y)
+        mean = float(losses.mean())
+        assert losses[row] - mean == pytest.approx(-metric.sign * slope, abs=2e-3 * max(1, mean))
+    whole = score(np.ones(len(y)))
+    assert losses.mean() == pytest.approx(whole if metric.sign < 0 else 1 - whole, rel=1e-4)
+
+
+def test_losses_of_log_loss_add_up_to_it() -> None:
+    y, f = rows_for("log-loss", 2)
+    metric = maker("log-loss", 2)()
+    metric.add(y, f)
+    assert metric.losses(y, f, None).mean() == pytest.approx(metric.score, rel=1e-5)
+
+
+def test_a_fold_of_one_class_has_no_area() -> None:
+    metric = maker("auc", 2)()
+    metric.add(np.zeros(4), np.arange(4.0))
+    assert isnan(metric.score)
+    assert np.isnan(metric.losses(np.zeros(4), np.arange(4.0), None)).all()
+
+
+# ---- mean and standard error ---------------------------------------------------------------
+
+
+def test_the_standard_error_is_that_of_the_mean() -> None:
+    scores = [1.0, 2.0, 4.0, 5.0]
+    mean, error = selection.mean_and_error(scores, 4)
+    assert mean == 3
+    assert error == pytest.approx(float(np.std(scores, ddof=1)) / 2)
+    # The same rows once more say nothing new.
+    assert selection.mean_and_error(scores * 3, 4) == pytest.approx((mean, error))
+    assert isnan(selection.mean_and_error([1.0], 4)[1])
+
+
+def tried(C: float, gamma: float, score: float, error: float = 1.0, **other: Any) -> Tried:
+    values = {"C": C, "gamma": gamma}
+    given = {"resumed": False, "details": {}, "standard_error": error, **other}
+    return Tried(values, "", "", [score], score, "accuracy", given.pop("rows", 9), 1, 1, **given)
+
+
+def test_the_simplest_combination_within_one_standard_error_is_marked() -> None:
+    best = tried(10, 1, 90)
+    several = [
+        best,
+        tried(1, 2, 89.5),
+        tried(1, 0.5, 89),
+        tried(0.1, 1, 88.9),
+        tried(0.01, 1, 89.5, dropped_after=1),
+        tried(0.01, 0.1, 90, rows=5),
+    ]
+    assert selection.simplest_within_error(several, 1) == {"C": 1, "gamma": 0.5}
+    assert selection.simplest_within_error([tried(10, 1, 90, float("nan"))], 1) is None
+    errors = [tried(10, 1, 0.5, 0.1), tried(1, 1, 0.6), tried(0.1, 1, 0.61)]
+    assert selection.simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+
+def search(path: Path, model: Path, *words: object) -> Finished:
+    return learn("randsvm", path, model, "-v", 3, *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "scoring"),
+    [
+        ("balanced-accuracy", "balanced_accuracy"),
+        ("auc", "roc_auc"),
+        ("f1", "f1_macro"),
+        ("absolute-error", "neg_mean_absolute_error"),
+    ],
+)
+def test_a_search_selects_by_scikit_learns_score(
+    tmp_path: Path, name: str, scoring: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = "svr" if name.endswith("error") else "svc"
+    data = SETS["svr"] if kind == "svr" else gaussians(300)
+    y, X = data
+    path = tmp_path / "d"
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    grid = "-g", "0.01,0.5,20"
+    found = search(path, tmp_path / "m", "-s", kind, "--no-racing", "--select-by", name, *grid)
+    with open_dataset(path, kind) as D:
+        fold = cross_validation.assign_folds(D, 3, Draw(0, cross_validation.FOLDS_DRAW))
+    splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
+    (searched,) = found.of("searched")
+    scale = 100 if name == "balanced-accuracy" else 1
+    expected = {}
+    for gamma in (0.01, 0.5, 20):
+        machine = SVR(gamma=gamma) if kind == "svr" else SVC(gamma=gamma)
+        expected[gamma] = scale * np.abs(cross_val_score(machine, X, y, cv=splits, scoring=scoring))
+    for one in searched["tried"]:
+        scores = expected[one["values"]["gamma"]]
+        assert one["scores"] == pytest.approx(scores.tolist(), rel=0.02)
+        assert one["mean"] == pytest.approx(float(np.mean(one["scores"])))
+        assert one["standard_error"] == pytest.approx(
+            float(np.std(one["scores"], ddof=1) / np.sqrt(3))
+        )
+    choose = min if kind == "svr" else max
+    best = choose(expected, key=lambda gamma: float(expected[gamma].mean()))
+    assert searched["tried"][0]["values"] == {"gamma": best}
+    assert f"-g {best:g} " in found.metadata["configuration"]
+    assert f"--select-by {name}" in found.metadata["configuration"]
+    own = searched["tried"][0]["score_name"]
+    assert f"Cross Validation {own[0].upper()}{own[1:]} = " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["auc", "f1", "log-loss", "balanced-accuracy"])
+def test_races_drop_combinations_by_any_metric(tmp_path: Path, name: str) -> None:
+    path = gaussians(600).save(tmp_path / "d")
+    grid = "-g", "0.001,0.05,30", "-c", "0.1,1", "--select-by", name
+    raced = search(path, tmp_path / "m", *grid).of("searched")[0]["tried"]
+    every = search(path, tmp_path / "all", "--no-racing", *grid).of("searched")[0]["tried"]
+    assert any(one["dropped_after"] for one in raced)
+    assert raced[0]["values"] == every[0]["values"]
+    assert raced[0]["scores"] == every[0]["scores"]
+
+
+def test_the_table_marks_the_choice_by_one_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = gaussians(300).save(tmp_path / "d")
+    words = "-v", 3, "-c", "0.5,1,2,4", "-g", 0.05, "--no-racing", path, tmp_path / "m"
+    run_train("randsvm", "--log", tmp_path / "log", *words)
+    table = capsys.readouterr().err.partition("best first:\n")[2]
+    marked = re.findall(r"^  C (\S+) .*simplest within one standard error$", table, re.MULTILINE)
+    assert len(marked) == 1
+    best = re.search(r"^  C \S+  accuracy (\S+)  mean \S+ \+- (\S+)", table)
+    score = re.search(rf"^  C {marked[0]}  accuracy (\S+)", table, re.MULTILINE)
+    assert best
+    assert score
+    assert float(score[1]) >= float(best[1]) - float(best[2]) - 1e-3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-v", 3, "--select-by", "squared-error"), "--select-by squared-error is not for -s svc"),
+        (("-v", 3, "-s", "svr", "--select-by", "auc"), "--select-by auc is not for -s svr"),
+        (("-v", 3, "--select-by", "roc"), "--select-by must be one of accuracy, balanced-accuracy"),
+        (("--select-by", "auc"), "--select-by is for cross-validation"),
+        (("--no-racing",), "--no-racing is for cross-validation"),
+        (("--search-gap", 0.1), "--search-gap is for cross-validation"),
+    ],
+)
+def test_metrics_that_do_not_suit_are_refused(
+    tmp_path: Path, words: tuple[object, ...], message: str
+) -> None:
+    path = gaussians(50).save(tmp_path / "d")
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        learn("randsvm", path, tmp_path / "m", *words)
+
+
+def test_metrics_of_two_classes_refuse_three(tmp_path: Path) -> None:
+    path = oracle.write_svmlight(tmp_path / "d", *SETS["several"])
+    with pytest.raises(ParameterError, match="--select-by auc is for two classes, found 4"):
+        learn("randsvm", path, tmp_path / "m", "-v", 3, "--select-by", "auc")
+
+
+def test_sgd_refuses_a_gap_for_its_search(tmp_path: Path) -> None:
+    path = gaussians(50).save(tmp_path / "d")
+    with pytest.raises(ParameterError, match="--search-gap is for kernel machines"):
+        learn("sgd", path, tmp_path / "m", "-v", 3, "--search-gap", 0.01)
