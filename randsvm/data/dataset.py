@@ -264,6 +264,7 @@ class Dataset:
             return None
         m = int(self.stored_starts[shard.number + 1] - self.stored_starts[shard.number])
         weights = self._weights(self.store.weights(shard.number), m)
+        assert weights is not None
         return self._chosen(shard.number, weights)
 
     def total_weight(self) -> float:
@@ -309,25 +310,27 @@ class Dataset:
         next."""
         raw = self.store.read(number)
         self.bytes_counter.add(raw.nbytes)
-        X, y = self._chosen(number, self._matrix(raw)), self._chosen(number, self._labels(raw.y))
+        rows = None if self.row_mask is None else self._places(number)
+        X, y = self._matrix(raw, rows), self._chosen(number, self._labels(raw.y))
         weights = self._weights(raw.weights, len(raw.y))
         if weights is not None:
             weights = self._chosen(number, weights)
         if self.own_weights is not None:
             weights = self.own_weights[self.starts[number] : self.starts[number + 1]]
-        return Chunk(int(self.starts[number]), self._scaled(X), y, weights)
+        return Chunk(int(self.starts[number]), X, y, weights)
 
     def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
         """Return the rows of a shard as stored, and y; the rows are valid as long as those of
         `chunk`."""
         raw = self.store.read(shard.number)
         self.bytes_counter.add(raw.nbytes)
-        raw = self._chosen(shard.number, raw)
+        if self.row_mask is not None:
+            raw = raw[self._places(shard.number)]
         return raw, self._labels(raw.y)
 
-    def _chosen(self, number: int, rows: Any) -> Any:
-        """Return the rows or labels of this view among those of a stored chunk."""
-        return rows if self.row_mask is None else rows[self._places(number)]
+    def _chosen(self, number: int, numbers: np.ndarray) -> np.ndarray:
+        """Return the labels or weights of the rows of this view among those of a stored chunk."""
+        return numbers if self.row_mask is None else numbers[self._places(number)]
 
     def _places(self, number: int) -> np.ndarray:
         """Return the positions in a stored chunk of the rows of this view, (m,) int64."""
@@ -337,9 +340,6 @@ class Dataset:
             if self.row_mask is None
             else self.row_mask[begin:end].nonzero()[0]
         )
-
-    def _scaled(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
-        return X if self.scaling is None else self.scaling.apply(X)
 
     def read_ranges(
         self, ranges: Sequence[RowRange]
@@ -361,16 +361,17 @@ class Dataset:
         raw = join_chunks(parts)
         self.bytes_counter.add(raw.nbytes)
         weights = self._weights(raw.weights, rows)
-        X = self._scaled(self._matrix(raw))
-        return X, self._labels(raw.y), weights, np.concatenate(chosen)
+        return self._matrix(raw), self._labels(raw.y), weights, np.concatenate(chosen)
 
-    def _matrix(self, raw: RawChunk) -> sparse.csr_matrix:
+    def _matrix(self, raw: RawChunk, rows: np.ndarray | None = None) -> sparse.csr_matrix:
+        """Return X of stored rows, scaled. rows : (m,) int64, those to return; None: all."""
         X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)
         # Set directly: the constructor would check every index of every chunk on every pass.
         X.data, X.indices = raw.values, self._columns(raw.indices)
         X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
         X.has_sorted_indices = X.has_canonical_format = True
-        return X
+        X = X if rows is None else X[rows]
+        return X if self.scaling is None else self.scaling.apply(X)
 
     def _labels(self, y: np.ndarray) -> np.ndarray:
         return y.copy() if self.targets is None else self.targets[y.astype(np.int64)]
@@ -430,7 +431,7 @@ class Dataset:
         part = raw[local]
         self.bytes_counter.add(part.nbytes)
         weights = self._weights(part.weights, len(part.y)) if own is None else own
-        X = self._features(self._scaled(self._matrix(part)))
+        X = self._features(self._matrix(part))
         return Points(wanted, X, self._labels(part.y), weights=weights)
 
     def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
