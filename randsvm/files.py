@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from randsvm.errors import (
     ContentError,
@@ -28,6 +28,9 @@ from randsvm.errors import (
     WriteError,
 )
 from randsvm.events import HEARTBEAT, Waiting, check, emit
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
 STANDARD = "-"
 # Names of standard output. Replacing the file behind them would lose other printed lines.
@@ -166,11 +169,13 @@ class _Rejoined(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         head, self._head = self._head, b""
         if not head:
             return self._stream.readinto(buffer)
-        buffer[: len(head)] = head  # a BufferedReader asks for far more than MAGIC_BYTES bytes
+        memoryview(buffer)[: len(head)] = (
+            head  # a BufferedReader asks for far more than MAGIC_BYTES bytes
+        )
         return len(head)
 
     def fileno(self) -> int:
@@ -448,13 +453,13 @@ class PatientFile(io.FileIO):
         super().__init__(*arguments, **options)
         self._is_terminal = self.isatty()
 
-    def readinto(self, buffer: Any, /) -> int:
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
         while not is_ready(self.fileno(), select.POLLIN, HEARTBEAT):
             emit(Waiting())
         check()
         return super().readinto(buffer)
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: ReadableBuffer, /) -> int:
         if stat.S_ISREG(os.fstat(self.fileno()).st_mode):
             return super().write(data)
         waited = 0.0

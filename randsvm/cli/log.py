@@ -108,11 +108,11 @@ class Records:
         # Distinguishes the lines of runs that share a log.
         run = os.urandom(4).hex()
         head = {"run": run, "version": __version__, "command": command}
-        self.run: dict[str, Any] = {**head, **files}
+        self.run: dict[str, object] = {**head, **files}
         if algorithm is not None:
             self.run["algorithm"] = algorithm
 
-    def record(self, event: Any) -> dict[str, Any]:
+    def record(self, event: Any) -> dict[str, object]:
         """Return the record of an event, with values that JSON can hold."""
         own = event._asdict()
         if isinstance(event, Started):
@@ -129,13 +129,13 @@ class Records:
         head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
         return as_json({**head, **self.run, **own})
 
-    def last(self, event: object, exit_code: int) -> dict[str, Any]:
+    def last(self, event: object, exit_code: int) -> dict[str, object]:
         """Return the record of the event that ends a command."""
         ending = Ending(exit_code, _peak_memory(), os.uname().nodename)
         return self.record(event) | ending._asdict()
 
 
-def as_line(record: dict[str, Any]) -> str:
+def as_line(record: Mapping[str, object]) -> str:
     """Return a record as a line of JSON."""
     return json.dumps(record) + "\n"
 
@@ -162,7 +162,7 @@ def outcome_names() -> list[str]:
     return list(dict.fromkeys(name for kind in OUTCOMES for name in kind._fields))
 
 
-def as_json(value: Any) -> Any:
+def as_json(value: object) -> Any:
     """Return a value that JSON can hold: None for nan and infinities, `lambda` for `lambda_`."""
     if isinstance(value, float) and not math.isfinite(value):
         return None

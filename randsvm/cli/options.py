@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -204,12 +204,12 @@ VALUE_TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def _shows_default(spec: Option, default: Any) -> bool:
+def _shows_default(spec: Option, default: object) -> bool:
     """Return whether click shows the default; else the help text has it."""
     return default is not None and spec.value_type not in ("flag", "size", "switch", "weights")
 
 
-def _help(spec: Option, default: Any) -> str:
+def _help(spec: Option, default: object) -> str:
     """Return the help text with the bounds and the default; finite alone is no bound to show."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
     text, mark, own = spec.help.partition("  [default: ")
@@ -274,7 +274,7 @@ def of(algorithm: str) -> Callable[[Decorated], Decorated]:
 NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "report", "report_file", "quiet")
 
 
-def explicit(given: dict[str, Any]) -> dict[str, Any]:
+def explicit(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that the command line names, as the library takes them."""
     source, default = click.get_current_context().get_parameter_source, ParameterSource.DEFAULT
     return {

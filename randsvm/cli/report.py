@@ -182,7 +182,7 @@ class Report:
         if log is not None:
             self._write_log(as_line(record))
 
-    def _write_report(self, record: dict[str, Any], event: object) -> None:
+    def _write_report(self, record: dict[str, object], event: object) -> None:
         json = self.format == "json"
         text = as_line(record) if json else prometheus.exposition(record)
         if self.report_file is None:
@@ -595,7 +595,7 @@ def _probability_metrics(found: Any) -> list[str]:
     ]
 
 
-def _table(rows: list[list[Any]]) -> list[str]:
+def _table(rows: Sequence[Sequence[object]]) -> list[str]:
     """Return lines with aligned columns, the first to the left, the others to the right."""
     words = [[str(word) for word in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*words, strict=True)]

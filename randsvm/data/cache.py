@@ -93,7 +93,7 @@ def _read_through_cache(
         return _written(paths, replace(options, float64=True), cache, jobs)
 
 
-def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
+def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, object]:
     """Return the state of the files and the options that a cache must match.
 
     Whether values are float64 follows from the files.
@@ -103,7 +103,7 @@ def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, Any]:
     return {"files": [_file(path) for path in (*paths, *weights)], "reading": reading}
 
 
-def _file(path: str) -> dict[str, Any]:
+def _file(path: str) -> dict[str, object]:
     """Return the size, the time and a digest of both ends of a file."""
     try:
         with Path(path).open("rb") as stream:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.errors import ParameterError
 
-Parameters = TypeVar("Parameters")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Parameters = TypeVar("Parameters", bound="DataclassInstance")
 
 # Label of a weight for all classes.
 BALANCED = "balanced"
@@ -59,7 +62,7 @@ class Option(NamedTuple):
             return format_size(x)
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_value(x)
 
-    def check(self, name: str, value: Any, typed: Any = None) -> None:
+    def check(self, name: str, value: Any, typed: object = None) -> None:
         """Raise ParameterError if the value is not one of the words or out of its bounds.
 
         typed: the text that the user wrote.
@@ -97,7 +100,7 @@ def shared_option(default: Any, spec: Option) -> Any:
     return field(default=default, metadata={"option": spec})
 
 
-def check_bounds(parameters: Any) -> None:
+def check_bounds(parameters: DataclassInstance) -> None:
     """Raise ParameterError for the first field that is out of the bounds of its option."""
     for f, spec in options(parameters):
         value = getattr(parameters, f.name)
@@ -117,13 +120,15 @@ def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, 
     return spec.auto if isinstance(several, str) else several
 
 
-def options(parameters: Any) -> Iterator[tuple[Field[Any], Option]]:
+def options(
+    parameters: DataclassInstance | type[DataclassInstance],
+) -> Iterator[tuple[Field[Any], Option]]:
     """Return the fields of a parameter class or object that have an option."""
     return ((f, f.metadata["option"]) for f in fields(parameters) if "option" in f.metadata)
 
 
 def command_line(
-    *parameters: Any, grid: Grid = (), names: Container[str] | None = None
+    *parameters: DataclassInstance, grid: Grid = (), names: Container[str] | None = None
 ) -> list[str]:
     """Return the words of a command line that gives these parameters.
 
@@ -157,7 +162,7 @@ def command_line(
     return words
 
 
-def changed_flags(parameters: Any) -> list[str]:
+def changed_flags(parameters: DataclassInstance) -> list[str]:
     """Return the options whose values differ from the defaults."""
     own = options(parameters)
     return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
@@ -202,7 +207,7 @@ def format_size(count: float) -> str:
     return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
 
 
-def format_value(value: Any) -> str:
+def format_value(value: object) -> str:
     """Return the shortest word that is parsed as the same value."""
     if isinstance(value, bool):
         return str(int(value))

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import (
@@ -24,6 +24,9 @@ from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, Params
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 SCALINGS = ("minmax", "standard", "unit")
 MISSING = ("mean",)
 # The metrics of --select-by.
@@ -38,7 +41,7 @@ SELECTION_METRICS = (
 )
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
-P = TypeVar("P")
+P = TypeVar("P", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -266,7 +269,7 @@ def combinations(
     chosen = [
         dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())
     ]
-    return [(values, replace(params, **values)) for values in chosen]  # type: ignore[type-var]
+    return [(values, replace(params, **values)) for values in chosen]
 
 
 @dataclass(frozen=True)
