@@ -501,13 +501,9 @@ def run_program(
 
 
 def _export_onnx(model: Model, rows: _Rows) -> tuple[bytes, Callable[[], Found]]:
-    from randsvm.models.onnx_graph import has_graph_probabilities, onnx_graph
+    from randsvm.models.onnx_graph import onnx_graph
 
     content: bytes = onnx_graph(model).SerializeToString()
-    if model.has_probabilities and not has_graph_probabilities(model):
-        emit(
-            Notice("the graph has no probabilities: they are not a function of one decision value")
-        )
 
     def check() -> Found:
         try:

@@ -22,7 +22,7 @@ from randsvm import __version__
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.c_source import input_count
-from randsvm.models.calibration import Sigmoid
+from randsvm.models.calibration import Calibrator, Isotonic, Sigmoid, Temperature
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
@@ -50,15 +50,6 @@ def onnx_graph(model: Model) -> Any:
     return _Graph(model, onnx).proto()
 
 
-def has_graph_probabilities(model: Model) -> bool:
-    """Return whether the graph has probabilities: one sigmoid for each decision value.
-
-    The coupling of pairs is an iteration, and novelty detection counts bins.
-    """
-    coupled = isinstance(model, PairwiseModel)
-    return isinstance(model.calibrator, Sigmoid) and not coupled
-
-
 class _Graph:
     """Adds nodes for a model."""
 
@@ -66,6 +57,7 @@ class _Graph:
         self.model, self.onnx = model, onnx
         self.inputs = input_count(model)
         self.nodes: list[Any] = []
+        self.node_count = 0
         self.constants: list[Any] = []
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
@@ -77,7 +69,8 @@ class _Graph:
 
     def node(self, operator: str, *inputs: str, output: str | None = None, **given: Any) -> str:
         """Add a node and return the name of its output."""
-        name = output or f"node{len(self.nodes)}"
+        self.node_count += 1
+        name = output or f"node{self.node_count}"
         self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **given))
         return name
 
@@ -111,7 +104,7 @@ class _Graph:
             kind = kinds.INT64 if integers else kinds.STRING
             outputs.append(helper.make_tensor_value_info("label", kind, ["rows"]))
         outputs.append(helper.make_tensor_value_info("f", kinds.DOUBLE, ["rows", columns]))
-        if has_graph_probabilities(model):
+        if model.has_probabilities and not model.is_regression:
             self.probabilities(f, columns)
             shape_of_p = ["rows", len(model.labels)]
             outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape_of_p))
@@ -231,19 +224,150 @@ class _Graph:
         lost = self.node("Sub", self.constant(1.0), wins)
         return self.node("Reshape", self.cast(lost, "INT64"), self.constant([-1], np.int64))
 
+    # ---- probabilities ----
+
     def probabilities(self, f: str, columns: int) -> None:
-        calibrator = self.model.calibrator
-        assert isinstance(calibrator, Sigmoid), "has_graph_probabilities comes first"
-        sigmoid = calibrator.coefficients
-        exponents = self.node("Mul", f, self.constant(sigmoid[0] / 2))
-        exponents = self.node("Add", exponents, self.constant(sigmoid[1] / 2))
-        half = self.node("Mul", self.node("Tanh", exponents), self.constant(0.5))
-        p = self.node("Sub", self.constant(0.5), half)
+        """Add the probability of each class."""
+        model = self.model
+        marks = model.density_marks if isinstance(model, KernelModel) else None
+        if marks is not None:
+            self.with_complement(self.novelty_probability(f, marks))
+            return
+        calibrator = model.calibrator
+        if isinstance(calibrator, Temperature) and columns > 1 and not self.is_pairwise:
+            z = self.node("Div", f, self.constant(calibrator.temperature))
+            self.node("Softmax", z, axis=1, output="probabilities")
+            return
+        p = self.calibrated(calibrator, f)
         least = decisions.MIN_PROBABILITY
         p = self.node("Clip", p, self.constant(least), self.constant(1 - least))
-        if columns == 1:
-            other = self.node("Sub", self.constant(1.0), p)
-            self.node("Concat", p, other, axis=1, output="probabilities")
-            return
-        ones = self.constant(np.ones((columns, 1)))
-        self.node("Div", p, self.node("MatMul", p, ones), output="probabilities")
+        if self.is_pairwise:
+            self.coupled(p)
+        elif columns == 1:
+            self.with_complement(p)
+        else:
+            ones = self.constant(np.ones((columns, 1)))
+            self.node("Div", p, self.node("MatMul", p, ones), output="probabilities")
+
+    @property
+    def is_pairwise(self) -> bool:
+        return isinstance(self.model, PairwiseModel)
+
+    def with_complement(self, p: str) -> None:
+        """Add the probabilities p and 1 - p. p : (rows, 1)"""
+        other = self.node("Sub", self.constant(1.0), p)
+        self.node("Concat", p, other, axis=1, output="probabilities")
+
+    def novelty_probability(self, f: str, marks: np.ndarray) -> str:
+        """Return the first column of `decisions.novelty_probabilities`, (rows, 1)."""
+        reached = self.node("Not", self.node("Less", f, self.constant(marks)))
+        count = self.node(
+            "MatMul", self.cast(reached, "DOUBLE"), self.constant([[1.0]] * len(marks))
+        )
+        p = self.node("Div", count, self.constant(float(len(marks))))
+        for operator, mark, value in (
+            ("Less", marks[0], 0.001),
+            ("Greater", marks[-1], 0.999),
+            ("Equal", marks[-1], 0.0),
+        ):
+            is_there = self.node(operator, f, self.constant(mark))
+            p = self.node("Where", is_there, self.constant(value), p)
+        return p
+
+    def calibrated(self, calibrator: Calibrator | None, f: str) -> str:
+        """Return the probability of each column, (rows, columns), before it is clipped."""
+        if isinstance(calibrator, Isotonic):
+            curves = [self.curve(f, i, *knots) for i, knots in enumerate(calibrator.knots)]
+            return self.node("Concat", *curves, axis=1) if len(curves) > 1 else curves[0]
+        if isinstance(calibrator, Temperature):
+            half = self.node("Div", f, self.constant(-2 * calibrator.temperature))
+        else:
+            assert isinstance(calibrator, Sigmoid), "has_probabilities comes first"
+            sigmoid = calibrator.coefficients
+            half = self.node("Mul", f, self.constant(sigmoid[0] / 2))
+            half = self.node("Add", half, self.constant(sigmoid[1] / 2))
+        change = self.node("Mul", self.node("Tanh", half), self.constant(0.5))
+        return self.node("Sub", self.constant(0.5), change)
+
+    def curve(self, f: str, column: int, knots: np.ndarray, values: np.ndarray) -> str:
+        """Return a function that is linear between knots and constant beyond them, (rows, 1)."""
+        x = self.node("Gather", f, self.constant([column], np.int64), axis=1)
+        # A single knot is a constant: the share of an interval that does not exist is 0.
+        widths = np.diff(knots) if len(knots) > 1 else np.ones(1)
+        steps = np.diff(values) if len(knots) > 1 else np.zeros(1)
+        share = self.node("Sub", x, self.constant(knots[: len(widths)]))
+        share = self.node("Div", share, self.constant(widths))
+        share = self.node("Clip", share, self.constant(0.0), self.constant(1.0))
+        rise = self.node("MatMul", share, self.constant(steps[:, None]))
+        return self.node("Add", rise, self.constant(values[0]))
+
+    def coupled(self, pairwise: str) -> None:
+        """Add `decisions.coupled_probabilities`, an iteration in a loop over all rows."""
+        classes = len(self.model.labels)
+        i, j = decisions.class_pairs(classes)
+        place = np.zeros((len(i), classes, classes))
+        place[np.arange(len(i)), i, j] = 1
+        place[np.arange(len(i)), j, i] = -1
+        below: np.ndarray = np.zeros((classes, classes))
+        below[j, i] = 1
+        flat = self.node("MatMul", pairwise, self.constant(place.reshape(len(i), -1)))
+        flat = self.node("Add", flat, self.constant(below.ravel()))
+        r = self.node("Reshape", flat, self.constant([-1, classes, classes], np.int64))
+        products = self.node("Mul", r, self.node("Transpose", r, perm=[0, 2, 1]))
+        squares = self.node("ReduceSumSquare", r, axes=[1], keepdims=1)
+        # The diagonals of r and of the products are 0.
+        on_diagonal = self.node("Mul", squares, self.constant(np.eye(classes)))
+        Q = self.node("Sub", on_diagonal, products)
+        rows_of_Q = [
+            self.node("Gather", Q, self.constant(t, np.int64), axis=1) for t in range(classes)
+        ]
+        zeros = self.node("MatMul", pairwise, self.constant(np.zeros((len(i), classes))))
+        start = self.node("Add", zeros, self.constant(1 / classes))
+        steps = self.constant(max(decisions.MAX_COUPLING_STEPS, classes), np.int64)
+        body = self.coupling_step(Q, rows_of_Q, classes)
+        yes = self.constant(True, np.bool_)
+        self.node("Loop", steps, yes, start, body=body, output="probabilities")
+
+    def coupling_step(self, Q: str, rows_of_Q: list[str], classes: int) -> Any:
+        """Return the graph of one step for the rows that have not converged.
+
+        Q : (rows, classes, classes); rows_of_Q : (rows, classes) each
+        """
+        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        outer, self.nodes = self.nodes, []
+        old = p = "p"
+        last, first = self.constant([2], np.int64), self.constant([1], np.int64)
+        Qp = self.node("Mul", Q, self.node("Unsqueeze", p, first))
+        Qp = self.node("ReduceSum", Qp, last, keepdims=0)
+        pQp = self.node("ReduceSum", self.node("Mul", p, Qp), first, keepdims=1)
+        distance = self.node("Abs", self.node("Sub", Qp, pQp))
+        distance = self.node("ReduceMax", distance, axes=[1], keepdims=1)
+        tolerance = self.constant(decisions.COUPLING_TOLERANCE / classes)
+        is_far = self.node("Not", self.node("Less", distance, tolerance))
+        for t, row in enumerate(rows_of_Q):
+            column = self.constant([t], np.int64)
+            Q_tt = self.node("Gather", row, column, axis=1)
+            Qp_t = self.node("Gather", Qp, column, axis=1)
+            change = self.node("Div", self.node("Sub", pQp, Qp_t), Q_tt)
+            total = self.node("Add", self.constant(1.0), change)
+            unit = self.constant(np.eye(classes)[t])
+            p = self.node("Div", self.node("Add", p, self.node("Mul", change, unit)), total)
+            more = self.node("Add", self.node("Mul", change, Q_tt), self.node("Add", Qp_t, Qp_t))
+            pQp = self.node("Add", pQp, self.node("Mul", change, more))
+            pQp = self.node("Div", pQp, self.node("Mul", total, total))
+            Qp = self.node("Div", self.node("Add", Qp, self.node("Mul", change, row)), total)
+        self.node("Where", is_far, p, old, output="next_p")
+        some = self.node("ReduceMax", self.cast(is_far, "INT32"), keepdims=0)
+        self.cast(some, "BOOL", output="next_step")
+        nodes, self.nodes = self.nodes, outer
+        shape = ["rows", classes]
+        inputs = [
+            helper.make_tensor_value_info("step", kinds.INT64, []),
+            helper.make_tensor_value_info("has_step", kinds.BOOL, []),
+            helper.make_tensor_value_info("p", kinds.DOUBLE, shape),
+        ]
+        outputs = [
+            helper.make_tensor_value_info("next_step", kinds.BOOL, []),
+            helper.make_tensor_value_info("next_p", kinds.DOUBLE, shape),
+        ]
+        return helper.make_graph(nodes, "coupling_step", inputs, outputs)

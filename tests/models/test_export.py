@@ -204,10 +204,32 @@ def test_the_graph_predicts_as_the_model(
         return
     differ = np.flatnonzero(found["label"] != fitted.predict(X))
     assert len(differ) <= (2 if is_mapped else 0)
+    assert ("probabilities" in found) == fitted.model.has_probabilities
     if "probabilities" in found:
         np.testing.assert_allclose(found["probabilities"], fitted.predict_proba(X), atol=1e-9)
-    else:
-        assert not fitted.model.has_probabilities or name in ("one against one", "one-class")
+
+
+@pytest.mark.parametrize("calibration", ["isotonic", "temperature"])
+@pytest.mark.parametrize("kind", ["two", "four", "four --multiclass ovr"])
+def test_the_graph_has_the_probabilities_of_every_calibration(
+    tmp_path: Path, kind: str, calibration: str
+) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    name, *options = kind.split()
+    X = rows(250, 1, name)
+    data = written(tmp_path / "train", X, labels(X, name), 1)
+    words = ["-g", "0.3", "-b", "1", "--calibration", calibration, *options]
+    run_train("randsvm", *words, "-q", data, tmp_path / "m")
+    assert randsvm.export(tmp_path / "m", tmp_path / "m.onnx", data, format="onnx").rows == 250
+    session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
+    more = rows(ROWS, 2, name)
+    found = dict(
+        zip([one.name for one in session.get_outputs()], session.run(None, {"X": more}),
+            strict=True)
+    )  # fmt: skip
+    expected = randsvm.load(str(tmp_path / "m")).predict_proba(more)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-9)
 
 
 @needs_compiler
