@@ -8,6 +8,8 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pytest
 from scipy import sparse
 
 from randsvm.data.points import Points, RowCache
@@ -82,3 +84,40 @@ def test_gathered_rows_are_returned_without_copies() -> None:
     row_cache.add(Points(more.rows + 40_000, more.X, more.y))
     assert np.array_equal(every.X.data, before)
     assert (row_cache.points(np.arange(40_000, 40_010)).X != more.X).nnz == 0
+
+
+TABLE = "randsvm.cli.train", "sgd", "--epochs", "1", "--memory", "16M", "--label-column", "y"
+
+
+def write_table(path: Path, n: int) -> None:
+    """Write n rows of 12 numbers and 4 texts as CSV, or as Parquet."""
+    random = np.random.default_rng(0)
+    columns: dict[str, object] = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
+    columns |= {f"t{j}": random.choice([f"word {i}" for i in range(9)], n) for j in range(4)}
+    columns["y"] = random.choice(["yes", "no"], n)
+    frame = pd.DataFrame(columns)
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path, row_group_size=40_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form: str) -> None:
+    """Beyond 17 bytes a row; the larger table takes 80 MB as parsed rows, and more as a frame."""
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    n = 160_000
+    peaks = []
+    for rows_of_table in (n, 4 * n):
+        data = tmp_path / f"{rows_of_table}.{form}"
+        write_table(data, rows_of_table)
+        model = tmp_path / f"{rows_of_table}.model"
+        training = peak(tmp_path, *TABLE, "--format", form, "-q", data, model)
+        words = "randsvm.cli.predict", "--keep", "x0", "-q"
+        peaks.append((training, peak(tmp_path, *words, data, model, tmp_path / "out.csv")))
+        (tmp_path / "out.csv").unlink()
+    (training, predicting), (more_training, more_predicting) = peaks
+    assert more_training - training < 17 * 3 * n / MEGABYTE + 30
+    assert more_predicting - predicting < 9 * 3 * n / MEGABYTE + 30
