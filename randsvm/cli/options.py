@@ -161,6 +161,21 @@ class Gap(click.ParamType):
             return self.fail(f"expected a number or none, found {value!r}", param, ctx)
 
 
+class Folds(click.ParamType):
+    """A number of folds, or folds and repetitions as 5x3."""
+
+    name = "N[xREPEATS]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        if isinstance(value, int) or re.fullmatch(r"\d{1,9}x\d{1,9}", value):
+            return value
+        if not re.fullmatch(r"-?\d{1,9}", value):
+            self.fail(f"expected folds as 5 or 5x3, found {value!r}", param, ctx)
+        return int(value)
+
+
 class Epochs(click.ParamType):
     """A number of passes, or the word auto."""
 
@@ -198,6 +213,7 @@ VALUE_TYPES: dict[str, dict[str, Any]] = {
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
     "epochs": {"type": Epochs()},
+    "folds": {"type": Folds()},
     "gap": {"type": Gap()},
     "checkpoint": {"type": Checkpoint()},
     "weights": {"type": (str, float), "multiple": True, "metavar": "LABEL WEIGHT"},

@@ -39,6 +39,7 @@ SELECTION_METRICS = (
     "squared-error",
     "absolute-error",
 )
+GROUPINGS = ("time",)
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 P = TypeVar("P", bound="DataclassInstance")
@@ -159,16 +160,16 @@ class Search:
     """
 
     DEFAULT_FOLDS = 5
-    MAX_FOLDS = 1000
+    MAX_FOLDS, MAX_REPEATS = 1000, 100
     DEFAULT_GAP = 0.01
 
-    folds: int | None = option(
+    folds: int | str | None = option(
         None,
-        "int",
+        "folds",
         "-v",
         "--folds",
-        help=f"Folds of a cross-validation before the training.  [default: {DEFAULT_FOLDS} for a "
-        "grid]",
+        help="Folds of a cross-validation before the training; 5x3: three times with other folds.  "
+        f"[default: {DEFAULT_FOLDS} for a grid]",
         least=2,
         most=MAX_FOLDS,
     )
@@ -208,6 +209,13 @@ class Search:
         "classes.  [default: accuracy, or squared-error for a regression]",
     )
 
+    groups: str | None = option(
+        None,
+        "text",
+        "--groups",
+        help="time: each fold trains on the rows before those that it holds out, in file order.",
+    )
+
     def __post_init__(self) -> None:
         check_bounds(self)
         listed = ", ".join(SELECTION_METRICS)
@@ -215,7 +223,26 @@ class Search:
             self.select_by is None or self.select_by in SELECTION_METRICS,
             f"--select-by must be one of {listed}, got {self.select_by}",
         )
+        if isinstance(self.folds, str):
+            parts = self.folds.split("x")
+            numbers = [int(part) for part in parts if part.isdecimal()]
+            require(
+                len(numbers) == len(parts) == 2
+                and 2 <= numbers[0] <= self.MAX_FOLDS
+                and 1 <= numbers[1] <= self.MAX_REPEATS,
+                f"folds must be from 2 to {self.MAX_FOLDS}, and with repetitions as 5x3 (up to "
+                f"{self.MAX_REPEATS}), got {self.folds}",
+            )
+        require(
+            self.groups in (None, *GROUPINGS),
+            f"--groups must be one of {', '.join(GROUPINGS)}, got {self.groups}",
+        )
+        require(
+            self.groups != "time" or self.repeats == 1,
+            "--groups time has one order of rows: give -v without repetitions",
+        )
         only_for_search = {
+            "--groups": self.groups,
             "--subset": self.subset,
             "--search-gap": self.search_gap,
             "--no-racing": self.no_racing or None,
@@ -226,6 +253,18 @@ class Search:
                 value is None or self.is_wanted,
                 f"{flag} is for cross-validation: give -v or lists of values",
             )
+
+    @property
+    def fold_count(self) -> int:
+        """The number of folds of one repetition."""
+        if isinstance(self.folds, str):
+            return int(self.folds.partition("x")[0])
+        return self.folds or self.DEFAULT_FOLDS
+
+    @property
+    def repeats(self) -> int:
+        """The number of repetitions with other folds."""
+        return int(self.folds.partition("x")[2]) if isinstance(self.folds, str) else 1
 
     @property
     def is_wanted(self) -> bool:

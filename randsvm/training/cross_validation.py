@@ -29,6 +29,8 @@ Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # The numbers of the draws of folds and of a subset; no other draw of a run reaches them.
 FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2
+# The repetitions after the first have the numbers after this one.
+REPEATS_DRAW = 2**63 + 1000
 
 # A view with at most this number of nonzeros (16 MB) is copied, and sent to each worker.
 COPIED_NONZEROS = 1 << 21
@@ -38,30 +40,64 @@ COPIED_NONZEROS = 1 << 21
 class CrossValidation(Generic[P]):
     """Folds of D, whose y are class indices or targets.
 
-    fold : (n,) int16, the number of the fold that holds out each row
+    assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
+    negative number: no fold does
+    forward : whether a fold trains on rows of smaller numbers only, not on all rows but its own
     at_once : the number of concurrent fits; the executor of D runs each of them
     """
 
     D: Dataset
-    fold: np.ndarray
+    assigned: Sequence[np.ndarray]
     fit: Fit[P]
     at_once: int
+    forward: bool = False
 
     @staticmethod
     def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> CrossValidation[P]:
         """Return folds of equal size, over which each class, if any, is spread evenly."""
-        if folds > D.n:
-            raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
+        _check_rows(D, folds, folds)
         fold = assign_folds(D, folds, Draw(job.run.seed, FOLDS_DRAW))
-        return CrossValidation(D, fold, fit, at_once(D, job))
+        return CrossValidation(D, [fold], fit, at_once(D, job))
+
+    @staticmethod
+    def of_search(D: Dataset, job: Job, fit: Fit[P]) -> CrossValidation[P]:
+        """Return the folds that the options of a search ask for."""
+        search, seed = job.search, job.run.seed
+        _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
+        if search.groups == "time":
+            return CrossValidation(
+                D, [forward_folds(D.n, search.fold_count)], fit, at_once(D, job), True
+            )
+        draws = [
+            Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
+        ]
+        assigned = [assign_folds(D, search.fold_count, draw) for draw in draws]
+        return CrossValidation(D, assigned, fit, at_once(D, job))
 
     @property
     def folds(self) -> range:
-        return range(int(self.fold.max()) + 1)
+        """The numbers of all folds, repetition by repetition."""
+        return range(self._in_repetition * len(self.assigned))
+
+    @property
+    def _in_repetition(self) -> int:
+        return int(self.assigned[0].max()) + 1
+
+    def held_out(self, number: int) -> np.ndarray:
+        """Return the rows that a fold holds out, (n,) bool."""
+        repetition, fold = divmod(number, self._in_repetition)
+        return np.asarray(self.assigned[repetition] == fold)
+
+    def training(self, number: int) -> np.ndarray:
+        """Return the rows that a fold trains on, (n,) bool."""
+        repetition, fold = divmod(number, self._in_repetition)
+        assigned = self.assigned[repetition]
+        return np.asarray(assigned < fold if self.forward else assigned != fold)
 
     def run_fold(self, work: Callable[[Fold[P]], Result], params: P, number: int) -> Result:
         """Run work(fold) on the executor of D; return its result."""
-        held_out, rest = self.D.subset(self.fold == number), self.D.subset(self.fold != number)
+        held_out = self.D.subset(self.held_out(number))
+        rest = self.D.subset(self.training(number))
         return self.D.executor.call(partial(work, Fold(held_out, rest, self.fit, params)))
 
     def decisions(
@@ -84,9 +120,9 @@ class CrossValidation(Generic[P]):
         if not found:
             return None
         f = np.empty((self.D.n, next(iter(found.values())).shape[1]))
-        held = np.isin(self.fold, list(found))
+        held = np.isin(self.assigned[0], list(found))
         for fold in list(found):
-            f[self.fold == fold] = found.pop(fold)
+            f[self.held_out(fold)] = found.pop(fold)
         return held, f if held.all() else f[held]
 
 
@@ -115,6 +151,24 @@ def held_out_values(keep: Keep, fold: Fold[P]) -> np.ndarray | None:
 def at_once(D: Dataset, job: Job) -> int:
     """Return the number of concurrent fits on parts of D."""
     return D.executor.concurrent_calls or job.resources.concurrent_fits(D.n)
+
+
+def _check_rows(D: Dataset, folds: int, least: int) -> None:
+    """Raise ParameterError if D has fewer than `least` rows."""
+    if least > D.n:
+        raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
+
+
+def forward_folds(n: int, folds: int) -> np.ndarray:
+    """Return the folds of rows in the order of time, (n,) int16, as scikit-learn's TimeSeriesSplit.
+
+    Each fold holds out n // (folds + 1) rows, the last one the last rows. The first rows, which no
+    fold holds out, have the number -1.
+    """
+    size = n // (folds + 1)
+    fold = np.full(n, -1, np.int16)
+    fold[n - folds * size :] = np.arange(folds * size) // size
+    return fold
 
 
 def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:

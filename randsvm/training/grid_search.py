@@ -121,7 +121,9 @@ def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> i
     """Return the rows of the first stage: enough for each fold and each class."""
     setup = candidate_scores.setup
     classes = len(setup.D.summary.names)
-    return min(max(least, MIN_FOLD_ROWS * setup.folds, MIN_CLASS_ROWS * classes), most)
+    return min(
+        max(least, MIN_FOLD_ROWS * setup.job.search.fold_count, MIN_CLASS_ROWS * classes), most
+    )
 
 
 def next_stage(
@@ -262,8 +264,8 @@ class SearchSetup(Generic[P]):
 
     @property
     def folds(self) -> int:
-        assert self.job.search.folds is not None, "search.resolved() comes first"
-        return self.job.search.folds
+        """The number of folds of all repetitions."""
+        return self.job.search.fold_count * self.job.search.repeats
 
 
 class CandidateScores(Generic[P]):
@@ -347,7 +349,7 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[tuple[Candidate[P], Tried]]:
         """Yield results as they complete, and emit each; results of the log come first."""
         for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
-            mean, error = mean_and_error(result["scores"], self.setup.folds)
+            mean, error = mean_and_error(result["scores"], self.setup.job.search.fold_count)
             tried = Tried(
                 values=one.values,
                 configuration=self._configuration(one, rows),
@@ -426,7 +428,7 @@ class CandidateScores(Generic[P]):
             if len(some.shards) == 1 and some.executor.concurrent_calls is None:
                 # Handing one shard over to another thread takes longer than most queries of it.
                 some = some.single_threaded()
-            validation = CrossValidation.of(some, setup.folds, setup.job, setup.fit)
+            validation = CrossValidation.of_search(some, setup.job, setup.fit)
             try:
                 yield FoldFits(validation, [one.params for one in candidates], setup.search_fits)
             finally:
@@ -512,7 +514,7 @@ class CandidateScores(Generic[P]):
                     index: np.concatenate([folds[fold].losses for fold in sorted(folds)])
                     for index, folds in parts.items()
                 }
-                for index in significantly_worse(losses):
+                for index in significantly_worse(losses, D.n):
                     dropped.add(index)
                     yield scored(index)
         for index in sorted(parts):
@@ -567,12 +569,13 @@ class FoldScore:
         return FoldScore(counts, np.concatenate(losses))
 
 
-def significantly_worse(losses: Mapping[int, np.ndarray]) -> list[int]:
+def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
     """Return the candidates whose losses are significantly above those of the best, in order.
 
     The test is paired, over rows: see RACING_DEVIATIONS.
 
     losses : (m,) float32 of each candidate, of the same rows
+    rows: the number of all rows; further losses are of repetitions, which say nothing of new rows
     """
     means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
     if len(means) < 2:
@@ -587,7 +590,7 @@ def significantly_worse(losses: Mapping[int, np.ndarray]) -> list[int]:
             worse.append(index)
             continue
         difference = losses[index].astype(float) - losses[best]
-        error = float(difference.std()) / sqrt(len(difference))
+        error = float(difference.std()) / sqrt(min(len(difference), rows))
         if means[index] - means[best] > RACING_DEVIATIONS * error:
             worse.append(index)
     return worse
@@ -636,8 +639,9 @@ class FoldFits(Generic[P]):
         params, validation = self.candidates[index], self.validation
         if self.shared is None:
             return validation.run_fold(_values, params, fold)
-        D, held_out = validation.D, validation.fold == fold
-        f = self.shared.held_out(D, params, self.whole(index), ~held_out, held_out)
+        D, held_out = validation.D, validation.held_out(fold)
+        training = validation.training(fold)
+        f = self.shared.held_out(D, params, self.whole(index), training, held_out)
         weights = D.weights()
         return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
 

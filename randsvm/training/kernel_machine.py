@@ -37,7 +37,6 @@ from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.option import AUTO, command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
-from randsvm.parameters.run import Search
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import Seed
@@ -407,7 +406,7 @@ class SeededKernelFit:
         if params.task in NU_TASKS or trainer.job.stop.wanted_gap is None:
             return False
         subtasks = trainer._subtasks(D, params)
-        folds = trainer.job.search.folds or Search.DEFAULT_FOLDS
+        folds = trainer.job.search.fold_count
         rows = subtasks.most_rows * (folds - 1) // folds
         return trainer.spec_factory(rows, subtasks.problem, trainer.job).r < rows
 

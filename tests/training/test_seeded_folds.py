@@ -63,7 +63,7 @@ def test_decision_values_equal_those_of_folds_from_nothing(
         half = seeded.whole(D, replace(params, C=params.C / 2), None)
         whole = seeded.whole(D, params, half)
         for fold in validation.folds:
-            held = validation.fold == fold
+            held = validation.held_out(fold)
             cold = validation.run_fold(
                 lambda one: np.concatenate([f for _, f, _ in one.values()]), params, fold
             )
@@ -214,4 +214,7 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
-    assert grid_search.significantly_worse(losses) == expected
+    assert grid_search.significantly_worse(losses, m) == expected
+    # Repetitions do not make differences significant.
+    twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
+    assert grid_search.significantly_worse(twice, m) == expected

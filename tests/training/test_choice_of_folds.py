@@ -1,0 +1,152 @@
+"""Test repeated folds, and folds in the order of time, against scikit-learn's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commands import run_train
+from learning import Data, gaussians, learn
+from sklearn.model_selection import TimeSeriesSplit, cross_val_score
+from sklearn.svm import SVC
+from task_sets import open_dataset
+
+from randsvm.errors import ParameterError
+from randsvm.parameters.run import Resources, Search
+from randsvm.parameters.svm import Params
+from randsvm.training.cross_validation import CrossValidation, forward_folds
+from randsvm.training.job import Job
+
+
+def folds_of(path: Path, search: Search) -> CrossValidation[Params]:
+    job = Job(resources=Resources(jobs=1), search=search)
+    with open_dataset(path, "svc") as D:
+        return CrossValidation.of_search(D, job, lambda *_: pytest.fail("no fit is made"))
+
+
+# ---- repetitions --------------------------------------------------------------------------------
+
+
+def test_each_repetition_spreads_the_rows_over_other_folds(tmp_path: Path) -> None:
+    path = gaussians(203).save(tmp_path / "d")
+    y = gaussians(203).y
+    folds = folds_of(path, Search(folds="5x3"))
+    assert list(folds.folds) == list(range(15))
+    for repetition in range(3):
+        held = np.array([folds.held_out(5 * repetition + k) for k in range(5)])
+        assert (held.sum(axis=0) == 1).all()
+        for label in (-1, 1):
+            assert np.ptp(held[:, y == label].sum(axis=1)) <= 1
+    for number in folds.folds:
+        assert (folds.training(number) == ~folds.held_out(number)).all()
+    first, second = folds.assigned[:2]
+    assert 0.1 < np.mean(first == second) < 0.3
+    (once,) = folds_of(path, Search(folds=5)).assigned
+    assert (first == once).all()
+
+
+@pytest.mark.parametrize("words", [(), ("--search-gap", 1e-4), ("--no-racing",)])
+def test_the_first_repetition_has_the_scores_of_a_single_one(
+    tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    path = gaussians(200).save(tmp_path / "d")
+    own = ("-g", 0.1, "--sample-size", 50, *words)
+    (once,) = learn("randsvm", path, tmp_path / "once", "-v", 4, *own).of("tried")
+    found = learn("randsvm", path, tmp_path / "m", "-v", "4x3", *own)
+    (thrice,) = found.of("tried")
+    assert thrice["scores"][:4] == once["scores"]
+    assert len(thrice["scores"]) == 12
+    assert thrice["mean"] == pytest.approx(float(np.mean(thrice["scores"])))
+    parts = np.reshape(thrice["scores"], (3, 4))
+    error = np.sqrt(parts.var(axis=1, ddof=1).mean() / 4)
+    assert thrice["standard_error"] == pytest.approx(float(error))
+    assert " -v 4x3" in found.metadata["configuration"]
+
+
+# ---- time ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "folds"), [(20, 3), (21, 3), (100, 7), (6, 5)])
+def test_forward_folds_are_those_of_scikit_learn(n: int, folds: int) -> None:
+    fold = forward_folds(n, folds)
+    splits = TimeSeriesSplit(folds).split(np.zeros((n, 1)))
+    for number, (training, held_out) in enumerate(splits):
+        assert np.flatnonzero(fold == number).tolist() == held_out.tolist()
+        assert np.flatnonzero(fold < number).tolist() == training.tolist()
+
+
+def drifting(rows: int) -> Data:
+    """Two classes whose border moves from row to row: later rows say more of the next ones."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(rows, 2))
+    y = np.where(X[:, 0] > np.linspace(-2, 2, rows) + 0.2 * rng.normal(size=rows), 1, -1)
+    return Data(y, np.round(X, 3))
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
+)
+def test_scores_in_the_order_of_time_equal_scikit_learns(
+    tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    """With shared kernel values, with seeds, and with fits from nothing."""
+    y, X = data = drifting(240)
+    path = data.save(tmp_path / "d")
+    found = learn("randsvm", path, tmp_path / "m", "-v", 4, "--groups", "time", "-g", 0.5, *words)
+    (one,) = found.of("tried")
+    splits = TimeSeriesSplit(4)
+    expected = 100 * cross_val_score(SVC(gamma=0.5, tol=1e-5), X, y, cv=splits)
+    assert one["scores"] == pytest.approx(expected.tolist(), abs=2.1)
+    assert one["rows"] == 4 * (240 // 5)
+    assert " --groups time" in found.metadata["configuration"]
+    mixed = learn("randsvm", path, tmp_path / "mixed", "-v", 4, "-g", 0.5).of("tried")[0]
+    assert one["score"] < mixed["score"] - 2
+
+
+def test_sgd_validates_forward(tmp_path: Path) -> None:
+    path = drifting(240).save(tmp_path / "d")
+    words = "-v", 4, "--epochs", 20
+    forward = learn("sgd", path, tmp_path / "m", *words, "--groups", "time").of("tried")[0]
+    mixed = learn("sgd", path, tmp_path / "mixed", *words).of("tried")[0]
+    assert forward["rows"] == 192
+    assert forward["score"] < mixed["score"]
+
+
+def test_a_first_block_may_have_one_class(tmp_path: Path) -> None:
+    y, X = gaussians(60)
+    order = np.argsort(y, kind="stable")
+    path = Data(y[order], X[order]).save(tmp_path / "d")
+    (one,) = learn("randsvm", path, tmp_path / "m", "-v", 3, "--groups", "time").of("tried")
+    # The first machine knows the first class alone.
+    assert one["scores"][0] == pytest.approx(100 * np.mean(y[order][15:30] == y[order][0]))
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("-v", "5x0"), "folds must be from 2 to 1000, and with repetitions as 5x3"),
+        (("-v", "1x3"), "folds must be from 2 to 1000"),
+        (("-v", "5x101"), "folds must be from 2 to 1000"),
+        (("-v", "5x2", "--groups", "time"), "--groups time has one order of rows"),
+        (("--groups", "time"), "--groups is for cross-validation"),
+        (("-v", 5, "--groups", "week"), "--groups must be one of "),
+        (("-v", 50, "--groups", "time"), "-v 50: there are only 50 rows"),
+    ],
+)
+def test_folds_that_do_not_suit_are_refused(
+    tmp_path: Path, words: tuple[object, ...], message: str
+) -> None:
+    path = gaussians(50).save(tmp_path / "d")
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        learn("randsvm", path, tmp_path / "m", *words)
+
+
+def test_a_word_for_folds_is_refused(tmp_path: Path) -> None:
+    path = gaussians(50).save(tmp_path / "d")
+    with pytest.raises(Exception, match="expected folds as 5 or 5x3, found 'x3'"):
+        run_train("randsvm", "-v", "x3", path, tmp_path / "m")
