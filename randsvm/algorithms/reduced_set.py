@@ -29,8 +29,11 @@ from randsvm.svm.basis import Objective
 BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
 # Candidates for each row of a block, from which matching pursuit takes the best.
 CANDIDATES = 8
-# Rows whose distance from the span of the basis is below this part of K(x, x) are in the span.
-IN_SPAN = 1e-10
+# Rows whose squared distance from the span of the basis is below this part of K(x, x) are in the
+# span. Such rows would be chosen for the rounding of r, and their coefficients cancel: measured on
+# 8,647 support vectors of checkerboard, 200 rows leave |f - f~|^2 = 20 (26 with 1e-8, 94 with
+# 1e-10), and 45 with errors of 0.001 in u (900 with 1e-8).
+IN_SPAN = 1e-5
 # Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
 WIDTHS, MOST_STEPS = (0.3, 0.1, 0.05, 0.02), 6
 # A Newton step ends a width if it is to lower P by less than this part of it.
@@ -146,8 +149,21 @@ def lower(
             H[:-1] = scipy.linalg.solve_triangular(L, H[:-1], lower=True)
             H[:, :-1] = scipy.linalg.solve_triangular(L, H[:, :-1].T, lower=True).T
             H.flat[:: len(x) + 1] += np.append(np.ones(len(v)), 1e-9 * (1 + H[-1, -1]))
-            step = -scipy.linalg.cho_solve(scipy.linalg.cho_factor(H), gradient)
+            step = newton_step(H, gradient)
             if -gradient @ step < SMALL_STEP * abs(value):
                 break
     return best[1:]
 # fmt: on
+
+
+def newton_step(H: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Return -H^-1 gradient, (m + 1,).
+
+    The eigenvalues of H by v are 1 or more. If the basis is nearly dependent, rounding may leave
+    some below 0; then those below 1 count as 1, which shortens the step.
+    """
+    try:
+        return -scipy.linalg.cho_solve(scipy.linalg.cho_factor(H), gradient)
+    except np.linalg.LinAlgError:
+        values, Q = scipy.linalg.eigh(H)
+        return -Q @ (Q.T @ gradient / np.maximum(values, 1.0))

@@ -290,3 +290,17 @@ def test_lowering_reaches_the_least_p_on_the_basis():
     assert objective(start, solved.b, 1e-3).exact > 1.005 * least.fun
     a, b = reduced_set.lower(objective, L, start, solved.b, 1.0)
     assert objective(a, b, 1e-3).exact <= 1.002 * least.fun
+
+
+def test_a_newton_step_descends_although_rounding_left_the_hessian_indefinite():
+    rng = np.random.default_rng(4)
+    Q = np.linalg.qr(rng.normal(size=(9, 9)))[0]
+    gradient = rng.normal(size=9)
+    H = (Q * np.linspace(1, 50, 9)) @ Q.T
+    np.testing.assert_allclose(
+        reduced_set.newton_step(H, gradient), -np.linalg.solve(H, gradient), rtol=1e-9
+    )
+    H = (Q * [-300.0, -0.1, *np.linspace(1, 50, 7)]) @ Q.T
+    step = reduced_set.newton_step((H + H.T) / 2, gradient)
+    assert gradient @ step < 0
+    assert np.linalg.norm(step) <= np.linalg.norm(gradient) * 1.001
