@@ -30,6 +30,7 @@ from scipy import sparse
 from randsvm.arrays import slices
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
+from randsvm.parameters.option import require
 
 # ---- random numbers --------------------------------------------------------------------------
 
@@ -115,12 +116,6 @@ MOST_CHECKED = 1 << 20
 TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
 
 
-def _require(condition: bool, sentence: str) -> None:
-    """Raise ParameterError unless the condition holds; conditions are written so that nan fails."""
-    if not condition:
-        raise ParameterError(sentence)
-
-
 # --- random features -----------------------------------------------------------------------
 
 
@@ -145,38 +140,38 @@ class RandomMap:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             self.kernel in ("rbf", "poly"),
             f"random features are for the kernels rbf and poly, not {self.kernel}",
         )
         N = self.components
-        _require(1 <= N < 2**31, f"components must be >= 1 and < 2^31, got {N}")
-        _require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
-        _require(0 <= self.gamma < math.inf, f"gamma must be >= 0 and finite, got {self.gamma}")
+        require(1 <= N < 2**31, f"components must be >= 1 and < 2^31, got {N}")
+        require(0 <= self.seed < 2**64, f"seed must be >= 0 and < 2^64, got {self.seed}")
+        require(0 <= self.gamma < math.inf, f"gamma must be >= 0 and finite, got {self.gamma}")
         if self.kernel == "poly":
             self._check_poly()
         else:
-            _require(not self.exact, "exact low degrees are for random features of poly, not rbf")
+            require(not self.exact, "exact low degrees are for random features of poly, not rbf")
             object.__setattr__(self, "coef0", RandomMap.coef0)
             object.__setattr__(self, "degree", RandomMap.degree)
 
     def _check_poly(self) -> None:
-        _require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
-        _require(
+        require(0 <= self.degree <= 1000, f"degree must be from 0 to 1000, got {self.degree}")
+        require(
             0 <= self.coef0 < math.inf,
             f"random features of poly need coef0 >= 0 and finite, got {self.coef0}",
         )
         kernel = f"({compact(self.gamma)} <x, y> + {compact(self.coef0)})^{self.degree}"
         a = self.coefficients
-        _require(bool((a > 0).any()), f"{kernel} is 0 everywhere: raise gamma or coef0")
-        _require(
+        require(bool((a > 0).any()), f"{kernel} is 0 everywhere: raise gamma or coef0")
+        require(
             not self.exact or bool((a[2:] > 0).any()),
             f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
         )
         numbers = [a, np.array(self.low)]
         if self.components <= MOST_CHECKED:
             numbers.append(self.scales)
-        _require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
+        require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
 
     def __str__(self) -> str:
         """Return the map as one line of words, the inverse of `parse`. Numbers read back to the
@@ -274,7 +269,7 @@ class RandomMap:
         each component of rbf, and for each factor of each component of poly. Raises ParameterError.
         """
         if self.kernel == "poly":
-            _require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
+            require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
         return FeatureTransform(self, features)
 
 
@@ -456,7 +451,7 @@ class FeatureTransform:
             out[:, N] = constant
         if linear > 0:
             np.multiply(_dense(X), linear, out=out[:, self.width - d :])
-        _require(
+        require(
             bool(np.isfinite(out).all()),
             f"random features of {self.map} leave float32 on this data: scale it or lower gamma",
         )

@@ -19,9 +19,8 @@ import numpy as np
 import oracle
 import pytest
 from fixtures import Predict, RealSet
-from learning import Data, in_order, learn
+from learning import Data, first_rows, in_order, learn
 from libsvm import svmutil
-from sklearn.datasets import load_svmlight_file
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, LinearSVC
 
@@ -124,14 +123,6 @@ REAL = {
     "satimage": ("satimage.scale", "satimage.scale.t", 900, 600, 4, 2),
     "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 500, 300, 10, 0.5),
 }
-
-
-def first_rows(path: Path, rows: int, to: Path) -> Data:
-    """Write the first rows to a file; return its path and the rows."""
-    to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
-    X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return Data(y, X.astype(float))
 
 
 @pytest.mark.parametrize("name", REAL)

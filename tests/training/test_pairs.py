@@ -16,10 +16,10 @@ import oracle
 import pytest
 from commands import run_train
 from fixtures import Predict, RealSet
-from learning import Data, in_order, learn
+from learning import Data, first_rows, in_order, learn
 from libsvm import svmutil
 from scipy import sparse
-from sklearn.datasets import load_iris, load_svmlight_file
+from sklearn.datasets import load_iris
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
@@ -171,14 +171,6 @@ REAL = {
     "satimage": ("satimage.scale", "satimage.scale.t", 500, 400, "-c 4 -g 2"),
     "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 300, 200, "-c 10 -g 0.5"),
 }
-
-
-def first_rows(path: Path, rows: int, to: Path) -> Data:
-    """Write the first rows to a file; return its path and the rows."""
-    to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
-    X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return Data(y, X.astype(float))
 
 
 @pytest.mark.parametrize("name", REAL)
