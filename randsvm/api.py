@@ -12,24 +12,30 @@ from typing import TYPE_CHECKING, Any
 from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.events import Learnt, Trained, Watch, check, silent
-from randsvm.models.certification import certify
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
-from randsvm.models.prediction import predict
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
 from randsvm.training.job import Job
 
 if TYPE_CHECKING:
+    from randsvm.models.certification import certify
     from randsvm.models.export import export
     from randsvm.models.importance import importance
+    from randsvm.models.prediction import predict
     from randsvm.models.shapley import explain
 
 check()
 
-# Functions that trainings and predictions do not need, and their modules, which are imported late.
-LATE = {"explain": "shapley", "export": "export", "importance": "importance"}
+# Functions that trainings do not need, and their modules, which are imported late.
+LATE = {
+    "certify": "certification",
+    "explain": "shapley",
+    "export": "export",
+    "importance": "importance",
+    "predict": "prediction",
+}
 
 __all__ = [
     "Arrays",

@@ -76,7 +76,9 @@ def test_a_small_run_imports_what_it_works_with(
     trained = imported(folder, "train", algorithm, "rows", algorithm)
     predicted = imported(folder, "predict", "rows", algorithm, "labels")
     assert ("libsvm" in trained, "libsvm" in predicted) == (algorithm == "randsvm", False)
+    assert "randsvm.models.prediction" not in trained
     for found in (trained, predicted):
+        assert "randsvm.models.certification" not in found
         assert not found & {"numpy.testing._private", "numpy.f2py.f2py2e"}
     for found in (trained - bare, predicted - bare):
         assert "randsvm.api" in found
