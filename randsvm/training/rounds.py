@@ -35,6 +35,7 @@ from randsvm.training.stopping import (
     Stopped,
     StopReason,
     Tighten,
+    few_violators,
     first_answer,
     gap_reached,
     iterations,
@@ -488,6 +489,8 @@ class Rounds:
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
         ends = [no_violators(gap is not None), no_progress(gap is not None)]
+        if gap is not None:
+            ends.insert(0, few_violators(self.algorithm_spec.r))
         return [*self.algorithm_spec.rules, *own, time_limit, *ends]
 
     @property

@@ -17,9 +17,12 @@ import pytest
 from fixtures import Command
 from learning import LATE, Data, answer_of, board, gaussians, learn, optimum, read_log
 
+from randsvm import Arrays, train_randsvm
+from randsvm.events import Iteration
 from randsvm.svm import libsvm
 from randsvm.svm.libsvm import Outcome
 from randsvm.svm.solution import Certificate
+from randsvm.training import stopping
 from randsvm.training.rounds import BestSolution, Rounds
 from randsvm.training.stopping import (
     MAX_FURTHER_ITERATIONS,
@@ -28,6 +31,7 @@ from randsvm.training.stopping import (
     Stopped,
     StopReason,
     Tighten,
+    few_violators,
     first_answer,
     gap_reached,
     iterations,
@@ -212,6 +216,34 @@ def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap() -> None:
     assert tolerances == pytest.approx([10.0**-i for i in range(4, 14)])
     assert reason(rule(found)) == "no violators"
     assert rule(record(violators=1)) is None
+
+
+def test_the_tolerance_tightens_while_violators_are_few_and_never_ends_a_run() -> None:
+    rule = few_violators(100)
+    answers = [rule(record(violators=count)) for count in (0, 1, 49, 50, 1000)]
+    assert [isinstance(answer, Tighten) for answer in answers] == [False, True, True, False, False]
+    assert rule(record(tolerance=1e-13, violators=1)) is None
+    assert rule(record(violators=1, whole=True)) is None
+
+
+def test_a_run_tightens_its_tolerance_before_working_sets_run_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A smooth regression reaches its gap in fewer changes, and the gap is the certified one."""
+    rng = np.random.default_rng(11)
+    X = rng.uniform(-1, 1, (1500, 4))
+    y = np.sin(2 * X[:, 0] * X[:, 1]) + X[:, 2] ** 2 + np.cos(3 * X[:, 3])
+
+    def changes() -> int:
+        events = list[Any]()
+        options = {"C": 10, "gamma": 1, "epsilon": 0.01, "sample_size": 200, "gap": 1e-4}
+        fitted = train_randsvm(Arrays(X, y), task="svr", watch=events.append, **options)
+        assert fitted.gap is not None and fitted.gap <= 1e-4
+        return sum(event.changed for event in events if isinstance(event, Iteration))
+
+    tightened = changes()
+    monkeypatch.setattr(stopping, "FEW_VIOLATORS_SHARE", 0.0)
+    assert tightened < changes()
 
 
 def test_without_a_requested_gap_a_run_without_violators_ends() -> None:
