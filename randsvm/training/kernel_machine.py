@@ -311,13 +311,13 @@ class KernelTrainer(Trainer[Params, Trained]):
         return _decision_of(subtasks, partial(self._spec, C=params.cost), self.job, clock)
 
     def search_fits(self) -> list[SearchFit[Params]]:
-        # The workers of a cluster do not know weights that are not in the data.
-        if type(self.D) is not Dataset:
-            return []
-        fits: list[SearchFit[Params]] = [SeededKernelFit(self.for_search())]
+        fits: list[SearchFit[Params]] = []
         # LIBSVM ends at a tolerance, not at a gap that the user asks for.
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
-            fits.insert(0, SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
+            fits.append(SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
+        # The workers of a cluster do not know weights that are not in the data.
+        if type(self.D) is Dataset:
+            fits.append(SeededKernelFit(self.for_search()))
         return fits
 
     def for_search(self) -> KernelTrainer:
