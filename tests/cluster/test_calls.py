@@ -142,6 +142,7 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(
     monkeypatch.setattr(kernel_machine, "Subtasks", Noted)
     monkeypatch.setattr(FakeWorkerPool, "threads", 3)
     words = ["randsvm", "-q", "-g", 1, "-c", "1,4", "-v", 2, "--gap", 0.1, "--jobs", 2]
+    words += ["--search-gap", 0.1]
     run_train(*words, clouds, tmp_path / "here")
     assert set(shares) == {1, 2}
     shares.clear()
