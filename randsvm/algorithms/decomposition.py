@@ -54,6 +54,13 @@ class PartSolver(Protocol):
     ) -> SV: ...
 
 
+class StandIn(Protocol):
+    """Returns the machine that all rows are scanned with in place of a solution of some rows: the
+    solution itself, or one with few support vectors whose coefficients have no bounds."""
+
+    def __call__(self, solution: SV) -> SV: ...
+
+
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
 Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
@@ -61,13 +68,14 @@ Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 @dataclass(frozen=True)
 class Decomposition:
     """One run over D. rng: numbered random draws. watch: called after each scan. solve_part: runs
-    an algorithm over some of the rows."""
+    an algorithm over some of the rows. stand_in: see StandIn."""
 
     scan: Scan
     rng: Draws
     stop: Stop
     watch: Callable[[SV, Violators], None]
     solve_part: PartSolver
+    stand_in: StandIn
     warm_start: Start | None = None
 
     def random_subset(self, r: int) -> WorkingSet:

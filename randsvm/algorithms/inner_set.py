@@ -126,13 +126,18 @@ def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
 
 
 def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
-    """Return the start over rows A of D, ascending, from the solution that the scan holds."""
+    """Return the start over rows A of D, ascending, from a solution; its u of these rows is known
+    if the scan holds it."""
     rows = np.searchsorted(A, solution.rows)
+    free = rows[solution.unbounded]
+    W = WorkingSet(free, free, pairs=True)
+    held = np.array_equal(solution.rows, scan.coefficients.rows)
+    if not (held and np.array_equal(solution.beta, scan.coefficients.beta)):
+        return lambda scan, r: (Step(scan.points(rows), solution.beta), W)
     u = np.concatenate(scan.ask(Values(A)))
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.take_over(rows, solution.beta, u)
-        free = rows[solution.unbounded]
-        return resumed(scan, r)[0], WorkingSet(free, free, pairs=True)
+        return resumed(scan, r)[0], W
 
     return start

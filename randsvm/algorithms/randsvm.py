@@ -114,19 +114,19 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
     if SV.within_bounds and run.stop(SV, V):                 # not the coefficients of f0
         return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
+    full = SV if SV.within_bounds else None
     while len(A) <= LARGEST_PART * run.scan.D.n:
-        start = starting_from(run.scan, SV, A) if SV.within_bounds else None
-        SV = run.solve_part(A, certified_over(len(A)), start)  # SV = certified(A, r)
-        step, W = step_to(run, SV)
+        start = starting_from(run.scan, full, A) if full is not None else None
+        full = run.solve_part(A, certified_over(len(A)), start)  # SV = certified(A, r)
+        step, W = step_to(run, run.stand_in(full))           # --reduce: few rows in its place
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV
         tau /= 2
         A = np.union1d(A, run.scan.near_margin(tau))         #     A = A + {rows with y f < 1 + tau}
-    if SV.within_bounds:
-        return certified(replace(run, warm_start=resumed), r)
-    run.scan.make_step(step_to(run, None)[0])
-    return certified(run, r)
+    if not SV.within_bounds:
+        run.scan.make_step(step_to(run, full)[0])
+    return certified(replace(run, warm_start=resumed) if full is not None else run, r)
 
 
 # fmt: on

@@ -222,6 +222,11 @@ class StopParams:
         gap = self.wanted_gap
         return gap / 2 if gap is not None and self.reduce == AUTO else gap
 
+    @property
+    def reduced_size(self) -> int | None:
+        """The most support vectors of --reduce N; None: as many as the gap needs."""
+        return None if self.reduce is None or self.reduce == AUTO else int(self.reduce)
+
     def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
         """Return the parameters with a gap: by default DEFAULT_GAP, or --require-gap if less.
 

@@ -72,8 +72,8 @@ FORMULA_FOR_K = (
 )
 INDEFINITE = "this kernel is not positive semidefinite"
 GUESSED = (
-    "there was no time for a solution over all rows: the model is the mean of machines of random "
-    "subsets, whose coefficients may exceed C"
+    "there was no time for a solution over all rows: the model is an estimate of it, whose "
+    "coefficients may exceed C"
 )
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
@@ -611,6 +611,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         if seed is not None:
             spec = replace(spec, warm_start=SeededStart(seed))
         rounds = Rounds(task, spec, own, clock, end, earlier, self.at_once)
+        rounds.reduced_gap = job.stop.wanted_gap if job.stop.reduce is not None else None
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         self.under_way[number] = rounds
@@ -644,11 +645,17 @@ class KernelTrainingRun(TrainingRun[Trained]):
         job, task = self.trainer.job, rounds.task
         if not solution.evaluated or not len(solution.SV):
             return
+        if (done := rounds.reduction_of(solution.SV)) is not None:
+            assert rounds.inner is not None
+            full = replace(solution, SV=rounds.inner, certificate=done.full)
+            self.full[number], self.reductions[number] = full.in_whole(task), done
+            self.solved[number] = replace(solution, violators=None).in_whole(task)
+            return
         reduction = Reduction(
             rounds.scan,
             solution.SV,
             solution.certificate,
-            None if job.stop.reduce == AUTO else int(job.stop.reduce or 0),
+            job.stop.reduced_size,
             job.stop.wanted_gap,
             job.resources.memory // (4 * self.at_once),
             job.run.seed,

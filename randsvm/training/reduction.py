@@ -82,6 +82,7 @@ class Reduction:
     scan : holds u of the full machine for all rows
     size : at most this number of support vectors; None: the fewest within `gap`
     memory : bytes that the factor of the basis may take
+    lowers : whether P is lowered if the projection misses the gap
     """
 
     scan: Scan
@@ -91,6 +92,7 @@ class Reduction:
     gap: float | None
     memory: int
     seed: int
+    lowers: bool = True
     bases: int = 0
 
     def run(self) -> tuple[SV, Certificate, SubtaskReduction]:
@@ -209,7 +211,7 @@ class Reduction:
         machine with a lower P, which is further from f."""
         a, b = chosen.coefficients, self.full.b
         projected = self._machine(chosen, a, b)
-        if projected.certificate.gap <= (self.gap or 0.0):
+        if projected.certificate.gap <= (self.gap or 0.0) or not self.lowers:
             return projected
         assert self.points is not None
         self.bases += 1

@@ -29,6 +29,7 @@ from randsvm.svm.subproblem import memory_of
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
+from randsvm.training.reduction import Reduction, SubtaskReduction
 from randsvm.training.stopping import (
     Record,
     Rule,
@@ -55,6 +56,8 @@ FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
+# A reduced machine with a larger gap says too little about the rows outside of an inner set.
+MOST_STAND_IN_GAP = 0.1
 # An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
 INTERRUPTED_SECONDS = 1.0
 # Rounds over some rows end at this share of the gap that is asked for over all rows, which the
@@ -212,6 +215,25 @@ def count_bounded(solutions: Sequence[SV]) -> int:
     return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
+@dataclass(frozen=True)
+class StandInMachine:
+    """A machine with few support vectors, over the rows of an inner set.
+
+    solution: with the row numbers of D; gap: between its P of these rows and D; reduction: how it
+    differs from the full solution
+    """
+
+    solution: SV
+    gap: float
+    reduction: SubtaskReduction
+
+    def is_(self, solution: SV) -> bool:
+        """Return whether a solution has the coefficients of this machine."""
+        own = self.solution
+        same = np.array_equal(own.rows, solution.rows)
+        return same and np.array_equal(own.beta, solution.beta)
+
+
 @dataclass
 class Rounds:
     """One algorithm on one subtask.
@@ -226,6 +248,8 @@ class Rounds:
         that of these rows
     gives_dual: whether D of these rows is a D of all rows
     inner: the newest solution over some rows whose D is a D of all rows; None: there is none
+    reduced_gap: the gap of --reduce auto or, without a bound, of --reduce N; None: no reduction
+    stand_in: the machine that --reduce puts in the place of `inner`; None: there is none
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -243,6 +267,8 @@ class Rounds:
     whole: Rounds | None = None
     gives_dual: bool = False
     inner: SV | None = None
+    reduced_gap: float | None = None
+    stand_in: StandInMachine | None = None
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
@@ -264,7 +290,15 @@ class Rounds:
         self.record = Record(self.task.problem.tolerance, rounds=self.count)
         self.stopped = Stopped(StopReason.NO_VIOLATORS)
         rng, spec = Draws(self.job.run.seed), self.algorithm_spec
-        run = Decomposition(self.scan, rng, self, self._watch, self._solve_part, spec.warm_start)
+        run = Decomposition(
+            self.scan,
+            rng,
+            self,
+            self._watch,
+            self._solve_part,
+            self._in_place_of,
+            spec.warm_start,
+        )
         try:
             with self.clock.until(lambda: latest if self.best.solution is None else self.deadline):
                 last = spec.solve(run)
@@ -314,7 +348,9 @@ class Rounds:
             SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
             found = part.over(rows, SV)
             if part.gives_dual:
-                self.inner = found
+                self.inner, self.stand_in = found, None
+                if self.reduced_gap is not None:
+                    self.stand_in = part.reduced(SV, rows, self.reduced_gap)
             return found
         except Interrupted:
             if part.gives_dual and part.best.solution is not None:
@@ -327,6 +363,35 @@ class Rounds:
             part.scan.forget()
             D.executor.release()
             D.store.close()
+
+    def reduced(self, SV: SV, rows: np.ndarray, gap: float) -> StandInMachine | None:
+        """Return a reduced machine for the solution of the problem of some rows, with their row
+        numbers in all of D; None: the solution is as small, or the machine too coarse."""
+        self.scan.return_to(SV)
+        best = self.best
+        certificate = best.certificate if SV is best.solution else best.last_certificate
+        size = self.job.stop.reduced_size
+        gap *= PART_GAP_SHARE
+        memory = self.job.resources.memory // (4 * self.memory_shares)
+        seed = self.job.run.seed
+        # Lowering P takes longer than the scans that a few support vectors less save.
+        lowers = size is not None
+        reduction = Reduction(self.scan, SV, certificate, size, gap, memory, seed, lowers)
+        machine, certificate, found = reduction.run()
+        if len(machine) >= len(SV) or certificate.gap > MOST_STAND_IN_GAP:
+            return None
+        return StandInMachine(self.over(rows, machine), certificate.gap, found)
+
+    def _in_place_of(self, solution: SV) -> SV:
+        """Return the machine to scan all rows with, as decomposition.StandIn promises."""
+        return solution if self.stand_in is None else self.stand_in.solution
+
+    def reduction_of(self, solution: SV) -> SubtaskReduction | None:
+        """Return how a solution differs from the full one of the inner set; None: it is a full
+        one."""
+        if self.stand_in is None or not self.stand_in.is_(solution):
+            return None
+        return self.stand_in.reduction
 
     def over(self, rows: np.ndarray, SV: SV) -> SV:
         """Return a solution of the problem of some rows with their row numbers in all of D."""
@@ -352,7 +417,7 @@ class Rounds:
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
         V = replace(V, certificate=self._with_best_dual(V.certificate))
-        if self._should_continue(V, stopped):
+        if self._should_continue(SV, V, stopped):
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
             self.best = BestSolution()
             self.best.update(SV, V)
@@ -375,13 +440,15 @@ class Rounds:
         dual = min(max(evaluated.dual, self.best.dual - error * scale), evaluated.primal)
         return replace(evaluated, dual=dual)
 
-    def _should_continue(self, V: Violators, stopped: Stopped) -> bool:
+    def _should_continue(self, SV: SV, V: Violators, stopped: Stopped) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
 
         They may where the running values showed too small a gap, or where float32 was the limit.
         """
         gap = self.job.stop.wanted_gap
         if gap is None or not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
+            return False
+        if not SV.within_bounds:
             return False
         self.continuations += 1
         if stopped.reason is StopReason.GAP_REACHED:
@@ -472,19 +539,18 @@ class Rounds:
             whole=len(V.step.points) >= self.scan.training_rows,
             steps=V.step.iterations,
         )
-        answer = first_answer(self.rules, self.record)
+        answer = first_answer(self._rules(SV), self.record)
         if isinstance(answer, Tighten):
             self.record = self.record.tightened()
         if isinstance(answer, Stopped):
             self.stopped = answer
         return isinstance(answer, Stopped)
 
-    @property
-    def rules(self) -> list[Rule]:
-        """The stop rules, by priority."""
+    def _rules(self, SV: SV) -> list[Rule]:
+        """Return the stop rules after a round with this solution, by priority."""
         limits = self.job.stop
         gap = limits.wanted_gap
-        own = [] if gap is None else [gap_reached(gap, self.gap_target)]
+        own = [] if gap is None else [gap_reached(gap, self._target(SV))]
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
@@ -492,6 +558,15 @@ class Rounds:
         if gap is not None:
             ends.insert(0, few_violators(self.algorithm_spec.r))
         return [*self.algorithm_spec.rules, *own, time_limit, *ends]
+
+    def _target(self, SV: SV) -> float:
+        """Return the gap of running values that ends the rounds with this solution.
+
+        A reduced machine has its own gap on the inner set. The losses of other rows may raise it.
+        """
+        if self.stand_in is None or self.reduced_gap is None or not self.stand_in.is_(SV):
+            return self.gap_target
+        return self.stand_in.gap + (1 - PART_GAP_SHARE) * self.reduced_gap
 
     @property
     def deadline(self) -> float:

@@ -216,6 +216,31 @@ def test_an_interrupted_run_without_another_solution_keeps_the_guess(
     assert float(said["dual"]) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", [name for name in SETS if name != "svr"])
+@pytest.mark.parametrize("reduce", ["auto", 150])
+def test_a_reduced_machine_takes_the_place_of_the_scan_with_all_support_vectors(
+    tmp_path: Path, name: str, reduce: object
+) -> None:
+    """The regression has too few support vectors for that."""
+    train, model, rounds = trained(tmp_path, name, "--reduce", reduce, "--gap", 0.02)
+    said = oracle.trailer(model)
+    judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
+    assert said["certificate"] == "reduced"
+    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-4)
+    run_train("osuna", "-q", *SETS[name][2], "--gap", 1e-4, train, tmp_path / "plain")
+    plain = oracle.trailer(tmp_path / "plain")
+    optimum = float(plain["primal"])
+    assert float(said["dual"]) <= optimum + 1e-5 * abs(optimum)
+    if reduce == "auto":
+        assert float(said["gap"]) <= 0.02
+    if name not in ("ovo", "ovr"):
+        # After the guess all rows are scanned with few support vectors.
+        scans = [one["support_vectors"] for one in rounds if not one["inner_set"]][1:]
+        assert scans
+        assert max(scans) < int(said["support_vectors_before"]) / 2
+        assert judged.support_vectors == scans[-1]
+
+
 def test_jobs_and_memory_do_not_change_the_model(tmp_path: Path) -> None:
     every = []
     for words in (["--jobs", 1], ["--jobs", 2], ["--memory", "16M"]):

@@ -108,7 +108,7 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(
         def no_parts(*_: object, **__: object) -> SV:
             raise AssertionError("osuna solves no parts")
 
-        run = Decomposition(one.scan, Draws(0), stop, watch, no_parts)
+        run = Decomposition(one.scan, Draws(0), stop, watch, no_parts, lambda solution: solution)
         ALGORITHMS[algorithm](run, size, None)
         lower, upper = one.box
         beta = one.standing

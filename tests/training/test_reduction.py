@@ -255,6 +255,27 @@ def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
     assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
 
 
+def test_rounding_of_the_decision_values_hardly_changes_the_quality_of_a_basis():
+    """Float32 rounds u by 0.001; all coefficients are at the same bound."""
+    y, X = oracle.checkerboard(1500, 3)
+    solved = oracle.libsvm_train(y, X, "-c 1 -g 2")
+    beta, Z = solved.dense(len(y))[solved.rows], X[solved.rows]
+    K = oracle.kernel_matrix("rbf", Z, Z, 2.0)
+    everything = np.arange(len(beta))
+
+    def kernel(some, B):
+        return K[np.ix_(everything if some is None else some, B)]
+
+    errors = []
+    for noise in (0.0, 1e-3):
+        u = K @ beta + noise * np.random.default_rng(0).normal(size=len(beta))
+        chosen = reduced_set.choose(kernel, K.diagonal(), u, beta, 140, Draws(0))
+        rows, a = chosen.rows, chosen.coefficients
+        G = K[np.ix_(rows, rows)]
+        errors.append(beta @ K @ beta - 2 * a @ K[rows] @ beta + a @ G @ a)
+    assert 0 <= errors[0] <= errors[1] < 0.01 * (beta @ K @ beta)
+
+
 def test_lowering_reaches_the_least_p_on_the_basis():
     """The reference minimises the same P, smoothed over a thousandth, by L-BFGS."""
     y, X = oracle.two_gaussians(200, 5)
