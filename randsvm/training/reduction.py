@@ -165,7 +165,7 @@ class Reduction:
         """Return the estimated number of support vectors that raise P by this share."""
         wanted, errors = 2 * share * self._scale, chosen.errors
         if errors[-1] <= wanted:
-            return int(np.argmax(errors <= wanted))
+            return max(1, int(np.argmax(errors <= wanted)))
         m = len(chosen.rows)
         first = max(1, int(m * (1 - TREND)))
         fall = np.log(errors[first] / errors[-1]) / np.log(m / first) if m > first else 0.0

@@ -62,12 +62,14 @@ def reduced(name: str, bench: Bench) -> Comparison:
 
 def repeated(path: Path, rows: int, into: Path) -> Path:
     """Return a file of this number of rows, those of another file over and over."""
-    lines, target = path.read_bytes().splitlines(keepends=True), into / f"{path.name}.times.{rows}"
+    lines, target = path.read_bytes().splitlines(), into / f"{path.name}.times.{rows}"
     whole, rest = divmod(rows, len(lines))
+    # The last line of the file may have no end.
+    text = b"".join(line + b"\n" for line in lines)
     with target.open("wb") as out:
         for _ in range(whole):
-            out.writelines(lines)
-        out.writelines(lines[:rest])
+            out.write(text)
+        out.writelines(line + b"\n" for line in lines[:rest])
     return target
 
 
