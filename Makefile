@@ -39,8 +39,10 @@ help:
 	@for tool in cc c++; do command -v $$tool > /dev/null || { \
 	  echo "randsvm is compiled on installation and found no $$tool: install a C and C++ compiler" \
 	       "(Debian: apt-get install build-essential python3-dev)"; exit 1; }; done
+	@echo "installing randsvm and the tools of its developers into .venv (640 MB, some minutes)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat \
+	  --editable '.[dev]'
 	touch $@
 
 lint: .venv/ready
@@ -76,14 +78,15 @@ $(WORK)/%.test: scripts/make_data.py | .venv/ready
 
 demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)
 	@echo; echo "--- checkerboard, 100,000 rows"
-	$(BIN)/randsvm-train -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/checkerboard.model
-	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/checkerboard.model $(WORK)/checkerboard.out
+	$(BIN)/randsvm-train -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/demo-checkerboard.model
+	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/demo-checkerboard.model $(WORK)/demo-checkerboard.out
 	@echo; echo "--- twonorm, 100,000 rows"
-	$(BIN)/randsvm-train -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/twonorm.model
-	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/twonorm.model $(WORK)/twonorm.out
+	$(BIN)/randsvm-train -c 1 -g 0.05 $(WORK)/twonorm.train $(WORK)/demo-twonorm.model
+	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/demo-twonorm.model $(WORK)/demo-twonorm.out
 
 .venv/plot: .venv/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[plot]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat \
+	  --editable '.[plot]'
 	touch $@
 
 figures: .venv/plot $(WORK)/twonorm.train

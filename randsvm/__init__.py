@@ -40,7 +40,13 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'randsvm' has no attribute {name!r}")
     module = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        message = f"randsvm.{name} needs scikit-learn 1.6 or newer: pip install scikit-learn"
+        raise ImportError(message, name=error.name) from None
 
 
 def __dir__() -> list[str]:

@@ -140,7 +140,7 @@ class MarkdownFormatter(PartsFormatter):
 
 # The sections that every manual has, by the title in the help. Other ones hold options.
 MAN_SECTIONS = {
-    "What to choose": "ALGORITHMS",
+    "Algorithms": "ALGORITHMS",
     "Examples": "EXAMPLES",
     "Exit codes": "EXIT STATUS",
     "Environment": "ENVIRONMENT",

@@ -41,8 +41,10 @@ def new_figure(
     rows: int = 1, columns: int = 1, width: float = 6.0, height: float = 4.5
 ) -> tuple[Any, Any]:
     """Return a figure and the array of its axes. Sizes of an axis are in inches."""
-    import matplotlib as mpl
-
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise click.ClickException("pictures need matplotlib: pip install matplotlib") from None
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

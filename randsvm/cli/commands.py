@@ -26,11 +26,11 @@ WORDS_KEY = "randsvm.words"
 # Groups of options in the help. Options of parameter classes are in the first group and other ones
 # in the last, unless GROUPS names another one.
 MODEL, STOP, SEARCH, RESOURCES, OUTPUT = (
-    "What to train",
-    "How far to go",
+    "Model",
+    "Algorithm and stopping",
     "Search and cross-validation",
     "Resources",
-    "Output and the rest",
+    "Output and other options",
 )
 GROUPS = {
     **dict.fromkeys(("gap", "tolerance", "max_iterations", "time_limit", "require_gap"), STOP),
@@ -52,7 +52,8 @@ EXIT_CODES = {
     70: "a bug, with its traceback",
     71: "out of memory",
     73: "an output cannot be created",
-    74: "reading or writing failed, as on a full disk",
+    74: "reading or writing failed, as on a full disk or a closed pipe; a trained model is still "
+    "written if MODEL_FILE can be",
     75: "the gap is above --require-gap, or the old model is better than that of --time-limit: the "
     "old model stays",
     128: "+ signal: interrupted; the best model so far is written",
@@ -105,6 +106,9 @@ class Command(click.Command):
     examples: command line -> what it does.
     """
 
+    # Titles of the groups of options in the help, in their order.
+    TITLES: tuple[str, ...] = (MODEL, STOP, SEARCH, RESOURCES, OUTPUT)
+
     def __init__(
         self, *arguments: Any, examples: dict[str, str] | None = None, **attributes: Any
     ) -> None:
@@ -112,6 +116,8 @@ class Command(click.Command):
         self.examples = examples or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args == ["-h"]:  # beside other words it is LIBSVM's option of the shrinking
+            args = ["--help"]
         words: list[str] = []
         for word, following in zip(args, [*args, ""][1:], strict=True):
             words += ["-w", word[2:]] if re.fullmatch(r"-w[^=].*", word) else [word]
@@ -123,6 +129,13 @@ class Command(click.Command):
                 return super().parse_args(ctx, words)
         except click.NoSuchOption as error:
             word = error.option_name
+            owners = _commands_with(ctx, word)
+            if owners:
+                name = ctx.find_root().info_name
+                message = (
+                    f"{word} is an option of {name} {', '.join(owners)}, not of {ctx.info_name}"
+                )
+                raise click.NoSuchOption(word, message, ctx=ctx) from None
             near = word.swapcase()
             # click suggests long names; -C suggests -c.
             if error.possibilities or not any(near in one.opts for one in self.params):
@@ -141,15 +154,16 @@ class Command(click.Command):
             raise click.UsageError(f"-w {label}: did you mean -w {BALANCED}?", ctx)
         return []
 
+    def title_of(self, option: click.Option) -> str:
+        """Return the title of the group of an option in the help."""
+        return GROUPS.get(option.name or "", MODEL if isinstance(option, Typed) else OUTPUT)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records: dict[str, list[tuple[str, str]]] = {
-            title: [] for title in dict.fromkeys(_titles())
-        }
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in self.TITLES}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                title = MODEL if isinstance(parameter, Typed) else OUTPUT
-                records[GROUPS.get(parameter.name or "", title)].append(record)
+                records[self.title_of(parameter)].append(record)
         for title, own in records.items():
             if own:
                 with formatter.section(title):
@@ -213,7 +227,9 @@ class Commands(click.Group):
             return True
         if re.search("^-|[./]", word) or ctx.resilient_parsing or file_exists(word):
             return False
-        similar = _similar(word, self.commands)
+        if word.lower() == "help":
+            raise click.UsageError(f"no command or file {word!r}: did you mean --help?", ctx)
+        similar = _similar(word.lower(), self.commands)
         if similar:
             listed = " or ".join(similar)
             raise click.UsageError(f"no command or file {word!r}: did you mean {listed}?", ctx)
@@ -243,13 +259,14 @@ class Commands(click.Group):
         formatter.write_usage(ctx.command_path, "[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("What to choose"):
+        with formatter.section("Algorithms"):
             formatter.write_dl(
                 [(name, one.get_short_help_str(60)) for name, one in self.commands.items()]
             )
         formatter.write(
-            f"\nWithout ALGORITHM it is {self.plain}. Options of each: "
-            f"{ctx.command_path} ALGORITHM --help\n"
+            f"\nWithout ALGORITHM it is {self.plain}. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w\n"
+            f"-b -v -q keep their meaning. All options: {ctx.command_path} {self.plain} --help,\n"
+            f"{ctx.command_path} sgd --help\n"
         )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -257,14 +274,21 @@ class Commands(click.Group):
         write_surroundings(formatter, ctx.info_name or "")
 
 
+def _commands_with(ctx: click.Context, flag: str) -> list[str]:
+    """Return the other commands of the group that have an option."""
+    group = None if ctx.parent is None else ctx.parent.command
+    commands = group.commands if isinstance(group, click.Group) else {}
+    return [
+        name
+        for name, command in commands.items()
+        if any(flag in parameter.opts for parameter in command.params)
+    ]
+
+
 def _similar(word: str, words: Iterable[str]) -> list[str]:
     from difflib import get_close_matches
 
     return get_close_matches(word, list(words))
-
-
-def _titles() -> list[str]:
-    return [MODEL, STOP, SEARCH, RESOURCES, OUTPUT]
 
 
 def _is_number(word: str) -> bool:

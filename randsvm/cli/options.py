@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Container, Mapping
@@ -158,7 +159,10 @@ class Gap(click.ParamType):
         try:
             return value if value == StopParams.NO_GAP else float(value)
         except ValueError:
-            return self.fail(f"expected a number or none, found {value!r}", param, ctx)
+            hint = ""
+            with contextlib.suppress(ValueError):
+                hint = f": write {float(str(value).removesuffix('%')) / 100:g}"
+            return self.fail(f"expected a number or none, found {value!r}{hint}", param, ctx)
 
 
 class Folds(click.ParamType):

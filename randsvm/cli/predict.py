@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS, Command
+from randsvm.cli.commands import RESOURCES, SETTINGS, Command
 from randsvm.errors import ParameterError
 from randsvm.files import inputs
 from randsvm.parameters.option import options as option_fields
@@ -62,6 +62,14 @@ class PredictCommand(Command):
     """A command whose files depend on its work: a prediction, or one of MODES, or --info MODEL."""
 
     FILES = "test_file", "model_file", "output_file"
+    OUTPUT = "Output"
+    TITLES = (OUTPUT, *(f"With --{mode}" for mode, found in MODES.items() if found.own), RESOURCES)
+
+    def title_of(self, option: click.Option) -> str:
+        for mode, found in MODES.items():
+            if option.name in found.own:
+                return f"With --{mode}"
+        return RESOURCES if option.name in ("jobs", "cluster") else self.OUTPUT
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         rest = super().parse_args(ctx, args)

@@ -281,7 +281,8 @@ class Report:
         if event.n is None:
             return
         self.say(
-            f"read {event.n:,} rows, {event.d:,} features, {event.nnz:,} nonzeros "
+            f"read {_counted(event.n, 'row')}, {_counted(event.d or 0, 'feature')}, "
+            f"{_counted(event.nnz or 0, 'nonzero')} "
             f"in {event.seconds:.2f} s"
         )
         self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
@@ -302,13 +303,17 @@ class Report:
 
     @_show.register
     def _(self, outcome: Trained) -> None:
-        self.say(_stopped(outcome.stopped, f"{outcome.iterations} iterations", outcome.seconds))
-        violators = "" if outcome.violators is None else f", {outcome.violators:,} violators"
+        self.say(
+            _stopped(outcome.stopped, _counted(outcome.iterations, "iteration"), outcome.seconds)
+        )
+        violators = (
+            "" if outcome.violators is None else f", {_counted(outcome.violators, 'violator')}"
+        )
         certified = not math.isnan(outcome.gap)
         objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
-            f"{name}: {outcome.support_vectors:,} support vectors "
+            f"{name}: {_counted(outcome.support_vectors, 'support vector')} "
             f"({outcome.bounded:,} at C){violators}"
         )
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
@@ -370,7 +375,8 @@ class Report:
             f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
             f"{_progressive(event.loss, event.errors)}{held_out}"
         )
-        if self.bar is None:
+        # The line of another epoch is shown if it is the last one; a log has all epochs.
+        if self.bar is None and (event.number in (1, 2, 5) or event.number % 10 == 0):
             self._show_last_epoch()
 
     def _show_reduction(self, outcome: Trained) -> None:
@@ -411,7 +417,7 @@ class Report:
     @_show.register
     def _(self, outcome: Learnt) -> None:
         self._show_last_epoch()
-        self.say(_stopped(outcome.stopped, f"{outcome.steps:,} steps", outcome.seconds))
+        self.say(_stopped(outcome.stopped, _counted(outcome.steps, "step"), outcome.seconds))
         if outcome.primal is None:
             found = _progressive(outcome.progressive_loss, outcome.progressive_errors)
         else:
@@ -422,7 +428,7 @@ class Report:
             )
             found = (
                 f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {error}  "
-                f"{outcome.violators:,} violators"
+                f"{_counted(outcome.violators or 0, 'violator')}"
             )
         self.say(f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {found}")
         self._show_moved(outcome.bytes_moved)
@@ -430,7 +436,7 @@ class Report:
     @_show.register
     def _(self, outcome: Predicted) -> None:
         """Print svm-predict's accuracy line as a result."""
-        self.say(f"predicted {outcome.rows:,} rows in {outcome.seconds:.2f} s")
+        self.say(f"predicted {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
         if outcome.labelled == 0:
             self.say("no labelled rows: no score")
         if self.format == "text":
@@ -523,6 +529,11 @@ def _round(event: Iteration) -> str:
         return f"{head}  {name}: gap {gap:>8}  {counts}"
     size = _count(event.working_set)
     return f"{head}  gap {gap:>8}  P {event.primal:<11.6g} {counts}  B {size:>5}"
+
+
+def _counted(number: int, noun: str) -> str:
+    """Return a number with its noun, as "1 row" and "1,000 rows"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _count(number: int) -> str:

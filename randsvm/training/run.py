@@ -387,7 +387,9 @@ class RunToModel(ABC, Generic[Outcome]):
             with self.clock.until(lambda: inf if self.has_model else self.clock.end):
                 yield
         except (Interrupted, ClusterError) as error:
-            if self.has_model and not self.ended:
+            if not self.has_model:
+                error.args = (f"{error}: there is no model yet, and none is written",)
+            elif not self.ended:
                 self.interrupted = True
                 stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
                 self.interrupt(stopped)

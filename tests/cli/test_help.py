@@ -68,13 +68,13 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name: str) -> No
     assert groups[-4 if name == "predict" else -1] == "Examples"
     if name != "predict":
         assert groups[:-1] == [
-            "What to train",
-            "How far to go",
+            "Model",
+            "Algorithm and stopping",
             "Search and cross-validation",
             "Resources",
-            "Output and the rest",
+            "Output and other options",
         ]
-    entries = re.split(r"\n  (?=-)", text.partition("\nWhat to train:")[2] or text)[1:]
+    entries = re.split(r"\n  (?=-)", text.partition("\nModel:")[2] or text)[1:]
     shown_ones = [one for one in EVERY[name].params if not getattr(one, "hidden", False)]
     specs = {one.opts[-1]: one.spec for one in shown_ones if hasattr(one, "spec")}
     assert set(specs) <= {flag for entry in entries for flag in re.findall(r"--[\w-]+", entry)}
