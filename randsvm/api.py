@@ -120,7 +120,8 @@ def train_randsvm(
     P of the model is within this share of the optimum. With `support_bound`, or ``gap="none"``, it
     ends by the rule of the paper.
 
-    On an error the file `model` is unchanged. Only Interrupted writes the best model so far.
+    On an error the file `model` is unchanged, except that after Interrupted or ClusterError the
+    best model so far, if there is one, is written.
 
     References
     ----------

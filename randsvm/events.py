@@ -31,7 +31,7 @@ class Progress(NamedTuple):
     Parameters
     ----------
     stage : str
-        What is done, as in "reading".
+        Name of the stage, such as "reading".
     done : int
         Units that are done.
     total : int or None
@@ -258,8 +258,9 @@ class Iteration(NamedTuple):
     dual : float
         Dual objective D of this solution over all rows.
     inner_set : int
-        Rows of the inner set or of the random subset, if the round solves the problem of these rows
-        alone, whose gap, P, D and violators it reports; 0 if it is about all rows.
+        Number of rows of the inner set or random subset, if the round solves the problem of these
+        rows alone; gap, primal, dual and violators are then of that problem. 0: the round is over
+        all rows.
     """
 
     number: int
@@ -287,7 +288,8 @@ class Iteration(NamedTuple):
 class Reduced(NamedTuple):
     """The reduction of a machine to few support vectors.
 
-    The gap of the reduced machine is in `Trained`: its P and D of the full machine.
+    The gap of the reduced machine is in `Trained`. It is computed from P of the reduced machine and
+    D of the full machine.
 
     Parameters
     ----------

@@ -190,7 +190,7 @@ def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
             except ImportError as error:
                 raise InputError(
                     f"cannot read {display_name(path)}: it is compressed with "
-                    f"{module.rpartition('.')[2]}, which this Python does not bring; "
+                    f"{module.rpartition('.')[2]}, which this Python does not support; "
                     f"decompress it into a pipe and give - as the file"
                 ) from error
             return codec.open(stream)

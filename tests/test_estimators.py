@@ -493,7 +493,8 @@ def test_parameters_of_a_linear_svc_that_are_refused(
 
 def test_a_linear_svc_that_ends_early_warns() -> None:
     X, y = small(100)
-    with pytest.warns(ConvergenceWarning, match="max_iter=3 ends the descent early: 100 rows"):
+    message = "max_iter=3 ends the training early: the default for 100 rows"
+    with pytest.warns(ConvergenceWarning, match=message):
         assert LinearSVC(max_iter=3).fit(X, y).n_iter_ == 3
 
 

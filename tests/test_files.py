@@ -483,7 +483,9 @@ def test_a_compression_that_this_python_lacks_is_named(
     monkeypatch.setitem(files.COMPRESSIONS, b"\x28\xb5\x2f\xfd", "compression.missing")
     path = tmp_path / "a"
     path.write_bytes(b"\x28\xb5\x2f\xfd....")
-    with refused(InputError, 66, "it is compressed with missing, which this Python does not bring"):
+    with refused(
+        InputError, 66, "it is compressed with missing, which this Python does not support"
+    ):
         read_whole(str(path))
 
 

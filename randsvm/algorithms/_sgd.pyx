@@ -1,6 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
 # cython: cdivision=True
-"""Stochastic gradient steps over rows, one after the other; the plain twin is tests/sgd_reference.py.
+"""Stochastic gradient steps over rows, one after the other.
+
+tests/support/sgd_reference.py does the same in plain Python.
 
 The weights are w = s v, so that shrinking w costs one product and a step costs the row's nonzeros
 (Bottou; CS246, SGD-SVM). Their running mean needs no pass over w either: with sigma the sum of s
@@ -198,7 +200,10 @@ cdef inline double rate(const Options *how, double t) noexcept nogil:
 
 
 cdef inline double bias_rate_at(const Options *how, double t) noexcept nogil:
-    """How far b moves for a weight's 1 at step t: its own step size has fallen by bias_lambda."""
+    """Return the ratio of the change of b to the change of a weight whose feature is 1, at step t.
+
+    bias_lambda, instead of lambda, determines how the step size of b falls.
+    """
     if how.fixed_rate > 0:
         return how.bias_rate
     return how.bias_rate * (1 + how.lambda_ * how.eta0 * t) / (1 + how.bias_lambda * how.eta0 * t)
@@ -357,8 +362,8 @@ def steps(
     is y = -1. K > 1: column k is class k against the rest, or with crammer_singer_loss the loss is
     of f[class] - max of the others. A regression has K = 1, targets instead of classes and the loss
     max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
-    that the step leads to): it is the one loss whose negative_gradient grows, and a long or heavy row would
-    throw w further than it was off.
+    that the step leads to). It is the only loss whose negative_gradient is unbounded: an explicit
+    step on a row with a large norm or weight would overshoot the minimum of the row's loss.
     origin: the weight, for each row, of a further row of zeros with y = -1; with the loss OUTSIDE
     the nu of the term nu b, for each row.
     Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or

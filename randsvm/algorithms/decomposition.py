@@ -36,11 +36,12 @@ class Stop(Protocol):
 
 
 class PartSolver(Protocol):
-    """Runs an algorithm over some rows of D alone, ascending, and returns its solution with the row
-    numbers of D, and the rows themselves.
+    """Solves the problem of some rows of D alone; returns an SV with row numbers of D and `points`.
 
-    solve: the algorithm, given the run over these rows. start: makes the first step. factor: of the
-    bounds of coefficients. gap: that ends the run; None: the one that ends this run.
+    rows : (m,) int64, ascending row numbers in D. solve: the algorithm; its argument is the
+    Decomposition over these rows. start: makes the first step. factor: the bounds of the
+    coefficients are multiplied by it. gap: the gap that ends this solve; None: a share of the gap
+    that ends the whole run.
     """
 
     def __call__(
@@ -122,7 +123,10 @@ class Decomposition:
 
 
 def resumed(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-    """Continue from the current coefficients of the scan."""
+    """Return a step that changes no coefficient, and an empty working set.
+
+    As a `Start` it continues from the current coefficients of the scan.
+    """
     nothing = scan.points(np.empty(0, np.int64))
     return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
 

@@ -1,7 +1,7 @@
 """The inner set A: rows near the margin, the only ones whose coefficients may differ from 0.
 
-The mean f0 of the machines of two random subsets chooses A before there is a solution. Its error is
-half of the difference of the two, which rows of D show that belong to neither. The subsets are
+The mean f0 of the machines of two random subsets chooses A before there is a solution. The error of
+f0 is estimated as half of the difference of the two machines on the audit rows. The subsets are
 solved with C n / m for m rows, so that f0 estimates f of all n rows.
 """
 
@@ -24,12 +24,15 @@ from randsvm.svm.scan import Scan
 from randsvm.svm.solution import SV, Step
 from randsvm.svm.working_set import WorkingSet
 
-# The rows of both subsets are this many times n^(2/3): the error of f0 falls with the root of their
-# number, so that the kernel values of all rows with f0 and those within A are about as many.
+# Both subsets together have SUBSET_FACTOR n^(2/3) rows. The error of f0, and with it the size of A,
+# falls with the square root of that number. With the exponent 2/3, f0 of all rows takes about as
+# many kernel values as the rounds on A.
 SUBSET_FACTOR = 3.0
-# A holds the rows up to this many errors of f0 beyond the margin. Of the rows at that distance one
-# in 22 is within it, and costs n kernel values each time that it changes outside of A; a row in A
-# costs one for each change of any. These are as many where one row in 22 is a support vector.
+# A holds the rows that are at most ERRORS times the error of f0 beyond the margin. Of the rows at
+# exactly that distance, f of one in 22 is within the margin (for a normal error). Outside of A,
+# each change of the coefficient of such a row costs n kernel values. In A, a row costs one kernel
+# value for each change of any coefficient. Both costs are equal if one row in 22 is a support
+# vector.
 ERRORS = 1.7
 # The error is that of the audit rows nearest to the margin, one in this number.
 NEAREST_SHARE = 8
@@ -58,8 +61,9 @@ def pays_inner_set(n: int, problem: Problem) -> bool:
 
 
 class Guess(NamedTuple):
-    """f0, the mean of the machines of two subsets, and its error. step: to its coefficients, which
-    are beyond the bounds of D. W: the rows that it changes."""
+    """f0, the mean of the machines of two subsets, and its error. step: sets the coefficients to
+    those of f0, which may exceed the bounds of the problem over D. W: the rows that step changes.
+    """
 
     step: Step
     W: WorkingSet

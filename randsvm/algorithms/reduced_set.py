@@ -25,7 +25,8 @@ from randsvm.svm.basis import Objective
 
 # scipy.linalg is written in full: scipy imports it at its first use, which takes 30 ms.
 
-# Rows that are chosen at once, and the largest part of the basis that they are.
+# The number of rows that are chosen at once is 1 / BLOCKS of the basis so far, but at least
+# LEAST_BLOCK and at most BLOCK.
 BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
 # Candidates for each row of a block, from which matching pursuit takes the best.
 CANDIDATES = 8

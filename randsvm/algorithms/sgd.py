@@ -46,12 +46,14 @@ MOST_GROUPS = 64
 
 @dataclass(frozen=True)
 class Steps:
-    """How steps are made. lambda_, eta0: see above. bias_rate: how far b moves for a weight's 1;
-    bias_lambda: its steps fall by 1 / (1 + bias_lambda eta0 t); None: as those of the weights.
+    """How steps are made. lambda_, eta0: see above. bias_rate: the step size of b relative to that
+    of a weight whose feature is 1, at t = 0. bias_lambda: the step size of b has the factor
+    1 / (1 + bias_lambda eta0 t); None: lambda_.
 
-    horizon: steps T until the step size is 0; 0: it only falls by t. fixed_rate: this step size
-    always; 0: none. weights : (classes,) float64, how much a row of a class counts. epsilon: half
-    width of a regression's tube, None for classes. origin: weight, for each row, of a row of zeros
+    horizon: the number T of steps after which the step size is 0; 0: the step size has no factor
+    1 - t/T. fixed_rate: a constant step size; 0: the step size falls. weights : (classes,)
+    float64, the factor of the losses of each class. epsilon: half width of a regression's tube,
+    None for classes. origin: weight, for each row, of a row of zeros
     with y = -1 (novelty detection); with the loss OUTSIDE it is nu.
 
     mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.

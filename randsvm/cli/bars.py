@@ -32,7 +32,7 @@ class Bar:
     """The bar of the current stage of work.
 
     note: returns the text behind the name of the stage. closed, done, began: the stage whose bar
-    was removed last, its progress and its start: the bar may go on after a printed line.
+    was removed last, its progress and its start, from which the bar continues after a printed line.
     """
 
     def __init__(self) -> None:

@@ -54,8 +54,8 @@ EXIT_CODES = {
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk or a closed pipe; a trained model is still "
     "written if MODEL_FILE can be",
-    75: "the gap is above --require-gap, or the old model is better than that of --time-limit: the "
-    "old model stays",
+    75: "the gap is above --require-gap, or --time-limit left no model or a worse one than the old "
+    "model: the old model stays",
     128: "+ signal: interrupted; the best model so far is written",
 }
 ENVIRONMENT = {
@@ -264,9 +264,8 @@ class Commands(click.Group):
                 [(name, one.get_short_help_str(60)) for name, one in self.commands.items()]
             )
         formatter.write(
-            f"\nWithout ALGORITHM it is {self.plain}. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w\n"
-            f"-b -v -q keep their meaning. All options: {ctx.command_path} {self.plain} --help,\n"
-            f"{ctx.command_path} sgd --help\n"
+            f"\nWithout ALGORITHM it is {self.plain}. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h\n"
+            f"-w -b -v -q keep their meaning. All options: {ctx.command_path} ALGORITHM --help\n"
         )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

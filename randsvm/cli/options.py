@@ -230,7 +230,7 @@ def _shows_default(spec: Option, default: object) -> bool:
 
 
 def _help(spec: Option, default: object) -> str:
-    """Return the help text with the bounds and the default; finite alone is no bound to show."""
+    """Return the help text with the bounds, except that a number is finite, and the default."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
     text, mark, own = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text

@@ -22,8 +22,8 @@ from randsvm.files import make_standard_streams_patient
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
-# Not numpy.ma, which np.unique uses: threads that load a lazy module at the same time see a part
-# of it (Python 3.11).
+# Modules that are loaded at their first use. numpy.ma is not among them, because np.unique uses it:
+# if several threads load a lazy module at the same time, they may see it incomplete (Python 3.11).
 UNUSED_PARTS_OF_NUMPY = ("numpy.f2py", "numpy.polynomial", "numpy.testing")
 
 

@@ -547,7 +547,7 @@ def _count(number: int) -> str:
 
 
 def _stopped(reason: str, work: str, seconds: float) -> str:
-    """Return the line of the end, without an interruption, which the last line reports."""
+    """Return the line about the end of a training; the error message names an interruption."""
     named = "" if reason.startswith("interrupted") else f": {reason}"
     return f"stopped{named} after {work}, {seconds:.2f} s"
 

@@ -86,9 +86,9 @@ def randsvm(**given: Any) -> None:
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
-    Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, swaps the first violators
-    found for rows of the working set, until the --gap is reached or no violator is left. All
-    other coefficients are frozen.
+    Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, replaces rows of the
+    working set by the first violators found, and repeats until the --gap is reached or no violator
+    is left. All other coefficients are frozen.
     """
     _train("osuna", given)
 

@@ -96,8 +96,8 @@ class RemoteDataset(Dataset):
 class ShardAssignment:
     """The worker of each chunk; each worker has shards in proportion to its threads.
 
-    pace: seconds that the fastest worker takes for one shard on one thread, in the slowest pass so
-    far. Passes that read the rows from files count too.
+    pace: seconds for one shard on one thread of the fastest worker of a pass; the maximum over all
+    passes so far. Passes that read the rows from files count too.
     """
 
     def __init__(self, worker_pool: WorkerPool) -> None:
@@ -316,7 +316,7 @@ class ClusterDataset(RemoteDataset):
         limit: int,
         folder: str | None,
     ) -> Dataset:
-        """Return Dataset.with_computed_chunks; each worker computes the chunks that it needs."""
+        """Return the view of Dataset.with_computed_chunks; workers compute the chunks they need."""
         view = super().with_computed_chunks(made, sizes, counts, limit, folder)
         worker_pool, parent = self.executor.worker_pool, self.executor.spec
         chunks = RegroupedChunks(parent, pickle.dumps(self), made, sizes, counts)

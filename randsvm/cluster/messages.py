@@ -110,7 +110,8 @@ class StateTask:
     """A task that applies changes to the states of shards, and then calls a function of each state.
 
     states_key: key of the states in the cache. make: the pickled function that makes a state; None
-    if the changes apply to existing states only. first: the number of changes[0].
+    if the changes apply to existing states only. first: the number of changes[0] in the ChangeLog
+    of the client.
     """
 
     states_key: str

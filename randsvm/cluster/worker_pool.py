@@ -53,10 +53,10 @@ PAUSED_SECONDS = 10.0
 # Seconds until other workers take over the tasks of a worker that sends no heartbeats. A worker
 # sends one every few seconds, however long its tasks take.
 MISSING_SECONDS = 30.0
-# A task is late from SLOW_FACTOR times the seconds that the slowest completed task of its batch
-# took for the same work. The late seconds of a worker add up until one of its tasks is in time. If
-# the sum exceeds SLOW_SECONDS while another worker is idle, the worker is slow: it gets no tasks
-# for SUSPENSION_SECONDS, and each later time for twice as long.
+# A task is late once it has taken SLOW_FACTOR times as long, for its amount of work, as the slowest
+# completed task of its batch. The late seconds of a worker add up until one of its tasks is in
+# time. If the sum exceeds SLOW_SECONDS while another worker is idle, the worker is slow. It then
+# gets no tasks for SUSPENSION_SECONDS; each later suspension is twice as long as the last one.
 SLOW_SECONDS, SLOW_FACTOR, SUSPENSION_SECONDS = 10.0, 4.0, 60.0
 RENEWAL_SECONDS = LEASE_SECONDS / 6
 # A batch fails after more consecutive losses than its number of tasks plus this number.
@@ -70,8 +70,8 @@ SPILL_ERRORS = (OutputError, SpillError)
 # module of `handshake`: only then does a worker without this package report a clear error.
 HANDSHAKE_MODULE = "randsvm.cluster.connection"
 ARITHMETIC_DIFFERS = (
-    "worker {worker} computes other last digits than this process ({names}): the model may have "
-    "other bytes than that of one machine; the gap that is reported holds"
+    "worker {worker} rounds differently from this process ({names}): the model may differ in its "
+    "last digits from a model of one machine; the reported gap is valid"
 )
 
 
@@ -547,8 +547,8 @@ def _when_done(future: Future[Any], function: Callable[[Future[Any]], object]) -
     )
 
 
-# For each thread of the cluster, the number of calls after the first one without a result that may
-# be submitted.
+# A call is submitted only if it is among the next CALLS_AHEAD calls for each thread of the cluster,
+# counted from the first call whose result has not been yielded.
 CALLS_AHEAD = 8
 
 

@@ -567,7 +567,7 @@ class ComputedStore:
         self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
         self.weighted = weighted
         self.kept = SpillingWriter(limit, folder)
-        # Number -> its number among those that are kept.
+        # Number of a chunk -> its position in `kept.store`.
         self.found: dict[int, int] = {}
         self.lock = Lock()
 

@@ -19,7 +19,9 @@ from randsvm.files import display_name
 
 
 def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
-    """Return a view of D with y = class index in the model, and the number in D of each class.
+    """Return a view of D whose y are class indices of the model, and a list of class numbers of D.
+
+    Entry i of the list is the class number in D of the class with index i in the model.
 
     Of the labels -1 and +1 the positive one comes first, as in LIBSVM; other labels are in the
     order of the file. Raises DataError for a single class.

@@ -48,7 +48,8 @@ State = TypeVar("State")
 
 # Values of computed features at a time: they fit the L3 cache.
 MAPPED_VALUES = 1 << 21
-# Rows of a class that the first random subset holds at least, so that LIBSVM sees both.
+# The first random subset has at least this many rows of each class, if there are as many, so that
+# LIBSVM gets rows of both classes.
 CLASS_ROWS = 10
 
 

@@ -33,7 +33,7 @@ from randsvm.errors import ContentError, DataError, quoted
 SPELLABLE = re.compile(r"(?!\?$)[^\s:,#\x00-\x1f\x7f]+")
 # Rows that are checked or converted at a time.
 ROWS_AT_ONCE = 8192
-# Of more columns than that, those that occur are found by sorting.
+# With more columns than this, the columns that have a value are found by sorting, not by a mask.
 FEW_COLUMNS = 1 << 24
 
 

@@ -107,6 +107,6 @@ def whole_number(number: re.Match[str]) -> int | None:
     if not digits:
         return 0
     zeros = len(before + behind) - len((before + behind).rstrip("0"))
-    # Ten digits of the power suffice: no token is long enough to balance more.
+    # Ten digits of the power suffice: no token has enough digits to compensate a larger power.
     exponent = int(power_sign + (power.lstrip("0")[:10] or "0")) - len(behind) + zeros
     return None if exponent < 0 else int(sign + digits) * 10**exponent

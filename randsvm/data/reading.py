@@ -180,11 +180,15 @@ class RoundedError(Exception):
 
 
 class Precision:
-    """Whether chunks keep their float64 values: from the first on in which rounding to float32 is
-    measurable. All has to be read again then if that is possible: the rounding of chunks before it,
-    too, is measurable beside the differences in that chunk.
+    """Decides which chunks keep float64 values: the first one in which rounding to float32 is
+    measurable, and all later ones.
 
-    float64: known from the beginning; final: nothing can be read again.
+    If the data can be read again, `join` raises RoundedError at the first one, and the caller reads
+    all rows again as float64: beside the differences in that chunk, the rounding of the chunks
+    before it is measurable too.
+
+    float64: whether all chunks keep them from the start. final: whether the data cannot be read
+    again.
     """
 
     def __init__(self, *, float64: bool, final: bool) -> None:
@@ -314,8 +318,8 @@ class _Features:
         # Of the file that is read.
         self.path = ""
         self.indices = np.empty(0, np.int32)
-        # The largest index that is written; the largest number of a row that no index of its block
-        # reaches, and where it stands.
+        # The largest feature index in the data. The largest row number that exceeds all indices of
+        # its block, and the position of that row number.
         self.written, self.number = 0, 0
         self.place: tuple[str, TokenPosition] | None = None
 
@@ -352,7 +356,8 @@ def _blocks(
     """Yield the blocks of all files, and set the path of `table` and `features` to the current
     file.
 
-    Values are float64 unless rows have numbers, and exact if they cannot be read again.
+    Values are float64 unless rows have numbers. They are exact if `options.float64` is set or the
+    files cannot be read again; otherwise they may only round to the correct float32.
     """
     float64 = not options.has_row_numbers
     near = float64 and not options.float64 and can_reread(paths, options)

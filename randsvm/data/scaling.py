@@ -93,7 +93,7 @@ class Scaling:
         else:
             middle = found.mean if centred else None
             half = np.sqrt(found.squares / found.n)
-        # The deviation does not show this: rounding leaves about 1e-17 of a constant.
+        # Do not test the deviation: rounding leaves about 1e-17 for a constant feature.
         constant = found.high == found.low
         factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
         return Scaling(name, middle, factor)

@@ -114,8 +114,9 @@ class Block:
 class Dialect(NamedTuple):
     """The options of the format.
 
-    float64: values become float64, not float32. near: float64 values of many digits need not be
-    exact, but only round to the right float32, which is faster (to judge rounding by).
+    float64: values become float64, not float32. near: float64 values with many digits need not be
+    correctly rounded, only round to the correct float32. This is faster, and precise enough to find
+    out whether rounding to float32 is measurable.
     """
 
     labels: Labels
@@ -157,14 +158,15 @@ def read_blocks(
     block_size: int = BLOCK_SIZE,
     prompt: bool = False,
 ) -> Generator[Block, None, None]:
-    """The rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
+    """Yield the rows of a file (`-`: standard input) in order, parsed by `jobs` threads.
 
-    Memory: jobs + 2 blocks of text and their rows; a longer line (up to LONGEST_LINE) makes a
-    longer block. Raises DataError for the first bad line in file order, after the rows before
-    it were yielded: the caller that maps labels meets an earlier bad label first. The last block
-    before an error may hold no rows and only the bad row's spelling. prompt: the rows of a pipe
-    are handed on as they arrive, by this thread alone, not when a block is full. numbered: every
-    row begins with 0:number, which takes zero_based. float64, near: see Dialect.
+    Memory: jobs + 2 blocks of text and their rows. A line longer than a block (up to LONGEST_LINE)
+    makes a longer block. Raises DataError for the first bad line of the file, after all rows before
+    that line are yielded, so that a caller that checks labels finds a bad label before that line
+    first. The last block before an error may have no rows and only the spelling of the bad row.
+    prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
+    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, near:
+    see Dialect.
     """
     dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near)
     name = files.display_name(path)

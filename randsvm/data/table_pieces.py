@@ -88,8 +88,8 @@ class Table(Protocol):
         """Yield the first line of each piece, and the piece, parsed by `jobs` threads.
 
         unlabelled : the label may be missing. order : of the kept columns in `Block.keys`.
-        learns : `contents` are wanted, and no rows. Raise DataError after the last piece with a
-        fault.
+        learns : `contents` are wanted, and no rows. A piece with a fault is the last one; after
+        it, raise DataError.
         """
         ...
 

@@ -78,7 +78,7 @@ PARAMETERS = {
     "gap": (
         "float or None",
         "Relative duality gap: training ends when the objective is certified to be within this "
-        "share of the optimum. None: the default of the commands.",
+        "share of the optimum. None: 0.001, or no gap for a kernel without a certificate.",
     ),
     "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
     "loss": ("{'hinge', 'squared_hinge', 'log'}", "Loss of a row."),

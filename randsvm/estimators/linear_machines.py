@@ -121,7 +121,8 @@ class LinearSVC(Classifier):
         if self.max_iter is None or self.max_iter >= usual:
             return usual
         warnings.warn(
-            f"max_iter={self.max_iter} ends the descent early: {n:,} rows get {usual} passes",
+            f"max_iter={self.max_iter} ends the training early: the default for {n:,} rows is "
+            f"{usual} passes",
             ConvergenceWarning,
             stacklevel=3,
         )

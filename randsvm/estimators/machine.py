@@ -205,9 +205,9 @@ class Classifier(ClassifierMixin, Machine):
     _one_class_problem: ClassVar[str] = "Invalid input"
 
     def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Arrays]:
-        """Check and return X, and return it with class numbers as Arrays; set classes_.
+        """Return the checked X, and Arrays of X, class numbers and weights.
 
-        classes_ are the labels of the rows with a weight above 0.
+        Set classes_ to the sorted labels of the rows with a weight above 0, and class_weight_.
         """
         X, y = self._checked_rows(X, y=y)
         y = column_or_1d(y, warn=True)

@@ -41,7 +41,8 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         y : object, optional
             Ignored.
         sample_weight : float or array of shape (n_samples,), optional
-            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
+            Weights of the rows, which multiply the bounds of their coefficients; rows without a
+            weight above 0 are left out.
 
         Returns
         -------

@@ -222,7 +222,8 @@ def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> n
 # cell only if it is nearer to the cell's bounding box than a limit: the values that are left out
 # are below exp(-cutoff).
 
-# Limits on the rows and values that are sorted together: those of a chunk.
+# The largest numbers of rows and of dense values that are sorted into cells together. A chunk has
+# at most SLICE_ROWS rows.
 SLICE_ROWS = 8192
 SLICE_VALUES = 1 << 21
 # Centres in a vector of the compiled code.
@@ -312,12 +313,12 @@ class CellRbfSum:
 # product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. PANEL_COLUMNS
 # sums at once over the same values are 1.6 times as fast, 50 would be slower.
 PANEL_FEATURES = 1024
-# With fewer features, sums go over all of them, even if rows have few.
+# With fewer features than this, sums go over all features, even if rows have few nonzeros.
 LEAST_FEATURES = 16
 # Most rows of one call of compiled sums; fewer with many features.
 PANEL_ROWS = 4096
-# Cells are used if they leave at most this share of the kernel values: measured, equally many
-# values take a seventh longer in cells.
+# Cells are used if at most this share of the kernel values remains in the sums: measured, the same
+# number of values takes a seventh longer in cells.
 PROFITABLE = 0.8
 # Number of values of rows that are laid out at once (4 MB in float64).
 LAID_OUT = 1 << 19
@@ -415,7 +416,7 @@ class KernelLayout:
         size = (
             max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // d)) if self.is_compiled(d) else BLOCK_ROWS
         )
-        # Many blocks are laid out at a time: for few centres a call costs more than the kernel.
+        # One call lays out many blocks: with few centres a call costs more than the kernel values.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
             rows, norms = self.lay_out(rows_of(X, part), None if extra is None else extra[part])
             for at in slices(len(norms), size):
@@ -489,8 +490,8 @@ def row_block_bytes(piece: RowBlock) -> int:
 def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
     """Return whether a layout with a cutoff is faster than one without.
 
-    It counts the values of K(X, Z) that cells leave. X: a chunk; Z: up to BLOCK_CENTRES rows from
-    all over D. sums: the number of sums over the same kernel values.
+    It counts the values of K(X, Z) that remain in the sums of cells. X: a chunk; Z: up to
+    BLOCK_CENTRES rows from all over D. sums: the number of sums over the same kernel values.
     """
     if not kernel_layout.uses_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
@@ -514,8 +515,10 @@ def prefers_dense(n: int, d: int, nnz: int) -> bool:
 def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
     """Return whether compiled sums of RBF are faster over the nonzeros of rows.
 
-    Measured per kernel value, over all features and over those of a row: 12 of 53 1.2 and 0.5 ns,
-    14 of 139 2.8 and 0.6, 35 of 506 9.6 and 1.9; half of 139 as fast, half of 506 a third slower.
+    Measured time of a kernel value, over all features and over the nonzeros of a row: 1.2 and
+    0.5 ns with 12 nonzeros of 53 features, 2.8 and 0.6 ns with 14 of 139, 9.6 and 1.9 ns with 35 of
+    506. If half of the values are nonzeros, sums over the nonzeros are as fast with 139 features,
+    and a third slower with 506.
     """
     return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 

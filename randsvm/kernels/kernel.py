@@ -53,11 +53,11 @@ class Kernel:
         return {"linear": 1.0, "rbf": 2 * self.gamma}.get(self.name, self.gamma)
 
     def left(self, norms: np.ndarray) -> np.ndarray:
-        """Return the term of a row's squared norm. norms : (m,) float64; returns (m,) float64."""
+        """Return left(x) of expansion.py for m rows, (m,). norms : (m,) float64, |x|^2."""
         return -self.gamma * norms if self.name == "rbf" else np.zeros(len(norms))
 
     def right(self, norms: np.ndarray) -> np.ndarray:
-        """Return the term of a centre's norm. norms : (m,) float64; returns (m,) float64."""
+        """Return right(z) of expansion.py for m centres, (m,). norms : (m,) float64, |z|^2."""
         if self.name == "rbf":
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
@@ -77,7 +77,10 @@ class Kernel:
             np.tanh(block, out=block)
 
     def magnitude(self, norm: float) -> float:
-        """Return the size of the rounded numbers, for rows of squared norm up to `norm`."""
+        """Return the largest size of a number that is rounded, for rows with |x|^2 up to `norm`.
+
+        It is gamma |x|^2 for rbf, the argument of tanh for sigmoid, else the kernel value.
+        """
         if self.name == "rbf":
             return self.gamma * norm
         if self.name == "poly":

@@ -39,9 +39,9 @@ PHASES, DEGREES, NORMALS, SIGNS = 1, 2, 3, 4
 
 
 def words_at(seed: int, purpose: int, count: int, feature: int = 0, group: int = 0) -> np.ndarray:
-    """Return the first `count` words at this address, (count,) uint64.
+    """Return the first `count` words of the Philox stream of the other arguments, (count,) uint64.
 
-    The first words do not depend on count.
+    key: seed and feature. counter: group and purpose. A word does not depend on count.
     """
     bits = np.random.Philox(
         key=np.array([seed, feature], np.uint64),
@@ -341,7 +341,8 @@ class _FourierFeatures:
 
     def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         if X.dtype == np.float64:
-            # Phases of many turns: float32 has no digits left for the part of a turn.
+            # Large phases: in float32 their remainders modulo 2 pi would have too few digits. So
+            # the remainders are computed in float64.
             phases = np.empty(out.shape)
             _project(X, self.W, phases)
             np.remainder(phases, 2 * math.pi, out=phases)

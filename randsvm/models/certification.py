@@ -124,7 +124,7 @@ def certify(
 class Matches(NamedTuple):
     """Rows of the file that may be support vectors.
 
-    groups : (k,) int64, group of equal support vectors that each row equals
+    groups : (k,) int64, number of the group of equal support vectors that the row may equal
     y : (k,) float64, class index or target of each row
     weights : (k,) float64, weight of each row
     distances : (k,) float64, distance of the projections
@@ -147,7 +147,10 @@ class Matches(NamedTuple):
         return Matches(groups, y, weights, distances, sparse.vstack(matrices) if matrices else None)
 
     def nearest(self, count: int) -> Matches:
-        """Return the rows that are as near to their group as any row. count : groups."""
+        """Return the rows whose distance is at most twice the smallest distance in their group.
+
+        count : number of groups
+        """
         least = np.full(count, inf)
         np.minimum.at(least, self.groups, self.distances)
         near = self.distances <= 2 * least[self.groups]
@@ -716,8 +719,8 @@ class _Regression(_Judge):
         assert feasible is not None
         own_norms, moved_norms = _both_norms(norms, beta[:, None], feasible[:, None])
         if self.model.nu:
-            # The best half width of the tube for these residuals: its slope is nu n less the
-            # weight of the rows outside.
+            # The half width of the tube with the least P. The derivative of P by the half width is
+            # C times (nu n less the weight of the rows outside).
             residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
             order = np.argsort(-residuals, kind="stable")
             inside = order[np.cumsum(weights[order]) > self.params.nu * total]

@@ -80,8 +80,9 @@ class ConformalScores:
 def class_scores(f: np.ndarray, pairs: bool) -> np.ndarray:
     """Return the score of each class for each row, (m, classes).
 
-    It is the margin by which another class wins: -f and f of two classes; f of the best other class
-    less f of the class; and of pairs the largest f against the class.
+    The score of a class says by how much another class wins. With two classes it is -f and f. With
+    a column for each class it is the largest f of another class less f of the class. With pairs it
+    is the largest f, over the pairs of the class, in favour of the other class.
 
     f : (m, 1), (m, classes), or (m, pairs) where `pairs` is true.
     """

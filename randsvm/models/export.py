@@ -35,7 +35,7 @@ STORED_ROWS = 20
 # Support vectors, or drawn rows, that stand for a data set if there is none.
 MAX_OWN_ROWS = 10_000
 DRAWN_ROWS = 500
-# Values that a drawn row has at most.
+# The largest number of values in a drawn row.
 DRAWN_VALUES = 100
 # Bytes of the arrays of rows that are compared at once.
 BLOCK_BYTES = 1 << 25

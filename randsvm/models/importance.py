@@ -57,8 +57,8 @@ def importance(
     Parameters
     ----------
     data : str, PathLike or sequence of these
-        Files of labelled rows, best ones that the model was not trained with. They are read several
-        times.
+        Files of labelled rows, preferably rows that the model was not trained with. The files are
+        read several times.
     model : str or PathLike
         Model file of randsvm, LIBSVM or LIBLINEAR.
     params : ImportanceParams, optional

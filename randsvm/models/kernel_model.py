@@ -166,7 +166,10 @@ class KernelModel(Model):
     # --- decision values -------------------------------------------------------------------
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """Return f from the m kernel values of each row, in float32 where it determines labels."""
+        """Return f, (m, columns) float64.
+
+        labels_only: RBF sums may be in float32 for rows whose label rounding cannot change.
+        """
         if labels_only and self._prefers_float32:
             error = self._float32_error(rows)
             if error.min(initial=np.inf) < MAX_RELATIVE_ERROR:
@@ -175,7 +178,7 @@ class KernelModel(Model):
 
     @property
     def _prefers_float32(self) -> bool:
-        """Return whether labels are computed in float32, which determines most of them faster."""
+        """Return whether labels follow from float32 sums where rounding cannot change them."""
         return self.task != "svr" and self.kernel.name == "rbf"
 
     def _decision_in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:

@@ -82,7 +82,7 @@ class ColumnCounts(NamedTuple):
 
 
 def _column_counts(nr_class: int, one_against_one: bool) -> ColumnCounts:
-    """Return the numbers of columns: 1 and 1 for two classes, regression and one-class."""
+    """Return the numbers of columns; both are 1 for two classes, a regression and one-class."""
     if one_against_one or nr_class == 2:
         return ColumnCounts(nr_class - 1, nr_class * (nr_class - 1) // 2)
     return ColumnCounts(nr_class, nr_class)

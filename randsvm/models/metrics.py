@@ -82,9 +82,9 @@ class Metric:
         raise NotImplementedError
 
     def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return what each row adds to the score, less if it is predicted better; (m,) float32.
+        """Return the loss of each row times its weight, (m,) float32; a smaller loss is better.
 
-        Unlabelled rows add 0. The arguments are those of `add`.
+        Unlabelled rows have the loss 0. The arguments are those of `add`.
         """
         labelled = ~np.isnan(y)
         found = np.zeros(len(y), np.float32)

@@ -289,10 +289,12 @@ class _FilePrediction:
 
     @property
     def replaceable(self) -> tuple[str, Callable[[bytes], bool]]:
-        """The kind of file that may be replaced, and what recognises its beginning.
+        """Return the kind of file that the output may replace, and a function that recognises the
+        first bytes of such a file.
 
-        A table with kept columns replaces one with the same header only. Other predictions by the
-        columns of a table have neither commas nor tabs, which the tables have that users own.
+        An output with kept columns replaces only a table with the same header. An output without
+        them, of a model of tables, has neither commas nor tabs. So a file that has them may be a
+        table of the user and is not replaced.
         """
         if self.rows.kept:
             header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]

@@ -1,8 +1,8 @@
 """Compute exact Shapley values of single rows for models with the RBF kernel.
 
 RBF is a product over the features, K(x, z) = prod_j k_j with k_j = exp(-gamma (x_j - z_j)^2). The
-value of a set T of features is the model's f with the factors of all other features set to 1,
-where they say nothing about x:
+value of a set T of features is the model's f with the factors of all other features set to 1, so
+that it does not depend on those features:
 
     v(T) = b + sum_i beta_i prod_{j in T} k_ij
 

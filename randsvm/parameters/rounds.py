@@ -218,7 +218,8 @@ class StopParams:
 
     @property
     def full_gap(self) -> float | None:
-        """The gap of the machine before --reduce: with auto half of the gap is left for it."""
+        """The gap that ends the run before --reduce: with auto half of `wanted_gap`, so that the
+        reduction may use the other half."""
         gap = self.wanted_gap
         return gap / 2 if gap is not None and self.reduce == AUTO else gap
 

@@ -294,7 +294,10 @@ class Search:
     def refined_candidates(
         self, params: P, around: Mapping[str, float], step: float
     ) -> list[tuple[dict[str, float], P]]:
-        """Return the combinations of `around` and of a step below and above in fields of `auto`."""
+        """Return the combinations of a grid around the values `around`.
+
+        Each of `refined_fields` has its value, that value divided by `step` and times `step`.
+        """
         several: dict[str, tuple[float, ...]] = {name: (value,) for name, value in around.items()}
         for name in self.refined_fields:
             several[name] = (around[name] / step, around[name], around[name] * step)

@@ -317,7 +317,8 @@ class SgdParams:
     def averages(self) -> bool:
         """Return whether the result is the mean of the weights.
 
-        If the number of steps is unknown, the step size cannot fall to zero at the last step.
+        Where the number of steps is not known in advance, the step size cannot fall to zero at the
+        last step: there the mean replaces the last weights.
         """
         if self.average or self.early_stopping is not None or self.update is not None:
             return True

@@ -48,7 +48,7 @@ EPSILON = Option(
 )
 EXACT = Option(
     ("--exact",),
-    "Random features of poly: only degrees of 2 and more random (Kar and Karnick's H0/1).",
+    "Random features of poly: degrees 0 and 1 are exact columns (Kar and Karnick's H0/1).",
     "flag",
 )
 # Largest number of labels in an error message.
@@ -61,7 +61,7 @@ COST = Option(
     ("-c", "--cost"),
     "C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or 2^-1,2^3 "
     "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p and -n. "
-    "-c auto, -g auto: the ranges of LIBSVM's grid.py, then finer around the best.",
+    "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer grids around the best.",
     "floats",
     above=0,
     below=math.inf,

@@ -26,10 +26,11 @@ from randsvm.kernels.expansion import (
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
 
-# float32 arguments of this size carry a rounding error that no audit needs to find.
+# Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
+# number, is below FLOAT32_LIMIT.
 FLOAT32_UNIT = 2.0**-24
 FLOAT32_LIMIT = 1e-5
-# Kernel values of RBF below exp(-CUT) are left out of sums in float32: its rounding is larger.
+# RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
 CUT = 20.0
 
 

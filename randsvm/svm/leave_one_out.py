@@ -3,8 +3,8 @@
 T. Joachims, "Estimating the Generalization Performance of an SVM Efficiently", ICML 2000: when row
 i is left out, the machine of the other rows is right about it unless 2 alpha_i R^2 + xi_i >= 1,
 where R^2 is the largest difference of kernel values K(x, x') and xi_i = max(0, 1 - y_i f(x_i)). A
-row with alpha_i = 0 does not change the machine when it is left out, so that at most the support
-vectors and the rows that are wrong already are wrong then. Both hold for the optimum.
+row with alpha_i = 0 does not change the machine when it is left out. So only support vectors and
+rows with xi_i >= 1 can be wrong when they are left out. Both statements hold for the optimum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The running values of D: u and beta of every row, advanced by the coefficients that change.
+"""The running values u and beta of every row of the data set D, advanced by changed coefficients.
 
 `ShardValues` holds the values of one shard, `RunningValues` those of all shards. Knows nothing of
 violators, solvers or files.
@@ -38,8 +38,9 @@ AUDIT_ROWS = 512
 VISIBLE_ERROR = 1e-6
 # An evaluation of at most this many kernel values is in float64 in any case.
 ALWAYS_FLOAT64_VALUES = 50_000_000
-# Rounding may change u by the first share of the tolerance or, if more, by the second share of the
-# largest violation, but then by at most the third number of tolerances.
+# Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance. It may change u by more, up
+# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_ERROR_TOLERANCES
+# times the tolerance.
 MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_ERROR_TOLERANCES = 1 / 4, 1 / 100, 2
 # Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
 FEW_ROWS = 3000
@@ -115,7 +116,10 @@ class ShardValues:
         return self.D.weights_of(self.shard)
 
     def not_beyond(self, beyond: BeyondMargin) -> np.ndarray:
-        """Return which rows are support vectors or not beyond the margin, (m,) bool."""
+        """Return which rows are support vectors or at most `beyond.distance` beyond the margin.
+
+        The result is (m,) bool.
+        """
         y, u = self.y, self.u
         rise, fall = beyond.task.slopes(y, u, np.zeros(len(y)))
         return (np.maximum(rise - beyond.b, beyond.b - fall) >= -beyond.distance) | (self.beta != 0)

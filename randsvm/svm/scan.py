@@ -167,8 +167,9 @@ class Scan(RunningValues):
     def _dual_within_bounds(self, solution: SV, linear: float) -> float:
         """Return D of the best multiple of coefficients that is within their bounds.
 
-        linear: see Task.linear. Where the sum of the coefficients is prescribed, no multiple has
-        it: |w|^2 of any feasible ones is at most the square of that sum times the largest K(x, x).
+        linear: see Task.linear. Where the task prescribes a sum of the coefficients, no other
+        multiple has that sum. Then the result is a lower bound of D of all feasible coefficients:
+        their |w|^2 is at most the square of the sum times the largest K(x, x).
         """
         task, kernel = self.task, self.kernel_layout.kernel
         if total := abs(task.coefficient_sum) + task.absolute_sum:

@@ -88,7 +88,7 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
     # If W holds all rows of D, there is no next round.
     share = FINAL_SOLVE_SHARE if W.whole else SOLVE_SHARE
-    # Rounding by coefficients of any size is smallest in centred values.
+    # The coefficients of the solution may reach their bounds: centred values round least.
     if (
         not task.absolute_sum
         and not beta.any()

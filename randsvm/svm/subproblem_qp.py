@@ -59,9 +59,10 @@ from randsvm.svm.row_boxes import MAX_SOLVES, RowBoxes, solve_row_boxes
 BOUND_ROUNDING = 1e-13
 # Limit on the restarts of by_signs and by_windows.
 MAX_RESTARTS = 3
-# A round may leave rows at 0 that would turn to the other sign, as violators of the next one, if
-# they are at most this share of the working set. Measured, processor seconds and rounds with 1,500
-# rows a round, where all rows turned, with this share and where none did: arm of 8 joints (8,000
+# A round may leave rows at 0 whose coefficients should take the other sign, if they are at most
+# this share of the working set; they are violators in the next round. Measured, processor seconds
+# and rounds with 1,500 rows a round: where all such rows changed their sign in the round, with this
+# limit, and where none did: arm of 8 joints (8,000
 # rows, epsilon 0.01) 4.1 s, 2.7 s and 2.6 s, 41, 41 and 45 rounds; elevators (epsilon 0.01) 5.5 s,
 # 3.6 s and 3.6 s, 34, 35 and 56; sinc (20,000 rows, epsilon 0.001) 2.8 s, 1.9 s and 3.4 s, 30, 29
 # and 135.

@@ -113,10 +113,11 @@ class Task:
     def slopes(
         self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, weights: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return by how much D rises per unit that beta rises, and falls per unit that it falls.
+        """Return the one-sided derivatives of D by each beta: rise upwards, fall downwards.
 
-        rise is -inf where beta is at its upper bound, fall is inf at the lower one; they are equal
-        where beta is unbounded. The KKT conditions are rise <= b <= fall for all rows.
+        rise is -inf where beta is at its upper bound, fall is inf at the lower one. Where beta is
+        unbounded they are equal, except at beta = 0 of a regression, where fall - rise is the width
+        of the tube. The KKT conditions are rise <= b <= fall for all rows.
         """
         lower, upper = self.box(y, weights)
         below, above = self.breakpoints(y, u)
@@ -126,7 +127,7 @@ class Task:
         return rise, fall
 
     def missing(self, beta: np.ndarray) -> float:
-        """Return absolute_sum less sum |beta|, 0 if it is rounding; classes always reach it."""
+        """Return absolute_sum less sum |beta|; 0 if that is rounding, and for classifications."""
         if not self.absolute_sum or self.one_sided:
             return 0.0
         short = self.absolute_sum - float(np.abs(beta).sum())

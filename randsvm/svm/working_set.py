@@ -19,8 +19,10 @@ from randsvm.data.sampling import Draw, SmallestKeys
 class Candidates:
     """Rows whose coefficients may rise or may fall.
 
-    count: number of all violators. rising, falling: violators in the collector's order.
-    steepest_rise, steepest_fall: the row of D whose KKT condition is violated most on each side.
+    count: number of all violators. rising, falling: violators in the collector's order; on a side
+    with few violators, the rows with the steepest slopes instead, violators or not. steepest_rise,
+    steepest_fall: the row with the steepest slope on each side, violator or not; empty if no
+    coefficient may move to that side.
     """
 
     count: int

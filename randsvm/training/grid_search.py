@@ -201,8 +201,10 @@ def search_metadata(found: Searched | None) -> dict[str, str]:
     }
 
 
-# A fit under a time limit is cancelled after this many times the usual seconds of a fit, if that is
-# also this many times its fair share of the time, or this part of all the time left.
+# Under a time limit, a fit is cancelled after
+# max(PATIENCE_FACTOR usual, min(PATIENCE_FACTOR share, MAX_TIME_PART left)) seconds, with the usual
+# seconds of a fit, the equal share of a fit in the time left, and the time left. Before the usual
+# seconds are known, it is cancelled after MAX_TIME_PART left.
 PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5

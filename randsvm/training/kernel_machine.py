@@ -122,14 +122,14 @@ def prepare(
 def _check_precomputed(job: Job) -> None:
     """Raise ParameterError for options that do not go with precomputed kernel values."""
     excluded = {
-        "--scale": (job.run.scale, "kernel values, which scaled are those of no kernel"),
-        "--zero-based": (job.run.zero_based, "rows that begin with 0:number in any case"),
-        "--cluster": (job.resources.cluster, "numbers of rows, which its workers do not look at"),
-        "--warm-start": (job.warm_start, "no features to find the old model's rows by"),
+        "--scale": (job.run.scale, "scaled kernel values belong to no kernel"),
+        "--zero-based": (job.run.zero_based, "every row begins with 0:number in any case"),
+        "--cluster": (job.resources.cluster, "the workers do not read the numbers of rows"),
+        "--warm-start": (job.warm_start, "rows have no features to compare with the old model's"),
     }
     for option, (value, reason) in excluded.items():
         if value:
-            raise ParameterError(f"{option}: -t precomputed has {reason}")
+            raise ParameterError(f"{option} does not go with -t precomputed: {reason}")
 
 
 def _with_checked_kernel(

@@ -24,8 +24,8 @@ from randsvm.svm.solution import SV, Certificate
 
 # The first random draw of --reduce; the rounds of a run have smaller numbers.
 REDUCTION_DRAW = 2**62
-# Attempts of --reduce auto at fewer support vectors, and the smallest part of the number that the
-# errors of the projection suggest.
+# --reduce auto tries at most ATTEMPTS smaller numbers of support vectors. All are above LEAST_PART
+# times the number that the errors of the projection suggest.
 ATTEMPTS, LEAST_PART = 4, 1 / 8
 # More support vectors are tried in steps of this factor. The basis is large enough if its error is
 # this part of what is allowed.

@@ -244,12 +244,12 @@ class Rounds:
     memory_shares: the number of such runs that share the memory
     count, solve_seconds: the number of rounds, and the seconds of all their solves
     scan_seconds: the seconds that a scan of all support vectors takes
-    whole: the rounds over all rows, if these solve the problem of some rows only; P of theirs is
-        that of these rows
-    gives_dual: whether D of these rows is a D of all rows
-    inner: the newest solution over some rows whose D is a D of all rows; None: there is none
+    whole: the Rounds over all rows, if this object solves the problem of some of the rows; P of
+        this object then counts these rows only. None: this object is over all rows
+    gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
+    inner: the newest solution of a part with `gives_dual`; None: there is none
     reduced_gap: the gap of --reduce auto or, without a bound, of --reduce N; None: no reduction
-    stand_in: the machine that --reduce puts in the place of `inner`; None: there is none
+    stand_in: the reduced machine that takes the place of `inner`; None: there is none
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 

@@ -266,8 +266,8 @@ def train(
     Returns the model and how its training ended.
 
     prepare: called before the data is read, to refuse bad options early; it may fill in parameters
-    and the job's defaults. Raises the errors of randsvm.errors; on any error `model` is
-    untouched, except that Interrupted leaves the best model so far.
+    and the job's defaults. Raises the errors of randsvm.errors. On any error `model` is unchanged,
+    except that on Interrupted and ClusterError the best model so far, if there is one, is written.
     """
     clock = Clock(job.limits.time_limit, watch)
     job = replace(job, search=job.search.resolved())

@@ -34,7 +34,7 @@ class StopReason(Enum):
     TIME_LIMIT = "time limit"
     # SGD has made all of its epochs.
     ALL_EPOCHS = "all epochs"
-    # The loss of the held-out rows rose from one epoch of SGD to the next.
+    # An epoch of SGD did not lower the loss of the held-out rows below its lowest value so far.
     HELD_OUT_LOSS = "the loss of the held-out rows stopped falling"
     # --update has read all rows.
     END_OF_DATA = "end of the data"
@@ -87,11 +87,12 @@ class Record:
     tolerance: of the KKT conditions
     rounds: the number of rounds so far
     support_vectors, violators: their numbers after the last round
-    violation: the largest violation of the KKT conditions in a round, the lowest of all rounds
-    gap: the duality gap of the best solution so far; nan for a kernel without a certificate
+    violation: the smallest max_violation of all rounds at this tolerance
+    gap: the gap between P of the newest solution and the highest D of any round; nan for a kernel
+        without a certificate
     seconds_left: the time left for further rounds
     dual: the highest D of any round
-    lowest_gap: the lowest gap so far, updated when it falls below LOWER_GAP_FACTOR times itself
+    lowest_gap: the lowest gap so far; a gap replaces it only if below LOWER_GAP_FACTOR times it
     idle: the number of rounds in a row without progress at this tolerance
     whole: whether the last round solved all rows at once
     first_steps, further_steps: iterations of LIBSVM in the first round, and in all others
@@ -123,7 +124,10 @@ class Record:
         whole: bool = False,
         steps: int = 0,
     ) -> Record:
-        """Return the record after one more round, of which violation, dual and steps are."""
+        """Return the record after one more round.
+
+        violation, dual, steps: values of that round alone; the others as in Record.
+        """
         lower = gap < LOWER_GAP_FACTOR * self.lowest_gap
         gains = dual - self.dual > MIN_DUAL_GAIN * abs(dual)
         progress = lower or gains or violation < self.violation
@@ -210,8 +214,8 @@ def time_limit(record: Record) -> Answer:
 def no_violators(wants_gap: bool) -> Rule:
     """Return the rule for V = 0.
 
-    wants_gap: whether a gap was asked for. It is not reached yet, since its rule comes first, and
-    only a tighter tolerance can lower it, as far as float64 resolves.
+    wants_gap: whether a gap was asked for. The rule for that gap comes first, so the gap is not
+    reached here. Only a tighter tolerance can lower it; MIN_TOLERANCE is the limit.
     """
 
     def rule(record: Record) -> Answer:
@@ -239,9 +243,11 @@ def few_violators(rows: int) -> Rule:
 def no_progress(wants_gap: bool) -> Rule:
     """Return the rule that ends rounds without progress.
 
-    wants_gap: whether a gap was asked for; a few rows near the tolerance may violate it in turn
-    and leave the gap as it is. A round over all rows would only be repeated; such rounds together
-    take about as many iterations of LIBSVM as the first one may take.
+    wants_gap: whether a gap was asked for. Then the tolerance is tightened first, because a few
+    rows near the tolerance may violate it in turn while the gap does not fall. It is not tightened
+    after a round that solved all rows at once, because a further round would repeat it. Such a run
+    ends after one round without progress, or if the further rounds together took
+    MAX_FURTHER_ITERATIONS more iterations of LIBSVM than the first one.
     """
 
     def rule(record: Record) -> Answer:

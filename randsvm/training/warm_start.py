@@ -113,9 +113,11 @@ def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
-    """Return a step that puts rows inside the margin of the old f at their bound, and rows near it.
+    """Return a step that sets the rows inside the margin of the old f to their bounds, and the
+    numbers of the rows near that margin, (m,) int64.
 
-    Rows furthest inside come first, as far as the sum of the coefficients allows.
+    To restore the sum 0, the coefficients of the rows least far inside change first. Where a task
+    prescribes another sum, the rows furthest inside fill it, and no row counts as near.
     """
     if scan.task.coefficient_sum or scan.task.absolute_sum:
         return _outermost(scan, f), np.empty(0, np.int64)

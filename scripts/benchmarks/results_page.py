@@ -37,9 +37,9 @@ def introduction(effort: Record) -> str:
     """Return how the commands were measured, how often and for how long they ran."""
     once, own, most = (f"{effort[name]:g}" for name in ("once", "own_once", "most"))
     return f"""\
-Every line is one whole process, which reads the file and writes the model. The commands of a
-table run in turn. Seconds are the median of the runs, with the smallest and the largest in
-brackets. A peer that takes {once} s or more is run once; randsvm is run once if it takes
+Every line of a training is one whole process, which reads the file and writes the model. The
+commands of a benchmark run in turn. Seconds are the median of the runs, with the smallest and the
+largest in brackets. A peer that takes {once} s or more is run once; randsvm is run once if it takes
 {own} s or more. A peer that takes more than {most} s is ended: the table has "> {most}", its result
 is unknown, and its ratio is a lower bound. "Fit alone" is the training without start and reading,
 as measured around the library's own call. A peak with "<=" is an upper bound: the measurement
@@ -47,8 +47,9 @@ cannot show less. "Time / ours" is the time of a peer divided by that of randsvm
 is reached if X takes at least 3 times as long as randsvm; "X's fit alone" compares the whole
 process of randsvm with the training time of X.
 
-Gap and accuracy are computed from each model file: P and D by `randsvm-predict --certify`, in
-double precision, without code of the training. The gap is (P - D) / max(|P|, |D|) and
+Gap and accuracy are computed from each model file: P and D by `randsvm-predict --certify`
+(unless a note above names another program), in double precision. Only the reader and the kernel
+functions are shared with the training. The gap is (P - D) / max(|P|, |D|) and
 bounds the distance to the optimum; for several classes it is the largest gap of a pair. Gaps that
 need more than 7e9 kernel values are not computed. A gap marked "({REPORTED})" is the
 one that randsvm reports, not checked by --certify. Accuracy is on at
