@@ -262,7 +262,7 @@ def test_sgd_leaves_what_it_has_learnt(
     data, path = clouds
     (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SGD, *words, path, "m")
-    wait_for(process, "^epoch +3 ")
+    wait_for(process, "^epoch +2 ")
     killed = end(process, tmp_path, number)
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
