@@ -360,7 +360,8 @@ class Report:
                     fewer = f"  dropped after {one.dropped_after} {folds}"
                 if one.values == event.one_standard_error:
                     fewer += "  simplest within one standard error"
-                spread = f"mean {one.mean:g} +- {one.standard_error:.2g}"
+                error = one.standard_error
+                spread = f"mean {one.mean:g}" + ("" if math.isnan(error) else f" +- {error:.2g}")
                 self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}  {spread}{fewer}")
         if self.format != "text":
             return

@@ -388,7 +388,7 @@ class RunToModel(ABC, Generic[Outcome]):
                 yield
         except (Interrupted, ClusterError) as error:
             if not self.has_model:
-                error.args = (f"{error}: there is no model yet, and none is written",)
+                error.args = (f"{error}: no model was written",)
             elif not self.ended:
                 self.interrupted = True
                 stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
