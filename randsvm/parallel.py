@@ -6,15 +6,18 @@ of its events raises `Cancelled` once the result is no longer needed.
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from randsvm.errors import RandsvmError
 from randsvm.events import HEARTBEAT, PATIENCE, Progress, Waiting, Watch, emit
@@ -25,6 +28,31 @@ Result = TypeVar("Result")
 
 class Cancelled(Exception):  # noqa: N818 - not an error
     """Ends a call whose result is no longer needed; raised by the listener of its events."""
+
+
+@functools.cache
+def _blas() -> Any:
+    """Return the controller of the loaded BLAS libraries; None without threadpoolctl.
+
+    None also where BLAS has one thread already: the commands set the variable before numpy is
+    imported.
+    """
+    if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
+        return None
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context that limits BLAS to one thread, if threadpoolctl is installed.
+
+    Worker threads call BLAS. Additional threads of BLAS would compete with them for the cores.
+    """
+    blas = _blas()
+    return nullcontext() if blas is None else blas.limit(limits=1, user_api="blas")
 
 
 class ThreadPool(ThreadPoolExecutor):

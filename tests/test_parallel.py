@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
+import numpy as np
 import pytest
 
+import randsvm
+from randsvm import parallel
 from randsvm.errors import DataError, InputError
 from randsvm.events import Notice, Waiting, emit, listening
 from randsvm.parallel import Cancelled, ThreadPool, completed_results, run_forwarding_events
@@ -100,3 +104,32 @@ def test_the_error_of_a_task_cancels_the_others_and_follows_its_events() -> None
         run_forwarding_events([fails, waits], 2, received.append, "testing", "task")
     assert Notice("first") in received
     assert cancelled == [True]
+
+
+def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    parallel._blas.cache_clear()
+
+    def threads() -> set[int]:
+        found = threadpoolctl.threadpool_info()
+        return {one["num_threads"] for one in found if one["user_api"] == "blas"}
+
+    seen: list[set[int]] = []
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = threads()
+        fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), watch=lambda _: seen.append(threads()))
+        decide = type(fitted.model).decision
+
+        def noted(model: Any, rows: Any, labels_only: bool = False) -> Any:
+            seen.append(threads())
+            return decide(model, rows, labels_only)
+
+        monkeypatch.setattr(type(fitted.model), "decision", noted)
+        fitted.predict(X)
+        assert threads() == before
+    assert len(seen) > 3
+    assert all(one == {1} for one in seen)
+    parallel._blas.cache_clear()

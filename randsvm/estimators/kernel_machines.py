@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples
 from randsvm import api
 from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
-from randsvm.estimators.machine import Machine, one_blas_thread
+from randsvm.estimators.machine import Machine
 from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
@@ -139,8 +139,7 @@ class KernelMachine(Machine):
             elif isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
                 kernel_notices.append(event.text)
 
-        with one_blas_thread():
-            fitted = api.train_randsvm(arrays, watch=watch, **given)
+        fitted = api.train_randsvm(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)

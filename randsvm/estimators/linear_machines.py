@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import Classifier, one_blas_thread
+from randsvm.estimators.machine import Classifier
 from randsvm.parameters.sgd import SgdParams
 
 
@@ -83,8 +83,7 @@ class LinearSVC(Classifier):
             **multiclass,
             **self._common_options(),
         }
-        with one_blas_thread():
-            fitted = api.train_sgd(arrays, **given)
+        fitted = api.train_sgd(arrays, **given)
         self._set_training_attributes(arrays, fitted)
         model: Any = fitted.model
         self.n_iter_ = given["epochs"]

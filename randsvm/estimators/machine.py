@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from dataclasses import dataclass
 from numbers import Real
@@ -13,25 +12,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
-from threadpoolctl import ThreadpoolController
 
 from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.models.fitted import FittedModel, decision_values, load
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def one_blas_thread() -> Any:
-    """Return a context that limits BLAS to one thread.
-
-    Worker threads call BLAS. Additional threads of BLAS would compete with them for the cores.
-    """
-    return _libraries().limit(limits=1, user_api="blas")
 
 
 def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
@@ -84,8 +69,7 @@ class Machine(BaseEstimator):
     def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
         check_is_fitted(self)
         rows = self._checked_rows(X, reset=False)
-        with one_blas_thread():
-            return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
+        return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
 
     def _common_options(self) -> dict[str, Any]:
         """Return the options that every algorithm has."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,7 +20,7 @@ from randsvm.errors import ModelError
 from randsvm.events import Learnt, Trained
 from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
-from randsvm.parallel import ThreadPool
+from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
 
 
@@ -215,6 +215,13 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
     if model.has_row_numbers:
         X = with_row_numbers(to_matrix(X))
     chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, float64=model.float64))
+    with one_blas_thread():
+        return _decided(decide, chunks, jobs)
+
+
+def _decided(
+    decide: Callable[[RawChunk], np.ndarray], chunks: list[RawChunk], jobs: int
+) -> np.ndarray:
     if len(chunks) == 1:
         return decide(chunks[0])
     if not chunks:

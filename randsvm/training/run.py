@@ -26,6 +26,7 @@ from randsvm.models import decisions
 from randsvm.models.load import certified
 from randsvm.models.model import Model
 from randsvm.models.trailer import SeenFeatures
+from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
 from randsvm.training import grid_search, probabilities
@@ -276,6 +277,7 @@ def train(
     make, params, job = prepare(params, job)
     check_gap(job, params)
     with (
+        one_blas_thread(),
         listening(clock),
         clock.before_a_model(model or IN_MEMORY),
         closing(load_rows(data, params, job)) as whole,
