@@ -721,6 +721,10 @@ def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:
     }
 
 
+# Larger numbers in a log are no scores: their squares overflow.
+MAX_LOGGED = 1e150
+
+
 def _is_complete(line: Mapping[str, Any]) -> bool:
     """Return whether a line of a log holds a valid result; other programs may have changed it."""
     if not {"configuration", "digest", *RESULT_FIELDS} <= line.keys():
@@ -731,7 +735,8 @@ def _is_complete(line: Mapping[str, Any]) -> bool:
     numbers = [*scores, line["score"], line["rows"]]
     numbers += [value for value in details.values() if value is not None]
     words = line["configuration"], line["digest"], line["score_name"]
-    return all(type(one) in (int, float) for one in numbers) and all(
+    # JSON readers accept Infinity and integers of any size.
+    return all(type(one) in (int, float) and abs(one) <= MAX_LOGGED for one in numbers) and all(
         isinstance(word, str) for word in words
     )
 

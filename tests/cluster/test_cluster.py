@@ -766,7 +766,7 @@ def test_one_notice_reports_workers_that_compute_other_bits(
     monkeypatch.setattr("randsvm.cluster.connection.arithmetic", lambda: ours)
     emitted: list[object] = []
     assert trained(path, tmp_path / "m", on_cluster(two), emitted.append) == expected
-    notices = [one.text for one in emitted if isinstance(one, Notice) and "bytes" in one.text]
+    notices = [one.text for one in emitted if isinstance(one, Notice) and "rounds" in one.text]
     assert len(notices) == len(others)
     assert all("(functions)" in text for text in notices)
 

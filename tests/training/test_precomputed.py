@@ -392,11 +392,14 @@ def test_rows_without_a_number_are_refused_with_their_place(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--scale", "minmax"], "--scale: -t precomputed has kernel values"),
-        (["--zero-based"], "--zero-based: -t precomputed has rows that begin with 0:number"),
+        (["--scale", "minmax"], "--scale does not go with -t precomputed: scaled kernel values"),
+        (
+            ["--zero-based"],
+            "--zero-based does not go with -t precomputed: every row begins with 0:number",
+        ),
         (
             ["--cluster", "local:1"],
-            "--cluster: -t precomputed has numbers of rows, which its workers",
+            "--cluster does not go with -t precomputed: the workers do not read",
         ),
         (["--components", 20], "--components: random features are for -t rbf and -t poly"),
         (["-g", "1,2"], "several values of -g, which this kind of machine does not use"),
@@ -413,7 +416,9 @@ def test_options_that_need_features_are_refused(
 def test_a_warm_start_is_refused(tmp_path: Path) -> None:
     path = some_rows().save(tmp_path / "d")
     old = learn("randsvm", path, tmp_path / "m", "-t", 4).model
-    with pytest.raises(ParameterError, match="--warm-start: -t precomputed has no features"):
+    with pytest.raises(
+        ParameterError, match="--warm-start does not go with -t precomputed: rows have no features"
+    ):
         learn("randsvm", path, tmp_path / "n", "--warm-start", old)
 
 
