@@ -50,7 +50,7 @@ SUBSET_GAP = 0.02
 AlgorithmOfSize = Callable[[int], Callable[[Decomposition], SV]]
 
 
-def pays_inner_set(n: int, problem: Problem) -> bool:
+def inner_set_pays(n: int, problem: Problem) -> bool:
     """Return whether kernel values of D cost enough that an inner set may save some.
 
     A linear kernel needs one vector for all support vectors. The nu tasks have two sums of

@@ -24,7 +24,7 @@ def check_is_not_model(path: str, order: str) -> None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
-def certified(path: str) -> tuple[str, float] | None:
+def configuration_and_gap(path: str) -> tuple[str, float] | None:
     """Return the configuration and the gap in the trailer of a model file.
 
     None if the file is missing, not regular or damaged, or if the model has no certified gap.

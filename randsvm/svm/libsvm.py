@@ -439,7 +439,7 @@ def regression_machine(
 # --- rows instead of kernel values ---------------------------------------------------------
 
 
-def whole(points: Points, problem: Problem, tolerance: float) -> Outcome:
+def train_with_own_kernel(points: Points, problem: Problem, tolerance: float) -> Outcome:
     """Train LIBSVM's own SVM on these rows, with LIBSVM's own kernel.
 
     alpha of the outcome is beta, (m,) float64; beta = 0 for a C-SVC whose rows have one class.

@@ -344,7 +344,7 @@ class ScanState:
 
 
 @dataclass(frozen=True)
-class Seed:
+class SavedSolution:
     """A solution that scans of the same rows continue from: the state of its scan, and its u.
 
     u : (n,) float64. bounds: of |beta|, see Problem.
@@ -529,21 +529,21 @@ class RunningValues:
         self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
 
     @property
-    def seed(self) -> Seed:
+    def saved_solution(self) -> SavedSolution:
         """The current coefficients and their u, for `resume` of a scan of the same rows."""
-        return Seed(self.state, self.u, self.problem.bounds)
+        return SavedSolution(self.state, self.u, self.problem.bounds)
 
-    def resume(self, seed: Seed) -> None:
+    def resume(self, saved: SavedSolution) -> None:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
 
         The rows may have other weights. Where C is another one, all coefficients and u change in
         proportion to C, so that they stay feasible. A scan in float64 computes the u of a scan in
         float32 from scratch.
         """
-        factor = self.problem.bounds[0] / seed.bounds[0]
+        factor = self.problem.bounds[0] / saved.bounds[0]
         own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
-        old, state, audited = seed.state.coefficients, seed.state, seed.state.audited
-        coefficients, u = Coefficients(old.rows, factor * old.beta), factor * seed.u
+        old, state, audited = saved.state.coefficients, saved.state, saved.state.audited
+        coefficients, u = Coefficients(old.rows, factor * old.beta), factor * saved.u
         self._update(
             coefficients=coefficients,
             audited=AuditedValues(factor * audited.exact, factor * audited.errors),

@@ -136,10 +136,10 @@ class Scan(RunningValues):
         norm, linear = in_order(sums.norm), in_order(sums.linear)
         task, b = task.at(offsets)
         beta = state.coefficients.beta
-        slack = task.missing(beta)
+        slack = task.absolute_sum_slack(beta)
         if slack:
             # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
-            one_sum = task.short_of(slack)
+            one_sum = task.with_slack(slack)
             found = self.ask(ViolationQuery(one_sum, b, tolerance, collector))
             candidates = [self._with_both_sides(one_sum, found.candidates, collector.keep)]
         V = GroupCandidates.of(candidates)

@@ -76,12 +76,12 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     began = time.perf_counter()
     if not laid_out(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
-        own = libsvm.whole(points, problem, problem.tolerance / 2)
+        own = libsvm.train_with_own_kernel(points, problem, problem.tolerance / 2)
         return _step(points, Solution(own.alpha, own.ended, own.iterations), problem, began)
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
     unchanged = Solution(beta, True, 0)
-    violation = task.short_of(slack).violation(y, u, beta, points.weights)
+    violation = task.with_slack(slack).violation(y, u, beta, points.weights)
     if violation <= 0:
         return _step(points, unchanged, problem, began)
 

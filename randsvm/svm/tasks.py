@@ -66,7 +66,7 @@ class Task:
             replace(one, bounds=(0.0, negative), coefficient_sum=-half),
         ]
 
-    def short_of(self, slack: float) -> Task:
+    def with_slack(self, slack: float) -> Task:
         """Return the task where sum |beta| may rise by `slack` before it reaches absolute_sum.
 
         Then one sum is left, and the tube has no width.
@@ -126,7 +126,7 @@ class Task:
         fall[beta <= lower] = np.inf
         return rise, fall
 
-    def missing(self, beta: np.ndarray) -> float:
+    def absolute_sum_slack(self, beta: np.ndarray) -> float:
         """Return absolute_sum less sum |beta|; 0 if that is rounding, and for classifications."""
         if not self.absolute_sum or self.one_sided:
             return 0.0

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition
-from randsvm.algorithms.inner_set import pays_inner_set
+from randsvm.algorithms.inner_set import inner_set_pays
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, on_inner_set, randsvm_1
 from randsvm.arrays import distinct
@@ -39,7 +39,7 @@ from randsvm.parameters.option import AUTO, command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.svm.kernel_layout import why_not_psd
-from randsvm.svm.running_values import Seed
+from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import SV
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
 from randsvm.training.cross_validation import at_once, decision_values
@@ -181,7 +181,7 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     r = _working_set_rows("--sample-size", own.sample_size, n, problem)
     arguments = command_line(own, job.stop)
     # A limit of rounds is one of rounds over all rows.
-    if job.stop.max_iterations is not None or not pays_inner_set(n, problem):
+    if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
         solve = partial(certified, r=r)
         return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
 
@@ -375,7 +375,7 @@ class WholeFit:
     """
 
     subtasks: Subtasks
-    seeds: list[Seed | None]
+    seeds: list[SavedSolution | None]
 
 
 class SeededKernelFit:
@@ -417,7 +417,7 @@ class SeededKernelFit:
         """
         if near is None:
             subtasks = self._subtasks(D, params)
-            starts: list[Seed | None] = [None] * len(subtasks)
+            starts: list[SavedSolution | None] = [None] * len(subtasks)
         else:
             subtasks = near.subtasks.with_params(self.trainer.resolved(params))
             starts = near.seeds
@@ -469,8 +469,8 @@ class SeededKernelFit:
         return decisions.votes(f > 0, ~(f > 0), len(subtasks.names))
 
     def _solved(
-        self, subtasks: Subtasks, starts: Sequence[Seed | None], clock: Clock
-    ) -> Iterator[tuple[SV, Seed] | None]:
+        self, subtasks: Subtasks, starts: Sequence[SavedSolution | None], clock: Clock
+    ) -> Iterator[tuple[SV, SavedSolution] | None]:
         """Yield the solution of each subtask, and what others start from; None: one side has no
         rows."""
         for number, start in enumerate(starts):
@@ -485,7 +485,7 @@ class SeededKernelFit:
             try:
                 SV, _ = rounds.run(inf)
                 rounds.scan.return_to(SV)
-                yield task.in_whole(SV), rounds.scan.seed
+                yield task.in_whole(SV), rounds.scan.saved_solution
             finally:
                 rounds.scan.forget()
 
@@ -509,7 +509,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         at_once: int,
         clock: Clock,
         end: float,
-        seeds: dict[int, Seed | None],
+        seeds: dict[int, SavedSolution | None],
     ) -> None:
         self.trainer = trainer
         self.params = params

@@ -244,7 +244,7 @@ class Rounds:
     memory_shares: the number of such runs that share the memory
     count, solve_seconds: the number of rounds, and the seconds of all their solves
     scan_seconds: the seconds that a scan of all support vectors takes
-    whole: the Rounds over all rows, if this object solves the problem of some of the rows; P of
+    parent: the Rounds over all rows, if this object solves the problem of some of the rows; P of
         this object then counts these rows only. None: this object is over all rows
     gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
     inner: the newest solution of a part with `gives_dual`; None: there is none
@@ -264,7 +264,7 @@ class Rounds:
     count: int = 0
     solve_seconds: float = 0.0
     scan_seconds: float = 0.0
-    whole: Rounds | None = None
+    parent: Rounds | None = None
     gives_dual: bool = False
     inner: SV | None = None
     reduced_gap: float | None = None
@@ -272,7 +272,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
-        shares = self.memory_shares * (2 if self.algorithm_spec.parts or self.whole else 1)
+        shares = self.memory_shares * (2 if self.algorithm_spec.parts or self.parent else 1)
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
@@ -341,7 +341,7 @@ class Rounds:
             self.end,
             self.earlier_rounds + self.count,
             self.memory_shares,
-            whole=self,
+            parent=self,
             gives_dual=factor == 1,
         )
         try:
@@ -496,8 +496,8 @@ class Rounds:
         self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds
         self.best.update(SV, V)
-        if self.whole is not None and self.gives_dual:
-            self.whole.best.dual = max(self.whole.best.dual, self.best.dual)
+        if self.parent is not None and self.gives_dual:
+            self.parent.best.dual = max(self.parent.best.dual, self.best.dual)
         event = Iteration(
             number=self.earlier_rounds + self.count,
             seconds=self.clock.seconds,
@@ -516,7 +516,7 @@ class Rounds:
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,
-            inner_set=0 if self.whole is None else self.task.D.n,
+            inner_set=0 if self.parent is None else self.task.D.n,
         )
         # Not by `emit`, which may raise TimeLimitError: at the end of a round the stop rules ask
         # for the time.
@@ -575,9 +575,9 @@ class Rounds:
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
         """
         seconds = EVALUATION_FACTOR * self.scan_seconds
-        if self.whole is not None:
+        if self.parent is not None:
             # All rows are scanned with this solution, and evaluated.
-            seconds *= 2 * self.whole.task.D.n / self.task.D.n
+            seconds *= 2 * self.parent.task.D.n / self.task.D.n
         return self.end - seconds - RESERVED_SECONDS
 
 

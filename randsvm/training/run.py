@@ -23,7 +23,7 @@ from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import Learnt, Notice, Started, Trained, Tried, Watch, emit, listening
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
-from randsvm.models.load import certified
+from randsvm.models.load import configuration_and_gap
 from randsvm.models.model import Model
 from randsvm.models.trailer import SeenFeatures
 from randsvm.parallel import one_blas_thread
@@ -529,7 +529,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             return None
         if not isinstance(outcome, Trained) or (isnan(outcome.gap) and outcome.gap_asked is None):
             return None
-        old = certified(path)
+        old = configuration_and_gap(path)
         if old is None or outcome.gap <= old[1]:
             return None
         arguments = old[0].split()

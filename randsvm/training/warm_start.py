@@ -21,7 +21,7 @@ from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.svm import Params, prediction_type_of
 from randsvm.svm.projection import clipped, mended, outermost
-from randsvm.svm.running_values import Seed
+from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.working_set import WorkingSet
@@ -77,11 +77,11 @@ class SeededStart:
     repaired.
     """
 
-    seed: Seed
+    solution: SavedSolution
 
     def __call__(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         """Return the first step, and the working set that it belongs to."""
-        scan.resume(self.seed)
+        scan.resume(self.solution)
         now = scan.coefficients
         step, free = _by_coefficients(scan, now.rows, now.beta)
         return step, _working_set(scan, r, free)
