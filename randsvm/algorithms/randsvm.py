@@ -142,7 +142,7 @@ def _order(W: WorkingSet) -> Order:
 
 
 def _are_many(V: Violators, SV: SV) -> bool:
-    """Return whether there are so many violators that random ones are chosen, not the largest."""
+    """Return whether violators are many enough to be drawn at random."""
     mostly_bounded = SV.bounded_count >= MOSTLY_BOUNDED * len(SV)
     limit = VIOLATORS_PER_BOUNDED_SV if mostly_bounded else VIOLATORS_PER_SV
     return V.count > limit * len(SV)

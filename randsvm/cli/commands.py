@@ -184,7 +184,7 @@ def _reporting(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except (click.UsageError, ParameterError) as error:
-        # Options that are not given yet have no string: click marks them by an object of its own.
+        # click marks options that were not parsed yet by an object that is no string.
         read = {name: value for name, value in ctx.params.items() if isinstance(value, str)}
         if read.get("report", "text") == "text" or "info" in read:
             raise

@@ -585,83 +585,62 @@ class _Source:
         )
 
     def _probabilities(self) -> str:
-        model = self.model
-        least = decisions.MIN_PROBABILITY
-        tables, helper = [], ""
-        marks = model.density_marks if isinstance(model, KernelModel) else None
+        marks = self.model.density_marks if isinstance(self.model, KernelModel) else None
         if marks is not None:
-            tables.append(_table(REAL, "marks", _reals(marks)))
-            last = len(marks) - 1
-            lines = [
-                "int i = 0;",
-                f"while (i < {len(marks)} && marks[i] <= f[0])",
-                "    i++;",
-                f"p[0] = ({REAL})i / {len(marks)};",
-                "if (f[0] < marks[0])",
-                f"    p[0] = ({REAL})0.001;",
-                f"else if (f[0] > marks[{last}])",
-                f"    p[0] = ({REAL})0.999;",
-                f"else if (f[0] == marks[{last}])",
-                "    p[0] = 0;",
-                "p[1] = 1 - p[0];",
-                "best = class_of(f);",
-            ]
+            about, (definitions, lines) = "the label by its decision value", _density_marks(marks)
         else:
-            assert isinstance(model.calibrator, Sigmoid), "has_probabilities comes first"
-            sigmoid = model.calibrator.coefficients
-            tables += [
-                _table(REAL, "sigmoid_a", _reals(sigmoid[0])),
-                _table(REAL, "sigmoid_b", _reals(sigmoid[1])),
-            ]
-            helper = dedent(
-                f"""\
-
-                static {REAL} sigmoid(const {REAL} *f, int c)
-                {{
-                    {REAL} half = ({REAL})0.5;
-                    {REAL} exponent = sigmoid_a[c] * f[c] + sigmoid_b[c];
-                    {REAL} p = half - half * RANDSVM_TANH(half * exponent);
-                    {REAL} least = ({REAL}){least!r};
-                    return p < least ? least : p > 1 - least ? 1 - least : p;
-                }}
-                """
-            )
-            if isinstance(model, PairwiseModel):
-                helper += _coupling(self.classes)
-                lines = ["couple(f, p);"]
-            elif self.decisions == 1:
-                lines = ["p[0] = sigmoid(f, 0);", "p[1] = 1 - p[0];"]
-            else:
-                lines = [
-                    f"{REAL} sum = 0;",
-                    "int i;",
-                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                    "    sum += p[i] = sigmoid(f, i);",
-                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                    "    p[i] /= sum;",
-                ]
-            lines += [
-                "for (c = 1; c < RANDSVM_CLASSES; c++)",
-                "    if (p[c] > p[best])",
-                "        best = c;",
-            ]
-        counter = ["int c;"] if marks is None else []
-        declared = ["int best = 0;", *counter]
+            about, (definitions, lines) = "the most probable label", self._sigmoids()
         body = [
             f"{REAL} f[RANDSVM_DECISIONS];",
-            *_declared([*declared, *lines], call="randsvm_decisions(x, f);"),
+            *_declared(["int best = 0;", *lines], call="randsvm_decisions(x, f);"),
             f"return {self.label_of.format('best')};",
         ]
         text = indent("\n".join(body), "    ")
         space = "" if self.label_type.endswith("*") else " "
-        about = (
-            "the label by its decision value" if marks is not None else "the most probable label"
-        )
         head = (
             f"/* Computes the probability of each class, and returns {about}. */\n"
             f"{self.label_type}{space}randsvm_predict_probability(const {REAL} *x, {REAL} *p)"
         )
-        return "\n".join(tables) + helper + f"\n{head}\n{{\n{text}\n}}\n"
+        return f"{definitions}\n{head}\n{{\n{text}\n}}\n"
+
+    def _sigmoids(self) -> tuple[str, list[str]]:
+        """Return the definitions and the statements of probabilities by Platt's sigmoids."""
+        assert isinstance(self.model.calibrator, Sigmoid), "has_probabilities comes first"
+        a, b = self.model.calibrator.coefficients
+        tables = [_table(REAL, "sigmoid_a", _reals(a)), _table(REAL, "sigmoid_b", _reals(b))]
+        helper = dedent(
+            f"""\
+
+            static {REAL} sigmoid(const {REAL} *f, int c)
+            {{
+                {REAL} half = ({REAL})0.5;
+                {REAL} exponent = sigmoid_a[c] * f[c] + sigmoid_b[c];
+                {REAL} p = half - half * RANDSVM_TANH(half * exponent);
+                {REAL} least = ({REAL}){decisions.MIN_PROBABILITY!r};
+                return p < least ? least : p > 1 - least ? 1 - least : p;
+            }}
+            """
+        )
+        if isinstance(self.model, PairwiseModel):
+            helper += _coupling(self.classes)
+            lines = ["couple(f, p);"]
+        elif self.decisions == 1:
+            lines = ["p[0] = sigmoid(f, 0);", "p[1] = 1 - p[0];"]
+        else:
+            lines = [
+                f"{REAL} sum = 0;",
+                "int i;",
+                "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                "    sum += p[i] = sigmoid(f, i);",
+                "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                "    p[i] /= sum;",
+            ]
+        most_probable = [
+            "for (c = 1; c < RANDSVM_CLASSES; c++)",
+            "    if (p[c] > p[best])",
+            "        best = c;",
+        ]
+        return "\n".join(tables) + helper, ["int c;", *lines, *most_probable]
 
     # ---- the test ----
 
@@ -739,6 +718,26 @@ int main(int argc, char **argv)
 #endif
 """
         )
+
+
+def _density_marks(marks: np.ndarray) -> tuple[str, list[str]]:
+    """Return the definitions and the statements of probabilities of novelty detection."""
+    last = len(marks) - 1
+    lines = [
+        "int i = 0;",
+        f"while (i < {len(marks)} && marks[i] <= f[0])",
+        "    i++;",
+        f"p[0] = ({REAL})i / {len(marks)};",
+        "if (f[0] < marks[0])",
+        f"    p[0] = ({REAL})0.001;",
+        f"else if (f[0] > marks[{last}])",
+        f"    p[0] = ({REAL})0.999;",
+        f"else if (f[0] == marks[{last}])",
+        "    p[0] = 0;",
+        "p[1] = 1 - p[0];",
+        "best = class_of(f);",
+    ]
+    return _table(REAL, "marks", _reals(marks)), lines
 
 
 def _declared(lines: Sequence[str], call: str | None = None) -> list[str]:

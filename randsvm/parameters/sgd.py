@@ -232,7 +232,7 @@ class SgdParams:
         check_calibration(self.task, self.probability, self.calibration, self.conformal)
         require(
             self.calibration is None or self.loss != "log",
-            f"--calibration {self.calibration}: --loss log has probabilities of its own",
+            f"--calibration {self.calibration}: --loss log gives probabilities without it",
         )
         require(
             self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
@@ -249,7 +249,7 @@ class SgdParams:
         )
         require(
             self.nu is None or self.task != "one-class" or self.loss in (None, "hinge"),
-            f"-s one-class with -n has a loss of its own, not {self.loss}",
+            f"-s one-class with -n does not use --loss {self.loss}",
         )
         require(
             self.early_stopping is None or self.epochs != "auto",

@@ -1,8 +1,9 @@
 """Fit the parameters of a model's probabilities to decision values.
 
-Classes have a calibrator and a regression has the scale of its noise, both from held-out rows. The
-scores of these rows, for label sets and intervals, are kept on request. Novelty detection has marks
-between the decision values of its own rows. Knows no algorithm.
+For classes this is a calibrator, and for a regression the scale of its noise, both fitted to
+held-out rows. The scores of these rows, for label sets and intervals, are kept on request. For
+novelty detection it is marks between the decision values of the training rows. Nothing here depends
+on an algorithm.
 
 Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of Lin, Lin and Weng,
 "A Note on Platt's Probabilistic Outputs", Machine Learning 68, 2007.
@@ -339,8 +340,9 @@ HALVINGS = 60
 def fit_temperature(logits: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> float:
     """Return T of softmax(logits / T) with the least log loss of smoothed targets.
 
-    logits : (n, columns); own : (n,) column of each row's own class; weights : (n,), or None if all
-    are 1. The loss is convex in 1 / T, so that the sign of its derivative tells where 1 / T lies.
+    logits : (n, columns); own : (n,) column of the true class; weights : (n,), or None if all
+    are 1. The loss is convex in 1 / T, so that the sign of its derivative shows on which side of
+    1 / T the minimum lies.
 
     Guo, Pleiss, Sun, Weinberger, "On Calibration of Modern Neural Networks", ICML 2017.
     """

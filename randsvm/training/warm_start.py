@@ -238,7 +238,7 @@ class OldModel:
         """Return the rows of D that are support vectors, ascending, and their coefficients.
 
         column, sign: the column of the model's coefficients, and the sign of D's positive class.
-        Each row stands for one support vector; one_sided: of its own class only.
+        Each row is matched with one support vector. one_sided: only with one of the same class.
         """
         if id(D.store) not in self.known:
             self.known[id(D.store)] = self._matches(D)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import json
-import math
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
 import pandas as pd
 import pytest
 from commands import run_predict, run_train
@@ -122,22 +121,6 @@ def test_the_command_names_columns(tmp_path: Path, capsys: pytest.CaptureFixture
     assert record["features"][0]["column"] == "age"
 
 
-def brute_force(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Return the Shapley values of sum_i beta_i prod_{j in T} k_ij by their definition, (d,)."""
-    d = K.shape[1]
-    v = {
-        T: float(beta @ K[:, list(T)].prod(axis=1))
-        for size in range(d + 1)
-        for T in itertools.combinations(range(d), size)
-    }
-    phi = np.zeros(d)
-    for T, value in v.items():
-        for j in set(range(d)) - set(T):
-            weight = math.factorial(len(T)) * math.factorial(d - len(T) - 1) / math.factorial(d)
-            phi[j] += weight * (v[tuple(sorted((*T, j)))] - value)
-    return phi
-
-
 def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> None:
     data, path, test = trained(tmp_path, "-g", "0.3", scale="unit")
     randsvm.explain(data, path, tmp_path / "phi", keep="work,id")
@@ -152,8 +135,8 @@ def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> No
         x = (X[row] / np.linalg.norm(X[row])).astype(np.float32).astype(float)
         factors = np.exp(-0.3 * (x - Z) ** 2)
         K = np.column_stack([factors[:, group].prod(axis=1) for group in groups])
-        np.testing.assert_allclose(found.loc[row, VALUES].astype(float), brute_force(K, beta),
-                                   atol=1e-6)  # fmt: skip
+        expected = oracle.shapley_by_definition(K, beta)
+        np.testing.assert_allclose(found.loc[row, VALUES].astype(float), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])

@@ -7,6 +7,8 @@ Slow and plain on purpose. Uses nothing of the package.
 from __future__ import annotations
 
 import ctypes
+import itertools
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -397,3 +399,19 @@ def liblinear_accuracy(
     model = liblinearutil.train(*train, f"{words} -q")
     labels, _, _ = liblinearutil.predict(*test, model, "-q")
     return float((np.array(labels) == test[0]).mean())
+
+
+def shapley_by_definition(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Return the Shapley values of sum_i beta_i prod_{j in T} k_ij by their definition, (d,)."""
+    d = K.shape[1]
+    v = {
+        T: float(beta @ K[:, list(T)].prod(axis=1))
+        for size in range(d + 1)
+        for T in itertools.combinations(range(d), size)
+    }
+    phi = np.zeros(d)
+    for T, value in v.items():
+        for j in set(range(d)) - set(T):
+            weight = math.factorial(len(T)) * math.factorial(d - len(T) - 1) / math.factorial(d)
+            phi[j] += weight * (v[tuple(sorted((*T, j)))] - value)
+    return phi

@@ -259,7 +259,7 @@ def test_options_without_effect_beside_the_share_are_noted(
 
 def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path: Path) -> None:
     path = write_set(tmp_path / "data", np.ones((5, 2), np.float32))
-    with pytest.raises(ParameterError, match="-n has a loss of its own"):
+    with pytest.raises(ParameterError, match="-n does not use --loss"):
         learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")
     learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1)
     with pytest.raises(ModelError, match="expected a model without -n to update"):
