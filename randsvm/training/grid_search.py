@@ -451,6 +451,23 @@ class CandidateScores(Generic[P]):
         with self._fits(candidates, self.setup.D.n) as fits:
             return fits.whole(index)
 
+    def _patience(self, at_once: int, rows: int, left: int, taken: Sequence[float]) -> float:
+        """Return the seconds that a fold may take before it is given up.
+
+        at_once: folds that run at a time. rows: of the cross-validation. left: folds that are not
+        done. taken: seconds of those that are.
+        """
+        setup = self.setup
+        if setup.until == inf:
+            return inf
+        time_left = setup.until - time.perf_counter()
+        most, fair = MAX_TIME_PART * time_left, time_left * at_once / left
+        usual = self.expected_seconds(1, rows) * at_once / setup.folds
+        if taken:
+            usual = max(usual, sorted(taken)[len(taken) // 2])
+        factor = PATIENCE_FACTOR
+        return max(factor * usual, min(factor * fair, most)) if usual else most
+
     def _run_folds(
         self, fits: FoldFits[P], missing: Sequence[int], rows: int
     ) -> Iterator[ScoredFolds]:
@@ -478,20 +495,10 @@ class CandidateScores(Generic[P]):
             tasks: Sequence[tuple[int, int]],
         ) -> Iterator[tuple[int, int, FoldScore]]:
             calls = [partial(run_fold, index, fold) for index, fold in tasks]
+            patience = partial(self._patience, validation.at_once, rows)
             return run_concurrently(
                 calls, validation.at_once, setup.until, "cross-validation", patience
             )
-
-        def patience(left: int, taken: Sequence[float]) -> float:
-            if setup.until == inf:
-                return inf
-            time_left = setup.until - time.perf_counter()
-            most, fair = MAX_TIME_PART * time_left, time_left * validation.at_once / left
-            usual = self.expected_seconds(1, rows) * validation.at_once / setup.folds
-            if taken:
-                usual = max(usual, sorted(taken)[len(taken) // 2])
-            factor = PATIENCE_FACTOR
-            return max(factor * usual, min(factor * fair, most)) if usual else most
 
         parts: dict[int, dict[int, FoldScore]] = {}
 
