@@ -272,6 +272,33 @@ class _Faults:
             self.first = row, place, problem(row)
 
 
+def _numbers(array: Any, place: int, name: str, mean: float, faults: _Faults) -> np.ndarray:
+    """Return a column of numbers, (m,) float64. mean: in place of missing ones; nan: refused."""
+    numbers = _as_numbers(array)
+    _check_numbers(numbers, array, place, name, faults)
+    at = np.isnan(numbers.values)
+    if np.isnan(mean):
+        faults.add(at, place, partial(_missing, array, name))
+    return np.where(at, mean, numbers.values) if at.any() else numbers.values
+
+
+def _categories(
+    array: Any,
+    place: int,
+    name: str,
+    known: Mapping[str, int],
+    layout: Layout,
+    faults: _Faults,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of the category of each text, -1 if it has none, and which are missing."""
+    texts = _as_texts(array)
+    category = np.array([known.get(text, -1) for text in texts.texts])
+    empty = np.array([not text for text in texts.texts])[texts.codes]
+    if not layout.fill:
+        faults.add(empty, place, partial(_missing, array, name))
+    return category[texts.codes], empty
+
+
 def _parse(
     batch: Any,
     names: Sequence[str],
@@ -297,26 +324,15 @@ def _parse(
     values = np.zeros((m, len(features)))
     unseen = [0] * len(names)
     for k, place in enumerate(features):
-        array, start = columns[place], int(layout.starts[place])
+        array, name, start = columns[place], names[place], int(layout.starts[place])
         if layout.roles[place] == _table.NUMBER:
-            numbers = _as_numbers(array)
-            _check_numbers(numbers, array, place, names[place], faults)
-            mean = layout.means[place]
-            at = np.isnan(numbers.values)
-            if np.isnan(mean):
-                faults.add(at, place, partial(_missing, array, names[place]))
             indices[:, k] = start
-            values[:, k] = np.where(at, mean, numbers.values) if at.any() else numbers.values
-            continue
-        texts = _as_texts(array)
-        category = np.array([categories[place].get(text, -1) for text in texts.texts])
-        empty = np.array([not text for text in texts.texts])[texts.codes]
-        if not layout.fill:
-            faults.add(empty, place, partial(_missing, array, names[place]))
-        chosen = category[texts.codes]
-        unseen[place] = int(((chosen < 0) & ~empty).sum())
-        indices[:, k] = start + np.maximum(chosen, 0)
-        values[:, k] = chosen >= 0
+            values[:, k] = _numbers(array, place, name, layout.means[place], faults)
+        else:
+            category, empty = _categories(array, place, name, categories[place], layout, faults)
+            unseen[place] = int(((category < 0) & ~empty).sum())
+            indices[:, k] = start + np.maximum(category, 0)
+            values[:, k] = category >= 0
     codes, spellings = np.empty(m, np.int32), list[Text]()
     y = np.empty(m)
     for place, array in columns.items():
