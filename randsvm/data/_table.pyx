@@ -7,7 +7,7 @@ writes the error message. The loops run without the GIL.
 
 include "_tokens.pxi"
 
-from libc.math cimport fabs
+from libc.math cimport ldexp
 from libc.stdint cimport int8_t
 from libc.stdlib cimport malloc
 
@@ -36,6 +36,22 @@ cdef enum:
     BAD_MEMORY = 7
     QUOTE = 34
     CATEGORIES = 10_000
+    # Of an exact sum. 2,098 bits of float64 and 2 ** 63 terms need 68 digits of 32 bits.
+    DIGITS = 68
+    DIGIT_BITS = 32
+    LOWEST_EXPONENT = -1074
+    MANTISSA_BITS = 52
+
+cdef uint64_t DIGIT_MASK = 0xFFFFFFFFULL
+cdef uint64_t LEADING_BIT = 1ULL << 52
+# A term adds less than 2 ** 33 to a digit: so many terms fit between two carries.
+cdef int64_t TERMS = 1 << 29
+
+
+cdef struct ExactSum:
+    # The sum is that of digits[i] * 2 ** (32 i - 1074), which is exact in any order of the terms.
+    int64_t digits[68]
+    int64_t terms       # since the last carry
 
 
 cdef struct Fault:
@@ -77,6 +93,74 @@ cdef inline int64_t number_of(Spellings *table, Field *field, uint64_t key) noex
     if table.room == 0:
         return -1
     return table.slots[slot_of(table, field.start, field.stop - field.start, key)] - 1
+
+
+cdef void carry(ExactSum *total) noexcept nogil:
+    """Bring all digits but the last into 0 .. 2 ** 32 - 1."""
+    cdef int i
+    cdef int64_t over
+    for i in range(DIGITS - 1):
+        # The shift of a negative number rounds down.
+        over = total.digits[i] >> DIGIT_BITS
+        total.digits[i] -= over << DIGIT_BITS
+        total.digits[i + 1] += over
+    total.terms = 0
+
+
+cdef inline void add_exactly(ExactSum *total, double value) noexcept nogil:
+    """Add a finite number to a sum."""
+    cdef uint64_t bits, low, high
+    cdef int shift, i
+    cdef int64_t sign
+    memcpy(&bits, &value, sizeof(double))
+    sign = 1 - 2 * <int64_t> (bits >> 63)
+    shift = <int> (bits >> MANTISSA_BITS) & 0x7FF
+    bits &= LEADING_BIT - 1
+    if shift:
+        bits |= LEADING_BIT
+        shift -= 1
+    i = shift // DIGIT_BITS
+    shift %= DIGIT_BITS
+    low = (bits & DIGIT_MASK) << shift
+    high = (bits >> DIGIT_BITS) << shift
+    total.digits[i] += sign * <int64_t> (low & DIGIT_MASK)
+    total.digits[i + 1] += sign * <int64_t> ((low >> DIGIT_BITS) + (high & DIGIT_MASK))
+    total.digits[i + 2] += sign * <int64_t> (high >> DIGIT_BITS)
+    total.terms += 1
+    if not likely(total.terms < TERMS, True):
+        carry(total)
+
+
+cdef tuple parts_of(ExactSum *total):
+    """Return numbers whose sum is exactly `total`; one beyond float64 is infinite."""
+    cdef int i
+    cdef double sign = 1
+    carry(total)
+    if total.digits[DIGITS - 1] < 0:
+        sign = -1
+        for i in range(DIGITS):
+            total.digits[i] = -total.digits[i]
+        carry(total)
+    parts = tuple([sign * ldexp(<double> total.digits[i], DIGIT_BITS * i + LOWEST_EXPONENT)
+                   for i in range(DIGITS) if total.digits[i]])
+    if sign < 0:
+        for i in range(DIGITS):
+            total.digits[i] = -total.digits[i]
+    return parts
+
+
+def sum_parts(const double[::1] values):
+    """Return at most 68 numbers whose sum, by `math.fsum`, is that of finite values, exactly.
+
+    Sums of values up to 1e300 do not overflow.
+    """
+    cdef ExactSum total
+    cdef Py_ssize_t i
+    memset(&total, 0, sizeof(ExactSum))
+    with nogil:
+        for i in range(values.shape[0]):
+            add_exactly(&total, values[i])
+    return parts_of(&total)
 
 
 cdef bint is_missing(Text p, Py_ssize_t length) noexcept nogil:
@@ -193,14 +277,14 @@ cdef class Records:
     cdef int64_t kept     # fields
     cdef Spellings labels
     cdef Spellings *found    # in columns of the role UNKNOWN or CATEGORY
-    cdef double *sums        # of numbers in columns of the role UNKNOWN
-    cdef double *errors      # of these sums
+    cdef ExactSum *sums      # of numbers in columns of the role UNKNOWN; NULL without such columns
     cdef int64_t *counts     # of these numbers
     cdef int64_t *unseen     # texts that are no category
     cdef Fault fault
 
     def __cinit__(self, Layout layout):
-        cdef int width = layout.width + 1
+        cdef int width = layout.width + 1, i
+        cdef bint adds = False
         self.layout = layout
         self.delimiter, self.width = layout.delimiter, layout.width
         self.fill, self.sorted = layout.fill, layout.sorted
@@ -208,11 +292,13 @@ cdef class Records:
         self.starts, self.means = &layout.starts[0], &layout.means[0]
         self.categories = layout.categories
         self.found = <Spellings *> calloc(width, sizeof(Spellings))
-        self.sums = <double *> calloc(width, sizeof(double))
-        self.errors = <double *> calloc(width, sizeof(double))
+        for i in range(layout.width):
+            adds = adds or self.roles[i] == IS_UNKNOWN
+        if adds:
+            self.sums = <ExactSum *> calloc(width, sizeof(ExactSum))
         self.counts = <int64_t *> calloc(width, sizeof(int64_t))
         self.unseen = <int64_t *> calloc(width, sizeof(int64_t))
-        if not (self.found and self.sums and self.errors and self.counts and self.unseen):
+        if not (self.found and self.counts and self.unseen and (self.sums or not adds)):
             raise MemoryError
 
     def __dealloc__(self):
@@ -223,7 +309,6 @@ cdef class Records:
                 free(self.found[i].slots)
         free(self.found)
         free(self.sums)
-        free(self.errors)
         free(self.counts)
         free(self.unseen)
         free(self.labels.items)
@@ -414,20 +499,11 @@ cdef class Records:
         if not -LARGEST_FLOAT <= <float> value <= LARGEST_FLOAT:
             return False
         if role == IS_UNKNOWN:
-            self.add_to_sum(i, value)
+            add_exactly(&self.sums[i], value)
+            self.counts[i] += 1
         else:
             self.put(self.starts[i], value)
         return True
-
-    cdef inline void add_to_sum(self, int i, double value) noexcept nogil:
-        """Add a number of a column to its sum, and the rounding of the sum to its error."""
-        cdef double total = self.sums[i] + value
-        if fabs(self.sums[i]) >= fabs(value):
-            self.errors[i] += (self.sums[i] - total) + value
-        else:
-            self.errors[i] += (value - total) + self.sums[i]
-        self.sums[i] = total
-        self.counts[i] += 1
 
     cdef inline void put(self, int32_t index, double value) noexcept nogil:
         if value != 0:
@@ -533,11 +609,12 @@ cdef class Records:
         return self.listed(&self.labels)
 
     def column(self, int i):
-        """Return two parts of the sum of the numbers of a column, their count, its distinct texts.
+        """Return parts of the sum of the numbers of a column, their count, its distinct texts.
 
         A text is (content, line, column); more than MOST_CATEGORIES of them are incomplete.
         """
-        return (self.sums[i], self.errors[i]), self.counts[i], self.listed(&self.found[i])
+        parts = parts_of(&self.sums[i]) if self.sums else ()
+        return parts, self.counts[i], self.listed(&self.found[i])
 
     def unseen_texts(self):
         """Return how many texts of each column are no category."""

@@ -388,7 +388,8 @@ def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> C
         faults.add(large, place, partial(_not_a_number, array, name))
         for row in np.flatnonzero(infinite)[:1].tolist():
             found.append((str(numbers.values[row]).encode(), row + 1, place + 1))
-        return Content(_sums(numbers.values[finite]), int(finite.sum()), found)
+        sums = _table.sum_parts(numbers.values[finite])
+        return Content(sums, int(finite.sum()), found)
     texts = _as_texts(array)
     first_rows = texts.first_rows()
     order = np.argsort(first_rows, kind="stable")
@@ -407,14 +408,7 @@ def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> C
     for text, row, _ in used:
         if text:
             found.append((files.encoded(text), row + 1, place + 1))
-    return Content(_sums(values), count, found)
-
-
-def _sums(values: np.ndarray) -> tuple[float, ...]:
-    """Return two numbers whose sum is the sum of values, beyond the precision of float64."""
-    total = values.sum(dtype=np.longdouble)
-    rounded = float(total)
-    return rounded, float(total - np.longdouble(rounded))
+    return Content(_table.sum_parts(values), count, found)
 
 
 def _fits_float32(values: np.ndarray) -> np.ndarray:

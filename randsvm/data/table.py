@@ -47,6 +47,8 @@ from randsvm.events import Watch, silent
 MOST_CATEGORIES = _table.MOST_CATEGORIES
 # Characters that a label in a model or an output cannot have.
 NOT_IN_LABELS = re.compile(r"[\x00-\x20\x7f,:]")
+# Parts of the sum of a column in memory.
+MOST_PARTS = 200
 # Names that a message lists.
 MOST_NAMES = 10
 
@@ -128,7 +130,7 @@ def _place(table: Table, wanted: str) -> int:
 class _Learnt:
     """The content of a column: its numbers, and its texts with the place of each first one.
 
-    sums: parts of the sum of the numbers; complete: whether numbers are among the texts, too
+    sums: numbers with the sum of the column; complete: whether numbers are among the texts, too
     """
 
     sums: list[float] = field(default_factory=list)
@@ -154,6 +156,8 @@ class _Learnt:
     ) -> None:
         """Add what a piece has in the column. Raises DataError for too many texts."""
         self.sums.extend(found.sums)
+        if len(self.sums) > MOST_PARTS:
+            self.sums[:] = _table.sum_parts(np.array(self.sums))
         self.count += found.numbers
         for content, line, place in found.texts:
             self.texts.setdefault(files.decoded(content), (name, first_line + line - 1, place))

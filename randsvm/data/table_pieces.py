@@ -41,7 +41,8 @@ class Layout(NamedTuple):
 class Content(NamedTuple):
     """The content of a column in a piece.
 
-    sums : parts of the sum of its numbers; numbers : their number; texts : distinct ones
+    sums : numbers whose sum is exactly that of the column; `math.fsum` rounds it once
+    numbers : the number of its numbers; texts : distinct ones
     """
 
     sums: tuple[float, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ from hypothesis import strategies as st
 from test_table import census, load, matrix
 
 import randsvm
+from randsvm import files
 from randsvm.data import table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
@@ -195,6 +197,21 @@ def test_forms_of_a_file_do_not_change_the_model(
     # A batch has 64 rows.
     monkeypatch.setattr("randsvm.data.parquet.ROWS", (64, 64))
     assert model(tmp_path / "t.parquet") == expected
+
+
+def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
+    values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
+    expected = math.fsum(values) / 3000
+    assert expected != values.sum() / 3000
+    arrays = {"x": values, "s": list(map(repr, values.tolist())), "y": ["p", "q"] * 1500}
+    for rows in (7, 1000, 3000):
+        pq.write_table(pa.table(arrays), tmp_path / "t.parquet", row_group_size=rows)
+        options = TableOptions("parquet", "y", fill=True)
+        path = str(tmp_path / "t.parquet")
+        columns = table.learn([path], options, 2, files.open_input, block_size=5000)
+        assert columns.columns == (Column("x", None, expected), Column("s", None, expected))
 
 
 def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:

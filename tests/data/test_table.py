@@ -6,8 +6,11 @@ import bz2
 import csv
 import gzip
 import io
+import itertools
+import math
 from collections import Counter
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
+from randsvm import files
 from randsvm.data import _table, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
@@ -185,6 +189,55 @@ def test_missing_values_become_the_mean_of_pandas(tmp_path: Path) -> None:
         assert np.allclose(matrix(D, expected.shape[1]), expected, rtol=1e-6)
     with pytest.raises(DataError, match=r"t\.csv:2:\d+: expected a value in column"):
         load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))
+
+
+# Their sums do not overflow.
+FINITE = st.floats(-1e305, 1e305) | st.sampled_from(
+    [1e305, -1e305, 1.0, -1.0, 2.0**53, 1e-300, 5e-324, -5e-324, 0.1]
+)
+
+
+@given(st.lists(FINITE, max_size=60), st.lists(st.integers(0, 60), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values: list[float], cuts: list[int]) -> None:
+    bounds = [0, *sorted(cuts), len(values)]
+    parts = [
+        part
+        for a, b in itertools.pairwise(bounds)
+        for part in _table.sum_parts(np.array(values[a:b], np.float64))
+    ]
+    expected = sum(map(Fraction, values))
+    assert sum(map(Fraction, parts)) == expected
+    again = _table.sum_parts(np.array(parts, np.float64))
+    assert sum(map(Fraction, again)) == expected and len(again) <= 68
+    assert math.fsum(again) == math.fsum(values)
+
+
+def test_a_sum_beyond_the_largest_number_is_infinite() -> None:
+    for sign in (1, -1):
+        parts = _table.sum_parts(np.full(1000, sign * 1.7e308))
+        assert sign * np.inf in parts and sign * -np.inf not in parts
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
+    values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
+    lines = [f"{value!r},p" for value in rng.permutation(values).tolist()]
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "\n".join(lines) + "\n")
+    expected = math.fsum(values) / 3000
+    assert expected != values.sum() / 3000
+    for block_size in (60, 1000, 1 << 20):
+        columns = table.learn(
+            [str(path)],
+            TableOptions("csv", "y", fill=True),
+            jobs,
+            files.open_input,
+            block_size=block_size,
+        )
+        assert columns.columns == (Column("x", None, expected),)
 
 
 @pytest.mark.parametrize(
