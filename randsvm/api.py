@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
-from randsvm.events import Learnt, Trained, Watch, check, silent
+from randsvm.events import LinearTrained, Trained, Watch, check, silent
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
@@ -217,7 +217,7 @@ def train_sgd(
     Minimises ``lambda/2 |w|^2 + mean loss`` with ``C = 1/(lambda n)`` for n rows.
     """
     params, job = _parameters("sgd", given)
-    trained: tuple[Model, Learnt]
+    trained: tuple[Model, LinearTrained]
     if params.update is not None:
         from randsvm.training.online import update
 
@@ -254,7 +254,7 @@ def _target(model: str | os.PathLike[str] | None) -> str | None:
     return None if model is None else os.fspath(model)
 
 
-def _fitted(data: Data, trained: Model, outcome: Trained | Learnt, job: Job) -> FittedModel:
+def _fitted(data: Data, trained: Model, outcome: Trained | LinearTrained, job: Job) -> FittedModel:
     """Return the model with the labels of arrays as the caller gave them."""
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:

@@ -454,7 +454,7 @@ class Epoch(NamedTuple):
     bytes_moved: int = 0
 
 
-class Taught(NamedTuple):
+class Updated(NamedTuple):
     """Rows that `--update` has learned so far.
 
     Parameters
@@ -478,7 +478,7 @@ class Taught(NamedTuple):
     errors: float | None
 
 
-class Learnt(NamedTuple):
+class LinearTrained(NamedTuple):
     """The end of a training by stochastic gradient descent.
 
     The primal objective is P = 1/2 |w|^2 + C sum loss.

@@ -16,7 +16,7 @@ import click
 from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.data.reading import ParseOptions
-from randsvm.events import Learnt
+from randsvm.events import LinearTrained
 from randsvm.models.prediction import predict
 from randsvm.training import labelled_data
 
@@ -32,12 +32,12 @@ def measured(
     given = options if groups == 1 else {**options, "cluster": cluster}
     with tempfile.TemporaryDirectory() as folder:
         model, output = str(Path(folder, "model")), str(Path(folder, "output"))
-        learnt = api.train_sgd(train, model, **given).outcome
+        outcome = api.train_sgd(train, model, **given).outcome
         predicted = predict(test, model, output)
-    assert isinstance(learnt, Learnt)
-    assert learnt.primal is not None
+    assert isinstance(outcome, LinearTrained)
+    assert outcome.primal is not None
     assert predicted.accuracy is not None
-    return learnt.primal, predicted.accuracy
+    return outcome.primal, predicted.accuracy
 
 
 @click.command()

@@ -19,7 +19,7 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
-from randsvm.svm.running_values import Values
+from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import SV, Step
 from randsvm.svm.working_set import WorkingSet
@@ -138,7 +138,7 @@ def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
     held = np.array_equal(solution.rows, scan.coefficients.rows)
     if not (held and np.array_equal(solution.beta, scan.coefficients.beta)):
         return lambda scan, r: (Step(scan.points(rows), solution.beta), W)
-    u = np.concatenate(scan.ask(Values(A)))
+    u = np.concatenate(scan.ask(ValuesQuery(A)))
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.take_over(rows, solution.beta, u)

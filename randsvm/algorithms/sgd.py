@@ -10,7 +10,7 @@ are the solution. Otherwise the solution is the mean of the weights since the la
 rows than Bottou's. b moves 0.1 R2 times as far as a weight whose feature is 1; this suits both text
 and small dense data.
 
-On a cluster, groups of rows are learnt in parallel, and the weights are averaged after each epoch,
+On a cluster, groups of rows are learned in parallel, and the weights are averaged after each epoch,
 as in MADlib: Zinkevich, Weimer, Smola, Li, "Parallelized Stochastic Gradient Descent", NIPS 2010,
 with one average for each epoch instead of one at the end.
 """
@@ -117,7 +117,7 @@ class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
     state : (6,) float64: s, sigma, m, t, and the sums of losses and of mistakes since the last call
-    of `progressive`. learnt: number of rows learnt.
+    of `progressive`. rows_learned: their number.
     """
 
     steps: Steps
@@ -126,9 +126,9 @@ class Learner:
     A: np.ndarray = field(init=False)
     b_sum: np.ndarray = field(init=False)
     state: np.ndarray = field(init=False)
-    learnt: int = 0
-    # The sum of the weights of the rows learnt, relative to their mean.
-    learnt_weight: float = 0.0
+    rows_learned: int = 0
+    # The sum of the weights of the rows learned, relative to their mean.
+    weight_learned: float = 0.0
 
     def __post_init__(self) -> None:
         d, K = self.v.shape
@@ -179,9 +179,9 @@ class Learner:
         if steps.mean_weight is not None:
             own = np.ones(len(batch.targets)) if batch.weights is None else batch.weights
             row_weights = own / steps.mean_weight
-            self.learnt_weight += float(row_weights[batch.order].sum())
+            self.weight_learned += float(row_weights[batch.order].sum())
         else:
-            self.learnt_weight += len(batch.order)
+            self.weight_learned += len(batch.order)
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
             steps.weights, row_weights, steps.counts_weights, steps.loss_number,
@@ -189,7 +189,7 @@ class Learner:
             steps.bias_rate, bias_lambda, steps.horizon, steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
-        self.learnt += len(batch.order)
+        self.rows_learned += len(batch.order)
 
     def take(self, part: Part) -> None:
         """Continue with the weights that groups of rows gave."""
@@ -199,8 +199,8 @@ class Learner:
         self.state[[_sgd.S, _sgd.SIGMA]] = 1.0, 0.0
         self.state[[_sgd.M, _sgd.T]] += part.rows
         self.state[[_sgd.LOSS, _sgd.ERRORS]] += part.loss, part.errors
-        self.learnt += part.rows
-        self.learnt_weight += part.weight
+        self.rows_learned += part.rows
+        self.weight_learned += part.weight
 
     def restart(self) -> None:
         """Restart the mean of the weights."""
@@ -235,9 +235,9 @@ class Learner:
         return self.last
 
     def progressive(self) -> Progressive:
-        """Return the numbers of the rows learnt since the last call."""
-        rows, weight = self.learnt - self._since[0], self.learnt_weight - self._since[1]
-        self._since = self.learnt, self.learnt_weight
+        """Return the numbers of the rows learned since the last call."""
+        rows, weight = self.rows_learned - self._since[0], self.weight_learned - self._since[1]
+        self._since = self.rows_learned, self.weight_learned
         loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if rows else 1)
         self.state[[_sgd.LOSS, _sgd.ERRORS]] = 0.0
         return Progressive(rows, weight, float(loss), float(errors))
@@ -264,7 +264,7 @@ class Part:
         """Return the result of all steps of a learner."""
         total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
         loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
-        return Part(learner.learnt, learner.learnt_weight, learner.last, total, loss, errors)
+        return Part(learner.rows_learned, learner.weight_learned, learner.last, total, loss, errors)
 
     def __add__(self, other: Part) -> Part:
         """Return the result over the rows of both; the last weights are a mean weighted by rows."""
@@ -337,9 +337,9 @@ def group_count(D: Dataset, learner: Learner, memory: int) -> int:
 def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
     """Return a pass over all rows of D in `count` groups, whose weights are then averaged.
 
-    Each group is learnt on the worker of its leader, its first shard. It starts at the common
+    Each group is learned on the worker of its leader, its first shard. It starts at the common
     weights and uses the step sizes that it would have alone. The average is weighted by rows. The
-    learner changes only after all groups are learnt.
+    learner changes only after all groups are learned.
 
     D must not use a thread pool of this process as its executor: the threads that learn also need
     it to read ahead.
@@ -350,18 +350,18 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
         steps, common, passes = learner.steps, learner.last, learner.t / D.n
         draws = {leader: rng.next() for leader in groups}
 
-        def learnt(leader: Shard) -> Part:
+        def learn(leader: Shard) -> Part:
             group = groups[leader]
             horizon = steps.horizon * group.rows / D.n
             own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
             own.start_at(passes * group.rows)
             for batch in shuffled_batches(D.chunk_subset(group.chunks), draws[leader]):
                 own.learn(batch)
-                emit(Progress("learning a group", min(own.learnt, group.rows), group.rows))
+                emit(Progress("learning a group", min(own.rows_learned, group.rows), group.rows))
             return Part.of(own)
 
         whole = None
-        for part in D.executor.map(learnt, list(groups)):
+        for part in D.executor.map(learn, list(groups)):
             whole = part if whole is None else whole + part
             yield part.rows
         if whole is not None:

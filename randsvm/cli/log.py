@@ -24,15 +24,15 @@ from randsvm.events import (
     Exported,
     Importances,
     Iteration,
-    Learnt,
+    LinearTrained,
     Notice,
     Predicted,
     Searched,
     Started,
-    Taught,
     Trained,
     Tried,
     Unwritten,
+    Updated,
 )
 from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
 
@@ -75,14 +75,14 @@ class Ending(NamedTuple):
 
 # Every training ends with a record of this name and the same fields, whatever the algorithm.
 TRAINED = "trained"
-OUTCOMES = (Trained, Learnt)
+OUTCOMES = (Trained, LinearTrained)
 # The events that end a command.
 ENDINGS = (*OUTCOMES, Predicted, Certified, Exported, Importances, Explained)
 # Name of a record -> the classes that have its fields.
 RECORDS: dict[str, tuple[type, ...]] = {
     **{
         kind.__name__.lower(): (kind,)
-        for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Taught)
+        for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Updated)
     },
     TRAINED: (*OUTCOMES, Ending),
     **{kind.__name__.lower(): (kind, Ending) for kind in ENDINGS if kind not in OUTCOMES},

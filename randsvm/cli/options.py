@@ -273,7 +273,7 @@ def parameters(
     return decorate
 
 
-def of(algorithm: str) -> Callable[[Decorated], Decorated]:
+def algorithm_options(algorithm: str) -> Callable[[Decorated], Decorated]:
     """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")

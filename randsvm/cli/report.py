@@ -35,16 +35,16 @@ from randsvm.events import (
     Exported,
     Importances,
     Iteration,
-    Learnt,
+    LinearTrained,
     Notice,
     Predicted,
     Progress,
     Searched,
     Started,
-    Taught,
     Trained,
     Tried,
     Unwritten,
+    Updated,
     Waiting,
 )
 from randsvm.files import (
@@ -409,14 +409,14 @@ class Report:
             self.epoch = None
 
     @_show.register
-    def _(self, event: Taught) -> None:
+    def _(self, event: Updated) -> None:
         self.say(
             f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
             f"{_progressive(event.loss, event.errors)}"
         )
 
     @_show.register
-    def _(self, outcome: Learnt) -> None:
+    def _(self, outcome: LinearTrained) -> None:
         self._show_last_epoch()
         self.say(_stopped(outcome.stopped, _counted(outcome.steps, "step"), outcome.seconds))
         if outcome.primal is None:

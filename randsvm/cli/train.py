@@ -52,7 +52,7 @@ def train() -> None:
         ),
     },
 )
-@options.of("randsvm")
+@options.algorithm_options("randsvm")
 def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
@@ -82,7 +82,7 @@ def randsvm(**given: Any) -> None:
         "randsvm-train osuna --gap none data.svm": "until no row violates the KKT conditions",
     },
 )
-@options.of("osuna")
+@options.algorithm_options("osuna")
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
@@ -109,7 +109,7 @@ def osuna(**given: Any) -> None:
         ),
     },
 )
-@options.of("osuna-closest")
+@options.algorithm_options("osuna-closest")
 def osuna_closest(**given: Any) -> None:
     """Train as osuna does, but swap in the violators of smallest y f(x) (Mostefaoui, Zaou).
 
@@ -133,7 +133,7 @@ def osuna_closest(**given: Any) -> None:
         ),
     },
 )
-@options.of("sgd")
+@options.algorithm_options("sgd")
 def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 

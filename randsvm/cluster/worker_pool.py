@@ -101,8 +101,9 @@ class WorkerPool:
     """The workers of the cluster at an address.
 
     failure: the reason why the cluster cannot be used any more. closed: whether the run has ended;
-    then no task is submitted. key: key of the data of this run in the caches of workers. waited:
-    worker -> its late seconds, see SLOW_SECONDS. bytes_moved, times: sums over all messages.
+    then no task is submitted. key: key of the data of this run in the caches of workers.
+    late_seconds: worker -> its late seconds, see SLOW_SECONDS. bytes_moved, times: sums over all
+    messages.
     """
 
     failure: str | None = None
@@ -119,7 +120,7 @@ class WorkerPool:
         # Dask warns of large arguments: the weights and masks of rows, sent once to each worker.
         warnings.filterwarnings("ignore", "Sending large graph")
         self.bytes_moved, self.times = 0, ClusterTimes()
-        self.waited: dict[str, float] = {}
+        self.late_seconds: dict[str, float] = {}
         self._lock = threading.Lock()
         self._call_threads: list[threading.Thread] = []
         # Worker -> number of its threads.
@@ -503,7 +504,10 @@ class TaskBatch:
         if not members.keys() - {each.worker for each in self.pending.values()}:
             return False
         excess = self._excess(task, time.perf_counter() - task.submitted)
-        return excess > 0 and excess + self.worker_pool.waited.get(task.worker, 0.0) > SLOW_SECONDS
+        return (
+            excess > 0
+            and excess + self.worker_pool.late_seconds.get(task.worker, 0.0) > SLOW_SECONDS
+        )
 
     def _excess(self, task: PendingTask, seconds: float) -> float:
         """Return the seconds of a task beyond SLOW_FACTOR times the measured pace."""
@@ -516,8 +520,8 @@ class TaskBatch:
         task = result.task
         assert task is not None
         excess = self._excess(task, result.seconds)
-        waited = self.worker_pool.waited
-        waited[task.worker] = waited.get(task.worker, 0.0) + excess if excess > 0 else 0.0
+        seconds = self.worker_pool.late_seconds
+        seconds[task.worker] = seconds.get(task.worker, 0.0) + excess if excess > 0 else 0.0
         self.paces.append(result.seconds / task.weight)
 
     def _count_losses(self, lost: bool, tasks: int) -> None:

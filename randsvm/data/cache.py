@@ -162,8 +162,8 @@ def _opened(
         if found is None or found[0]["source"] != _identity(paths, options):
             return None
         footer, arrays = found
-        learnt = footer["header"]
-        d = learnt["features"]
+        summary = footer["header"]
+        d = summary["features"]
         table = np.frombuffer(arrays[4 * d :], np.int64).reshape(
             footer["chunks"], len(ChunkEntry._fields)
         )
@@ -171,14 +171,14 @@ def _opened(
         with ThreadPool(jobs) as pool:
             if not all(pool.map_in_order(store.intact, range(len(table)))):
                 return None
-        learnt |= {
-            key: tuple(learnt[key]) for key in ("names", "values", "counts", "class_weight_sums")
+        summary |= {
+            key: tuple(summary[key]) for key in ("names", "values", "counts", "class_weight_sums")
         }
-        learnt["features"] = np.frombuffer(arrays, np.int32, d).copy()
-        if learnt["columns"] is not None:
-            learnt["columns"] = Columns.from_json(learnt["columns"])
+        summary["features"] = np.frombuffer(arrays, np.int32, d).copy()
+        if summary["columns"] is not None:
+            summary["columns"] = Columns.from_json(summary["columns"])
         stack.pop_all()
-        return Summary(**learnt), store
+        return Summary(**summary), store
 
 
 def _footer(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:

@@ -254,7 +254,7 @@ class NuSVC(KernelClassifier):
     nu: float = 0.5
 
     _task = "nu-svc"
-    _one_class_problem = "specified nu is infeasible"
+    _one_class_message = "specified nu is infeasible"
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         if np.ptp(self.class_weight_):

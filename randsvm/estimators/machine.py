@@ -186,7 +186,7 @@ class Classifier(ClassifierMixin, Machine):
 
     class_weight: Any = None
 
-    _one_class_problem: ClassVar[str] = "Invalid input"
+    _one_class_message: ClassVar[str] = "Invalid input"
 
     def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Arrays]:
         """Return the checked X, and Arrays of X, class numbers and weights.
@@ -209,7 +209,7 @@ class Classifier(ClassifierMixin, Machine):
             self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(
-                    f"{self._one_class_problem} - all samples with positive weights belong to the "
+                    f"{self._one_class_message} - all samples with positive weights belong to the "
                     "same class"
                 )
             y = y[kept]

@@ -10,9 +10,9 @@
 
 /* The number of panels that a row uses at once. Its features are read once for all of them, and the
    independent sums hide the latency of additions. */
-#define ABREAST 2
+#define PANELS_AT_ONCE 2
 /* The number of sums, over rows and columns, that stay in the cache until all panels are done. */
-#define WAITING 256
+#define PENDING_SUMS 256
 
 /* Add the sums of rows first .. last - 1 over `abreast` panels at z.
 
@@ -24,7 +24,7 @@ INLINED void add_sparse_panels(const int abreast, const int columns, const int *
 {
     const long panel = (d + 1) * PANEL;
     for (long i = first; i < last; i++, sums += columns) {
-        reals values[2 * ABREAST];
+        reals values[2 * PANELS_AT_ONCE];
         for (int v = 0; v < 2 * abreast; v++)
             values[v] = *(const reals *)(z + v / 2 * panel + d * PANEL + v % 2 * LANES) + left[i];
         for (long at = starts[i]; at < starts[i + 1]; at++) {
@@ -44,14 +44,14 @@ INLINED void add_sparse(const int columns, const int *starts, const int *feature
                         const float *left, long m, long d, const float *panels, long count,
                         const float *beta, double *u)
 {
-    reals sums[WAITING];
-    for (long first = 0; first < m; first += WAITING / columns) {
-        long last = first + WAITING / columns < m ? first + WAITING / columns : m;
+    reals sums[PENDING_SUMS];
+    for (long first = 0; first < m; first += PENDING_SUMS / columns) {
+        long last = first + PENDING_SUMS / columns < m ? first + PENDING_SUMS / columns : m;
         for (long i = 0; i < (last - first) * columns; i++)
             sums[i] = (reals){0};
         long p = 0;
-        for (; p + ABREAST <= count; p += ABREAST)
-            add_sparse_panels(ABREAST, columns, starts, features, x, left, first, last, d,
+        for (; p + PANELS_AT_ONCE <= count; p += PANELS_AT_ONCE)
+            add_sparse_panels(PANELS_AT_ONCE, columns, starts, features, x, left, first, last, d,
                               panels + p * (d + 1) * PANEL, beta + p * PANEL, count * PANEL, sums);
         for (; p < count; p++)
             add_sparse_panels(1, columns, starts, features, x, left, first, last, d,

@@ -121,7 +121,7 @@ def certify(
 # --- support vectors among the rows --------------------------------------------------------
 
 
-class Matches(NamedTuple):
+class CandidateRows(NamedTuple):
     """Rows of the file that may be support vectors.
 
     groups : (k,) int64, number of the group of equal support vectors that the row may equal
@@ -138,15 +138,17 @@ class Matches(NamedTuple):
     X: sparse.csr_matrix | None = None
 
     @staticmethod
-    def joined(parts: Sequence[Matches]) -> Matches:
+    def joined(parts: Sequence[CandidateRows]) -> CandidateRows:
         groups, y, weights, distances = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("groups", "y", "weights", "distances")
         )
         matrices = [part.X for part in parts if part.X is not None]
-        return Matches(groups, y, weights, distances, sparse.vstack(matrices) if matrices else None)
+        return CandidateRows(
+            groups, y, weights, distances, sparse.vstack(matrices) if matrices else None
+        )
 
-    def nearest(self, count: int) -> Matches:
+    def nearest(self, count: int) -> CandidateRows:
         """Return the rows whose distance is at most twice the smallest distance in their group.
 
         count : number of groups
@@ -155,7 +157,9 @@ class Matches(NamedTuple):
         np.minimum.at(least, self.groups, self.distances)
         near = self.distances <= 2 * least[self.groups]
         X = None if self.X is None else self.X[near]
-        return Matches(self.groups[near], self.y[near], self.weights[near], self.distances[near], X)
+        return CandidateRows(
+            self.groups[near], self.y[near], self.weights[near], self.distances[near], X
+        )
 
 
 class MatchedRows(NamedTuple):
@@ -197,25 +201,27 @@ class SupportVectorIndex:
 
     def find(
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
-    ) -> Matches:
+    ) -> CandidateRows:
         """Return the rows that equal a support vector. numbers : of rows of kernel values."""
         if numbers is not None:
             at = np.searchsorted(self.model.features, numbers)
             at[at == self.count] = 0
             found = np.flatnonzero((self.model.features[at] == numbers) if self.count else [])
             distances = np.zeros(len(found))
-            return Matches(at[found], y[found], weights[found], distances, rows.X[found])
+            return CandidateRows(at[found], y[found], weights[found], distances, rows.X[found])
         if self.tree is None:
-            return Matches(np.empty(0, np.int64), *[np.empty(0)] * 3)
+            return CandidateRows(np.empty(0, np.int64), *[np.empty(0)] * 3)
         X = rows.X
         distances, groups = self.tree.query(X @ self.directions, p=inf)
         tolerances = VALUE_ROUNDING * (abs(X) @ np.abs(self.directions)).max(axis=1)
         # A value of a feature that no support vector has makes the row another one.
         found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
         groups = groups[found].astype(np.int64)
-        return Matches(groups, y[found], weights[found], distances[found])
+        return CandidateRows(groups, y[found], weights[found], distances[found])
 
-    def rows_of_classes(self, rows: Matches, wanted: np.ndarray, sizes: np.ndarray) -> MatchedRows:
+    def rows_of_classes(
+        self, rows: CandidateRows, wanted: np.ndarray, sizes: np.ndarray
+    ) -> MatchedRows:
         """Return the row of each support vector of a classifier. A row serves for one of them.
 
         Among equal rows of a class the largest weights go to the largest coefficients, so that
@@ -230,7 +236,7 @@ class SupportVectorIndex:
         y[known], weights[known] = rows.y[found[known]], rows.weights[found[known]]
         return MatchedRows(y, weights)
 
-    def rows_of_targets(self, rows: Matches, beta: np.ndarray, C: float) -> MatchedRows:
+    def rows_of_targets(self, rows: CandidateRows, beta: np.ndarray, C: float) -> MatchedRows:
         """Return the row of each support vector of a regression. A row serves for one of them.
 
         Among equal rows the largest targets go to the largest coefficients: D is the highest of
@@ -284,7 +290,9 @@ def _ranks(keys: np.ndarray) -> np.ndarray:
     return np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
 
 
-def _pair(groups: np.ndarray, wanted: np.ndarray, sizes: np.ndarray, rows: Matches) -> np.ndarray:
+def _pair(
+    groups: np.ndarray, wanted: np.ndarray, sizes: np.ndarray, rows: CandidateRows
+) -> np.ndarray:
     """Return the number of the row for each support vector, -1: none; see `rows_of_classes`."""
     found = np.full(len(groups), -1, np.int64)
     classes = rows.y.astype(np.int64)
@@ -333,7 +341,7 @@ class RowLosses(NamedTuple):
     weights: np.ndarray
     diagonal: float
     residuals: np.ndarray
-    matches: Matches
+    matches: CandidateRows
 
 
 def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
@@ -365,7 +373,7 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
         np.sum(weights, axis=0),
         float(sum(diagonals)),
         np.concatenate(residuals, axis=1),
-        Matches.joined(matches).nearest(judge.index.count),
+        CandidateRows.joined(matches).nearest(judge.index.count),
     )
 
 
@@ -540,7 +548,11 @@ class _Norms:
     """Computes |w|^2 of coefficients over the support vectors of a model."""
 
     def __init__(
-        self, model: KernelModel, index: SupportVectorIndex, matches: Matches, pool: ThreadPool
+        self,
+        model: KernelModel,
+        index: SupportVectorIndex,
+        matches: CandidateRows,
+        pool: ThreadPool,
     ) -> None:
         self.model, self.index, self.matches, self.pool = model, index, matches, pool
 

@@ -17,7 +17,7 @@ from randsvm import files
 from randsvm.data.chunks import RawChunk
 from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
 from randsvm.errors import ModelError
-from randsvm.events import Learnt, Trained
+from randsvm.events import LinearTrained, Trained
 from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool, one_blas_thread
@@ -32,7 +32,7 @@ class FittedModel:
     ----------
     model : Model
         The model as a file holds it.
-    outcome : Trained or Learnt, optional
+    outcome : Trained or LinearTrained, optional
         How the training ended; None for a model that was loaded.
     jobs : int, default=1
         Worker threads that predict.
@@ -42,7 +42,7 @@ class FittedModel:
     """
 
     model: Model
-    outcome: Trained | Learnt | None = None
+    outcome: Trained | LinearTrained | None = None
     jobs: int = 1
     classes: np.ndarray | None = None
 

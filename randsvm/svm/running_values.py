@@ -268,7 +268,7 @@ def _add_expansion(
 
 
 @dataclass(frozen=True)
-class Values:
+class ValuesQuery:
     """Ask for u of some rows, ascending; None: of all. Reports arrays, (m,) float64."""
 
     rows: np.ndarray | None = None
@@ -465,8 +465,8 @@ class RunningValues:
 
     @property
     def u(self) -> np.ndarray:
-        """Return a copy of u of every row, (n,) float64; `Values(rows)` is cheaper."""
-        return np.concatenate(self.ask(Values()))
+        """Return a copy of u of every row, (n,) float64; `ValuesQuery(rows)` is cheaper."""
+        return np.concatenate(self.ask(ValuesQuery()))
 
     @property
     def beta(self) -> np.ndarray:
@@ -477,7 +477,7 @@ class RunningValues:
 
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of D with their running u and beta. rows : (m,) int64, ascending."""
-        u = np.concatenate(self.ask(Values(rows))) if len(rows) else np.empty(0)
+        u = np.concatenate(self.ask(ValuesQuery(rows))) if len(rows) else np.empty(0)
         return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
 
     def rows(self, rows: np.ndarray) -> Points:
@@ -616,7 +616,7 @@ class RunningValues:
 
     def _audit_values(self) -> np.ndarray:
         """Return u of the audit rows after all changes, and report progress."""
-        return np.concatenate(self.ask(Values(self.audit.rows), "scanning"))
+        return np.concatenate(self.ask(ValuesQuery(self.audit.rows), "scanning"))
 
     def _passes_audit(
         self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool, u: np.ndarray

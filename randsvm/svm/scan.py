@@ -23,7 +23,7 @@ from randsvm.svm.running_values import (
     Coefficients,
     RunningValues,
     ShardValues,
-    Values,
+    ValuesQuery,
 )
 from randsvm.svm.solution import SV, Certificate, Step
 from randsvm.svm.tasks import Task
@@ -173,7 +173,7 @@ class Scan(RunningValues):
         """
         task, kernel = self.task, self.kernel_layout.kernel
         if total := abs(task.coefficient_sum) + task.absolute_sum:
-            norms = [0.0] if kernel.name == "rbf" else self.ask(LargestNorms())
+            norms = [0.0] if kernel.name == "rbf" else self.ask(LargestNormsQuery())
             largest = 1.0 if kernel.name == "rbf" else kernel.magnitude(max(norms))
             return -(total**2) * largest / 2
         most = 1 / solution.excess
@@ -244,7 +244,7 @@ class Scan(RunningValues):
         """Return the support vectors and the rows at most `distance` beyond the margin, ascending;
         (m,) int64."""
         beyond = BeyondMargin(self.task, self.state.b, distance)
-        return np.concatenate(self.ask(RowsNearMargin(beyond)))
+        return np.concatenate(self.ask(RowsNearMarginQuery(beyond)))
 
     def _first_window(self, group: Task) -> Window:
         """Return a window around the offset of least P over the audit rows, so that the breakpoints
@@ -254,7 +254,10 @@ class Scan(RunningValues):
         audit = self.audit
         whole = Window(-np.inf, np.inf)
         m = float(len(audit)) if audit.weights is None else float(audit.weights.sum())
-        u, beta = np.concatenate(self.ask(Values(audit.rows))), self.coefficients.of(audit.rows)
+        u, beta = (
+            np.concatenate(self.ask(ValuesQuery(audit.rows))),
+            self.coefficients.of(audit.rows),
+        )
         some = totals(group, audit.y, u, beta, audit.weights, whole).breakpoints
         b = some.minimum(group.coefficient_sum * m / self.total_weight, m * max(group.bounds))
         assert not isinstance(b, Window)
@@ -267,7 +270,7 @@ class Scan(RunningValues):
         most, least = max(rising, falling), min(rising, falling)
         if least >= BALANCED_SHARE * most:
             return found
-        more = self.ask(MostViolatingRows(group, rising < falling, min(keep, most)))
+        more = self.ask(MostViolatingRowsQuery(group, rising < falling, min(keep, most)))
         if rising < falling:
             return replace(found, rising=more)
         return replace(found, falling=more)
@@ -388,7 +391,7 @@ def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RowsNearMargin:
+class RowsNearMarginQuery:
     """Ask for the support vectors and the rows that are not beyond the margin, (m,) int64."""
 
     beyond: BeyondMargin
@@ -398,7 +401,7 @@ class RowsNearMargin:
 
 
 @dataclass(frozen=True)
-class LargestNorms:
+class LargestNormsQuery:
     """Ask for the largest squared norm of the rows of each shard."""
 
     def __call__(self, values: ShardValues) -> list[float]:
@@ -407,7 +410,7 @@ class LargestNorms:
 
 
 @dataclass(frozen=True)
-class MostViolatingRows:
+class MostViolatingRowsQuery:
     """Ask for the `keep` rows with the steepest slope on one side, violators or not.
 
     rise: whether to ask for rows whose beta may rise; otherwise for rows whose beta may fall.

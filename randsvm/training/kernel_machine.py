@@ -354,7 +354,7 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
         for number in range(len(subtasks)):
             late = number > 0 and time.perf_counter() >= clock.end
             if subtasks.pairs and (late or 0 in subtasks.sides(number)):
-                solutions.append(subtasks.nothing(number)[0])
+                solutions.append(subtasks.constant_solution(number)[0])
                 continue
             task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
             rounds = Rounds(task, spec_of(task), job, clock, end, memory_shares=subtasks.at_once)
@@ -455,12 +455,12 @@ class SeededKernelFit:
         if not subtasks.pairs:
             columns = []
             for number, one in enumerate(found):
-                SV = subtasks.nothing(number)[0] if one is None else one[0]
+                SV = subtasks.constant_solution(number)[0] if one is None else one[0]
                 u = np.zeros(D.n) if one is None else one[1].u
                 columns.append((u[held_out] + SV.b) * SV.scale)
             return np.column_stack(columns)
         solutions = [
-            subtasks.nothing(number)[0] if one is None else one[0]
+            subtasks.constant_solution(number)[0] if one is None else one[0]
             for number, one in enumerate(found)
         ]
         decision = assemble(subtasks, solutions).decision_matrix
@@ -601,7 +601,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             return
         if self.subtasks.pairs and 0 in self.subtasks.sides(number):
             stopped = Stopped(StopReason.NO_VIOLATORS)
-            self.solved[number] = SubtaskSolution.without_rows(self.subtasks, number, stopped)
+            self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
             return
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
@@ -734,7 +734,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             )
 
     def _use_constant(self, number: int, stopped: Stopped) -> None:
-        self.solved[number] = SubtaskSolution.without_rows(self.subtasks, number, stopped)
+        self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
         self.unsolved.add(number)
 
     @property

@@ -19,7 +19,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
-from randsvm.events import Epoch, Learnt, Notice, emit
+from randsvm.events import Epoch, LinearTrained, Notice, emit
 from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.option import require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
@@ -47,7 +47,7 @@ MAX_CLASSES = 10_000
 FAR_FROM_ZERO = 0.99
 
 
-class LinearTrainer(Trainer[SgdParams, Learnt]):
+class LinearTrainer(Trainer[SgdParams, LinearTrained]):
     """Trainer of weights of the features, or of random features that approximate a kernel."""
 
     @property
@@ -133,7 +133,7 @@ MIN_TRAINING_ROWS = 2
 EVALUATION_FACTOR = 3.0
 
 
-class LinearTrainingRun(TrainingRun[Learnt]):
+class LinearTrainingRun(TrainingRun[LinearTrained]):
     """SGD on the rows of D. With held-out rows, the solution of their lowest loss is kept.
 
     D : all rows, with the features that the weights belong to
@@ -145,7 +145,7 @@ class LinearTrainingRun(TrainingRun[Learnt]):
 
     def __init__(
         self,
-        trainer: Trainer[SgdParams, Learnt],
+        trainer: Trainer[SgdParams, LinearTrained],
         D: Dataset,
         objective: Objective,
         params: SgdParams,
@@ -255,12 +255,12 @@ class LinearTrainingRun(TrainingRun[Learnt]):
 
     @property
     def has_model(self) -> bool:
-        return self.learner.learnt > 0
+        return self.learner.rows_learned > 0
 
     def interrupt(self, stopped: Stopped) -> None:
         """Do nothing: the learner has a complete solution at any time."""
 
-    def outcome(self, end: RunEnd) -> Learnt:
+    def outcome(self, end: RunEnd) -> LinearTrained:
         found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.scales(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
@@ -268,9 +268,9 @@ class LinearTrainingRun(TrainingRun[Learnt]):
         if found is not None:
             primal = float(np.square(linear.w).sum() / 2 + C * self.objective.loss(found, linear))
         wrong = None if found is None else found.wrong / found.weight
-        return Learnt(
+        return LinearTrained(
             model=end.model,
-            steps=self.learner.learnt,
+            steps=self.learner.rows_learned,
             progressive_loss=last.loss,
             progressive_errors=None if regression else last.errors,
             primal=primal,
@@ -285,7 +285,7 @@ class LinearTrainingRun(TrainingRun[Learnt]):
             bytes_moved=self.D.executor.bytes_moved,
         )
 
-    def metadata(self, outcome: Learnt) -> dict[str, str]:
+    def metadata(self, outcome: LinearTrained) -> dict[str, str]:
         return {
             "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
@@ -382,7 +382,7 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
 
 def _steps(params: SgdParams, D: Dataset, R2: float, spread: float, objective: Objective) -> Steps:
     n, weight = D.n, D.total_weight()
-    lambda_, eta0 = params.scales(weight)[1], spread / (R2 * objective.negative_gradient)
+    lambda_, eta0 = params.scales(weight)[1], spread / (R2 * objective.mean_step)
     bias_rate = BIAS_RATE * R2
     if objective.share is not None:
         # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
@@ -501,7 +501,7 @@ class Objective:
         return self.epsilon is not None
 
     @property
-    def negative_gradient(self) -> float:
+    def mean_step(self) -> float:
         """The mean step of a row, relative to the step of a row of weight 1.
 
         The mean is weighted by the rows' weights: a row of weight 100 makes a step 100 times as

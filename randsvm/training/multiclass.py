@@ -261,7 +261,7 @@ class Subtasks:
         """Return the number of rows of a class. D may be a view; `counts` are of all rows."""
         return self.counts[index] if self._whole else len(self._grouped().rows[index])
 
-    def nothing(self, number: int) -> tuple[SV, Certificate]:
+    def constant_solution(self, number: int) -> tuple[SV, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
 
         f is the constant b with the lowest P: P is linear in b between -1 and 1. For nu-SVC f = 0

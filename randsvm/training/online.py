@@ -21,7 +21,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Learnt, Notice, Started, Taught, Watch, emit, listening
+from randsvm.events import LinearTrained, Notice, Started, Updated, Watch, emit, listening
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
@@ -41,7 +41,7 @@ from randsvm.training.stopping import Stopped, StopReason
 
 def update(
     data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch
-) -> tuple[Model, Learnt]:
+) -> tuple[Model, LinearTrained]:
     """Train the model params.update on the rows of `data`; write it to `model`.
 
     Returns the model and how its training ended.
@@ -167,7 +167,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
     ), t
 
 
-class UpdateRun(RunToModel[Learnt]):
+class UpdateRun(RunToModel[LinearTrained]):
     """The training of a linear model block by block.
 
     The columns of the weights are features in the order in which they appeared.
@@ -254,7 +254,7 @@ class UpdateRun(RunToModel[Learnt]):
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order, block.weights))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
-        if self.learner.learnt >= 2 * self.reported_rows:
+        if self.learner.rows_learned >= 2 * self.reported_rows:
             self._count(report=True)
         self._checkpoint_if_due()
 
@@ -271,12 +271,12 @@ class UpdateRun(RunToModel[Learnt]):
 
     def _count(self, report: bool) -> None:
         last = self.learner.progressive()
-        self.reported_rows = self.learner.learnt
+        self.reported_rows = self.learner.rows_learned
         self.loss += last.loss * last.weight
         self.errors += last.errors * last.weight
         if report and last.rows:
             emit(
-                Taught(
+                Updated(
                     seconds=self.clock.seconds,
                     rows=self.reported_rows,
                     last=last.rows,
@@ -287,29 +287,29 @@ class UpdateRun(RunToModel[Learnt]):
 
     def _checkpoint_if_due(self) -> None:
         rows, since = self.written
-        if self.checkpoint is None or self.learner.learnt == rows:
+        if self.checkpoint is None or self.learner.rows_learned == rows:
             return
         if isinstance(self.checkpoint, int):
-            due = self.learner.learnt - rows >= self.checkpoint
+            due = self.learner.rows_learned - rows >= self.checkpoint
         else:
             due = time.perf_counter() - since >= self.checkpoint
         if due:
             self._write("checkpoint")
-            self.written = self.learner.learnt, time.perf_counter()
+            self.written = self.learner.rows_learned, time.perf_counter()
 
     @property
     def has_model(self) -> bool:
-        return self.learner.learnt > 0
+        return self.learner.rows_learned > 0
 
     def interrupt(self, stopped: Stopped) -> None:
         """Do nothing: the model is complete after each block."""
 
-    def outcome(self, stopped: Stopped) -> Learnt:
+    def outcome(self, stopped: Stopped) -> LinearTrained:
         self._count(report=False)
-        weight = self.learner.learnt_weight or 1.0
-        return Learnt(
+        weight = self.learner.weight_learned or 1.0
+        return LinearTrained(
             model=self.path,
-            steps=self.learner.learnt,
+            steps=self.learner.rows_learned,
             progressive_loss=self.loss / weight,
             progressive_errors=None if self.old.is_regression else self.errors / weight,
             primal=None,
@@ -323,7 +323,7 @@ class UpdateRun(RunToModel[Learnt]):
             seconds=self.clock.seconds,
         )
 
-    def write(self, outcome: Learnt) -> None:
+    def write(self, outcome: LinearTrained) -> None:
         self.saved_model = self._write(outcome.stopped)
 
     def _write(self, stopped: str) -> LinearModel:
@@ -333,7 +333,7 @@ class UpdateRun(RunToModel[Learnt]):
             **old.metadata,
             "version": __version__,
             "configuration": " ".join(["sgd", *self.arguments]),
-            "n": str(int(old.metadata.get("n", "0")) + learner.learnt),
+            "n": str(int(old.metadata.get("n", "0")) + learner.rows_learned),
             "d": str(len(self.features)),
             "primal": "unknown",
             "violators": "unknown",

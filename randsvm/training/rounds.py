@@ -22,7 +22,7 @@ from randsvm.events import Iteration
 from randsvm.parallel import Cancelled
 from randsvm.parameters.svm import Problem
 from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
-from randsvm.svm.running_values import Values
+from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import SV, Certificate
 from randsvm.svm.subproblem import memory_of
@@ -193,9 +193,9 @@ class SubtaskSolution:
     flagged: FlaggedRows | None = None
 
     @staticmethod
-    def without_rows(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
+    def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
         """Return a constant decision value for a subtask that has not been solved."""
-        SV, certificate = subtasks.nothing(number)
+        SV, certificate = subtasks.constant_solution(number)
         return SubtaskSolution(SV, certificate, None, False, stopped)
 
     def in_whole(self, task: Subtask) -> SubtaskSolution:
@@ -589,7 +589,7 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
     audit, problem = scan.audit, scan.problem
     if not len(solution) or problem.kernel == "precomputed":
         return None
-    u, beta = np.concatenate(scan.ask(Values(audit.rows))), scan.coefficients.of(audit.rows)
+    u, beta = np.concatenate(scan.ask(ValuesQuery(audit.rows))), scan.coefficients.of(audit.rows)
     if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
         problem, solution, audit.y
     ):

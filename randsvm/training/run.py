@@ -20,7 +20,7 @@ from randsvm import __version__
 from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
-from randsvm.events import Learnt, Notice, Started, Trained, Tried, Watch, emit, listening
+from randsvm.events import LinearTrained, Notice, Started, Trained, Tried, Watch, emit, listening
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
 from randsvm.models.load import configuration_and_gap
@@ -48,7 +48,7 @@ from randsvm.training.selection import check_select_by
 from randsvm.training.stopping import Stopped, StopReason
 
 # The event that a run ends with.
-Outcome = TypeVar("Outcome", bound=Trained | Learnt)
+Outcome = TypeVar("Outcome", bound=Trained | LinearTrained)
 AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any, Any]")
 
 # The part of the time that a search may take.

@@ -250,8 +250,8 @@ def test_weights_count_in_progress_steps_and_means(
     )
     weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
     counting.learn(replace(rows.batch(), weights=weights))
-    assert counting.t == counting.learnt_weight == weights.sum()
-    assert counting.learnt == 200
+    assert counting.t == counting.weight_learned == weights.sum()
+    assert counting.rows_learned == 200
     found = counting.progressive()
     assert (found.rows, found.weight) == (200, weights.sum())
     assert 0 <= found.errors <= 1

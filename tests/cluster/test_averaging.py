@@ -28,7 +28,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
-from randsvm.events import Epoch, Learnt, Progress, listening
+from randsvm.events import Epoch, LinearTrained, Progress, listening
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.training import labelled_data
@@ -98,7 +98,7 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(
             assert sum(one_pass(learner)) == view.n
             assert learner.linear.w == pytest.approx(w, rel=1e-6, abs=1e-9)
             assert learner.linear.b == pytest.approx(b, rel=1e-6, abs=1e-9)
-        assert (learner.t, learner.learnt) == (2 * view.n, 2 * view.n)
+        assert (learner.t, learner.rows_learned) == (2 * view.n, 2 * view.n)
 
 
 def reference_epochs(D: Dataset, steps: Steps, rng: Draws, epochs: int):
@@ -272,7 +272,7 @@ def test_an_epoch_can_be_interrupted_within_a_group(two: Path) -> None:
         with listening(watch), pytest.raises(GivenUpError):
             list(one_pass(learner))
     assert len(begun) == 1
-    assert not learner.learnt and not learner.v.any()
+    assert not learner.rows_learned and not learner.v.any()
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():
         api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
-    (learnt,) = (event for event in emitted if isinstance(event, Learnt))
+    (learnt,) = (event for event in emitted if isinstance(event, LinearTrained))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     assert stopped == learnt.stopped

@@ -31,7 +31,7 @@ class FakeWorkerPool(WorkerPool):
         self.names = [f"worker {number}" for number in range(int(address))]
         self.client: Any = self
         self.bytes_moved, self.times, self.submitted = 0, ClusterTimes(), 0
-        self.waited: dict[str, float] = {}
+        self.late_seconds: dict[str, float] = {}
         self._lock = Lock()
 
     def members(self) -> dict[str, int]:

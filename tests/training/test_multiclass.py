@@ -518,7 +518,7 @@ def test_rows_are_counted_correctly_if_some_are_left_out(
             task, (rising, falling) = subtasks[number], subtasks.sides(number)
             y = task.D.labels()
             assert (rising, falling) == (np.count_nonzero(y > 0), np.count_nonzero(y < 0))
-            SV, certificate = subtasks.nothing(number)
+            SV, certificate = subtasks.constant_solution(number)
             # With f = 1 or f = -1 each row of the other class has loss 2.
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem

@@ -250,7 +250,7 @@ def test_the_log_reports_progress_at_each_doubling(
     case = UpdateCase(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
     monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-    emitted = case.update().of("taught")
+    emitted = case.update().of("updated")
     assert len(emitted) > 3
     rows = [event["rows"] for event in emitted]
     assert np.cumsum([event["last"] for event in emitted]).tolist() == rows

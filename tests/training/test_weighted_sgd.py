@@ -13,7 +13,7 @@ from randsvm import Arrays, load, train_sgd
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError
-from randsvm.events import Epoch, Learnt
+from randsvm.events import Epoch, LinearTrained
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSSES
 from randsvm.svm.linear import Linear, with_share_outside
@@ -40,9 +40,9 @@ def rows(classes: int) -> tuple[np.ndarray, np.ndarray]:
     return make_blobs(ROWS, 5, centers=classes, cluster_std=4, random_state=0)[:2]
 
 
-def trained(arrays: Arrays, **parameters: Any) -> Learnt:
+def trained(arrays: Arrays, **parameters: Any) -> LinearTrained:
     outcome = train_sgd(arrays, **parameters).outcome
-    assert isinstance(outcome, Learnt)
+    assert isinstance(outcome, LinearTrained)
     return outcome
 
 
