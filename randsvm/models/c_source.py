@@ -19,7 +19,7 @@ from randsvm.errors import ModelError
 from randsvm.files import encoded
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
-from randsvm.models.calibration import Sigmoid
+from randsvm.models.calibration import Calibrator, Isotonic, Sigmoid, Temperature
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
@@ -69,17 +69,12 @@ class StoredRows:
 def c_source(model: Model, rows: StoredRows) -> bytes:
     """Return the source of a model, with rows for its test.
 
-    Raise ModelError for a precomputed kernel, fewer than two classes, indices above MAX_INPUTS and
-    probabilities that are not by sigmoids.
+    Raise ModelError for a precomputed kernel, fewer than two classes and indices above MAX_INPUTS.
     """
     if model.has_row_numbers:
         raise ModelError("expected a kernel of features: a precomputed kernel has no code in C")
     if len(model.labels) == 1:
         raise ModelError("expected a model of two or more classes")
-    if model.calibration is not None:
-        raise ModelError(
-            f"expected probabilities by sigmoids: {model.calibration.name} has no code in C"
-        )
     return encoded("\n".join(_Source(model).parts(rows)))
 
 
@@ -589,7 +584,7 @@ class _Source:
         if marks is not None:
             about, (definitions, lines) = "the label by its decision value", _density_marks(marks)
         else:
-            about, (definitions, lines) = "the most probable label", self._sigmoids()
+            about, (definitions, lines) = "the most probable label", self._calibrated()
         body = [
             f"{REAL} f[RANDSVM_DECISIONS];",
             *_declared(["int best = 0;", *lines], call="randsvm_decisions(x, f);"),
@@ -603,44 +598,35 @@ class _Source:
         )
         return f"{definitions}\n{head}\n{{\n{text}\n}}\n"
 
-    def _sigmoids(self) -> tuple[str, list[str]]:
-        """Return the definitions and the statements of probabilities by Platt's sigmoids."""
-        assert isinstance(self.model.calibrator, Sigmoid), "has_probabilities comes first"
-        a, b = self.model.calibrator.coefficients
-        tables = [_table(REAL, "sigmoid_a", _reals(a)), _table(REAL, "sigmoid_b", _reals(b))]
-        helper = dedent(
-            f"""\
-
-            static {REAL} sigmoid(const {REAL} *f, int c)
-            {{
-                {REAL} half = ({REAL})0.5;
-                {REAL} exponent = sigmoid_a[c] * f[c] + sigmoid_b[c];
-                {REAL} p = half - half * RANDSVM_TANH(half * exponent);
-                {REAL} least = ({REAL}){decisions.MIN_PROBABILITY!r};
-                return p < least ? least : p > 1 - least ? 1 - least : p;
-            }}
-            """
-        )
-        if isinstance(self.model, PairwiseModel):
-            helper += _coupling(self.classes)
-            lines = ["couple(f, p);"]
-        elif self.decisions == 1:
-            lines = ["p[0] = sigmoid(f, 0);", "p[1] = 1 - p[0];"]
+    def _calibrated(self) -> tuple[str, list[str]]:
+        """Return the definitions and the statements of probabilities by a calibrator."""
+        calibrator = self.model.calibrator
+        assert calibrator is not None, "has_probabilities comes first"
+        several = self.decisions > 1 and not isinstance(self.model, PairwiseModel)
+        if isinstance(calibrator, Temperature) and several:
+            definitions, lines = "", _softmax(calibrator.temperature)
         else:
-            lines = [
-                f"{REAL} sum = 0;",
-                "int i;",
-                "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                "    sum += p[i] = sigmoid(f, i);",
-                "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                "    p[i] /= sum;",
-            ]
+            definitions = _probability(calibrator)
+            if isinstance(self.model, PairwiseModel):
+                definitions += _coupling(self.classes)
+                lines = ["couple(f, p);"]
+            elif self.decisions == 1:
+                lines = ["p[0] = probability(f, 0);", "p[1] = 1 - p[0];"]
+            else:
+                lines = [
+                    f"{REAL} sum = 0;",
+                    "int i;",
+                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                    "    sum += p[i] = probability(f, i);",
+                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                    "    p[i] /= sum;",
+                ]
         most_probable = [
             "for (c = 1; c < RANDSVM_CLASSES; c++)",
             "    if (p[c] > p[best])",
             "        best = c;",
         ]
-        return "\n".join(tables) + helper, ["int c;", *lines, *most_probable]
+        return definitions, ["int c;", *lines, *most_probable]
 
     # ---- the test ----
 
@@ -720,6 +706,68 @@ int main(int argc, char **argv)
         )
 
 
+def _probability(calibrator: Calibrator) -> str:
+    """Return the function that computes the probability of decision value c."""
+    if isinstance(calibrator, Isotonic):
+        counts = [knots.shape[1] for knots in calibrator.knots]
+        f, values = np.concatenate(calibrator.knots, axis=1)
+        tables = [
+            "/* Probabilities are linear between knots. */",
+            _table("int", "first_knot", _integers(np.cumsum([0, *counts]))),
+            _table(REAL, "knots", _reals(f)),
+            _table(REAL, "knot_values", _reals(values)),
+        ]
+        variables = ["int low = first_knot[c], high = first_knot[c + 1] - 1;"]
+        lines = [
+            "if (f[c] >= knots[high])",
+            "    low = high;",
+            "while (high - low > 1) {",
+            "    int middle = low + (high - low) / 2;",
+            "    if (f[c] >= knots[middle])",
+            "        low = middle;",
+            "    else",
+            "        high = middle;",
+            "}",
+            "p = knot_values[low];",
+            "if (low < high && f[c] > knots[low])",
+            "    p += (knot_values[high] - p) / (knots[high] - knots[low]) * (f[c] - knots[low]);",
+        ]
+    else:
+        if isinstance(calibrator, Temperature):
+            tables, exponent = [], f"-f[c] / ({REAL}){calibrator.temperature!r}"
+        else:
+            assert isinstance(calibrator, Sigmoid)
+            a, b = calibrator.coefficients
+            tables = [_table(REAL, "sigmoid_a", _reals(a)), _table(REAL, "sigmoid_b", _reals(b))]
+            exponent = "sigmoid_a[c] * f[c] + sigmoid_b[c]"
+        variables = [f"{REAL} half = ({REAL})0.5;"]
+        lines = [f"p = half - half * RANDSVM_TANH(half * ({exponent}));"]
+    least = f"({REAL}){decisions.MIN_PROBABILITY!r}"
+    body = [
+        f"{REAL} least = {least}, p;",
+        *variables,
+        *lines,
+        "return p < least ? least : p > 1 - least ? 1 - least : p;",
+    ]
+    text = indent("\n".join(body), "    ")
+    head = f"static {REAL} probability(const {REAL} *f, int c)"
+    return "\n".join(tables) + f"\n{head}\n{{\n{text}\n}}\n"
+
+
+def _softmax(temperature: float) -> list[str]:
+    """Return the statements of the probabilities softmax(f / temperature)."""
+    return [
+        f"{REAL} sum = 0, largest = 0;",
+        "int i;",
+        "for (i = 0; i < RANDSVM_CLASSES; i++)",
+        "    largest = i == 0 || f[i] > largest ? f[i] : largest;",
+        "for (i = 0; i < RANDSVM_CLASSES; i++)",
+        f"    sum += p[i] = RANDSVM_EXP((f[i] - largest) / ({REAL}){temperature!r});",
+        "for (i = 0; i < RANDSVM_CLASSES; i++)",
+        "    p[i] /= sum;",
+    ]
+
+
 def _density_marks(marks: np.ndarray) -> tuple[str, list[str]]:
     """Return the definitions and the statements of probabilities of novelty detection."""
     last = len(marks) - 1
@@ -781,7 +829,7 @@ def _coupling(classes: int) -> str:
             }}
             for (i = 0; i < RANDSVM_CLASSES; i++)
                 for (j = i + 1; j < RANDSVM_CLASSES; j++) {{
-                    {REAL} r = sigmoid(f, pair++);
+                    {REAL} r = probability(f, pair++);
                     Q[i][j] = Q[j][i] = -r * (1 - r);
                     Q[i][i] += (1 - r) * (1 - r);
                     Q[j][j] += r * r;

@@ -209,27 +209,72 @@ def test_the_graph_predicts_as_the_model(
         np.testing.assert_allclose(found["probabilities"], fitted.predict_proba(X), atol=1e-9)
 
 
-@pytest.mark.parametrize("calibration", ["isotonic", "temperature"])
-@pytest.mark.parametrize("kind", ["two", "four", "four --multiclass ovr"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        (calibration, kind)
+        for calibration in ("isotonic", "temperature")
+        for kind in ("two", "four", "four --multiclass ovr")
+    ],
+    ids=" ".join,
+)
+def calibrated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Return a kind of labels, the training file, the model with probabilities and 10,000 rows."""
+    calibration, words = request.param
+    kind, *options = words.split()
+    X = rows(250, 1, kind)
+    folder = tmp_path_factory.mktemp("calibrated")
+    data = written(folder / "train", X, labels(X, kind), 1)
+    more = ["-g", "0.3", "-b", "1", "--calibration", calibration, *options]
+    run_train("randsvm", *more, "-q", data, folder / "m")
+    return kind, data, folder / "m", rows(ROWS, 2, kind)
+
+
 def test_the_graph_has_the_probabilities_of_every_calibration(
-    tmp_path: Path, kind: str, calibration: str
+    calibrated: Trained, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
-    name, *options = kind.split()
-    X = rows(250, 1, name)
-    data = written(tmp_path / "train", X, labels(X, name), 1)
-    words = ["-g", "0.3", "-b", "1", "--calibration", calibration, *options]
-    run_train("randsvm", *words, "-q", data, tmp_path / "m")
-    assert randsvm.export(tmp_path / "m", tmp_path / "m.onnx", data, format="onnx").rows == 250
+    _, data, path, X = calibrated
+    assert randsvm.export(path, tmp_path / "m.onnx", data, format="onnx").rows == 250
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
-    more = rows(ROWS, 2, name)
-    found = dict(
-        zip([one.name for one in session.get_outputs()], session.run(None, {"X": more}),
-            strict=True)
-    )  # fmt: skip
-    expected = randsvm.load(str(tmp_path / "m")).predict_proba(more)
+    names = [one.name for one in session.get_outputs()]
+    found = dict(zip(names, session.run(None, {"X": X}), strict=True))
+    expected = randsvm.load(str(path)).predict_proba(X)
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-9)
+
+
+@needs_compiler
+def test_the_code_has_the_probabilities_of_every_calibration(
+    calibrated: Trained, tmp_path: Path
+) -> None:
+    _, data, path, X = calibrated
+    assert randsvm.export(path, tmp_path / "m.c", data).rows == 250
+    # The command writes labels, and probabilities of the classes in the order of its header.
+    test = written(tmp_path / "test", X, ["0"] * len(X), 1)
+    run_predict("-b", "1", "-q", test, path, tmp_path / "predicted")
+    header, *lines = (tmp_path / "predicted").read_text().splitlines()
+    expected = np.array([line.split() for line in lines], np.float64)
+    library = Library(tmp_path / "m.c")
+    classes = library.number("CLASSES")
+    library.functions.randsvm_label.restype = ctypes.c_char_p
+    names = [library.functions.randsvm_label(i).decode() for i in range(classes)]
+    order = [header.split()[1:].index(name) for name in names]
+    p = library.probabilities(X)
+    # The file has six digits.
+    np.testing.assert_allclose(p, expected[:, 1:][:, order], rtol=1e-5)
+    np.testing.assert_allclose(p, randsvm.load(str(path)).predict_proba(X), atol=1e-9)
+    # The returned label is that of the largest probability.
+    predict = library.functions.randsvm_predict_probability
+    p_of_row = (ctypes.c_double * classes)()
+    found = [predict(library.row(x), p_of_row) for x in X[:2000]]
+    assert found == [int(names[i]) for i in p[:2000].argmax(axis=1)]
+    assert len(set(found)) > 1
+    # In float, knots whose difference is rounded away do not divide by 0.
+    shutil.copy(tmp_path / "m.c", tmp_path / "float.c")
+    in_float = Library(tmp_path / "float.c", ctypes.c_float).probabilities(X[:2000])
+    assert np.isfinite(in_float).all()
+    assert np.median(np.abs(in_float - p[:2000])) < 1e-3
 
 
 @needs_compiler
