@@ -91,7 +91,7 @@ class Pair(NamedTuple):
         return float(self.beta @ self.K @ self.beta)
 
 
-def pairs_of(path: Path, data: Data) -> list[Pair]:
+def pairs_of(path: Path, data: Data, gamma: float = GAMMA) -> list[Pair]:
     """Read a model with LIBSVM's loader; its pairs are in LIBSVM's order."""
     model = svmutil.svm_load_model(str(path))
     Z = np.array([[z.get(k + 1, 0.0) for k in range(data.X.shape[1])] for z in model.get_SV()])
@@ -102,9 +102,9 @@ def pairs_of(path: Path, data: Data) -> list[Pair]:
         of_pair = (of == i) | (of == j)
         own, beta = Z[of_pair], np.where(of == i, coefficients[:, j - 1], coefficients[:, i])
         rows = np.isin(data.y, [labels[i], labels[j]])
-        u = oracle.kernel_matrix("rbf", data.X[rows], own, GAMMA) @ beta[of_pair]
+        u = oracle.kernel_matrix("rbf", data.X[rows], own, gamma) @ beta[of_pair]
         y = np.where(data.y[rows] == labels[i], 1.0, -1.0)
-        K = oracle.kernel_matrix("rbf", own, own, GAMMA)
+        K = oracle.kernel_matrix("rbf", own, own, gamma)
         found.append(Pair(y, K, u, beta[of_pair], -model.rho[number]))
     return found
 
@@ -118,10 +118,10 @@ def every_pair(data: Data) -> list[Data]:
     return found
 
 
-def optimum(pair: Data) -> float:
+def optimum(pair: Data, cost: float = C, gamma: float = GAMMA) -> float:
     """Return D of LIBSVM's solution of the pair alone."""
-    beta = oracle.libsvm_train(*pair, LIBSVM.removeprefix("-q ")).dense(len(pair.y))
-    K = oracle.kernel_matrix("rbf", pair.X, pair.X, GAMMA)
+    beta = oracle.libsvm_train(*pair, f"-c {cost} -g {gamma} -e 1e-4").dense(len(pair.y))
+    K = oracle.kernel_matrix("rbf", pair.X, pair.X, gamma)
     return float(np.abs(beta).sum() - beta @ K @ beta / 2)
 
 
@@ -258,6 +258,20 @@ def test_the_objective_of_each_pair_agrees_with_libsvm(
         found, best = pair.objectives(), optimum(alone)
         assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
         assert found.gap <= 1e-3
+
+
+@pytest.mark.parametrize("cost", [4, 10, 50])
+def test_pairs_of_few_rows_take_one_solve_each(tmp_path: Path, cost: int) -> None:
+    """Most rows have coefficients of about 1, below C, so that the gap is hard to reach."""
+    data = Data(*oracle.clouds(900))
+    words = ("-c", cost, "-g", 4, "--gap", 1e-3)
+    learnt = learn("randsvm", data.save(tmp_path / "data"), tmp_path / "m", *words)
+    assert learnt.outcome["support_vectors"] > 500
+    assert learnt.outcome["iterations"] == 6
+    assert learnt.outcome["largest_gap"] <= 1e-3
+    for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data, 4), strict=True):
+        found, best = pair.objectives((cost, cost)), optimum(alone, cost, 4)
+        assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
 
 
 def test_class_weights_follow_libsvm(
