@@ -95,8 +95,8 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     share = SOLVE_SHARE
     if W.whole:
         # A tolerance for the violation of beta = 0, also if the solve starts nearer to the optimum.
-        sums = task.coefficient_sum or task.absolute_sum
-        scale = violation if sums else max(violation, float(np.ptp(y)))
+        has_sum = task.coefficient_sum or task.absolute_sum
+        scale = violation if has_sum else max(violation, float(np.ptp(y)))
         share = min(share, _final_share(problem) * scale / violation)
     # The coefficients of the solution may reach their bounds: centred values round least.
     if (
