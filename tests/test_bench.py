@@ -12,6 +12,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
+import numpy as np
+import oracle
 import pytest
 from fixtures import ImportScript
 
@@ -114,6 +117,143 @@ def test_growth_is_measured_repeatedly_except_at_the_largest_size(
         300_000,
     }
     assert rounds[1_000_000] == 1
+
+
+def test_a_word_stands_for_all_works_that_begin_with_it(script: ImportScript) -> None:
+    module = script("benchmarks.__main__")
+    assert module.chosen([]) == list(module.WORKS)
+    linear = [name for name in module.WORKS if name.startswith("linear-")]
+    assert len(linear) > 3
+    assert module.chosen(["linear", "a9a"]) == ["a9a", *linear]
+    untuned = module.chosen(["untuned"])
+    assert untuned == [f"untuned-{name}" for name in script("benchmarks.untuned").UNTUNED]
+
+
+# ---- sets that nothing was tuned on -----------------------------------------------------------
+
+
+def test_every_untuned_set_has_options(script: ImportScript) -> None:
+    sets, works = script("benchmarks.untuned_sets"), script("benchmarks.untuned")
+    assert sorted(works.UNTUNED) == sorted(sets.NAMES)
+    assert sorted(sets.DIGESTS) == sorted((*sets.BUNDLED, *sets.PACKED))
+    assert sorted(sets.MAKERS) == sorted(sets.PACKED)
+    assert len(sets.NAMES) >= 20
+
+
+def test_each_division_has_every_row_once(script: ImportScript, tmp_path: Path) -> None:
+    path = tmp_path / "some.all"
+    path.write_text("".join(f"{row}\n" for row in range(1003)))
+    rows = path.read_bytes().splitlines()
+    found = [
+        [part.read_bytes().splitlines() for part in script("benchmarks.untuned_sets").division(*of)]
+        for of in ((path, 0, tmp_path), (path, 1, tmp_path), (path, 0, tmp_path))
+    ]
+    for train, test in found:
+        assert len(test) == 200
+        assert sorted(train + test) == sorted(rows)
+    assert found[0] == found[2]
+    assert found[0] != found[1]
+    assert found[0][1] != rows[:200]
+
+
+@pytest.mark.parametrize("name", ["wine", "diabetes"])
+def test_an_untuned_set_has_scaled_features_and_labels(
+    script: ImportScript, tmp_path: Path, name: str
+) -> None:
+    """scikit-learn's scalers give the same values, in another order of rows."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    pytest.importorskip("pandas")
+    sets = script("benchmarks.untuned_sets")
+    X, y = datasets.load_svmlight_file(str(sets.make(name, tmp_path, tmp_path)))
+    expected, target = getattr(datasets, sets.BUNDLED[name])(return_X_y=True)
+    if name == "diabetes":
+        target = (target - target.mean()) / target.std()
+    expected = np.column_stack([preprocessing.minmax_scale(expected), target])
+    found = np.column_stack([X.toarray(), y])
+    one, other = (table[np.lexsort(table.T[::-1].round(4))] for table in (found, expected))
+    np.testing.assert_allclose(one, other, atol=1e-5)
+    np.testing.assert_array_less(0, np.ptp(found, axis=0))
+
+
+def test_a_changed_set_is_refused(
+    script: ImportScript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("sklearn")
+    sets = script("benchmarks.untuned_sets")
+    monkeypatch.setitem(sets.DIGESTS, "iris", "0" * 64)
+    with pytest.raises(click.ClickException, match="expected sha256 0000"):
+        sets.make("iris", tmp_path, tmp_path)
+
+
+def test_qualities_are_means_over_divisions_with_standard_errors(
+    script: ImportScript, bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """scikit-learn's SVC has the same accuracies and areas under the curve."""
+    svm, metrics = pytest.importorskip("sklearn.svm"), pytest.importorskip("sklearn.metrics")
+    datasets = pytest.importorskip("sklearn.datasets")
+    works = script("benchmarks.untuned")
+    y, X = oracle.two_gaussians(600)
+    y, X = (part[np.r_[np.flatnonzero(y > 0)[:60], np.flatnonzero(y < 0)]] for part in (y, X))
+    folder = bench.results / "real"
+    folder.mkdir()
+    oracle.write_svmlight(folder / "some.all", y, X)
+    monkeypatch.setitem(works.UNTUNED, "some", works.Untuned("some", "-c 2 -g 0.5", "-s 2 -c 1"))
+    comparison = works.untuned("some", bench)
+    ours, svm_train, linear, _ = comparison.commands
+    assert [each.name for each in comparison.commands] == [
+        "randsvm --gap 0.001",
+        "svm-train",
+        "liblinear-train, tuned",
+        "randsvm-train, 100 rows",
+    ]
+    assert svm_train.words[-6:-2] == ["-c", "2", "-g", "0.5"]
+    assert linear.words[1:-2] == ["-q", "-B", "1", "-s", "2", "-c", "1"]
+    script("benchmarks.harness").output(*ours.words)
+    found = ours.quality()
+    scores = []
+    for seed in range(5):
+        train, test = (bench.results / f"some.{seed}.{part}" for part in ("train", "test"))
+        rows, labels, others, truth = datasets.load_svmlight_files([str(train), str(test)])
+        rows, others = rows.toarray(), others.toarray()
+        model = svm.SVC(C=2, gamma=0.5).fit(rows, labels)
+        area = metrics.roc_auc_score(truth, model.decision_function(others))
+        scores.append((100 * model.score(others, truth), area))
+    for place, (of, far) in enumerate((("accuracy", 0.3), ("auc", 0.003))):
+        values = [each[place] for each in scores]
+        assert found[of] == pytest.approx(np.mean(values), abs=far)
+        assert found[f"{of}_error"] == pytest.approx(np.std(values, ddof=1) / 5**0.5, abs=far)
+    assert found["gap"] <= 0.001
+
+
+def test_the_area_under_the_curve_is_shown_for_unequal_classes_only(
+    script: ImportScript, tmp_path: Path
+) -> None:
+    path, is_unequal = tmp_path / "rows", script("benchmarks.untuned").is_unequal
+    for labels, unequal in (("+-----", True), ("++----", False), ("+-----2", False)):
+        path.write_text("".join(f"{label}1 1:1\n" for label in labels))
+        assert is_unequal(path) is unequal
+
+
+def test_a_table_says_where_svm_train_is_faster_by_more_than_the_start(
+    script: ImportScript,
+) -> None:
+    tables, harness = script("benchmarks.page_tables"), script("benchmarks.harness")
+    compared = []
+    for name, own in (("iris", 0.26), ("soil", 9.0)):
+        ours = record("randsvm --gap 0.001", own, gap=0.0005, accuracy=95.5, accuracy_error=0.25)
+        peers = [
+            record("svm-train", 0.01 if name == "iris" else 7.5, accuracy=95.0),
+            record("liblinear-train, tuned", 0.01, auc=0.75),
+            record("randsvm-train, 100 rows", 0.25),
+        ]
+        compared.append(comparison(harness, f"untuned-{name}", ours, *peers))
+    *_, iris, soil = tables.untuned({"comparisons": compared})
+    assert "| 0.05% | no | 95.50 ± 0.25% | 95.00% | AUC 0.750 | 50, -, 50 |" in iris
+    assert "| 0.05% | 1.2 s |" in soil
+    assert "7.5 s | - | 9 s" in soil
+    assert len(tables.untuned({"comparisons": []})) == 2
 
 
 # ---- the page ---------------------------------------------------------------------------------

@@ -119,6 +119,32 @@ def test_a_goal_may_compare_with_the_fit_of_a_peer(
     assert ours["missed"] == missed
 
 
+@pytest.mark.parametrize(
+    ("own", "missed"), [(7.5, []), (7.9, []), (8.2, ["0.2 s longer than peer and start"])]
+)
+def test_ours_may_take_the_time_of_a_peer_and_of_its_start(
+    harness: ModuleType, tmp_path: Path, own: float, missed: list[str]
+) -> None:
+    """The peer takes 6 seconds and the start 2; a goal of a peer that is not there is dropped."""
+    goal = harness.Goal(start={"peer": "start", "absent": "start"})
+    commands = [
+        harness.Command("ours", seconds(own), goal=goal),
+        harness.Command("peer", seconds(6)),
+        harness.Command("start", seconds(2)),
+    ]
+    found = comparison_of(harness, tmp_path, lambda: harness.Comparison("work", 100, commands))
+    ours = found["comparisons"][0]["commands"][0]
+    assert ours["missed"] == missed
+    assert ours["goal"] == "the time of peer and of start"
+
+
+@pytest.mark.parametrize(("longer", "reported"), [(0.04, 0), (0.06, 0.06), (-1, 0)])
+def test_differences_between_two_starts_are_noise(
+    harness: ModuleType, longer: float, reported: float
+) -> None:
+    assert harness.beyond_start(3.25 + longer, 3, 0.25) == pytest.approx(reported)
+
+
 @pytest.mark.parametrize(("most", "missed"), [({"accuracy": 91}, []), ({"gap": 0.001}, ["gap"])])
 def test_a_missing_quality_is_reported(
     harness: ModuleType, tmp_path: Path, most: dict[str, Any], missed: list[str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from benchmarks.trainings import (
     training,
     warm,
 )
+from benchmarks.untuned import UNTUNED, untuned
 from benchmarks.works import (
     MOST_ROWS,
     PREDICTIONS,
@@ -52,6 +53,7 @@ LARGE = {"checkerboard": 75, "twonorm": 150}
 # In the order in which they run: the most important first, as a run may be stopped.
 WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{name: partial(training, name) for name in TRAININGS},
+    **{f"untuned-{name}": partial(untuned, name) for name in UNTUNED},
     **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
     **{f"reduced-{name}": partial(reduced, name) for name in REDUCED},
     **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
@@ -68,10 +70,18 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     "memory": memory,
     "largest-checkerboard": partial(largest, "checkerboard"),
 }
+# Words that stand for several works: the first part of their names.
+GROUPS = ("untuned", "reduced", "linear", "growth", "loose")
+
+
+def chosen(words: Sequence[str]) -> list[str]:
+    """The works of these names and groups, in the order of WORKS; all of no words."""
+    kept = set(words)
+    return [name for name in WORKS if not kept or {name, name.partition("-")[0]} & kept]
 
 
 @click.command()
-@click.argument("works", nargs=-1, type=click.Choice(list(WORKS)))
+@click.argument("works", nargs=-1, type=click.Choice([*WORKS, *GROUPS]))
 @click.option("--quick", is_flag=True, help="A tenth of the rows, each run once.")
 @click.option("--rows", type=click.IntRange(min=1000), help=f"For {ROWS} rows.  [default: {ROWS}]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Counted runs of each.  [default: 3]")
@@ -101,6 +111,7 @@ def main(
 ) -> None:
     """Run WORKS (all), ours and the peers in turn; compare quality, time and memory.
 
+    A word as `untuned` or `linear` stands for all works whose names begin with it.
     A peer or set that is not there is skipped and named, and so are works that were not run.
     """
     results.mkdir(parents=True, exist_ok=True)
@@ -113,11 +124,11 @@ def main(
     else:
         effort = Effort(rounds or 3, seconds=600, most=MOST, whole=whole)
     title = "benchmarks-quick" if quick else "benchmarks"
-    chosen = {name: partial(WORKS[name], bench) for name in works or WORKS}
+    own = {name: partial(WORKS[name], bench) for name in chosen(works)}
     found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
     metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     metadata["date"] = time.strftime("%Y-%m-%d")
-    compare(title, chosen, effort, results, sections, again, **metadata)
+    compare(title, own, effort, results, sections, again, **metadata)
 
 
 def sections(found: Record) -> list[str]:

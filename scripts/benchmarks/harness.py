@@ -27,6 +27,7 @@ from benchmarks.tables import Record, markdown
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
+NOISE = 0.05  # seconds by which two starts differ
 SHOWN = 500  # bytes of the error output of a failed process that are shown
 SPAWN = [sys.executable, "-IS", str(Path(__file__).with_name("spawn.py"))]
 
@@ -79,6 +80,12 @@ def output(*words: object, folder: Path | None = None) -> str:
     return done.stdout
 
 
+def beyond_start(ours: float, peer: float, start: float) -> float:
+    """Seconds that ours took longer than a peer and the start of ours, 0 where that is noise."""
+    longer = ours - peer - start
+    return longer if longer > NOISE else 0.0
+
+
 # ---- what is to be reached --------------------------------------------------------------------
 
 
@@ -108,8 +115,8 @@ class Goal:
 
     times: peer -> as many times faster. fit: the same of our whole process and the peer's training
     alone. seconds, peak (MB): at most. most: quality -> at most. near: quality -> share that it may
-    be above the lowest of all. gates: hold against every peer. A peer that is not there is not
-    compared with.
+    be above the lowest of all. start: peer -> a command whose seconds ours may take longer than the
+    peer. gates: hold against every peer. A peer that is not there is not compared with.
     """
 
     gates: tuple[Gate, ...] = ()
@@ -119,6 +126,7 @@ class Goal:
     peak: float = inf
     most: dict[str, float] = field(default_factory=dict)
     near: dict[str, float] = field(default_factory=dict)
+    start: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         parts = [f"{times:g} times {name}" for name, times in self.times.items()]
@@ -127,6 +135,7 @@ class Goal:
         parts += [f"{self.peak:.0f} MB"] if self.peak < inf else []
         parts += [f"{name} <= {value:g}" for name, value in self.most.items()]
         parts += [f"{name} within {share:.0%} of the lowest" for name, share in self.near.items()]
+        parts += [f"the time of {name} and of {start}" for name, start in self.start.items()]
         return ", ".join(parts)
 
     def within(self, there: Collection[str], fits: Collection[str]) -> Goal:
@@ -136,13 +145,15 @@ class Goal:
             {name: times for name, times in goal.items() if name in names}
             for goal, names in ((self.times, there), (self.fit, fits))
         ]
-        return replace(self, times=kept[0], fit=kept[1])
+        start = {name: own for name, own in self.start.items() if {name, own} <= set(there)}
+        return replace(self, times=kept[0], fit=kept[1], start=start)
 
     def missed(self, record: Record, lowest: dict[str, float]) -> list[str]:
         """What `record` does not reach, in words. lowest: of each quality, among the peers."""
         quality, typical = record["quality"], record["median"]
         faults = [
             *self._slow(record["peers"]),
+            *self._late(typical["wall"], record["peers"]),
             "seconds" * (typical["wall"] > self.seconds),
             "memory" * (typical["peak"] > self.peak),
             *(name for name, most in self.most.items() if not quality.get(name, inf) <= most),
@@ -161,6 +172,13 @@ class Goal:
                 ratio = peers[name][of]
                 if not (ratio and ratio["median"] >= times):
                     yield f"{of} {name}{', which was ended' if ratio and ratio['ended'] else ''}"
+
+    def _late(self, seconds: float, peers: dict[str, Record]) -> Iterable[str]:
+        """By how many seconds ours took longer than a peer and the start of ours."""
+        for name, start in self.start.items():
+            others = (peers[of]["seconds"] for of in (name, start))
+            if longer := beyond_start(seconds, *others):
+                yield f"{longer:.2g} s longer than {name} and {start}"
 
 
 @dataclass(frozen=True)
@@ -286,6 +304,7 @@ def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = Tru
     compared = timed and not short
     return {
         "short": short,
+        "seconds": peer["median"]["wall"],
         "times": _ratios(ours, peer, "wall") if compared else None,
         "fit": _ratios(ours, peer, "fit") if compared and "fit" in peer["best"] else None,
     }

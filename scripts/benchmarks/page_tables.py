@@ -10,9 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from benchmarks import papers
+from benchmarks.harness import beyond_start
 from benchmarks.reductions import REDUCED
 from benchmarks.tables import Record, bounded, peak, table
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
+from benchmarks.untuned import LINEAR as LINEAR_TUNED
+from benchmarks.untuned import START, UNTUNED
 
 MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 
@@ -85,6 +88,17 @@ def _time_and_quality(record: Record) -> list[str]:
     return [_seconds(record), *(worth or ["-"])]
 
 
+def _tested(record: Record | None) -> str:
+    """Return the AUC, else the accuracy or squared error on test rows, with its standard error."""
+    quality = record["quality"] if record else {}
+    spelled = {"auc": ("AUC {:.3f}", ""), "accuracy": ("{:.2f}", "%"), "mse": ("mse {:.3f}", "")}
+    for of, (number, unit) in spelled.items():
+        if of in quality:
+            error = f" ± {quality[f'{of}_error']:.2g}" if f"{of}_error" in quality else ""
+            return f"{number.format(quality[of])}{error}{unit}"
+    return "-"
+
+
 def _works(found: Record, names: Iterable[str]) -> Iterator[tuple[str, Record, dict[str, Record]]]:
     """Return the data in words, our record and all records of the trainings that were run."""
     by_name = {each["name"]: each for each in reversed(found["comparisons"])}
@@ -138,6 +152,33 @@ def kernel(found: Record) -> list[str]:
         *("data", "options", "`svm-train`", "LIBSVM, all cores", "intelex (fit)"),
         *("largest gap of these", "`randsvm`", "gap of `randsvm`"),
         "time of svm-train, of intelex / time of `randsvm`",
+    ]
+    return table(header, rows)
+
+
+def untuned(found: Record) -> list[str]:
+    """Return the times, qualities and memory of every training on a set that was not tuned on."""
+    rows = []
+    for each in _starting(found, "untuned-"):
+        what = UNTUNED[each["name"].partition("-")[2]]
+        all_ = {record["name"]: record for record in each["commands"]}
+        ours, peer, start = all_[papers.GAP], all_.get(SVM_TRAIN), all_.get(START)
+        others = [peer, all_.get("intelex"), ours]
+        late = "-"
+        if peer and start:
+            longer = beyond_start(*(one["median"]["wall"] for one in (ours, peer, start)))
+            late = f"{longer:.2g} s" if longer else "no"
+        rows.append([
+            f"{what.words}, {each['rows']:,} rows", f"`{what.options}`", *map(_seconds, others),
+            _gap(ours), late,
+            *(_tested(all_.get(of)) for of in (papers.GAP, SVM_TRAIN, LINEAR_TUNED)),
+            ", ".join(peak(one) if one else "-" for one in others),
+        ])  # fmt: skip
+    header = [
+        *("data", "options", "`svm-train`", "intelex", "`randsvm`", "gap of `randsvm`"),
+        "longer than svm-train and the start of Python",
+        *("on test rows: `randsvm`", "`svm-train`", "linear, tuned"),
+        "peak MB: svm-train, intelex, randsvm",
     ]
     return table(header, rows)
 
@@ -297,6 +338,7 @@ def machine(found: Record) -> list[str]:
 TABLES: dict[str, Callable[[Record], list[str]]] = {
     "readme": readme,
     "kernel": kernel,
+    "untuned": untuned,
     "equal-gaps": equal_gaps,
     "exact": exact,
     "tenth": tenth,

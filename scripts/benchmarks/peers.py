@@ -52,7 +52,7 @@ def load_svmlight_file(path: str) -> None:
     print(f"rows {len(y)}\nnonzeros {X.nnz}\nsum {X.data.sum(dtype='float64')}")
 
 
-def _load(
+def load(
     path: str, features: int | None = None
 ) -> tuple[sparse.csr_matrix | np.ndarray, np.ndarray]:
     """X, y. X has so many features; it is an array where more than half of it is there, as
@@ -94,7 +94,7 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
 
     options, weights = _options(words)
     svm = import_module(f"{library}.svm")
-    X, y = _load(train)
+    X, y = load(train)
     if options["--layout"] == "dense" and hasattr(X, "toarray"):
         X = X.toarray()
     common = {"gamma": float(options["-g"]), "cache_size": 2000, "tol": float(options["-e"])}
@@ -155,7 +155,7 @@ def libsvm(train: str, model: str, *words: str) -> None:
     from libsvm import svmutil
     from scipy import sparse
 
-    X, y = _load(train)
+    X, y = load(train)
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
     options = svmutil.svm_parameter(" ".join([*words, "-q", "-m", "2000"]))
     with clocked("fit"):
@@ -167,7 +167,7 @@ def sgd(train: str, model: str, lambda_: str) -> None:
     """A fixed seed, as the accuracy differs by up to 2 points between seeds."""
     from sklearn.linear_model import SGDClassifier
 
-    X, y = _load(train)
+    X, y = load(train)
     learner = SGDClassifier(loss="hinge", alpha=float(lambda_), random_state=0)
     Path(model).write_bytes(pickle.dumps(learner.fit(X, y)))
 
@@ -175,7 +175,7 @@ def sgd(train: str, model: str, lambda_: str) -> None:
 def score(test: str, model: str) -> None:
     """Accuracy of what `sgd` wrote, as LIBLINEAR's programs print it."""
     learner = pickle.loads(Path(model).read_bytes())
-    X, y = _load(test, learner.n_features_in_)
+    X, y = load(test, learner.n_features_in_)
     print(f"Accuracy = {100 * learner.score(X, y)}%")
 
 
@@ -196,7 +196,7 @@ def objective(train: str, model: str, lambda_: str) -> None:
     else:
         learner = pickle.loads(content)
         w, b, first = learner.coef_[0], learner.intercept_[0], learner.classes_[1]
-    X, y = _load(train, len(w))
+    X, y = load(train, len(w))
     margin = np.where(y == first, 1, -1) * (X @ w + b)
     print(f"J {float(lambda_) / 2 * w @ w + np.maximum(0, 1 - margin).mean()}")
 

@@ -89,16 +89,23 @@ def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> d
         gap = judged["gap"] if judged["largest_gap"] is None else judged["largest_gap"]
         found["gap"] = nan if gap is None else gap
     if affordable(test, model):
-        given = [test, model, "/dev/null", *JSON]
-        record = json.loads(output(PREDICT, *given))
         if "one_class" in model.read_text().partition("\nSV\n")[0]:
             labels = output(PREDICT, "-q", test, model, "-").split()
             found["inliers"] = 100 * sum(float(label) > 0 for label in labels) / len(labels)
-        elif record["accuracy"] is not None:
-            found["accuracy"] = record["accuracy"]
         else:
-            found["mse"] = record["squared_error"]
+            found |= scored(test, model)
     return found | reported_gap(model)
+
+
+def scored(test: Path, model: Path, with_auc: bool = False) -> dict[str, float]:
+    """Return accuracy or mse of a model in LIBSVM's or LIBLINEAR's format, and the area under the
+    ROC curve of two classes."""
+    metrics = ["--metrics"] if with_auc else []
+    record = json.loads(output(PREDICT, test, model, "/dev/null", *metrics, *JSON))
+    if record["accuracy"] is None:
+        return {"mse": record["squared_error"]}
+    auc = {"auc": record["metrics"]["auc"]} if with_auc else {}
+    return {"accuracy": record["accuracy"]} | auc
 
 
 def affordable(rows: Path, model: Path) -> bool:

