@@ -190,11 +190,13 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
 
 def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resources) -> Dataset:
     """Return D. Raises RoundedError if a chunk needs float64 values and the text is not float64."""
+    groups, text = text.summary.groups, replace(text, summary=replace(text.summary, groups=None))
     spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
     # If the cluster fails, this process reads and keeps the chunks that a model still needs.
     store = text.store(resources.data_bytes, resources.tmpdir)
     D = ClusterDataset(text.summary, store, resources.workers)
     D.executor = executor = ClusterExecutor(worker_pool, spec)
+    D.groups = groups
 
     classes = text.files[0].options.labels == "class"
 
@@ -354,5 +356,6 @@ def _chunked_text(
         digest="",
         weighted=whole.weighted,
         zero_weights=whole.zero_weights,
+        groups=whole.groups if files[0].options.groups else None,
     )
     return ChunkedText(tuple(files), tuple(checksums), summary, starts, rows, nonzeros)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -52,7 +53,11 @@ class TextFile:
         """Return the options of the parser."""
         options = self.options
         return Dialect(
-            options.labels, options.zero_based, options.any_label, float64=options.float64
+            options.labels,
+            options.zero_based,
+            options.any_label,
+            float64=options.float64,
+            groups=options.groups,
         )
 
     def read(self, begin: int, end: int) -> bytes:
@@ -177,7 +182,8 @@ class RangeSummary:
     spellings: line and column of the first appearance of each label token, in order; lines count
     from 1. counts: number of rows of each token. weighted: whether any row has a weight other than
     1. zero_weights: number of rows of weight 0, which are left out. fault: the first bad token; the
-    summary leaves out all later lines. checksums: one entry for each piece that was read.
+    summary leaves out all later lines. checksums: one entry for each piece that was read. groups :
+    (rows,) int64, the qids if they are kept.
     """
 
     rows: int
@@ -191,6 +197,7 @@ class RangeSummary:
     zero_weights: int = 0
     fault: Fault | None = None
     checksums: tuple[Checksums, ...] = ()
+    groups: np.ndarray = field(default_factory=partial(np.empty, 0, np.int64))
 
     @property
     def checksum(self) -> int:
@@ -226,6 +233,7 @@ class RangeSummary:
             self.zero_weights + other.zero_weights,
             fault,
             self.checksums + other.checksums,
+            np.concatenate([self.groups, other.groups]),
         )
 
 
@@ -285,6 +293,7 @@ class TextRange:
             len(whole) - len(block),
             piece.fault,
             (Checksums.of(content, begin),),
+            EMPTY_SUMMARY.groups if block.groups is None else block.groups,
         )
         ends = begin + _row_ends(content, len(whole))
         if summary.zero_weights:

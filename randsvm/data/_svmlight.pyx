@@ -161,6 +161,7 @@ cdef class Rows:
     cdef int32_t *codes   # NULL if labels are numbers
     cdef double *y
     cdef double *row_weights   # NULL before the first cost:
+    cdef int64_t *groups  # NULL if qids are ignored
     cdef int64_t *indptr
     cdef int64_t most_rows
     cdef int32_t *indices
@@ -184,10 +185,11 @@ cdef class Rows:
 
     def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
-              int32_t[::1] indices, real[::1] values, bint exact=True):
+              int32_t[::1] indices, real[::1] values, bint exact=True, int64_t[::1] groups=None):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
         exact: whether float64 values are exact; otherwise only their float32 roundings are.
+        groups: takes the qid of each row, modulo 2^64; every row must have one then.
         """
         cdef Text start = <Text> <const char *> text
         cdef Text end = start + len(text) - len(PADDING)
@@ -198,6 +200,9 @@ cdef class Rows:
         self.exact = exact
         self.codes = NULL
         self.y = NULL
+        self.groups = NULL
+        if groups is not None and groups.shape[0]:
+            self.groups = &groups[0]
         if numbers:
             self.y = &y[0]
         else:
@@ -237,6 +242,8 @@ cdef class Rows:
                     p = self.read_cost(p)
                     if p != NULL and self.queries == queries:
                         p = self.read_query(p)
+                if p != NULL and self.groups != NULL and self.queries == queries:
+                    p = self.bad(IS_QUERY, p, 0)
                 if p != NULL:
                     p = self.read_features(p)
                 if p == NULL:
@@ -265,18 +272,24 @@ cdef class Rows:
         return skip_blanks(stop)
 
     cdef inline Text read_query(self, Text p) noexcept nogil:
-        """Read qid:number, if there is one; its value is ignored."""
+        """Read qid:number, if there is one."""
         cdef Text token = p
+        cdef uint64_t value = 0
+        cdef bint negative
         if memcmp(p, <const char *> b"qid:", 4) != 0:
             return p
         p += 4
-        if p[0] == c"-" or p[0] == c"+":
+        negative = p[0] == MINUS
+        if negative or p[0] == PLUS:
             p += 1
         cdef Text digits = p
         while p[0] - 48u <= 9u:
+            value = value * 10 + (p[0] - 48u)
             p += 1
         if p == digits or not ends_token(p):
             return self.bad(IS_QUERY, token, 0)
+        if self.groups != NULL:
+            self.groups[self.rows] = <int64_t> (0 - value if negative else value)
         self.queries += 1
         return skip_blanks(p)
 

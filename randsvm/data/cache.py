@@ -22,10 +22,11 @@ from randsvm.files import STANDARD, check_distinct, create_output, joint_name, o
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
-# Layout: magic, chunks, features, table of chunks (see FileStore), a footer in JSON, and the tail:
-# the sha256 of all from the features to the footer, the bytes of both arrays, those of the footer.
+# Layout: magic, chunks, features, table of chunks (see FileStore), groups of rows if they are kept,
+# a footer in JSON, and the tail: the sha256 of all from the features to the footer, the bytes of
+# these arrays, those of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"6\n"
+MAGIC = KIND + b"7\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Bytes of the head and of the tail of a source that are compared.
@@ -130,10 +131,13 @@ def _written(
         summary = first_pass(paths, options, store.append, jobs)
         table = np.array(store.entries, np.int64)
         arrays = summary.features.tobytes() + table.tobytes()
+        if summary.groups is not None:
+            arrays += summary.groups.tobytes()
         columns = None if summary.columns is None else summary.columns.to_json()
+        lengths = {"features": len(summary.features), "groups": summary.groups is not None}
         footer = {
             "source": identity,
-            "header": {**vars(summary), "features": len(summary.features), "columns": columns},
+            "header": {**vars(summary), **lengths, "columns": columns},
             "chunks": len(store.entries),
         }
         text = json.dumps(footer).encode()
@@ -163,10 +167,11 @@ def _opened(
             return None
         footer, arrays = found
         summary = footer["header"]
-        d = summary["features"]
-        table = np.frombuffer(arrays[4 * d :], np.int64).reshape(
-            footer["chunks"], len(ChunkEntry._fields)
-        )
+        d, fields = summary["features"], len(ChunkEntry._fields)
+        # The table of chunks, and the groups.
+        numbers = np.frombuffer(arrays[4 * d :], np.int64)
+        table = numbers[: footer["chunks"] * fields].reshape(-1, fields)
+        groups = numbers[footer["chunks"] * fields :].copy() if summary["groups"] else None
         store = FileStore(stream, cache, table)
         with ThreadPool(jobs) as pool:
             if not all(pool.map_in_order(store.intact, range(len(table)))):
@@ -175,6 +180,7 @@ def _opened(
             key: tuple(summary[key]) for key in ("names", "values", "counts", "class_weight_sums")
         }
         summary["features"] = np.frombuffer(arrays, np.int32, d).copy()
+        summary["groups"] = groups
         if summary["columns"] is not None:
             summary["columns"] = Columns.from_json(summary["columns"])
         stack.pop_all()

@@ -25,6 +25,7 @@ class TableOptions:
     or numbers of columns that are no features, separated by commas. header: whether the first
     record of a text format names the columns; else their numbers are their names. fill: whether
     missing numbers become the mean of their column, and missing texts none of the categories.
+    group: name or number of the column of the groups of rows; None: there is none.
     """
 
     format: Format
@@ -32,6 +33,7 @@ class TableOptions:
     ignored: str = ""
     header: bool = True
     fill: bool = False
+    group: str | None = None
 
 
 @dataclass(frozen=True)

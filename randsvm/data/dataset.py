@@ -108,11 +108,12 @@ class Dataset:
 
     own_weights : (n,) float64, weights in place of those of the data (see `reweighted`), or None.
 
+    groups : (n,) int64, equal for rows that a fold must not separate, or None.
+
     scaling, mapping: applied to rows when they are read (see `scaled`, `mapped`).
     """
 
     def __init__(self, summary: Summary, store: Store | in_memory.ArrayStore, jobs: int) -> None:
-        self.summary = summary
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
@@ -125,6 +126,8 @@ class Dataset:
         self.targets: np.ndarray | None = None
         self.row_mask: np.ndarray | None = None
         self.own_weights: np.ndarray | None = None
+        # The views of rows have their own; workers do not need them.
+        self.groups, self.summary = summary.groups, replace(summary, groups=None)
         self.scaling: Scaling | None = None
         self.mapping: FeatureMap | None = None
 
@@ -139,9 +142,12 @@ class Dataset:
             chosen = self.row_mask.copy()
             chosen[chosen] = mask
         n = int(mask.sum())
-        weights = None if self.own_weights is None else self.own_weights[mask]
         view = self._copy_with(
-            row_mask=chosen, n=n, nnz=round(self.nnz * n / self.n), own_weights=weights
+            row_mask=chosen,
+            n=n,
+            nnz=round(self.nnz * n / self.n),
+            own_weights=None if self.own_weights is None else self.own_weights[mask],
+            groups=None if self.groups is None else self.groups[mask],
         )
         ends = zip(self.stored_starts[:-1], self.stored_starts[1:], strict=True)
         counts = [np.count_nonzero(chosen[begin:end]) for begin, end in ends]

@@ -53,12 +53,16 @@ class Arrays:
     weights : array of shape (n,), optional
         Weights of the rows, at least 0; C of a row is C times its weight. Rows of weight 0 are
         left out. None means that all weights are 1.
+    groups : array of shape (n,), optional
+        Groups of the rows, numbers or texts. A search with the option groups="qid" keeps the rows
+        of a group in one fold.
     """
 
     X: Any
     y: Any = None
     names: tuple[str, ...] | None = None
     weights: Any = None
+    groups: Any = None
 
     def __str__(self) -> str:
         return "<arrays>"
@@ -163,10 +167,12 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         X, d = with_row_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
     weights, source, zero_weights = _weights(arrays, n), arrays.X, 0
+    groups = _groups(arrays, n) if options.groups else None
     if weights is not None and not weights.all():
         kept = np.flatnonzero(weights)
         X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
         n, source = len(kept), _some_rows(source, kept)
+        groups = None if groups is None else groups[kept]
     counts = np.bincount(y.astype(np.int64), minlength=len(names)) if names else np.zeros(0, int)
     if zero_weights and not (options.any_label or counts.all()):
         label = names[int(np.argmin(counts))]
@@ -198,6 +204,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         has_row_numbers=options.has_row_numbers,
         float64=float64,
         zero_weights=zero_weights,
+        groups=groups,
         **sums.fields(),
     ), store
 
@@ -229,6 +236,18 @@ def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
     if not weights.any():
         raise ContentError(f"weights: expected one above 0, found the weight 0 in all {n:,}")
     return weights
+
+
+def _groups(arrays: Arrays, n: int) -> np.ndarray:
+    """Return the number of the group of each row, (n,) int64. Raises ContentError."""
+    groups = np.asarray(arrays.groups)
+    if groups.shape != (n,):
+        found = len(groups) if groups.ndim == 1 else f"an array of shape {groups.shape}"
+        raise ContentError(f"groups: expected {n}, one for each row of X, found {found}")
+    try:
+        return np.unique(groups, return_inverse=True)[1].astype(np.int64)
+    except TypeError as error:
+        raise ContentError(f"groups: expected numbers or texts, found others: {error}") from None
 
 
 def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -114,6 +114,7 @@ class Summary:
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
     zero_weights: the number of rows of weight 0, which are left out. columns: those of a table.
+    groups : (n,) int64, equal for rows that a fold must not separate, or None; see ParseOptions.
     """
 
     n: int
@@ -131,6 +132,7 @@ class Summary:
     class_weight_sums: tuple[float, ...] = ()
     zero_weights: int = 0
     columns: Columns | None = None
+    groups: np.ndarray | None = None
 
     @property
     def total_weight(self) -> float:
@@ -151,7 +153,7 @@ class ParseOptions:
     precomputed kernel and begin with 0:number, which takes zero_based. float64: all values are
     float64; else only if rounding to float32 is measurable.
     row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
-    the format is svmlight.
+    the format is svmlight. groups: whether the groups of rows are kept: their qids in svmlight.
     """
 
     labels: Labels = "class"
@@ -163,6 +165,7 @@ class ParseOptions:
     chunk_nonzeros: int = CHUNK_NONZEROS
     row_weights: str | None = None
     table: TableOptions | None = None
+    groups: bool = False
 
 
 def are_files(paths: Sequence[str]) -> bool:
@@ -363,7 +366,11 @@ def _blocks(
     near = float64 and not options.float64 and can_reread(paths, options)
     own: dict[str, bool] = {}
     if options.table is None:
-        own = {"has_row_numbers": options.has_row_numbers, "near": near}
+        own = {
+            "has_row_numbers": options.has_row_numbers,
+            "near": near,
+            "groups": options.groups,
+        }
     way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
@@ -422,7 +429,32 @@ def reader_of(
     way = ReadingProgress(paths, emit)
     with closing(table.Inputs(paths, tmpdir)) as found:
         columns = table.learn(paths, options.table, jobs, found.open, watch=way.on_event)
-        yield partial(table.read_blocks, columns=columns, opener=found.open), columns
+        group = options.table.group
+        keep = () if group is None else (group,)
+        yield partial(table.read_blocks, columns=columns, opener=found.open, keep=keep), columns
+
+
+class _Groups:
+    """The groups of the rows of all blocks: qids, or the texts of a column of a table."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, int] = {}
+        self.parts: list[np.ndarray] = []
+
+    def of(self, block: Block) -> Block:
+        """Return a block with groups; texts are numbered in order of appearance."""
+        if block.keys is None:
+            return block
+        numbers = [self.texts.setdefault(text, len(self.texts)) for text in block.keys]
+        return replace(block, groups=np.array(numbers, np.int64), keys=None)
+
+    def add(self, block: Block) -> None:
+        if block.groups is not None:
+            self.parts.append(block.groups)
+
+    def joined(self) -> np.ndarray | None:
+        """Return the group of every row, (n,) int64, or None if no block has groups."""
+        return np.concatenate(self.parts) if self.parts else None
 
 
 def first_pass(
@@ -445,7 +477,7 @@ def first_pass(
     cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
     features = _Features()
     n = nnz = queries = zero_weights = 0
-    sums = WeightSums()
+    sums, groups = WeightSums(), _Groups()
 
     def take(chunk: RawChunk) -> None:
         digests.append(chunk_digest(chunk))
@@ -456,8 +488,9 @@ def first_pass(
         blocks = _blocks(paths, options, classes.table, features, jobs, read)
         if options.row_weights is not None:
             blocks = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
-        for whole in blocks:
+        for whole in map(groups.of, blocks):
             block = whole.without_zero_weights()
+            groups.add(block)
             zero_weights += len(whole) - len(block)
             y = classes.of(block) if options.labels == "class" else block.y
             features.add(block)
@@ -486,5 +519,6 @@ def first_pass(
         float64=precision.float64,
         zero_weights=zero_weights,
         columns=columns,
+        groups=groups.joined(),
         **sums.fields(),
     )

@@ -65,6 +65,7 @@ class Block:
     numbers : of rows that are to begin with 0:number; of others None
     weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
     keys : of each row the fields of a table that are written beside its prediction; None: none
+    groups : (m,) int64, equal for rows of one qid; None: qids are ignored
     """
 
     codes: np.ndarray
@@ -78,6 +79,7 @@ class Block:
     numbers: RowNumbers | None = None
     weights: np.ndarray | None = None
     keys: list[str] | None = None
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -108,6 +110,7 @@ class Block:
             values=self.values[kept],
             features=self.features if self.numbers is not None else np.unique(indices),
             weights=self.weights[rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
 
@@ -116,7 +119,7 @@ class Dialect(NamedTuple):
 
     float64: values become float64, not float32. near: float64 values with many digits need not be
     correctly rounded, only round to the correct float32. This is faster, and precise enough to find
-    out whether rounding to float32 is measurable.
+    out whether rounding to float32 is measurable. groups: every row has a qid, which is kept.
     """
 
     labels: Labels
@@ -125,6 +128,7 @@ class Dialect(NamedTuple):
     has_row_numbers: bool = False
     float64: bool = False
     near: bool = False
+    groups: bool = False
 
 
 class Fault(NamedTuple):
@@ -153,6 +157,7 @@ def read_blocks(
     has_row_numbers: bool = False,
     float64: bool = False,
     near: bool = False,
+    groups: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
     block_size: int = BLOCK_SIZE,
@@ -165,10 +170,10 @@ def read_blocks(
     that line are yielded, so that a caller that checks labels finds a bad label before that line
     first. The last block before an error may have no rows and only the spelling of the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, near:
-    see Dialect.
+    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, near,
+    groups: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near)
+    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near, groups)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
@@ -319,10 +324,11 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
     values: np.ndarray = np.empty(colons, np.float64 if dialect.float64 else np.float32)
+    groups = np.empty(newlines, np.int64) if dialect.groups else None
     rows = _svmlight.Rows()
     rows.parse(
         text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
-        not dialect.near,
+        not dialect.near, groups,
     )  # fmt: skip
     indices = indices[: rows.entries]
     weights = None
@@ -339,6 +345,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         features=_distinct(rows, indices),
         queries=rows.queries,
         weights=weights,
+        groups=None if groups is None else groups[: rows.rows],
     )
     piece = ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
     return _with_row_numbers(piece, text) if dialect.has_row_numbers else piece
@@ -365,6 +372,7 @@ def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
         indptr=block.indptr[: m + 1],
         numbers=numbers,
         weights=None if block.weights is None else block.weights[:m],
+        groups=None if block.groups is None else block.groups[:m],
     )
     if missing is None:
         return piece._replace(block=block)
@@ -395,7 +403,8 @@ def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
     if kind == _svmlight.NUL:
         return Fault(line, column, "expected text, found a NUL byte")
     if kind == _svmlight.QUERY:
-        return Fault(line, column, f"expected qid:number, found {quoted(token)}")
+        found = quoted(token) if token else "the end of the row"
+        return Fault(line, column, f"expected qid:number, found {found}")
     if kind == _svmlight.COST:
         return Fault(line, column, f"expected cost:weight of at least 0, found {quoted(token)}")
     if kind == _svmlight.LABEL:

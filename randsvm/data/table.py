@@ -234,7 +234,7 @@ def learn(
 
 def _left_out(table: Table, options: TableOptions) -> set[str]:
     """Return the names of columns that are no features. Raises DataError for an unknown one."""
-    names = [options.label, *fields_of(options.ignored)]
+    names = [options.label, options.group, *fields_of(options.ignored)]
     return {table.names[_place(table, name)] for name in names if name is not None}
 
 

@@ -39,7 +39,7 @@ SELECTION_METRICS = (
     "squared-error",
     "absolute-error",
 )
-GROUPINGS = ("time",)
+GROUPINGS = ("qid", "time")
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
 P = TypeVar("P", bound="DataclassInstance")
@@ -118,6 +118,13 @@ class Run:
         "--ignore-columns",
         help="Columns of a table that are no features: names or numbers, separated by commas.",
     )
+    group_column: str | None = option(
+        None,
+        "text",
+        "--group-column",
+        help="Column of a table whose texts take the place of qid: for --groups qid; it is no "
+        "feature.",
+    )
     no_header: bool = option(
         False,
         "flag",
@@ -134,9 +141,14 @@ class Run:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        others = [self.label_column, self.ignore_columns, self.missing, self.no_header or None]
-        flags = ["--label-column", "--ignore-columns", "--missing", "--no-header"]
-        for flag, value in zip(flags, others, strict=True):
+        only_for_tables = {
+            "--label-column": self.label_column,
+            "--ignore-columns": self.ignore_columns,
+            "--group-column": self.group_column,
+            "--missing": self.missing,
+            "--no-header": self.no_header or None,
+        }
+        for flag, value in only_for_tables.items():
             require(
                 value is None or self.is_table,
                 f"{flag} is for tables: give --format csv, tsv or parquet",
@@ -213,7 +225,8 @@ class Search:
         None,
         "text",
         "--groups",
-        help="time: each fold trains on the rows before those that it holds out, in file order.",
+        help="qid: the rows of one qid: stay in one fold. time: each fold trains on the rows "
+        "before those that it holds out, in file order.",
     )
 
     def __post_init__(self) -> None:

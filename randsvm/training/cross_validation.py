@@ -12,6 +12,7 @@ from threading import Event
 from typing import Generic, TypeVar
 
 import numpy as np
+from scipy import sparse
 
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
@@ -68,6 +69,8 @@ class CrossValidation(Generic[P]):
             return CrossValidation(
                 D, [forward_folds(D.n, search.fold_count)], fit, at_once(D, job), True
             )
+        if search.groups == "qid":
+            _check_groups(D, search.fold_count)
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
@@ -171,11 +174,56 @@ def forward_folds(n: int, folds: int) -> np.ndarray:
     return fold
 
 
+def _check_groups(D: Dataset, folds: int) -> None:
+    """Raise ParameterError if D has fewer groups than folds."""
+    count = group_count(D)
+    if count < folds:
+        some = "is only one group" if count == 1 else f"are only {count} groups"
+        raise ParameterError(f"-v {folds} --groups qid: there {some} of rows")
+
+
+def group_count(D: Dataset) -> int:
+    """Return the number of groups of rows; each row is one if D has no groups."""
+    return D.n if D.groups is None else len(np.unique(D.groups))
+
+
+def assign_groups(groups: np.ndarray, y: np.ndarray, folds: int, draw: Draw) -> np.ndarray:
+    """Return the number of the fold of each row, (n,) int16; a group is in one fold.
+
+    Large groups come first, and those of equal size in random order. Each joins the fold that has
+    the least of its classes and the fewest rows so far: the one with the smallest inner product of
+    the shares of all rows and of the rows of each class. So each of the first groups joins an empty
+    fold, and the sum of the squared shares of all folds rises the least.
+
+    groups : (n,) int64; y : (n,), the classes
+    """
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    labels, code = np.unique(y, return_inverse=True)
+    # Entry (g, k) is the number of rows of class k in group g; the last column has all rows.
+    counts = sparse.coo_matrix((np.ones(len(y)), (group, code)), (len(sizes), len(labels))).tocsr()
+    counts = sparse.hstack([counts, sizes[:, None]], format="csr")
+    counts.data /= counts.sum(axis=0).A1[counts.indices]
+    shares = np.zeros((len(labels) + 1, folds))
+    fold_of_group: np.ndarray = np.empty(len(sizes), np.int16)
+    for g in np.lexsort([draw.keys(0, len(sizes)), -sizes]).tolist():
+        entries = slice(*counts.indptr[g : g + 2])
+        columns, own = counts.indices[entries], counts.data[entries]
+        fold = int(np.argmin(own @ shares[columns]))
+        shares[columns, fold] += own
+        fold_of_group[g] = fold
+    return fold_of_group[group]
+
+
 def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
-    """Return the number of the fold of each row, (n,) int16."""
-    fold = np.empty(D.n, np.int16)
-    keys = draw.keys(0, D.n)
+    """Return the number of the fold of each row, (n,) int16.
+
+    Folds keep the groups of rows, unless there are fewer groups than folds.
+    """
+    fold: np.ndarray = np.empty(D.n, np.int16)
     y = np.zeros(D.n) if D.targets is None else D.labels()
+    if D.groups is not None and group_count(D) >= folds:
+        return assign_groups(D.groups, y, folds, draw)
+    keys = draw.keys(0, D.n)
     # The first fold of a class follows the last fold of the class before.
     first = 0
     for label in np.unique(y):
@@ -208,6 +256,16 @@ def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
     some = D.subset(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # Whether rows are copied depends on the data alone: --memory changes no result.
     return some.materialized() if _is_small(some) else some
+
+
+def rows_of_groups(D: Dataset, groups: int, seed: int) -> int:
+    """Return the fewest rows of `subset_of` that have this number of groups."""
+    if D.groups is None:
+        return groups
+    keys = Draw(seed, SUBSET_DRAW).keys(0, D.n)
+    order = np.argsort(keys, kind="stable")
+    first = np.sort(np.unique(D.groups[order], return_index=True)[1])
+    return int(first[min(groups, len(first)) - 1]) + 1
 
 
 def replicated(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:

@@ -28,6 +28,7 @@ from randsvm.training.cross_validation import (
     CrossValidation,
     Fold,
     replicated,
+    rows_of_groups,
     run_concurrently,
     subset_of,
 )
@@ -120,10 +121,9 @@ def halve_successively(
 def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> int:
     """Return the rows of the first stage: enough for each fold and each class."""
     setup = candidate_scores.setup
-    classes = len(setup.D.summary.names)
-    return min(
-        max(least, MIN_FOLD_ROWS * setup.job.search.fold_count, MIN_CLASS_ROWS * classes), most
-    )
+    classes, folds = len(setup.D.summary.names), setup.job.search.fold_count
+    groups = rows_of_groups(setup.D, folds, setup.job.run.seed)
+    return min(max(least, MIN_FOLD_ROWS * folds, MIN_CLASS_ROWS * classes, groups), most)
 
 
 def next_stage(

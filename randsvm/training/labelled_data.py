@@ -132,12 +132,18 @@ def _parse_options(data: Source, params: Params | SgdParams, job: Job) -> ParseO
     if job.run.row_weights is not None:
         check_row_weights(data, job)
     row_numbers = params.kernel == "precomputed"
+    groups = job.search.groups == "qid"
+    if isinstance(data, Arrays) and groups and data.groups is None:
+        raise ParameterError("--groups qid needs groups in Arrays")
+    if job.run.group_column is not None and not groups:
+        raise ParameterError("--group-column is for --groups qid")
     return ParseOptions(
         labels="number" if params.prediction_type == "svr" else "class",
         any_label=params.task == "one-class",
         zero_based=job.run.zero_based or row_numbers,
         has_row_numbers=row_numbers,
         row_weights=job.run.row_weights,
+        groups=groups,
         table=_table_options(data, params, job, row_numbers),
     )
 
@@ -171,12 +177,15 @@ def _table_options(
         raise ParameterError("-t precomputed reads svmlight files, not tables")
     if run.label_column is None and params.task != "one-class":
         raise ParameterError(f"--format {run.format} needs --label-column")
+    if job.search.groups == "qid" and run.group_column is None:
+        raise ParameterError(f"--groups qid needs --group-column with --format {run.format}")
     return TableOptions(
         cast("Format", run.format),
         run.label_column,
         run.ignore_columns or "",
         not run.no_header,
         run.missing is not None,
+        run.group_column,
     )
 
 

@@ -27,7 +27,13 @@ from randsvm.models.conformal import ConformalScores, class_scores, own_pair_sco
 from randsvm.models.decisions import class_count, class_pairs, pair_index
 from randsvm.parameters.run import Search
 from randsvm.training.clock import Clock, TimeLimitError
-from randsvm.training.cross_validation import CrossValidation, at_once, decision_values, replicated
+from randsvm.training.cross_validation import (
+    CrossValidation,
+    at_once,
+    decision_values,
+    group_count,
+    replicated,
+)
 from randsvm.training.job import Decision, Job, P, TimedFit
 
 # The share of a fold's time that its training may take; the rest is for the decision values.
@@ -100,7 +106,7 @@ def fit_by_cross_validation(
     targets. fit : trains on a fold. until : perf_counter() in seconds; only folds that are done by
     then count, and without any the result is empty.
     """
-    folds = min(Search.DEFAULT_FOLDS, D.n)
+    folds = min(Search.DEFAULT_FOLDS, group_count(D))
     if folds < 2:
         emit(Notice("one row is too few for -b 1: no probabilities"))
         return {}

@@ -357,7 +357,7 @@ def _report_start(
             gap_asked=job.stop.wanted_gap,
         )
     )
-    if D.summary.queries:
+    if D.summary.queries and D.groups is None:
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
     if D.summary.zero_weights:
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))

@@ -113,6 +113,37 @@ def test_ranges_have_the_weights_of_a_file_of_weights(
             assert_same(byte_ranges.first_pass(FakeWorkerPool("1"), "key", files), whole)
 
 
+@settings(max_examples=40)
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["", "cost:0 "])), min_size=1),
+    st.integers(1, 60), st.integers(1, 40), st.integers(0, 30),
+)  # fmt: skip
+def test_ranges_have_the_groups_of_one_process(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[int, str]],
+    size: int,
+    piece: int,
+    split: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("text")
+    paths = folder / "a", folder / "b"
+    lines = [f"1 {cost}qid:{qid} 1:1\n# a line\n" for qid, cost in rows]
+    for path, some in zip(paths, (lines[:split], [*lines[split:], "-1 qid:5\n"]), strict=True):
+        path.write_text("".join(some))
+    options = ParseOptions(groups=True, any_label=True)
+    files = [byte_ranges.text_file_at(str(path), options) for path in paths]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_ranges, "RANGE_BYTES", size)
+        patch.setattr(text_file, "PIECE_BYTES", piece)
+        found = byte_ranges.first_pass(FakeWorkerPool("1"), "key", files).summary.groups
+    expected = [qid for qid, cost in rows if not cost] + [5]
+    assert found is not None
+    assert found.tolist() == expected
+    with closing(dataset.load(tuple(map(str, paths)), options, Resources())) as whole:
+        assert whole.groups is not None
+        assert whole.groups.tolist() == expected
+
+
 @pytest.mark.parametrize("line", ["+1 cost:2 1:1\n", "+1 1:x\n"])
 def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(
     tmp_path: Path, line: str

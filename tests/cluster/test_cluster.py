@@ -159,6 +159,26 @@ def test_a_file_of_weights_gives_the_bytes_of_one_process(
     assert same_lines(tmp_path / "there") == same_lines(tmp_path / "other")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "randsvm -g 5 -c 1,8 --search-gap 0.05 --gap 0.1",
+        "randsvm -g 5 -v 3 -b 1 --sample-size 100 --search-gap 0.05 --gap 0.1 --subset 500",
+    ],
+)
+def test_folds_on_a_cluster_keep_groups(
+    two: DaskCluster, tmp_path: Path, path: Path, words: str
+) -> None:
+    qids = iter((np.random.default_rng(1).integers(0, 60, ROWS)).tolist())
+    lines = []
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        label, space, features = line.partition(" ")
+        is_row = bool(line.split("#")[0].split())
+        lines.append(f"{label} qid:{next(qids)}{space}{features}" if is_row else line)
+    (tmp_path / "d").write_text("\n".join(lines))
+    check_same_model(two, tmp_path, tmp_path / "d", *words.split(), "--groups", "qid")
+
+
 def same_lines(model: Path) -> list[bytes]:
     """Return the lines of a model except those that name options or depend on them."""
     own = b"# randsvm configuration", b"# randsvm sha256"

@@ -1,0 +1,398 @@
+"""Test folds that keep groups of rows, against scikit-learn and by their definition."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from commands import run_train
+from hypothesis import given
+from hypothesis import strategies as st
+from learning import learn, read_log
+from scipy import sparse
+from sklearn.model_selection import PredefinedSplit, StratifiedGroupKFold, cross_val_score
+from sklearn.svm import SVC
+
+import randsvm
+from randsvm.data import dataset, svmlight
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import ParseOptions
+from randsvm.data.sampling import Draw
+from randsvm.errors import DataError, ParameterError
+from randsvm.parameters.run import Resources, Search
+from randsvm.parameters.svm import Params
+from randsvm.training.cross_validation import (
+    CrossValidation,
+    assign_groups,
+    rows_of_groups,
+    subset_of,
+)
+from randsvm.training.job import Job
+from randsvm.training.labelled_data import LabelledData
+
+GROUPS, ROWS_IN_GROUP = 40, 6
+N = GROUPS * ROWS_IN_GROUP
+
+
+def near_duplicates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return y, X and qids of groups of rows that are nearly equal, each with a label by chance.
+
+    Rows of one group tell the labels of each other, but nothing of the labels of other groups.
+    """
+    rng = np.random.default_rng(3)
+    group = np.repeat(np.arange(GROUPS), ROWS_IN_GROUP)
+    y = np.where(rng.random(GROUPS) < 0.5, 1, -1)[group]
+    X = rng.normal(size=(GROUPS, 2))[group] + 0.01 * rng.normal(size=(N, 2))
+    order = rng.permutation(N)
+    return y[order], np.round(X[order], 4), 7 * group[order] - 50
+
+
+def lines_of(y: np.ndarray, X: np.ndarray, qids: np.ndarray) -> list[str]:
+    rows = zip(y.tolist(), qids.tolist(), X.tolist(), strict=True)
+    return [f"{label:+d} qid:{qid} 1:{a} 2:{b}\n" for label, qid, (a, b) in rows]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    (tmp_path / "d").write_text("".join(lines_of(*near_duplicates())))
+    return tmp_path / "d"
+
+
+def opened(path: Path, **given: Any) -> Dataset:
+    options = ParseOptions(groups=True, **given)
+    return LabelledData.of(dataset.load(str(path), options, Resources(jobs=1)), "", "svc").D
+
+
+def folds_of(D: Dataset, folds: int | str, seed: int = 0) -> list[np.ndarray]:
+    job = Job(search=Search(folds=folds, groups="qid"))
+    job = Job(run=type(job.run)(seed=seed), search=job.search)
+    validation: CrossValidation[Params] = CrossValidation.of_search(
+        D, job, lambda *_: pytest.fail("no fit is made")
+    )
+    return list(validation.assigned)
+
+
+# ---- folds --------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 2)), min_size=2, max_size=200),
+    st.integers(2, 6),
+    st.integers(0, 99),
+)
+def test_groups_stay_together_and_no_fold_is_empty(
+    rows: list[tuple[int, int]], folds: int, seed: int
+) -> None:
+    groups, y = np.array(rows, np.int64).T
+    fold = assign_groups(groups, y, folds, Draw(seed, 1))
+    of_group = [set(fold[groups == group].tolist()) for group in np.unique(groups)]
+    assert all(len(numbers) == 1 for numbers in of_group)
+    assert len(set.union(*of_group)) == min(folds, len(of_group))
+    assert set.union(*of_group) <= set(range(folds))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_folds_are_as_even_as_those_of_scikit_learn(classes: int) -> None:
+    """The largest difference from even shares, of all rows and of each class."""
+
+    def unevenness(fold: np.ndarray, y: np.ndarray) -> float:
+        shares = [
+            np.bincount(fold[y == label], minlength=5) / (y == label).sum() for label in set(y)
+        ]
+        return float(
+            np.abs(np.array([*shares, np.bincount(fold, minlength=5) / len(y)]) - 0.2).max()
+        )
+
+    own, other = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        groups = rng.zipf(1.7, 2000) % 150
+        # A group has mostly rows of one class, and classes differ in size.
+        y = np.minimum(rng.geometric(0.5, 150)[groups] - 1, classes - 1)
+        y = np.where(rng.random(2000) < 0.3, rng.integers(0, classes, 2000), y)
+        own.append(unevenness(assign_groups(groups, y, 5, Draw(seed, 1)), y))
+        fold = np.empty(2000, int)
+        splits = StratifiedGroupKFold(5, shuffle=True, random_state=seed).split(y, y, groups)
+        for number, (_, held_out) in enumerate(splits):
+            fold[held_out] = number
+        other.append(unevenness(fold, y))
+    assert np.mean(own) <= 1.02 * np.mean(other)
+
+
+def test_equal_groups_fill_folds_evenly_and_by_chance(path: Path) -> None:
+    qids, y = near_duplicates()[2], near_duplicates()[0]
+    with closing(opened(path)) as D:
+        (first,), (again,), (other,) = (folds_of(D, 5, seed) for seed in (0, 0, 1))
+        repeated = folds_of(D, "5x3")
+    assert first.tolist() == again.tolist() == repeated[0].tolist()
+    assert len({tuple(fold.tolist()) for fold in (first, other, *repeated)}) == 4
+    for fold in (first, other, *repeated):
+        assert np.bincount(fold).tolist() == [N // 5] * 5
+        # One group more or less of a class.
+        assert np.ptp(np.bincount(fold[y == 1])) <= ROWS_IN_GROUP
+        assert all(len(set(fold[qids == qid])) == 1 for qid in set(qids))
+
+
+def test_folds_of_a_subset_keep_its_groups(path: Path) -> None:
+    qids = near_duplicates()[2]
+    with closing(opened(path)) as D:
+        for rows in (None, 60):
+            some = subset_of(D, rows, 0)
+            numbers = np.arange(N) if rows is None else np.flatnonzero(some_rows(D, some))
+            (fold,) = folds_of(some, 4)
+            own = qids[numbers]
+            assert len(fold) == len(own)
+            assert all(len(set(fold[own == qid])) == 1 for qid in set(own))
+
+
+def some_rows(D: Dataset, some: Dataset) -> np.ndarray:
+    """Return which rows of D are in a view, by their features."""
+    own = {tuple(x) for x in some.points(np.arange(some.n)).X.toarray().tolist()}
+    return np.array([tuple(x) in own for x in D.points(np.arange(D.n)).X.toarray().tolist()])
+
+
+def write_one_large_group(path: Path, share: float) -> np.ndarray:
+    """Write rows with this share in one group, each other row in its own; return qids."""
+    rng = np.random.default_rng(1)
+    qids = np.where(rng.random(2000) < share, -1, np.arange(2000))
+    y, X = np.where(np.arange(2000) % 3, 1, -1), np.round(rng.random((2000, 2)), 5)
+    path.write_text("".join(lines_of(y, X, qids)))
+    return qids
+
+
+@pytest.mark.parametrize("groups", [1, 3, 8])
+def test_the_first_rows_of_a_search_have_a_group_for_each_fold(tmp_path: Path, groups: int) -> None:
+    qids = write_one_large_group(tmp_path / "d", share=0.99)
+    with closing(opened(tmp_path / "d")) as D:
+        rows = rows_of_groups(D, groups, seed=5)
+        counts = [len(set(qids[some_rows(D, subset_of(D, m, 5))])) for m in (rows - 1, rows) if m]
+        assert counts[-1] == groups
+        assert counts[0] == groups - 1 or groups == 1
+
+
+def test_a_search_with_a_time_limit_begins_with_enough_groups(tmp_path: Path) -> None:
+    write_one_large_group(tmp_path / "d", share=0.996)
+    words = "-v", 5, "-c", "1,2", "-g", 1, "--groups", "qid", "--time-limit", 100
+    found = learn("randsvm", tmp_path / "d", tmp_path / "m", *words)
+    assert {len(one["scores"]) for one in found.of("tried")} == {5}
+
+
+# ---- scores -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
+)
+def test_scores_equal_scikit_learns_on_the_same_folds(
+    path: Path, tmp_path: Path, words: tuple[object, ...]
+) -> None:
+    """With shared kernel values, with seeds, and with fits from nothing."""
+    y, X, _ = near_duplicates()
+    given = "-v", 4, "-g", 20, "-c", 5, *words
+    (one,) = learn("randsvm", path, tmp_path / "m", *given, "--groups", "qid").of("tried")
+    with closing(opened(path)) as D:
+        (fold,) = folds_of(D, 4)
+    expected = cross_val_score(SVC(C=5, gamma=20, tol=1e-5), X, y, cv=PredefinedSplit(fold))
+    assert one["scores"] == pytest.approx((100 * expected).tolist(), abs=2.1)
+    # Rows of a group that is held out in part would tell its labels.
+    (mixed,) = learn("randsvm", path, tmp_path / "mixed", *given).of("tried")
+    assert mixed["score"] > 95
+    assert one["score"] < 75
+
+
+def test_probabilities_are_fitted_to_groups_that_are_held_out(path: Path, tmp_path: Path) -> None:
+    """A sigmoid of near duplicates is steep; one of groups by chance is nearly flat."""
+    words = "-v", 4, "-g", 20, "-c", 5, "-b", 1
+    A = []
+    for more in ((), ("--groups", "qid")):
+        found = learn("randsvm", path, tmp_path / "m", *words, *more)
+        (line,) = re.findall(rb"^probA (.*)$", found.body, re.MULTILINE)
+        A.append(abs(float(line)))
+    assert A[1] < A[0] / 5
+
+
+def test_sgd_keeps_groups(path: Path, tmp_path: Path) -> None:
+    words = "-v", 4, "-t", "rbf", "--components", 100, "-g", 20, "--epochs", 20
+    by_group = learn("sgd", path, tmp_path / "m", *words, "--groups", "qid").of("tried")[0]
+    mixed = learn("sgd", path, tmp_path / "mixed", *words).of("tried")[0]
+    assert by_group["score"] < mixed["score"] - 10
+
+
+# ---- sources ------------------------------------------------------------------------------------
+
+
+def tried(data: Any, model: Path | None, **options: Any) -> list[float]:
+    found: list[float] = []
+
+    def watch(event: Any) -> None:
+        if type(event).__name__ == "Tried":
+            found.extend(event.scores)
+
+    given = {"folds": 4, "gamma": 20.0, "C": 5.0, "groups": "qid", **options}
+    randsvm.train_randsvm(data, model, watch, **given)
+    return found
+
+
+def test_files_caches_tables_and_arrays_have_the_same_folds(path: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    y, X, qids = near_duplicates()
+    expected = tried(path, None)
+    assert len(expected) == 4
+    for _ in range(2):
+        assert tried(path, None, cache=str(tmp_path / "cache")) == expected
+    assert tried(path, None, memory=1 << 24, jobs=1) == expected
+    parts = tmp_path / "a", tmp_path / "b"
+    for part, some in zip(parts, (slice(99), slice(99, None)), strict=True):
+        part.write_text("".join(lines_of(y[some], X[some], qids[some])))
+    assert tried(parts, None) == expected
+    # Groups are numbered in the order of their names, as those of a file by their qids.
+    for rows in (X, sparse.csr_matrix(X), pd.DataFrame(X)):
+        assert tried(randsvm.Arrays(rows, y, groups=qids), None) == expected
+    texts = [f"g{qid + 50:04d}" for qid in qids]
+    assert tried(randsvm.Arrays(X, y, groups=texts), None) == expected
+    frame = pd.DataFrame({"who": texts, "a": X[:, 0], "label": y, "b": X[:, 1]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    found = []
+    for form in ("csv", "parquet"):
+        table = {"format": form, "label_column": "label", "group_column": "who"}
+        found.append(tried(tmp_path / f"t.{form}", tmp_path / form, **table))
+        assert b"who" not in (tmp_path / form).read_bytes().partition(b"# randsvm columns")[2]
+    # Groups of tables are numbered in the order of their first rows.
+    order = list(dict.fromkeys(texts))
+    numbers = [order.index(text) for text in texts]
+    assert found == [tried(randsvm.Arrays(X, y, groups=numbers), None)] * 2
+
+
+def test_rows_of_weight_0_have_no_group(path: Path, tmp_path: Path) -> None:
+    y, X, qids = near_duplicates()
+    kept = np.arange(N) % 5 != 0
+    weights = kept.astype(float)
+    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
+    (tmp_path / "few").write_text("".join(lines_of(y[kept], X[kept], qids[kept])))
+    expected = tried(tmp_path / "few", None)
+    assert tried(path, None, row_weights=str(tmp_path / "w")) == expected
+    assert tried(randsvm.Arrays(X, y, weights=weights, groups=qids), None) == expected
+
+
+@given(
+    st.lists(st.integers(-(2**70), 2**70) | st.integers(-9, 9), min_size=1, max_size=30),
+    st.sampled_from(["", "cost:2 "]),
+    st.sampled_from(["", "cost:2 "]),
+)
+def test_groups_are_qids_modulo_2_to_the_64(values: list[int], before: str, after: str) -> None:
+    if before:
+        after = ""
+    text = "".join(
+        f"{i % 2} {before}qid:{value:+04d} {after}1:2\n# a comment\n"
+        for i, value in enumerate(values)
+    )
+    piece = svmlight.parse_piece(
+        text.encode() + svmlight.PADDING, svmlight.Dialect("class", False, False, groups=True)
+    )
+    assert piece.fault is None
+    assert piece.block.groups is not None
+    assert piece.block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
+
+
+def test_a_precomputed_kernel_has_groups(path: Path, tmp_path: Path) -> None:
+    y, X, qids = near_duplicates()
+    K = np.exp(-20 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
+    lines = (
+        f"{label:+d} qid:{qid} 0:{i} " + " ".join(f"{j}:{k:.9g}" for j, k in enumerate(row, 1))
+        for i, (label, qid, row) in enumerate(zip(y, qids, K, strict=True), 1)
+    )
+    (tmp_path / "k").write_text("\n".join(lines))
+    found = tried(tmp_path / "k", None, kernel="precomputed", gamma=None)
+    assert found == pytest.approx(tried(path, None), abs=2.1)
+
+
+def test_logged_scores_are_found_again(path: Path, tmp_path: Path) -> None:
+    words = ("randsvm", "-q", "-v", 4, "-g", 20, "--log", tmp_path / "log", path, tmp_path / "m")
+    run_train(*words, "--groups", "qid")
+    run_train(*words)
+    run_train(*words, "--groups", "qid")
+    lines = [line for line in read_log(tmp_path / "log") if line["event"] == "tried"]
+    assert [line["resumed"] for line in lines] == [False, False, True]
+    assert lines[0]["scores"] == lines[2]["scores"] != lines[1]["scores"]
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "found"),
+    [
+        ("1 1:2", "3:3", "'1:2'"),
+        ("1 1:2 qid:3", "3:3", "'1:2'"),
+        ("  1", "3:4", "the end of the row"),
+        ("1 cost:2 # qid:3", "3:10", "the end of the row"),
+        ("1 qid:x 1:2", "3:3", "'qid:x'"),
+    ],
+)
+@pytest.mark.parametrize("cluster", [False, True])
+def test_a_row_without_a_qid_is_refused(
+    tmp_path: Path, line: str, place: str, found: str, cluster: bool
+) -> None:
+    (tmp_path / "d").write_text(f"1 qid:4 1:1\n-1 qid:5 2:1\n{line}\n1 1:1\n")
+    with pytest.raises(
+        DataError, match=re.escape(f"d:{place}: expected qid:number, found {found}")
+    ):
+        if cluster:
+            pytest.importorskip("distributed")
+            from fake_cluster import FakeWorkerPool
+
+            from randsvm.cluster import byte_ranges
+
+            file = byte_ranges.text_file_at(str(tmp_path / "d"), ParseOptions(groups=True))
+            byte_ranges.first_pass(FakeWorkerPool("1"), "key", [file])
+        else:
+            opened(tmp_path / "d")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--groups", "qid"), "--groups is for cross-validation"),
+        (("-v", 41, "--groups", "qid"), "-v 41 --groups qid: there are only 40 groups of rows"),
+        (("-v", 3, "--group-column", "who"), "--group-column is for tables"),
+    ],
+)
+def test_groups_that_do_not_suit_are_refused(
+    path: Path, tmp_path: Path, words: tuple[object, ...], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=re.escape(message)):
+        learn("randsvm", path, tmp_path / "m", *words)
+
+
+def test_tables_and_arrays_without_groups_are_refused(tmp_path: Path) -> None:
+    y, X, qids = near_duplicates()
+    frame = pd.DataFrame({"who": qids, "a": X[:, 0], "label": y})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    table = {"format": "csv", "label_column": "label"}
+    with pytest.raises(ParameterError, match="--groups qid needs --group-column with --format csv"):
+        tried(tmp_path / "t.csv", None, **table)
+    with pytest.raises(ParameterError, match="--group-column is for --groups qid"):
+        tried(tmp_path / "t.csv", None, **table, group_column="who", groups=None)
+    with pytest.raises(DataError, match="expected a column 'whom', found 'who', 'a', 'label'"):
+        tried(tmp_path / "t.csv", None, **table, group_column="whom")
+    with pytest.raises(ParameterError, match="--groups qid needs groups in Arrays"):
+        tried(randsvm.Arrays(X, y), None)
+    for groups, found in ((qids[1:], "239"), (np.zeros((N, 2)), "an array of shape")):
+        problem = f"groups: expected 240, one for each row of X, found {found}"
+        with pytest.raises(ValueError, match=re.escape(problem)):
+            tried(randsvm.Arrays(X, y, groups=groups), None)
+    with pytest.raises(ValueError, match="groups: expected numbers or texts, found others"):
+        tried(randsvm.Arrays(X, y, groups=np.array([None, 1, "a"] * (N // 3), object)), None)
+
+
+def test_grid_search_has_no_groups_without_the_option(path: Path) -> None:
+    """The parser keeps qids only where they are asked for."""
+    with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=1))) as D:
+        assert D.groups is None
+        assert D.summary.queries == N
