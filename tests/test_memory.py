@@ -86,20 +86,24 @@ def test_gathered_rows_are_returned_without_copies() -> None:
     assert (row_cache.points(np.arange(40_000, 40_010)).X != more.X).nnz == 0
 
 
-TABLE = "randsvm.cli.train", "sgd", "--epochs", "1", "--memory", "16M", "--label-column", "y"
+TABLE = (
+    *("randsvm.cli.train", "sgd", "--epochs", "1", "--memory", "16M"),
+    *("--label-column", "y", "--ignore-columns", "name"),
+)
 
 
 def write_table(path: Path, n: int) -> None:
-    """Write n rows of 12 numbers and 4 texts as CSV, or as Parquet."""
+    """Write n rows of 12 numbers, 4 texts and a name as CSV, or as Parquet in one row group."""
     random = np.random.default_rng(0)
     columns: dict[str, object] = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
     columns |= {f"t{j}": random.choice([f"word {i}" for i in range(9)], n) for j in range(4)}
     columns["y"] = random.choice(["yes", "no"], n)
+    columns["name"] = [f"person {i:012d}" for i in range(n)]
     frame = pd.DataFrame(columns)
     if path.suffix == ".csv":
         frame.to_csv(path, index=False)
     else:
-        frame.to_parquet(path, row_group_size=40_000)
+        frame.to_parquet(path, row_group_size=n)
 
 
 @pytest.mark.slow
@@ -115,7 +119,7 @@ def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form
         write_table(data, rows_of_table)
         model = tmp_path / f"{rows_of_table}.model"
         training = peak(tmp_path, *TABLE, "--format", form, "-q", data, model)
-        words = "randsvm.cli.predict", "--keep", "x0", "-q"
+        words = "randsvm.cli.predict", "--keep", "x0,name", "-q"
         peaks.append((training, peak(tmp_path, *words, data, model, tmp_path / "out.csv")))
         (tmp_path / "out.csv").unlink()
     (training, predicting), (more_training, more_predicting) = peaks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -36,12 +36,15 @@ from randsvm.errors import ContentError, DataError, quoted, shortened
 from randsvm.events import Progress, Watch
 from randsvm.parallel import ThreadPool
 
-# Bytes of a value of a batch; rows of a batch at least and at most.
-VALUE_BYTES = 8
+# Bytes of a value of a batch, parsed: a number, an index and copies; rows of a batch at least and
+# at most.
+VALUE_BYTES = 16
 ROWS = 64, 65_536
 # Bytes of a column that are read from the file at once; of all columns.
 COLUMN_BYTES = 1 << 14, 1 << 20
 BUFFER_BYTES = 1 << 23
+# Bytes of a column in a row group whose texts pyarrow may keep as a dictionary; of all columns.
+DICTIONARY_BYTES = 1 << 22, 1 << 25
 
 
 @contextmanager
@@ -59,12 +62,12 @@ def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator
         try:
             metadata = pyarrow.parquet.read_metadata(stream)
             schema = metadata.schema.to_arrow_schema()
-            texts = [one.name for one in schema if _is_string(one.type)]
+            texts = {one.name for one in schema if _is_string(one.type)}
             width = max(1, len(schema.names))
             file = pyarrow.parquet.ParquetFile(
                 stream,
                 metadata=metadata,
-                read_dictionary=texts,
+                read_dictionary=_dictionary_columns(metadata, texts),
                 buffer_size=min(max(COLUMN_BYTES[0], BUFFER_BYTES // width), COLUMN_BYTES[1]),
                 pre_buffer=False,
             )
@@ -72,6 +75,24 @@ def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator
             raise _unreadable(name, error) from None
         stack.callback(file.close)
         yield ParquetTable(name, file, files.size_of(path), watch, block_size)
+
+
+def _dictionary_columns(metadata: Any, texts: Set[str]) -> list[str]:
+    """Return the columns of texts that are read as dictionaries, without each text anew.
+
+    pyarrow collects the texts of a whole row group in such a dictionary, so columns with many
+    texts, such as names, are none of them.
+    """
+    most = min(DICTIONARY_BYTES[0], DICTIONARY_BYTES[1] // max(1, len(texts)))
+    small = []
+    for i, leaf in enumerate(metadata.schema):
+        if leaf.path in texts:
+            groups = (metadata.row_group(k).column(i) for k in range(metadata.num_row_groups))
+            if all(
+                one.has_dictionary_page and one.total_uncompressed_size <= most for one in groups
+            ):
+                small.append(leaf.path)
+    return small
 
 
 def _unreadable(name: str, error: Exception) -> ContentError:
@@ -198,6 +219,10 @@ class _Texts(NamedTuple):
 
 def _as_texts(array: Any) -> _Texts:
     kind = array.type
+    if pyarrow.types.is_dictionary(kind) and len(array.dictionary) > len(array):
+        # The texts of other batches are in the dictionary, too.
+        array = array.dictionary_decode()
+        kind = array.type
     if not pyarrow.types.is_dictionary(kind):
         if not (_is_text(kind) or _is_number(kind)) or pyarrow.types.is_boolean(kind):
             array = array.cast(pyarrow.string())
