@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORK := results
-# Editable: the compiled modules land beside their sources, so a changed .pyx or .h means a new install.
-SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.h)
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check \
+  --config-settings editable_mode=compat --editable
+# Editable: the compiled modules land beside their sources, so a changed .pyx, .pxi or .h means a new install.
+SOURCES := pyproject.toml $(wildcard randsvm/*/*.pyx randsvm/*/*.pxi randsvm/*/*.h)
 COMPILED := $(subst /,.,$(basename $(wildcard randsvm/*/*.pyx)))
 
 .PHONY: help wheel pythons demo cluster-demo test lint fuzz docs peers data-real fetched compiled bench bench-quick results \
@@ -18,10 +20,10 @@ help:
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
 	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
 	@echo "make docs   write the references in docs/ and man/ from help texts and docstrings, and a site in build/site/"
-	@echo "make bench  everything beside LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
+	@echo "make bench  compare randsvm with LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
-	@echo "            (RANDSVM_DATA names the folder of more real sets; what is asked most comes"
-	@echo "            first, and BENCH='--most-minutes 30' begins no work after that)"
+	@echo "            (RANDSVM_DATA names the folder of more real sets; the most important works come"
+	@echo "            first, and with BENCH='--most-minutes 30' none begins after 30 minutes)"
 	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
 	@echo "            results/benchmarks-quick.md and .json"
 	@echo "make results  docs/benchmarks.json, the tables and pictures of the pages, from what make bench"
@@ -42,8 +44,7 @@ help:
 	       "(Debian: apt-get install build-essential python3-dev)"; exit 1; }; done
 	@echo "installing randsvm and the tools of its developers into .venv (640 MB, some minutes)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat \
-	  --editable '.[dev]'
+	$(INSTALL) '.[dev]'
 	touch $@
 
 lint: .venv/ready
@@ -66,7 +67,7 @@ docs: .venv/ready
 	$(BIN)/python scripts/command_reference.py
 	$(BIN)/python scripts/record_schema.py
 	$(BIN)/python scripts/python_reference.py
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(INSTALL) '.[docs]'
 	$(BIN)/mkdocs build --strict
 
 $(WORK)/%.train: scripts/make_data.py | .venv/ready
@@ -86,8 +87,7 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 	$(BIN)/randsvm-predict $(WORK)/twonorm.test $(WORK)/demo-twonorm.model $(WORK)/demo-twonorm.out
 
 .venv/plot: .venv/ready
-	$(BIN)/pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat \
-	  --editable '.[plot]'
+	$(INSTALL) '.[plot]'
 	touch $@
 
 figures: .venv/plot $(WORK)/twonorm.train
@@ -124,12 +124,12 @@ fetched: .venv/ready
 	-@$(MAKE) --no-print-directory peers
 	-@$(MAKE) --no-print-directory data-real
 
-# BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
-# What an installed package has from the start: else every process of a machine that is told to
-# write no bytecode compiles all modules again.
+# Bytecode, as an installed package has it. With PYTHONDONTWRITEBYTECODE every process would
+# otherwise compile all modules again.
 compiled: fetched
 	$(BIN)/python -m compileall -q randsvm
 
+# BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
 bench: compiled
 	$(BENCHMARKS) $(BENCH)
 
@@ -165,4 +165,4 @@ data: .venv/ready
 	$(BIN)/python scripts/make_data.py sinc data/sinc.svm --rows 500
 
 clean:
-	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so randsvm/*/*.c
+	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so randsvm/*/*.c randsvm/*/*.cpp

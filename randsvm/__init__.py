@@ -42,7 +42,7 @@ def __getattr__(name: str) -> Any:
     module = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
     try:
         return getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
+    except ImportError as error:
         if (error.name or "").partition(".")[0] != "sklearn":
             raise
         message = f"randsvm.{name} needs scikit-learn 1.6 or newer: pip install scikit-learn"

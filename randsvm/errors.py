@@ -95,7 +95,7 @@ class ModelError(RandsvmError):
 
 
 class ExportError(RandsvmError):
-    """An export does not predict as its model, which is a bug; it is not written."""
+    """An export predicts differently from its model, which is a bug; no export is written."""
 
     exit_code = 70
 

@@ -148,8 +148,8 @@ class Tried(NamedTuple):
     scores : list of float
         Score of each fold.
     score : float
-        Score of the rows of all folds together; of AUC, F1 and balanced accuracy the mean of the
-        scores of the folds.
+        Score over the rows of all folds together; for AUC, F1 and balanced accuracy the mean of
+        the scores of the folds.
     score_name : str
         "accuracy" (in percent), "mean squared error" or another name.
     rows : int
@@ -553,8 +553,8 @@ class ClassMetrics(NamedTuple):
     f1 : float
         Harmonic mean of precision and recall.
     average_precision : float or None
-        Area under the precision-recall curve of this class, of two classes: the mean precision
-        over the rows of the class, ranked by decision value; None for more classes.
+        Area under the precision-recall curve of this class: the mean precision over the rows of
+        the class, ranked by decision value; None if there are more than two classes.
     """
 
     label: str
@@ -571,7 +571,7 @@ class ReliabilityBin(NamedTuple):
     Parameters
     ----------
     above : float
-        Lower bound of the probabilities; it belongs to the interval below.
+        Lower bound of the probabilities, itself excluded.
     up_to : float
         Upper bound of the probabilities.
     weight : float
@@ -656,7 +656,7 @@ class RegressionMetrics(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How often label sets or intervals had the truth.
+    """How often label sets contained the true label, or intervals the target.
 
     Parameters
     ----------
@@ -703,7 +703,7 @@ class Predicted(NamedTuple):
     to_stdout : bool
         Whether the predictions went to standard output.
     coverage : Coverage or None
-        Of label sets or intervals where they were asked for.
+        Coverage of label sets or intervals; None without `--coverage`.
     """
 
     rows: int
@@ -767,7 +767,7 @@ class Certified(NamedTuple):
     support_vectors : int
         Support vectors of the model.
     unknown_support_vectors : int
-        Support vectors that are no row of the training file.
+        Support vectors that are not among the rows of the training file.
     primal : float
         Primal objective P of the machine as written.
     dual : float
@@ -858,7 +858,8 @@ class Explained(NamedTuple):
     rows : int
         Rows that were explained.
     base_values : list of float
-        Each decision value without any feature, to which the Shapley values of a row add up.
+        Each decision value without any feature. Added to the Shapley values of a row, it gives the
+        decision value of the row.
     seconds : float
         Seconds of the computation.
     to_stdout : bool

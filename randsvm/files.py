@@ -90,6 +90,11 @@ def file_exists(path: str) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path raises the error
 
 
+def is_stream(path: str) -> bool:
+    """Return whether a file can be read only once: standard input, a pipe or a device."""
+    return path == STANDARD or Path(path).is_fifo() or Path(path).is_char_device()
+
+
 def size_of(path: str) -> int | None:
     """Return the bytes of a regular file; None for anything else."""
     try:
@@ -173,9 +178,8 @@ class _Rejoined(io.RawIOBase):
         head, self._head = self._head, b""
         if not head:
             return self._stream.readinto(buffer)
-        memoryview(buffer)[: len(head)] = (
-            head  # a BufferedReader asks for far more than MAGIC_BYTES bytes
-        )
+        # There is room: a BufferedReader asks for far more than MAGIC_BYTES bytes.
+        memoryview(buffer)[: len(head)] = head
         return len(head)
 
     def fileno(self) -> int:
@@ -402,8 +406,8 @@ def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -
         head = first_bytes(path)
     if head and not recognised(head):
         raise OutputError(
-            f"cannot create {path}: there is a file of that name, which is not {kind} and "
-            f"stays: choose another name (of several names the last is written)"
+            f"cannot create {path}: the file exists and is not {kind}, so it is not replaced: "
+            f"choose another name (the last of several names is the output)"
         )
 
 

@@ -6,6 +6,7 @@ of its events raises `Cancelled` once the result is no longer needed.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
@@ -13,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from math import inf
 from queue import SimpleQueue
@@ -34,8 +34,8 @@ class Cancelled(Exception):  # noqa: N818 - not an error
 def _blas() -> Any:
     """Return the controller of the loaded BLAS libraries; None without threadpoolctl.
 
-    None also where BLAS has one thread already: the commands set the variable before numpy is
-    imported.
+    None also if OPENBLAS_NUM_THREADS is 1, as the commands set it before they import numpy: BLAS
+    then has one thread already.
     """
     if os.environ.get("OPENBLAS_NUM_THREADS") == "1":
         return None
@@ -46,13 +46,36 @@ def _blas() -> Any:
     return ThreadpoolController()
 
 
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context that limits BLAS to one thread, if threadpoolctl is installed.
+class _BlasLimit:
+    """The limit of BLAS, which all threads share, and the number of blocks that need it."""
+
+    lock = threading.Lock()
+    blocks = 0
+    limiter: Any = None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread within a `with` block, if threadpoolctl is installed.
 
     Worker threads call BLAS. Additional threads of BLAS would compete with them for the cores.
+    Blocks of several threads may overlap: the last one to end removes the limit.
     """
     blas = _blas()
-    return nullcontext() if blas is None else blas.limit(limits=1, user_api="blas")
+    if blas is None:
+        yield
+        return
+    with _BlasLimit.lock:
+        _BlasLimit.blocks += 1
+        if _BlasLimit.blocks == 1:
+            _BlasLimit.limiter = blas.limit(limits=1, user_api="blas")
+    try:
+        yield
+    finally:
+        with _BlasLimit.lock:
+            _BlasLimit.blocks -= 1
+            if _BlasLimit.blocks == 0:
+                _BlasLimit.limiter.restore_original_limits()
 
 
 class ThreadPool(ThreadPoolExecutor):

@@ -1,7 +1,7 @@
-"""What averaging costs: sgd on a cluster, its rows cut into groups whose weights are averaged after
-each epoch, beside the steps of one process. Prints a table for docs/cluster.md.
+"""Measure what averaging costs: compare sgd on a cluster, where the weights of groups of rows are
+averaged after each epoch, with sgd in one process. Print a table for docs/cluster.md.
 
-Chunks are cut small for it: the groups of a file that is worth a cluster are far larger.
+Chunks are small here. The groups of a file that is worth a cluster are far larger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ CHUNK_ROWS = 64
 def measured(
     train: str, test: str, groups: int, options: dict[str, Any], cluster: str
 ) -> tuple[float, float]:
-    """P on the training rows and the accuracy in percent on the others. groups: 1: plain steps."""
+    """Return P on the training rows, and the accuracy on the test rows in percent.
+
+    groups: the number of groups; 1: sgd in one process.
+    """
     sgd.GROUP_CHUNKS, sgd.MOST_GROUPS = 1, groups
     given = options if groups == 1 else {**options, "cluster": cluster}
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +46,7 @@ def measured(
 @click.command()
 @click.argument("train")
 @click.argument("test")
-@click.option("--groups", default="2,8,32", show_default=True, help="How many, with commas.")
+@click.option("--groups", default="2,8,32", show_default=True, help="How many, as 2,8,32.")
 @click.option("--epochs", type=int, help="As sgd has it.")
 @click.option("--cluster", default="local:1", show_default=True, help="As sgd has it.")
 def main(train: str, test: str, groups: str, epochs: int | None, cluster: str) -> None:

@@ -1,6 +1,6 @@
-"""A Dask cluster on this machine: train, kill a worker in the middle, end with the same model.
+"""Train on a Dask cluster on this machine, kill a worker, and compare the model.
 
-Shows what runs on many machines: there a worker is started on each.
+With several machines, a worker is started on each; the rest is the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-# Seconds that the scheduler has to be there.
+# Seconds within which the scheduler must start.
 PATIENCE = 60.0
 # The worker is killed after so many rounds.
 ROUNDS = 2
@@ -29,7 +29,7 @@ TRAIN = (sys.executable, "-m", "randsvm.cli.train", "randsvm", "-g", "5", "--sam
 
 
 def started(stack: ExitStack, command: Sequence[object]) -> subprocess.Popen[bytes]:
-    """A process that ends with the stack."""
+    """Start a process that is killed when the stack is closed."""
     # One thread each: the scan has a worker per core.
     process = subprocess.Popen(
         [*map(str, command)],
@@ -44,7 +44,7 @@ def started(stack: ExitStack, command: Sequence[object]) -> subprocess.Popen[byt
 
 
 def scheduler_of(stack: ExitStack, file: Path) -> dict[str, object]:
-    """What the scheduler says of itself."""
+    """Start a scheduler; return what it writes about itself to its scheduler file."""
     click.echo(f"$ dask scheduler --scheduler-file {file.name} --host 127.0.0.1")
     words = ["--scheduler-file", file, "--port", 0, *LOOPBACK, "127.0.0.1:8787"]
     started(stack, [*DASK, "scheduler", *words])
@@ -57,7 +57,7 @@ def scheduler_of(stack: ExitStack, file: Path) -> dict[str, object]:
 
 
 def kill_after(worker: subprocess.Popen[bytes], log: Path, run: subprocess.Popen[bytes]) -> None:
-    """As the kernel does that runs out of memory, in the middle of the run."""
+    """Kill the worker after ROUNDS rounds, as the kernel does when memory runs out."""
     while run.poll() is None:
         if log.exists() and log.read_text().count('"iteration"') >= ROUNDS:
             worker.send_signal(signal.SIGKILL)

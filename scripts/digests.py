@@ -1,4 +1,4 @@
-"""Digests of what the commands write: a rebuild of the package must leave every line as it was.
+"""Print digests of what the commands write: a change that keeps all results keeps every line.
 
     python scripts/digests.py > before.txt
     python scripts/digests.py --against before.txt
@@ -29,14 +29,14 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in ("train", "predict"))
 
 SEED = 20071206
-DIGITS = 16  # of a digest that are printed
-SHOWN = 500  # characters of what a failed command said
+DIGITS = 16  # printed of each digest
+SHOWN = 500  # characters of the error output of a failed command
 UNKNOWN = 20  # rows without a label at the start of a test file
 
-# Lines of a model that change with the version alone, and numbers of JSON that are times.
+# Lines of a model that change with the version alone.
 VERSION = re.compile(rb"^# randsvm (version|sha256) .*\n", re.M)
 # What differs between equal runs: times, memory, and the names of runs.
-SECONDS = re.compile(
+VARYING = re.compile(
     rb'("(?:\w*seconds|peak_memory)": )[0-9.e+-]+|("(?:time|run|version)": )"[^"]*"'
 )
 
@@ -95,13 +95,13 @@ def curve(rng: np.random.Generator, n: int) -> Iterator[Row]:
 
 
 def usual(rng: np.random.Generator, n: int) -> Iterator[Row]:
-    """A cloud off the origin, a twentieth of it far out."""
+    """Rows for novelty detection: a cloud with a twentieth of outliers."""
     odd = rng.random(n) < 0.05
     return dense(signs(~odd), 2 + rng.normal(size=(n, 4)) * np.where(odd, 4, 1)[:, None])
 
 
 def large(rng: np.random.Generator, n: int) -> Iterator[Row]:
-    """Parsed it is more than half of 16 MB: with --memory 16M it goes to a spill file."""
+    """Two classes in rows that, once parsed, go to a spill file with --memory 16M."""
     X = rng.normal(size=(n, 20))
     return dense(signs(X[:, :5].sum(axis=1) + rng.normal(size=n) > 0), X)
 
@@ -223,29 +223,29 @@ def output(words: Sequence[str], folder: Path, stdin: Path | None) -> bytes:
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-SHOWN:]
         raise click.ClickException(f"{shlex.join(words)}: exit {done.returncode}\n{said}")
-    return SECONDS.sub(rb"\1\2-", done.stdout)
+    return VARYING.sub(rb"\1\2-", done.stdout)
 
 
 def command(program: str, words: str, run: Run, part: str, *into: str, folder: Path) -> bytes:
-    """Run a program on the set's part "train" or "test"; what it prints."""
+    """Run a program on the set's part "train" or "test"; return what it prints."""
     source = f"{run.data}.{part}"
     call = [program, *words.split(), "-q", "-" if run.stdin else source, *into]
     return output(call, folder, folder / source if run.stdin else None)
 
 
 def train(name: str, folder: Path) -> bytes:
-    """Write NAME.model, and first the model of the run before it; all that is to stay the same."""
+    """Write NAME.model, after the model that it starts from; return all that must stay the same."""
     run = RUNS[name]
     if run.after and not (folder / f"{run.after}.model").exists():
         train(run.after, folder)
     printed = command(TRAIN, run.train, run, "train", f"{name}.model", folder=folder)
     model = VERSION.sub(b"", (folder / f"{name}.model").read_bytes())
     log = folder / f"{name}.jsonl"
-    return printed + model + (SECONDS.sub(rb"\1\2-", log.read_bytes()) if log.exists() else b"")
+    return printed + model + (VARYING.sub(rb"\1\2-", log.read_bytes()) if log.exists() else b"")
 
 
 def predict(name: str, folder: Path) -> bytes:
-    """Write NAME.out; all that is to stay the same."""
+    """Write NAME.out; return all that must stay the same."""
     run = RUNS[name]
     files = f"{name}.model", f"{name}.out"
     printed = command(PREDICT, run.predict, run, "test", *files, folder=folder)
@@ -271,7 +271,7 @@ def digests(names: Iterable[str]) -> Iterator[str]:
 
 
 def faults(found: dict[str, str], earlier: dict[str, str]) -> list[str]:
-    """What differs, in words."""
+    """Return a line for each run whose digests differ."""
     return [
         f"{name}: {found.get(name, 'missing')}, was {earlier.get(name, 'missing')}"
         for name in {**earlier, **found}

@@ -1,5 +1,5 @@
-"""How the time of a round on a cluster splits, from the log of a run there, and what from that a
-larger cluster would take for more rows: computed, not measured.
+"""Split the time of a round on a cluster by the log of a run, and estimate from that the time of
+more rows on a larger cluster. The estimate is computed, not measured.
 
 A round takes latency + messages + work + solve + the rest of this process. Work falls with the
 cores and grows with the rows. What moves to and from each worker is bounded, and goes over one
@@ -20,7 +20,7 @@ PARTS = ("message", "work", "report", "solve", "rest")
 
 
 def split(path: Path) -> dict[str, float]:
-    """Of a log: n, rounds, and of a round the mean seconds of its PARTS and the bytes that move.
+    """Return n and the rounds of a log, and means per round: seconds of PARTS, bytes moved.
 
     The first round is left out: workers read and make their states in it.
     """
@@ -42,7 +42,11 @@ def split(path: Path) -> dict[str, float]:
 def seconds_of_a_round(
     found: dict[str, float], rows: float, cores: int, threads: int, network: float
 ) -> float:
-    """found: of two workers with a thread each; threads: of each worker; network: bytes/s."""
+    """Return the seconds of a round on `cores` cores.
+
+    found: `split` of a run on two workers with one thread each. threads: threads of each worker.
+    network: bytes per second.
+    """
     moving = found["bytes"] / 2 * max(1, cores / threads) / network
     work = found["work"] * rows / found["n"] * 2 / cores
     return work + moving + sum(found[part] for part in PARTS if part != "work")
@@ -57,8 +61,11 @@ def seconds_of_a_round(
 def main(
     logs: tuple[Path, ...], rows: float, cores: tuple[int, ...], threads: int, network: float
 ) -> None:
-    """LOGS: of runs with --cluster local:2 on samples of the same data, the smallest first; the
-    last one is split, and how rounds grow in number is taken from the first and the last."""
+    """Estimate the time on more cores from LOGS of runs with --cluster local:2.
+
+    The runs are on samples of the same data, the smallest first. The last one is split; the first
+    and the last tell how the number of rounds grows with the rows.
+    """
     first, found = split(logs[0]), split(logs[-1])
     grows = log(found["rounds"] / first["rounds"]) / log(found["n"] / first["n"]) if logs[1:] else 0
     rounds = found["rounds"] * (rows / found["n"]) ** grows

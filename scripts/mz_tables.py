@@ -31,14 +31,14 @@ LEAST_ROUNDS = 3
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:
-    """The first `count` documents of either class."""
+    """Return the first `count` documents of each class."""
     positive = [line for line in lines if not line.startswith(b"-")][:count]
     negative = [line for line in lines if line.startswith(b"-")][:count]
     return b"".join(positive + negative)
 
 
 def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool) -> list[str]:
-    """One row of the table."""
+    """Train and test; return a row of the table."""
     model = train.with_suffix(".model")
     given = {**OPTIONS, "working_set": size} | ({} if swap is None else {"swap": swap})
     fitted = api.train_osuna(train, model, closest=closest, **given)

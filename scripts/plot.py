@@ -74,7 +74,7 @@ def output_option(default: str) -> Callable[[Callable[..., None]], Callable[...,
 
 @click.group()
 def main() -> None:
-    """Draw pictures of trainings."""
+    """Draw pictures of trainings and models."""
 
 
 # ---- convergence ------------------------------------------------------------------------------
@@ -288,8 +288,10 @@ MOST_BARS = 25
 @output_option("importance.png")
 def importance(report: str, output: str) -> None:
     """Draw the features of REPORT, which `randsvm-predict --importance --report json` prints."""
-    record = json.loads(Path(report).read_text())
-    if record.get("event") != "importances":
+    record: Record = {}
+    with contextlib.suppress(json.JSONDecodeError):
+        record = json.loads(Path(report).read_text())
+    if not isinstance(record, dict) or record.get("event") != "importances":
         raise click.ClickException(f"{report}: expected a report of --importance")
     features = record["features"][:MOST_BARS]
     figure, axes = new_figure(height=1 + 0.25 * len(features))
@@ -309,7 +311,7 @@ def probability_scores(report: str) -> Record:
     """Return the scores of the probabilities in a report of randsvm-predict."""
     try:
         found: Record = json.loads(Path(report).read_text())["metrics"]["probabilities"]
-        if found:
+        if found and any(one["weight"] for one in found["reliability"]):
             return found
     except (json.JSONDecodeError, KeyError, TypeError):
         pass

@@ -15,7 +15,7 @@ import types
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from randsvm.cli.log import ENDINGS, OUTCOMES, RECORDS, SCHEMA, TRAINED, outcome_names
+from randsvm.cli.log import PREDICTION_ENDS, RECORDS, SCHEMA, TRAINED, TRAINING_ENDS, outcome_names
 
 FILE = Path(__file__).parents[1] / "docs" / "log-records.schema.json"
 
@@ -58,9 +58,7 @@ NUMBERS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 # Records that may come before the data is read; the other ones have all of RUN.
-EARLY = {"notice", "unwritten", "failed"} | {
-    kind.__name__.lower() for kind in ENDINGS if kind not in OUTCOMES
-}
+EARLY = {"notice", "unwritten", "failed"} | {kind.__name__.lower() for kind in PREDICTION_ENDS}
 # Records without data: a model may be exported without any.
 WITHOUT_DATA = {"failed", "exported"}
 
@@ -101,7 +99,7 @@ def record(name: str, kinds: tuple[type, ...], definitions: dict[str, Any]) -> d
     if name == TRAINED:
         # Null where the algorithm has no such value.
         for field in outcome_names():
-            if not all(field in kind._fields for kind in OUTCOMES):
+            if not all(field in kind._fields for kind in TRAINING_ENDS):
                 own[field] = nullable(own[field])
     run = [] if name in WITHOUT_DATA else ["data", "model", *([] if name in EARLY else RUN)]
     return {

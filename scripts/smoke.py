@@ -1,6 +1,6 @@
 """Train and predict with an installed randsvm, wherever Python finds it: `smoke.py DATA`.
 
-Uses nothing but its five dependencies. Raises where a result is not what it must be.
+Uses nothing but its five dependencies. Raises an error if a result is wrong.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
-def test_options_that_there_are_not_are_refused(
+def test_unknown_options_are_refused(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     y, X = small()

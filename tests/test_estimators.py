@@ -327,7 +327,7 @@ def test_bad_weights_are_value_errors(name: str, weights: Any, message: str) -> 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("spread", [1, 3])
 def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: int) -> None:
-    """In the objective. scikit-learn's intercept is regularised less with a larger scaling."""
+    """The objectives are compared. A large intercept_scaling regularises the intercept little."""
     X, y = make_blobs(2000, 5, centers=2, cluster_std=4, random_state=0)
     weights = np.exp(spread * np.random.default_rng(0).normal(size=len(X)))
     C = 10 / weights.sum()
@@ -393,7 +393,7 @@ def test_a_linear_svc_says_that_it_is_not_certified() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 def test_a_linear_svc_is_near_that_of_scikit_learn(loss: str) -> None:
-    """In the objective: where the classes overlap, other weights are as good."""
+    """The objectives are compared: where classes overlap, other weights are as good."""
     y, X = oracle.two_gaussians(2000, 0)
 
     def objective(machine: Any) -> float:
@@ -662,12 +662,11 @@ def test_an_estimator_from_a_saved_model_predicts_as_before(
     more = random.standard_normal((200, 3))
     np.testing.assert_array_equal(again.predict(more), machine.predict(more))
     assert again.n_features_in_ == 3
-    if classes == 2 or name not in ("SVC", "NuSVC"):
-        f = machine.decision_function(more) if hasattr(machine, "decision_function") else 0
-        g = again.decision_function(more) if hasattr(machine, "decision_function") else 0
+    if hasattr(machine, "decision_function"):
+        f, g = machine.decision_function(more), again.decision_function(more)
         np.testing.assert_allclose(g, f, rtol=1e-9, atol=1e-12)
     if name == "SVC":
-        p = again.predict_proba(more)[:, np.argsort(again.classes_)]
+        p = again.predict_proba(more)
         np.testing.assert_allclose(p, machine.predict_proba(more), rtol=1e-9)
     again.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
@@ -680,6 +679,13 @@ def test_an_estimator_from_a_model_of_svm_train(tmp_path: Path) -> None:
     trained = svmutil.svm_train(y.tolist(), X.tolist(), "-g 0.4 -q")
     svmutil.svm_save_model(str(tmp_path / "m"), trained)
     expected, _, _ = svmutil.svm_predict([], X.tolist(), trained, "-q")
-    assert randsvm.SVC.from_model(tmp_path / "m").predict(X).tolist() == expected
+    machine = randsvm.SVC.from_model(tmp_path / "m")
+    assert machine.predict(X).tolist() == expected
+    assert machine.classes_.tolist() == sorted(set(y.tolist())) != trained.get_labels()
+    for shape in ("ovo", "ovr"):
+        theirs = svm.SVC(gamma=0.4, decision_function_shape=shape).fit(X, y)
+        machine.decision_function_shape = shape
+        f = machine.decision_function(X)
+        np.testing.assert_allclose(f, theirs.decision_function(X), atol=1e-2)
     with pytest.raises(ModelError, match="expected a model for SVR"):
         randsvm.SVR.from_model(tmp_path / "m")

@@ -860,7 +860,7 @@ def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(
 
 # ---- kills ------------------------------------------------------------------------------------
 
-# Saves one model and the other, over and over; is killed 50 times; what stands then is told apart.
+# A program that saves two models in turn until it is killed.
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path

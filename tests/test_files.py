@@ -266,7 +266,7 @@ def test_check_output_writes_nothing(tmp_path: Path) -> None:
 
 
 def reading(path: Path) -> tuple[threading.Thread, list[bytes]]:
-    """A thread that reads all of `path`, and where it puts what it read."""
+    """Start a thread that reads all of `path`; return it and the list that gets the content."""
     got: list[bytes] = []
     thread = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
     thread.start()
@@ -296,7 +296,7 @@ def test_a_pipe_behind_dev_fd_is_written() -> None:
 
 
 class Full(io.RawIOBase):
-    """A device that takes nothing, as /dev/full: code gone wrong as root would replace that."""
+    """A device that takes nothing. With /dev/full, wrong code run as root might replace it."""
 
     def writable(self) -> bool:
         return True

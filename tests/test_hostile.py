@@ -286,7 +286,7 @@ def test_a_model_of_a_newer_version_is_refused_naming_both_versions(
 
 
 def resealed(content: bytes) -> bytes:
-    """A model with its seal made right, as who alters it on purpose would."""
+    """Return a model with a correct checksum, as somebody who alters it on purpose writes it."""
     text = content[: content.index(b"# randsvm sha256 ")]
     return text + b"# randsvm sha256 %s\n" % hashlib.sha256(text).hexdigest().encode()
 
@@ -351,7 +351,8 @@ FORBIDDEN = {
     "pickle", "marshal", "shelve", "ctypes.util", "eval", "exec", "compile", "__import__",
     "system", "popen", "subprocess", "runpy", "importlib", "load_library", "allow_pickle",
 }  # fmt: skip
-# Why they may: the name of a codec, or of a module, comes out of a table of this room.
+# Allowed, because the name of a codec or of a module comes from a table in the same file, and
+# because export.py runs a C compiler, and the program it made, on files that it wrote itself.
 ALLOWED = {
     ("files.py", "__import__"),
     ("__init__.py", "importlib"),

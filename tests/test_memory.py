@@ -109,7 +109,7 @@ def write_table(path: Path, n: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form: str) -> None:
-    """Beyond 17 bytes a row; the larger table takes 80 MB as parsed rows, and more as a frame."""
+    """The peak grows by 17 bytes a row at most, while parsed rows take 80 MB more."""
     if form == "parquet":
         pytest.importorskip("pyarrow")
     n = 160_000

@@ -141,7 +141,9 @@ cdef inline double moved_by_log_loss(double z, double a) noexcept nogil:
     return d if d > 0 else 0
 
 
-cdef inline double aware_change(int kind, double z, double weight, double eta, double q) noexcept nogil:
+cdef inline double aware_change(
+    int kind, double z, double weight, double eta, double q,
+) noexcept nogil:
     """Return the change of a row with weight: see above."""
     cdef double most = weight * eta, change
     if kind == LOG:
@@ -302,7 +304,9 @@ cdef inline bint one_vs_rest(
     return moved
 
 
-cdef inline void move(const Row *row, Model *model, double bias_rate, double *change) noexcept nogil:
+cdef inline void move(
+    const Row *row, Model *model, double bias_rate, double *change,
+) noexcept nogil:
     """w += change x, b += bias rate change."""
     cdef Py_ssize_t at, k, column, K = model.K
     cdef double x, step
@@ -358,19 +362,20 @@ def steps(
 
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
     and of class classes[i]; its loss counts weights[class] times, and row_weights[i] times if they
-    are not empty. With counts_weights a row of weight h counts as h steps, else as one. K = 1: class 0 is y = +1, class 1
-    is y = -1. K > 1: column k is class k against the rest, or with crammer_singer_loss the loss is
-    of f[class] - max of the others. A regression has K = 1, targets instead of classes and the loss
-    max(0, |y - f| - epsilon). Steps on the squared hinge are implicit (its slope is taken at the f
-    that the step leads to). It is the only loss whose negative_gradient is unbounded: an explicit
-    step on a row with a large norm or weight would overshoot the minimum of the row's loss.
+    are not empty. With counts_weights a row of weight h counts as h steps, else as one. K = 1:
+    class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k against the rest, or with
+    crammer_singer_loss the loss is of f[class] - max of the others. A regression has K = 1, targets
+    instead of classes and the loss max(0, |y - f| - epsilon). Steps on the squared hinge are
+    implicit (its slope is taken at the f that the step leads to). It is the only loss whose
+    negative_gradient is unbounded: an explicit step on a row with a large norm or weight would
+    overshoot the minimum of the row's loss.
     origin: the weight, for each row, of a further row of zeros with y = -1; with the loss OUTSIDE
     the nu of the term nu b, for each row.
     Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
     fixed_rate where that is positive. b has steps of its own: bias_rate times as far, falling by
-    bias_lambda instead of lambda. A (d, K), or (0, K)
-    where no mean is wanted. f, change : (K,) room to work in. state: see above; LOSS and ERRORS
-    add up what each row's loss and mistake was before its step.
+    bias_lambda instead of lambda. A (d, K), or (0, K) where no mean is wanted. f, change : (K,)
+    room to work in. state: see above; LOSS and ERRORS add up what each row's loss and mistake was
+    before its step.
     """
     cdef Options how = Options(
         kind, crammer_singer_loss, epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon,

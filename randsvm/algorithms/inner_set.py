@@ -71,7 +71,7 @@ class Guess(NamedTuple):
 
 
 def guess_of_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> Guess:
-    """Return f0 of two random subsets of D. algorithm: returns that for a number of rows."""
+    """Return f0 of two random subsets of D. algorithm: returns the one for a number of rows."""
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)
     machines = []
@@ -130,8 +130,8 @@ def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
 
 
 def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
-    """Return the start over rows A of D, ascending, from a solution; its u of these rows is known
-    if the scan holds it."""
+    """Return the start over rows A of D, ascending, from a solution. If the scan is at this
+    solution, its u of these rows is taken over, else it is computed."""
     rows = np.searchsorted(A, solution.rows)
     free = rows[solution.unbounded]
     W = WorkingSet(free, free, pairs=True)

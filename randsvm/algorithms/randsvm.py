@@ -107,26 +107,26 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
     """
     if run.warm_start is resumed:                            # a few rounds more after the end
         return certified(run, r)
-    f0 = guess_of_subsets(run, certified_over)               # f0 = svmlearn(a random subset of D)
+    f0 = guess_of_subsets(run, certified_over)               # f0 = mean of svmlearn(2 subsets)
     step, W = run.warm_start(run.scan, r) if run.warm_start else (f0.step, f0.W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
     tau = ERRORS * f0.error
-    if SV.within_bounds and run.stop(SV, V):                 # not the coefficients of f0
+    if SV.within_bounds and run.stop(SV, V):                 # f0 is beyond the bounds: no solution
         return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
-    full = SV if SV.within_bounds else None
+    solution = SV if SV.within_bounds else None
     while len(A) <= LARGEST_PART * run.scan.D.n:
-        start = starting_from(run.scan, full, A) if full is not None else None
-        full = run.solve_part(A, certified_over(len(A)), start)  # SV = certified(A, r)
-        step, W = step_to(run, run.stand_in(full))           # --reduce: few rows in its place
+        start = starting_from(run.scan, solution, A) if solution is not None else None
+        solution = run.solve_part(A, certified_over(len(A)), start)  # SV = certified(A, r)
+        step, W = step_to(run, run.stand_in(solution))       # --reduce: few rows in its place
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV
         tau /= 2
         A = np.union1d(A, run.scan.near_margin(tau))         #     A = A + {rows with y f < 1 + tau}
     if not SV.within_bounds:
-        run.scan.make_step(step_to(run, full)[0])
-    return certified(replace(run, warm_start=resumed) if full is not None else run, r)
+        run.scan.make_step(step_to(run, solution)[0])
+    return certified(replace(run, warm_start=resumed) if solution is not None else run, r)
 
 
 # fmt: on

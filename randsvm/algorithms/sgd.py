@@ -53,8 +53,8 @@ class Steps:
     horizon: the number T of steps after which the step size is 0; 0: the step size has no factor
     1 - t/T. fixed_rate: a constant step size; 0: the step size falls. weights : (classes,)
     float64, the factor of the losses of each class. epsilon: half width of a regression's tube,
-    None for classes. origin: weight, for each row, of a row of zeros
-    with y = -1 (novelty detection); with the loss OUTSIDE it is nu.
+    None for classes. origin: weight, for each row, of a row of zeros with y = -1 (novelty
+    detection); with the loss OUTSIDE it is nu.
 
     mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.
     counts_weights: whether a row of weight h counts as h steps, else as one.
@@ -197,7 +197,8 @@ class Learner:
         self.A -= part.total.w
         self.b_sum += part.total.b
         self.state[[_sgd.S, _sgd.SIGMA]] = 1.0, 0.0
-        self.state[[_sgd.M, _sgd.T]] += part.rows
+        # Heavy rows make several steps, which count by their weight.
+        self.state[[_sgd.M, _sgd.T]] += part.weight
         self.state[[_sgd.LOSS, _sgd.ERRORS]] += part.loss, part.errors
         self.rows_learned += part.rows
         self.weight_learned += part.weight

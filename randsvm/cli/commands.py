@@ -49,7 +49,7 @@ EXIT_CODES = {
     65: "bad data or model (file:line:column)",
     66: "an input cannot be opened",
     69: "the cluster cannot be reached or stops working; the best model so far is written",
-    70: "a bug, with its traceback",
+    70: "a bug, with its traceback, or an export that predicts differently from its model",
     71: "out of memory",
     73: "an output cannot be created",
     74: "reading or writing failed, as on a full disk or a closed pipe; a trained model is still "
@@ -65,7 +65,7 @@ ENVIRONMENT = {
 }
 
 
-class Typed(click.Option):
+class BoundedOption(click.Option):
     """An option with bounds, whose errors repeat its name and value as the user typed them."""
 
     def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
@@ -84,7 +84,7 @@ class Typed(click.Option):
             return found
         several = isinstance(found, tuple)
         for one in found if several else [found]:
-            # A word is a valid value.
+            # Bounds are for numbers; a word such as auto has none.
             if not isinstance(one, str):
                 self.spec.check(flag, one, None if several else value)
         return found
@@ -116,7 +116,7 @@ class Command(click.Command):
         self.examples = examples or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if args == ["-h"]:  # beside other words it is LIBSVM's option of the shrinking
+        if args == ["-h"]:  # with other words it is LIBSVM's -h, shrinking
             args = ["--help"]
         words: list[str] = []
         for word, following in zip(args, [*args, ""][1:], strict=True):
@@ -126,7 +126,10 @@ class Command(click.Command):
         ctx.meta[WORDS_KEY] = list(words)
         try:
             with _reporting(ctx):
-                return super().parse_args(ctx, words)
+                rest = super().parse_args(ctx, words)
+                if not ctx.resilient_parsing:
+                    self.check_files(ctx)
+                return rest
         except click.NoSuchOption as error:
             word = error.option_name
             owners = _commands_with(ctx, word)
@@ -143,8 +146,11 @@ class Command(click.Command):
             message = f"No such option {word!r}. Did you mean {near!r}?"
             raise click.NoSuchOption(word, message, ctx=ctx) from None
 
+    def check_files(self, ctx: click.Context) -> None:
+        """Raise an error if files or options of the command line contradict each other."""
+
     def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
-        """Return the weight of `balanced`, which click reads as a label.
+        """Return the weight that click expects after the label `balanced`; [] after others.
 
         Raises UsageError for a similar word without a weight.
         """
@@ -156,7 +162,7 @@ class Command(click.Command):
 
     def title_of(self, option: click.Option) -> str:
         """Return the title of the group of an option in the help."""
-        return GROUPS.get(option.name or "", MODEL if isinstance(option, Typed) else OUTPUT)
+        return GROUPS.get(option.name or "", MODEL if isinstance(option, BoundedOption) else OUTPUT)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records: dict[str, list[tuple[str, str]]] = {title: [] for title in self.TITLES}
@@ -274,7 +280,7 @@ class Commands(click.Group):
 
 
 def _commands_with(ctx: click.Context, flag: str) -> list[str]:
-    """Return the other commands of the group that have an option."""
+    """Return the names of the commands of the group that have an option."""
     group = None if ctx.parent is None else ctx.parent.command
     commands = group.commands if isinstance(group, click.Group) else {}
     return [

@@ -41,7 +41,7 @@ SCHEMA = 3
 
 
 class Failed(NamedTuple):
-    """The end of a command that trained no model and predicted nothing.
+    """The end of a command that has no result.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Failed(NamedTuple):
     seconds: float
 
 
-class Ending(NamedTuple):
+class ProcessFields(NamedTuple):
     """Fields of the last record of a command, which describe its process.
 
     Parameters
@@ -75,18 +75,19 @@ class Ending(NamedTuple):
 
 # Every training ends with a record of this name and the same fields, whatever the algorithm.
 TRAINED = "trained"
-OUTCOMES = (Trained, LinearTrained)
-# The events that end a command.
-ENDINGS = (*OUTCOMES, Predicted, Certified, Exported, Importances, Explained)
+TRAINING_ENDS = (Trained, LinearTrained)
+# The events that end randsvm-predict, and those that end any command.
+PREDICTION_ENDS = (Predicted, Certified, Exported, Importances, Explained)
+COMMAND_ENDS = (*TRAINING_ENDS, *PREDICTION_ENDS)
 # Name of a record -> the classes that have its fields.
 RECORDS: dict[str, tuple[type, ...]] = {
     **{
         kind.__name__.lower(): (kind,)
         for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Updated)
     },
-    TRAINED: (*OUTCOMES, Ending),
-    **{kind.__name__.lower(): (kind, Ending) for kind in ENDINGS if kind not in OUTCOMES},
-    "failed": (Failed, Ending),
+    TRAINED: (*TRAINING_ENDS, ProcessFields),
+    **{kind.__name__.lower(): (kind, ProcessFields) for kind in PREDICTION_ENDS},
+    "failed": (Failed, ProcessFields),
 }
 
 
@@ -123,7 +124,7 @@ class Records:
                 "d": event.d,
                 "nnz": event.nnz,
             }
-        if isinstance(event, OUTCOMES):
+        if isinstance(event, TRAINING_ENDS):
             own = {name: own.get(name) for name in outcome_names()}
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
@@ -131,7 +132,7 @@ class Records:
 
     def last(self, event: object, exit_code: int) -> dict[str, object]:
         """Return the record of the event that ends a command."""
-        ending = Ending(exit_code, _peak_memory(), os.uname().nodename)
+        ending = ProcessFields(exit_code, _peak_memory(), os.uname().nodename)
         return self.record(event) | ending._asdict()
 
 
@@ -154,12 +155,12 @@ def _peak_memory() -> int:
 
 
 def _name(event: object) -> str:
-    return TRAINED if isinstance(event, OUTCOMES) else type(event).__name__.lower()
+    return TRAINED if isinstance(event, TRAINING_ENDS) else type(event).__name__.lower()
 
 
 def outcome_names() -> list[str]:
     """Return the fields of the last record of a training; null where an algorithm has none."""
-    return list(dict.fromkeys(name for kind in OUTCOMES for name in kind._fields))
+    return list(dict.fromkeys(name for kind in TRAINING_ENDS for name in kind._fields))
 
 
 def as_json(value: object) -> Any:

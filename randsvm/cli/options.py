@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from randsvm.cli.commands import Typed
+from randsvm.cli.commands import BoundedOption
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import AUTO, Option, options
@@ -100,8 +100,8 @@ class Duration(click.ParamType):
 
 
 class Numbers(click.ParamType):
-    """A number or a power as 2^-5, several of these separated by commas, a range as
-    first:last:step, whose step multiplies, or a word for such values."""
+    """A number or a power such as 2^-5; several of these, separated by commas; a range
+    first:last:step, where each value is the one before times step; or a word such as scale."""
 
     name = "float[,float...]"
     MOST = 1000
@@ -230,7 +230,7 @@ def _shows_default(spec: Option, default: object) -> bool:
 
 
 def _help(spec: Option, default: object) -> str:
-    """Return the help text with the bounds, except that a number is finite, and the default."""
+    """Return the help text with bounds and default; a bound that says only "finite" is left out."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
     text, mark, own = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
@@ -263,7 +263,7 @@ def parameters(
                     default=f.default,
                     show_default=_shows_default(spec, f.default),
                     help=_help(spec, f.default),
-                    cls=Typed,
+                    cls=BoundedOption,
                     spec=spec,
                     hidden=f.name in hidden,
                     **_value_type(spec),

@@ -71,15 +71,12 @@ class PredictCommand(Command):
                 return f"With --{mode}"
         return RESOURCES if option.name in ("jobs", "cluster") else self.OUTPUT
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        rest = super().parse_args(ctx, args)
-        if ctx.resilient_parsing:
-            return rest
+    def check_files(self, ctx: click.Context) -> None:
         given = ctx.params
         if given["info"] is not None:
             if given["test_file"] is not None:
                 raise ParameterError("--info MODEL takes no other files")
-            return rest
+            return
         mode = _chosen_mode(ctx)
         if mode == "export" and given["output_file"] is None:
             # TEST_FILE is the one that may be left out.
@@ -89,7 +86,6 @@ class PredictCommand(Command):
             if given[name] is None and not (mode == "export" and name == "test_file"):
                 missing = next(one for one in self.params if one.name == name)
                 raise click.MissingParameter(ctx=ctx, param=missing)
-        return rest
 
 
 def _chosen_mode(ctx: click.Context) -> str | None:
@@ -133,7 +129,7 @@ def _chosen_mode(ctx: click.Context) -> str | None:
             "also log loss, Brier score and expected calibration error"
         ),
         "randsvm-predict --coverage 0.9 test.svm data.model sets.txt": (
-            "label sets that have the true label with probability 0.9"
+            "label sets that contain the true label with probability 0.9"
         ),
         "randsvm-predict --certify train.svm train.svm.model -c 8": (
             "P, D and the gap of a model of svm-train"
@@ -171,16 +167,17 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @click.option(
     "--metrics",
     is_flag=True,
-    help="Print the confusion matrix, precision, recall and F1 of each class, of two classes the "
-    "areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
+    help="Print the confusion matrix, precision, recall and F1 of each class; for two classes also "
+    "the areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
     "expected calibration error.",
 )
 @click.option(
     "--coverage",
     type=float,
     default=None,
-    help="Write the labels that together have the true one with this probability, or of a "
-    "regression the prediction and an interval; of models trained --conformal.  [default: none]",
+    help="Write for each row a set of labels that contains the true one with this probability, or "
+    "for a regression the prediction and an interval. The model must have been trained with "
+    "--conformal.  [default: none]",
 )
 @click.option(
     "--info",
@@ -206,7 +203,7 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @click.option(
     "--importance",
     is_flag=True,
-    help="Take TEST_FILE MODEL_FILE, and print how much accuracy is lost, or of a regression how "
+    help="Take TEST_FILE MODEL_FILE, and print how much accuracy is lost, or for a regression how "
     "much the squared error grows, when the values of each feature are shuffled among the rows.",
 )
 @click.option(
@@ -231,8 +228,8 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "--row-weights",
     type=options.PATH,
     help="File of weights, one number a line for each row of TEST_FILE or TRAIN_FILE, in place of "
-    "cost: in the rows. Scores count a row as its weight; with --certify C of a row is C times its "
-    "weight.  [default: none]",
+    "cost: in the rows. A row counts in scores as its weight; with --certify its weight multiplies "
+    "its C.  [default: none]",
 )
 @options.parameters(CertifyParams)
 @options.parameters(ImportanceParams)
@@ -292,11 +289,11 @@ def predict(
         _importance(test_file, model_file, row_weights, jobs, format, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
-    params = PredictParams(
-        scores, probability, metrics, labels, coverage, format, keep, row_weights
-    )
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
+        params = PredictParams(
+            scores, probability, metrics, labels, coverage, format, keep, row_weights
+        )
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}
         report.check_outputs(
             {**roles, "--row-weights": [row_weights], "OUTPUT_FILE": [output_file]}
@@ -322,8 +319,8 @@ def _certify(
 ) -> None:
     from randsvm.cli.report import Report
 
-    names = {f.name for f, _ in option_fields(CertifyParams)}
-    params = CertifyParams(**{name: given[name] for name in names}, row_weights=row_weights)
+    own = {name: given[name] for name in MODES["certify"].own}
+    params = CertifyParams(**own, row_weights=row_weights)
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         roles = {"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]}
         report.check_outputs({**roles, "--row-weights": [row_weights]})
@@ -342,8 +339,7 @@ def _importance(
 ) -> None:
     from randsvm.cli.report import Report
 
-    names = {f.name for f, _ in option_fields(ImportanceParams)}
-    own = {name: given[name] for name in names}
+    own = {name: given[name] for name in MODES["importance"].own}
     params = ImportanceParams(**own, row_weights=row_weights, format=data_format)
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         roles = {"TEST_FILE": inputs(data), "MODEL_FILE": [model]}

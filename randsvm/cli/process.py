@@ -44,8 +44,8 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
 def import_api() -> Any:
     """Import randsvm.api and return it, without parts of numpy that commands do not use.
 
-    numpy imports these by their first use, but scipy, while it is imported, asks for every name
-    that numpy lists: 70 of 240 ms (scipy 1.17, numpy 2.4).
+    numpy imports these at their first use. But scipy, while it is imported, asks for every name
+    that numpy lists, which takes 70 of 240 ms (scipy 1.17, numpy 2.4).
     """
     import importlib.util
 
@@ -66,7 +66,7 @@ def import_api() -> Any:
 
 
 def exit_code_of(error: BaseException | None) -> int:
-    """Return the exit code of a command that this error ends; None: it ended without one."""
+    """Return the exit code of a command that this error ends; None: no error."""
     if error is None:
         return 0
     if isinstance(error, RandsvmError | click.ClickException):
@@ -144,7 +144,8 @@ SIGNALS = (
 # A second signal ends the process at once unless it comes within this many seconds:
 # timeout(1) sends its signal to the command and again to its process group.
 REPEAT_SECONDS = 1.0
-# The same for a second Ctrl-C: shorter than a user can press it twice, longer than timeout -s INT.
+# The same for a second Ctrl-C: nobody presses it twice so soon, and timeout -s INT sends its two
+# signals within less.
 REPEAT_KEY_SECONDS = 0.1
 
 

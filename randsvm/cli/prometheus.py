@@ -34,7 +34,7 @@ BEGINNING = f"# HELP {PREFIX}".encode()
 
 
 def exposition(record: Mapping[str, Any]) -> str:
-    """Return the metrics of the last record of a command; a value that is unknown has none."""
+    """Return the metrics of the last record of a command; unknown values are left out."""
     values = {**record, "rows": _rows(record), "time": _timestamp(record["time"])}
     if record.get("correct") is not None and record["labelled"]:
         values["accuracy"] = record["accuracy"] / 100

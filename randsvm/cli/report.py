@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from randsvm.cli import bars, prometheus
-from randsvm.cli.log import BEGINNING, ENDINGS, OUTCOMES, Failed, Log, Records, as_line
+from randsvm.cli.log import BEGINNING, COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
 from randsvm.cli.process import exit_code_of
 from randsvm.errors import (
     OutOfMemoryError,
@@ -84,7 +84,7 @@ class Report:
         for names in files.values():
             self.files += [names] if isinstance(names, str) else names
         # A model or predictions on standard output must not be mixed with other lines.
-        self.to_stdout = any(name in STANDARD_OUTPUTS for name in self.files[-1:])
+        self.to_stdout = files.get("output" if algorithm is None else "model") in STANDARD_OUTPUTS
         self.records = Records(command, algorithm, files, arguments)
         self.quiet = given["quiet"]
         self.format = given["report"]
@@ -205,7 +205,7 @@ class Report:
                 self.bar.draw(event)
             return
         self.stage = ""
-        if isinstance(event, ENDINGS):
+        if isinstance(event, COMMAND_ENDS):
             self.outcome = event
         elif self.log is not None or self.format != "text":
             # The last record repeats fields of `started`, also without a log.
@@ -233,7 +233,7 @@ class Report:
             self._say(line)
         elif sys.stdout is None and self.format != "text":
             self._lose("<stdout>", "it is closed")
-        elif isinstance(event, ENDINGS) and not isinstance(event, OUTCOMES):
+        elif isinstance(event, PREDICTION_ENDS):
             click.echo(line)
         elif "<stdout>" not in self.failed_streams:
             try:
@@ -297,7 +297,7 @@ class Report:
     def _(self, event: Iteration) -> None:
         if event.inner_set != self.inner_set:
             self.inner_set = event.inner_set
-            rows = f"{self.inner_set:,} rows alone" if self.inner_set else "all rows"
+            rows = f"{self.inner_set:,} of the rows" if self.inner_set else "all rows"
             self.say(f"rounds on {rows}:")
         self.say(_round(event))
 
@@ -356,8 +356,7 @@ class Report:
             for one in event.tried:
                 fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
                 if one.dropped_after is not None:
-                    folds = "fold" if one.dropped_after == 1 else "folds"
-                    fewer = f"  dropped after {one.dropped_after} {folds}"
+                    fewer = f"  dropped after {_counted(one.dropped_after, 'fold')}"
                 if one.values == event.one_standard_error:
                     fewer += "  simplest within one standard error"
                 error = one.standard_error
@@ -395,8 +394,8 @@ class Report:
         )
         if outcome.gap > 0.01:
             self.say(
-                f"about {reduced.needed_for_1_percent:,} support vectors cost 1%, "
-                f"{reduced.needed_for_5_percent:,} cost 5%"
+                f"P would be about 1% higher with {reduced.needed_for_1_percent:,} support "
+                f"vectors, 5% with {reduced.needed_for_5_percent:,}"
             )
 
     def _show_moved(self, size: int) -> None:
@@ -448,13 +447,13 @@ class Report:
     def _(self, outcome: Certified) -> None:
         """Print P, D and the gap as a result."""
         self.say(
-            f"{outcome.model}: {outcome.support_vectors:,} support vectors, judged with "
-            f"{outcome.problem} by {outcome.rows:,} rows in {outcome.seconds:.2f} s"
+            f"{outcome.model}: {outcome.support_vectors:,} support vectors; P and D with "
+            f"{outcome.problem} over {outcome.rows:,} rows in {outcome.seconds:.2f} s"
         )
         if outcome.unknown_support_vectors:
             self.say(
-                f"{outcome.unknown_support_vectors:,} support vectors are no row of the training "
-                "file"
+                f"{outcome.unknown_support_vectors:,} support vectors are not among the rows of "
+                "the training file"
             )
         if outcome.feasible:
             self.say("the coefficients are feasible")
@@ -484,7 +483,7 @@ class Report:
     @_show.register
     def _(self, outcome: Explained) -> None:
         values = " ".join(f"{value:.6g}" for value in outcome.base_values)
-        self.say(f"explained {outcome.rows:,} rows in {outcome.seconds:.2f} s")
+        self.say(f"explained {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
         self.say(f"decision values without any feature: {values}")
 
     @_show.register
@@ -580,7 +579,7 @@ def _metrics(found: Any) -> list[str]:
             f"Coefficient of determination = {found.determination:g}",
         ]
     columns = [found.labels, *zip(*found.confusion, strict=True)]
-    header = ["true \\ said", *found.labels[: len(columns) - 1]]
+    header = ["true \\ predicted", *found.labels[: len(columns) - 1]]
     has_areas = found.mean.average_precision is not None
     scores = []
     for one in [*found.classes, found.mean]:
@@ -661,7 +660,7 @@ def _score(outcome: Predicted) -> list[str]:
 
 
 def _covered(coverage: Any, unit: str) -> str:
-    """Return the line of --coverage. coverage: Coverage; unit: of the sizes."""
+    """Return the line of --coverage. coverage: Coverage; unit: what its size counts or measures."""
     return f"Coverage = {coverage.found:.4%} ({coverage.asked:g} asked), {coverage.size:g} {unit}"
 
 

@@ -57,10 +57,10 @@ def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
-    the KKT conditions, and solves again with random violators among them, over working sets of
-    one size with all other coefficients frozen, until the --gap is certified. With -k, or --gap
-    none, it follows the rule of the paper: it solves support vectors + violators until no violator
-    is left or there are k support vectors.
+    the KKT conditions, draws random violators into a working set of fixed size, solves it with all
+    other coefficients frozen, and repeats until the --gap is certified. With -k, or --gap none, it
+    follows the rule of the paper: it solves support vectors + violators until no violator is left
+    or there are k support vectors.
 
     TRAIN_FILE may be gzip, bzip2 or xz; - is standard input; several files, or a quoted pattern as
     'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
@@ -141,7 +141,7 @@ def sgd(**given: Any) -> None:
     LIBLINEAR's text format: liblinear-predict reads it. With -t rbf or -t poly it is linear in
     random features that stand for that kernel, and only randsvm-predict reads it.
 
-    -s one-class expects rows without outliers: it learns outliers among them as usual rows.
+    -s one-class expects rows without outliers: it would learn outliers as usual rows.
 
     With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
     arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.

@@ -96,8 +96,8 @@ class RemoteDataset(Dataset):
 class ShardAssignment:
     """The worker of each chunk; each worker has shards in proportion to its threads.
 
-    pace: seconds for one shard on one thread of the fastest worker of a pass; the maximum over all
-    passes so far. Passes that read the rows from files count too.
+    pace: seconds that a thread of the fastest worker took for a shard, in the slowest pass so far.
+    Passes that read the rows from files count too.
     """
 
     def __init__(self, worker_pool: WorkerPool) -> None:

@@ -367,7 +367,7 @@ class TextWeights:
 
     @classmethod
     def of(cls, weights: np.ndarray, rows: np.ndarray) -> TextWeights:
-        """Return the weights of chunks. rows : (chunks,) int64, without those of weight 0."""
+        """Return the weights of chunks. rows : (chunks,) int64, their rows of weight above 0."""
         # A chunk ends with its last row; rows of weight 0 after it belong to the next one.
         last = np.flatnonzero(weights)[np.cumsum(rows) - 1]
         return cls(weights, np.concatenate([[0], last[:-1] + 1, [len(weights)]]))

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Parse tables of delimited fields into arrays: the loops of table.py.
+"""Parse tables of delimited fields into arrays: the loops of delimited.py.
 
-The parser decides whether a field is legal and returns the position of the first bad one; table.py
-writes the error message. The loops run without the GIL.
+The parser decides whether a field is legal and returns the position of the first bad one;
+delimited.py writes the error message. The loops run without the GIL.
 """
 
 include "_tokens.pxi"
@@ -645,7 +645,7 @@ cdef class RecordEnds:
         return byte == SPACE or (byte == TAB and self.delimiter != TAB)
 
     def last(self, bytes text):
-        """Return the end of the last record in the text that follows, 0 if none ends there."""
+        """Return the position after the last record that ends in the next text, 0: none does."""
         cdef Text start = <Text> <const char *> text
         cdef Text p
         cdef Text end = start + len(text)

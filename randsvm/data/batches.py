@@ -18,8 +18,8 @@ from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
 
-# A batch fits the cache. Its ranges of rows come from all over D, which mixes a file sorted by
-# class.
+# A batch fits the processor's cache. Its pieces, ranges of rows, come from all over D, so that
+# the classes of a sorted file are mixed.
 PIECE_ROWS = 256
 PIECE_NONZEROS = 1 << 14
 LEAST_PIECES = 1024

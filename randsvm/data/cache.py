@@ -18,7 +18,14 @@ from randsvm.data.columns import Columns
 from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
-from randsvm.files import STANDARD, check_distinct, create_output, joint_name, open_input
+from randsvm.files import (
+    STANDARD,
+    check_distinct,
+    create_output,
+    is_stream,
+    joint_name,
+    open_input,
+)
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -76,9 +83,8 @@ def _read_through_cache(
 ) -> tuple[Summary, FileStore]:
     if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
-    weights = [] if options.row_weights is None else [options.row_weights]
-    for name in (*paths, *weights, cache):
-        if name == STANDARD or Path(name).is_fifo() or Path(name).is_char_device():
+    for name in (*paths, *options.weight_files, cache):
+        if is_stream(name):
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
     for path in paths:
         check_distinct(
@@ -100,8 +106,8 @@ def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, object]:
     Whether values are float64 follows from the files.
     """
     reading = asdict(replace(options, float64=False))
-    weights = [] if options.row_weights is None else [options.row_weights]
-    return {"files": [_file(path) for path in (*paths, *weights)], "reading": reading}
+    files = [_file(path) for path in (*paths, *options.weight_files)]
+    return {"files": files, "reading": reading}
 
 
 def _file(path: str) -> dict[str, object]:

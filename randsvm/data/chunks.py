@@ -268,7 +268,8 @@ class ChunkEntry(NamedTuple):
 class FileStore:
     """A store of chunks in a file, read with pread into a buffer for each thread.
 
-    A chunk is valid until its thread reads the next. Mapped pages would count as resident memory.
+    A chunk is valid until its thread reads the next. The file is not mapped into memory, because
+    mapped pages would count as resident.
 
     A chunk is y, weights (if it has them), indptr, values, indices. If all its rows have the same
     indices (dense data), these are stored once.

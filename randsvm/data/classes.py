@@ -52,8 +52,8 @@ def one_class(D: Dataset) -> Dataset:
 class ClassChunkPlan:
     """A division of rows into chunks of one class each, in order.
 
-    of: the class of each chunk; shards: the numbers of the shards of D with its rows; sizes, counts
-    : (chunks,) int64, its numbers of rows and nonzeros.
+    For each chunk, of: its class; shards: the numbers of the shards of D that have its rows; sizes,
+    counts : (chunks,) int64, its numbers of rows and of nonzeros.
     """
 
     of: list[int]

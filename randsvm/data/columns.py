@@ -13,7 +13,7 @@ from typing import Any, Literal
 Format = Literal["csv", "tsv", "parquet"]
 # The byte between the fields of a text format.
 DELIMITERS = {"csv": ",", "tsv": "\t"}
-# A number may be missing as one of these words in any case; a text only as an empty field.
+# Words, in any case, that stand for a missing number. A text is missing only if it is empty.
 MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
 

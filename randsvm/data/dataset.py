@@ -264,7 +264,7 @@ class Dataset:
         return np.concatenate([of for of in self.map(self.weights_of) if of is not None])
 
     def weights_of(self, shard: Shard) -> np.ndarray | None:
-        """Return the weights of the rows of a shard, (m,) float64, or None as `weights`."""
+        """Return the weights of the rows of a shard, (m,) float64; None if `weights` is None."""
         if self.own_weights is not None:
             return self.own_weights[shard.start : shard.stop]
         if not self.summary.weighted:
@@ -335,9 +335,9 @@ class Dataset:
             raw = raw[self._places(shard.number)]
         return raw, self._labels(raw.y)
 
-    def _chosen(self, number: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the labels or weights of the rows of this view among those of a stored chunk."""
-        return numbers if self.row_mask is None else numbers[self._places(number)]
+    def _chosen(self, number: int, values: np.ndarray) -> np.ndarray:
+        """Return those of the labels or weights of a stored chunk whose rows are in this view."""
+        return values if self.row_mask is None else values[self._places(number)]
 
     def _places(self, number: int) -> np.ndarray:
         """Return the positions in a stored chunk of the rows of this view, (m,) int64."""

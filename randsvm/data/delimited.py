@@ -45,7 +45,7 @@ class DelimitedTable:
     def __init__(
         self, name: str, names: list[str], delimiter: str, first_line: int, texts: Iterator[bytes]
     ) -> None:
-        """first_line : of the first record; texts : complete records and PADDING"""
+        """first_line : of the first record; texts : pieces of whole records, each with PADDING"""
         self.name, self.names, self.delimiter = name, names, delimiter
         self.first_line, self.texts = first_line, texts
 
@@ -93,12 +93,8 @@ def opened(
         ends = _table.RecordEnds(ord(delimiter))
         texts = pieces(stream, path, block_size, watch, record_end=ends.last)
         first = next(texts)
-        try:
-            # The first piece may hold nothing but the start of the file.
-            while len(first) == len(PADDING):
-                first = next(texts)
-        except StopIteration:
-            raise DataError(name, 1, 1, "expected a row, found an empty file") from None
+        if len(first) == len(PADDING):
+            raise DataError(name, 1, 1, "expected a row, found an empty file")
         names, lines = _first_record(first, delimiter, name)
         if not header:
             names, lines = [str(number + 1) for number in range(len(names))], 0

@@ -251,7 +251,7 @@ def _groups(arrays: Arrays, n: int) -> np.ndarray:
 
 
 def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
-    """Return whether rounding is measurable in the rows by which chunks of a file are judged.
+    """Return whether rounding is measurable in the rows that would be checked in a file.
 
     rounded: X as float32.
     """

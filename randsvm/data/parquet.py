@@ -36,11 +36,11 @@ from randsvm.errors import ContentError, DataError, quoted, shortened
 from randsvm.events import Progress, Watch
 from randsvm.parallel import ThreadPool
 
-# Bytes of a value of a batch, parsed: a number, an index and copies; rows of a batch at least and
-# at most.
+# Bytes of a parsed value of a batch: a number, an index and copies; the least and the largest
+# number of rows of a batch.
 VALUE_BYTES = 16
 ROWS = 64, 65_536
-# Bytes of a column that are read from the file at once; of all columns.
+# Bytes that are read from the file at once: of one column at least and at most; of all columns.
 COLUMN_BYTES = 1 << 14, 1 << 20
 BUFFER_BYTES = 1 << 23
 # Bytes of a column in a row group whose texts pyarrow may keep as a dictionary; of all columns.
@@ -147,7 +147,7 @@ class ParquetTable:
         for place in places:
             found = self.file.schema_arrow.field(place).type
             if layout.roles[place] == _table.IGNORED:
-                legal = not pyarrow.types.is_nested(found)
+                legal = not (pyarrow.types.is_nested(found) or _is_binary(found))
             else:
                 legal = _is_text(found) or _is_number(found) or pyarrow.types.is_null(found)
             if not legal:
@@ -193,6 +193,12 @@ def _is_text(kind: Any) -> bool:
 
 def _is_string(kind: Any) -> bool:
     return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
+
+
+def _is_binary(kind: Any) -> bool:
+    types = pyarrow.types
+    found = types.is_binary(kind) or types.is_large_binary(kind)
+    return bool(found or types.is_fixed_size_binary(kind))
 
 
 # ---- columns of a batch -----------------------------------------------------------------------
@@ -342,7 +348,7 @@ def _parse(
         for place, array in columns.items():
             role = int(layout.roles[place])
             contents[place] = _content(array, role, place, names[place], faults)
-        return Piece(_block(0), [], m, _fault(faults), [], contents)
+        return Piece(_empty_block(), [], m, _fault(faults), [], contents)
     features = [place for place in places if layout.roles[place] in (_table.NUMBER, _table.TEXT)]
     features.sort(key=lambda place: int(layout.starts[place]))
     indices = np.empty((m, len(features)), np.int32)
@@ -386,11 +392,9 @@ def _parse(
     return Piece(block, spellings, m, _fault(faults), unseen, [])
 
 
-def _block(m: int) -> Block:
-    """Return rows without features."""
+def _empty_block() -> Block:
     none = np.empty(0, np.int32)
-    indptr = np.zeros(m + 1, np.int64)
-    return Block(np.zeros(m, np.int32), [], np.zeros(m), indptr, none, np.empty(0), none, 0)
+    return Block(none, [], np.empty(0), np.zeros(1, np.int64), none, np.empty(0), none, 0)
 
 
 def _fault(faults: _Faults) -> Fault | None:
@@ -401,9 +405,7 @@ def _fault(faults: _Faults) -> Fault | None:
 
 
 def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> Content:
-    """Return what a column of the role UNKNOWN or CATEGORY has; texts are without empty ones."""
-    if role == _table.IGNORED:
-        return Content((), 0, [])
+    """Return the content of a column of the role UNKNOWN or CATEGORY, without empty texts."""
     found: list[Text] = []
     if role == _table.UNKNOWN and _is_number(array.type):
         numbers = _as_numbers(array)

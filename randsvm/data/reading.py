@@ -167,6 +167,11 @@ class ParseOptions:
     table: TableOptions | None = None
     groups: bool = False
 
+    @property
+    def weight_files(self) -> list[str]:
+        """Return the file of weights, if there is one."""
+        return [] if self.row_weights is None else [self.row_weights]
+
 
 def are_files(paths: Sequence[str]) -> bool:
     """Return whether all paths can be read again, unlike pipes."""
@@ -175,7 +180,7 @@ def are_files(paths: Sequence[str]) -> bool:
 
 def can_reread(paths: Sequence[str], options: ParseOptions) -> bool:
     """Return whether the data and its weights can be read again."""
-    return are_files([*paths, *([options.row_weights] if options.row_weights else [])])
+    return are_files([*paths, *options.weight_files])
 
 
 class RoundedError(Exception):
@@ -321,8 +326,8 @@ class _Features:
         # Of the file that is read.
         self.path = ""
         self.indices = np.empty(0, np.int32)
-        # The largest feature index in the data. The largest row number that exceeds all indices of
-        # its block, and the position of that row number.
+        # written: the largest feature index in the data. number: the largest of those row numbers
+        # that exceed all indices of their own block; place: its position.
         self.written, self.number = 0, 0
         self.place: tuple[str, TokenPosition] | None = None
 
@@ -359,8 +364,8 @@ def _blocks(
     """Yield the blocks of all files, and set the path of `table` and `features` to the current
     file.
 
-    Values are float64 unless rows have numbers. They are exact if `options.float64` is set or the
-    files cannot be read again; otherwise they may only round to the correct float32.
+    Values are float64 unless rows have numbers. They are correctly rounded if `options.float64` is
+    set or the files cannot be read again; otherwise only their float32 roundings are correct.
     """
     float64 = not options.has_row_numbers
     near = float64 and not options.float64 and can_reread(paths, options)
@@ -416,7 +421,7 @@ Reader = Callable[..., Iterator[Block]]
 def reader_of(
     paths: Sequence[str], options: ParseOptions, jobs: int, tmpdir: str | None
 ) -> Iterator[tuple[Reader, Columns | None]]:
-    """Return the reader of the files' format, and the columns of tables, which take a pass.
+    """Yield the reader of the files' format, and the columns of tables: finding these takes a pass.
 
     tmpdir: the folder for copies of pipes, which are read twice.
     """

@@ -42,9 +42,8 @@ class JoinedShards:
     shards: list[list[int]]
 
     def made(self, D: Dataset, number: int) -> RawChunk:
-        """Return a chunk from the rows of D."""
-        # A file store reuses its buffer for the next shard: each part is a copy.
-        return join_chunks([join_chunks([D.raw(D.shards[i])[0]]) for i in self.shards[number]])
+        """Return a chunk from the rows of D, a subset: so `Dataset.raw` returns copies."""
+        return join_chunks([D.raw(D.shards[i])[0] for i in self.shards[number]])
 
 
 def regrouped(D: Dataset, rows: np.ndarray, limit: int, folder: str | None) -> Dataset:

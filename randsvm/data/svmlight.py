@@ -62,9 +62,9 @@ class Block:
     float64 where the dialect is float64
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
-    numbers : of rows that are to begin with 0:number; of others None
+    numbers : the row numbers, if every row has to begin with 0:number; otherwise None
     weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
-    keys : of each row the fields of a table that are written beside its prediction; None: none
+    keys : for each row of a table, the text of the columns of --keep; None: no column is kept
     groups : (m,) int64, equal for rows of one qid; None: qids are ignored
     """
 
@@ -117,8 +117,8 @@ class Block:
 class Dialect(NamedTuple):
     """The options of the format.
 
-    float64: values become float64, not float32. near: float64 values with many digits need not be
-    correctly rounded, only round to the correct float32. This is faster, and precise enough to find
+    float64: values become float64, not float32. near: the last bits of float64 values with many
+    digits may be wrong, but not their float32 roundings. This is faster, and precise enough to find
     out whether rounding to float32 is measurable. groups: every row has a qid, which is kept.
     """
 
@@ -240,7 +240,8 @@ def pieces(
 ) -> Iterator[bytes]:
     """Yield complete records and PADDING, about `size` bytes at a time.
 
-    record_end: returns the end of the last record in the text that follows, 0 if none ends there.
+    record_end: called with each block of the stream in order; returns the position in the block
+    after the last record that ends in it, 0 if none does.
     """
     position = _Position(stream)
     rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once

@@ -145,6 +145,7 @@ class _Learnt:
 
     @property
     def is_known(self) -> bool:
+        """Whether the column needs no further pass."""
         return self.complete or not (self.count and self.is_text)
 
     def add(

@@ -22,7 +22,7 @@ from randsvm.estimators.kernel_machines import (
     finite_cost,
 )
 from randsvm.estimators.machine import Classifier
-from randsvm.models.decisions import class_pairs
+from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
 
 CLASSIFIER_ATTRIBUTES = (
@@ -135,8 +135,9 @@ class KernelClassifier(KernelMachine, Classifier):
         """
         if not hasattr(self, "model_") or not self._has_pairs:
             return super().decision_function(X)
-        f = self._decision(X)
-        return f if self.decision_function_shape == "ovo" else class_values(f, len(self.classes_))
+        K = len(self.classes_)
+        f = pairs_of_classes(self._decision(X), self._class_indices)
+        return f if self.decision_function_shape == "ovo" else class_values(f, K)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of each row.
@@ -265,6 +266,18 @@ class NuSVC(KernelClassifier):
 
 
 # Decision values and weights of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1).
+
+
+def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return decision values for the pairs of classes_, (m, pairs).
+
+    f : (m, pairs), for the pairs of the model's labels. numbers : (K,) index of each in classes_.
+    """
+    i, j = (numbers[each] for each in class_pairs(len(numbers)))
+    ordered = np.empty_like(f)
+    columns = pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
+    ordered[:, columns] = np.where(i < j, f, -f)
+    return ordered
 
 
 def class_values(f: np.ndarray, K: int) -> np.ndarray:

@@ -45,7 +45,7 @@ PARAMETERS = {
     "calibration": (
         "{'sigmoid', 'isotonic', 'temperature'}",
         "How decision values become probabilities: by Platt's sigmoid as in scikit-learn, by "
-        "isotonic regression, or divided by one temperature.",
+        "isotonic regression, or by temperature scaling.",
     ),
     "tol": (
         "float",

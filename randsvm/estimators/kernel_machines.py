@@ -25,7 +25,7 @@ from randsvm.parameters.run import Resources
 from randsvm.training.rounds import USELESS_MODEL_TEXTS
 
 # Values that are squared at once for the variance of X.
-VARIANCE_ROWS = 8192
+VARIANCE_VALUES = 8192
 # The value of C that replaces infinity: coefficients of separable classes stay far below it.
 INFINITE_C = 1e10
 # Bytes of one kernel value that a callable kernel returns.
@@ -231,6 +231,6 @@ def _variance(X: Matrix) -> float:
     squares = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
         mean = X.mean(dtype=np.float64)
-        for at in slices(len(values), VARIANCE_ROWS):
+        for at in slices(len(values), VARIANCE_VALUES):
             squares += np.square(values[at] - mean, dtype=np.float64).sum()
         return float((squares + (size - values.size) * mean**2) / size)

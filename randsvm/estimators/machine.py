@@ -110,7 +110,7 @@ class Machine(BaseEstimator):
 
     @classmethod
     def from_model(cls: type[AnyMachine], path: str | os.PathLike[str]) -> AnyMachine:
-        """Return an estimator that predicts by a model file.
+        """Return an estimator that predicts with the model in a file.
 
         Parameters
         ----------
@@ -159,9 +159,9 @@ class Machine(BaseEstimator):
         Returns
         -------
         onnx.ModelProto
-            A graph with the input X, float64, and the outputs label (of a regression prediction)
-            and f. For two classes f > 0 is the first label of the model file. Labels are those of
-            the model file.
+            A graph with the input X, float64, and two outputs: label (for a regression:
+            prediction) and the decision values f. Labels are those of the model file; for two
+            classes f > 0 predicts the first of them.
 
         Raises
         ------
@@ -238,14 +238,11 @@ class Classifier(ClassifierMixin, Machine):
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        values = np.array(fitted.model.values)
-        # Decision values of pairs are in the order of the model's labels.
-        order = np.argsort(values) if len(values) == 2 else np.arange(len(values))
-        self.classes_, self._class_indices = values[order], np.argsort(order)
+        self.classes_, self._class_indices = np.unique(fitted.model.values, return_inverse=True)
 
     @property
     def _sign(self) -> float:
-        """The sign of f for scikit-learn: f > 0 is classes_[1], and the model's first label."""
+        """The factor from the model's f, > 0 for its first label, to one > 0 for classes_[1]."""
         return 1.0 if self._class_indices[0] == 1 else -1.0
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -310,8 +310,8 @@ class CellRbfSum:
 # ---- layouts and expansions ------------------------------------------------------------------
 
 # Up to this number of features, compiled sums of RBF are faster than matrix product, exp and
-# product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. PANEL_COLUMNS
-# sums at once over the same values are 1.6 times as fast, 50 would be slower.
+# product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. They are
+# still 1.6 times as fast for PANEL_COLUMNS sums over the same values, and slower for 50.
 PANEL_FEATURES = 1024
 # With fewer features than this, sums go over all features, even if rows have few nonzeros.
 LEAST_FEATURES = 16

@@ -22,7 +22,7 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
     """Return K(x_i, x_j) for every pair of rows, (m, m) float32, in the precision of the layout.
 
     centred: return `centred_gram` if float32 does not hold the differences between the values. The
-    caller may then use K only in products K d with sum d = 0.
+    caller may then use K only in products K v with sum v = 0.
     """
     m, d = X.shape
     kernel = kernel_layout.kernel
@@ -72,7 +72,7 @@ def centred_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> np.ndar
     """Return kernel values less the means of rows and columns, (m, m) float32.
 
     These are the kernel values of rows centred in feature space: the smallest values with the same
-    d' K d for every d with sum d = 0, so float32 rounds them least. For such d, K d differs from
+    v^T K v for every v with sum v = 0, so float32 rounds them least. For such v, K v differs from
     that of `gram` by a constant only.
 
     K : (m, m) float32, the values of `gram`. They are used for a precomputed kernel only; those of
@@ -99,8 +99,8 @@ class Float64Rows:
     """Rows for kernel values in float64.
 
     X : (m, d) dense, less `centre`, or CSR; norms : (m,) squared norms
-    centre : (d,) of dense rows: rbf depends on differences only, so that rounding shrinks; None:
-    rows are sparse
+    centre : (d,), subtracted from dense rows, for rbf their mean: rbf depends on differences only,
+    and smaller values are rounded less. None: rows are sparse
     """
 
     X: np.ndarray | sparse.csr_matrix

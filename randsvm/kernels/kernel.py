@@ -65,7 +65,7 @@ class Kernel:
     def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
         """Turn arguments into kernel values, in place.
 
-        largest_norm: the largest squared norm of the rows on one side.
+        largest_norm: the largest squared norm of the rows; that of the centres is not needed.
         """
         if self.name == "rbf":
             if self.gamma * largest_norm > LARGE_NORM:

@@ -10,9 +10,9 @@ Each random number depends on (seed, component, feature, factor) alone, see `wor
 This module does not know files, data sets or training.
 
 Rahimi and Recht, "Random Features for Large-Scale Kernel Machines", NIPS 2007. Kar and Karnick,
-"Random Feature Maps for Dot Product Kernels", AISTATS 2012. MADlib design document, chapter SVM:
-where its page says 'divided by 1/sqrt(D)', multiplied is meant, and its P[N = m] = 1/p^(m+1) is a
-distribution only for p = 2.
+"Random Feature Maps for Dot Product Kernels", AISTATS 2012. MADlib design document, chapter SVM,
+with two corrections: its 'divided by 1/sqrt(D)' has to be 'multiplied by', and its
+P[N = m] = 1/p^(m+1) is a distribution only for p = 2.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class RandomMap:
 
     @cached_property
     def low(self) -> tuple[np.float32, np.float32]:
-        """Return sqrt(a_0) and sqrt(a_1) of the extra columns of an exact map, else 0."""
+        """Return sqrt(a_0) and sqrt(a_1), the factors of the extra columns; 0: no such column."""
         if not self.exact:
             return np.float32(0), np.float32(0)
         with np.errstate(over="ignore"):

@@ -54,8 +54,8 @@ class StoredRows:
     """Rows with which the program tests itself.
 
     X : (m, inputs) CSR; f : (m, columns) float64; predicted : (m,) class indices, or f of a
-    regression; margin : (m,), change of f that may change the class; tolerance, float_tolerance :
-    differences of f that rounding explains, in double and in float.
+    regression; margin : (m,), the least change of f that may change the class; tolerance,
+    float_tolerance : differences of f that rounding explains, in double and in float.
     """
 
     X: sparse.csr_matrix
@@ -69,12 +69,9 @@ class StoredRows:
 def c_source(model: Model, rows: StoredRows) -> bytes:
     """Return the source of a model, with rows for its test.
 
-    Raise ModelError for a precomputed kernel, fewer than two classes and indices above MAX_INPUTS.
+    The kernel is not precomputed, and there are at least two classes. Raise ModelError for indices
+    above MAX_INPUTS.
     """
-    if model.has_row_numbers:
-        raise ModelError("expected a kernel of features: a precomputed kernel has no code in C")
-    if len(model.labels) == 1:
-        raise ModelError("expected a model of two or more classes")
     return encoded("\n".join(_Source(model).parts(rows)))
 
 
@@ -176,19 +173,24 @@ class _Source:
 
     @property
     def label_type(self) -> str:
+        """The type of a predicted label, as it stands before a name."""
         if self.model.is_regression:
-            return REAL
-        return "int" if self.has_ints else "const char *"
+            return f"{REAL} "
+        return "int " if self.has_ints else "const char *"
+
+    @property
+    def label_of(self) -> str:
+        """The expression for the label of a class; {} stands for its number."""
+        return "label_values[{}]" if self.has_ints else "randsvm_label({})"
 
     def _head(self) -> str:
         model = self.model
         about = {name: value for name, value in model.properties().items() if name != "format"}
         first = "feature i" if model.zero_based else "feature i + 1"
-        space = "" if self.label_type.endswith("*") else " "
         prototypes = [f"void randsvm_decisions(const {REAL} *x, {REAL} *f);"]
         if self.decisions == 1:
             prototypes.append(f"{REAL} randsvm_decision(const {REAL} *x);")
-        prototypes.append(f"{self.label_type}{space}randsvm_predict(const {REAL} *x);")
+        prototypes.append(f"{self.label_type}randsvm_predict(const {REAL} *x);")
         if self.classes:
             prototypes += [
                 f"int randsvm_class(const {REAL} *x);",
@@ -198,7 +200,7 @@ class _Source:
             prototypes.append("const char *randsvm_feature(int number);")
         if self.has_probabilities:
             prototypes.append(
-                f"{self.label_type}{space}randsvm_predict_probability(const {REAL} *x, {REAL} *p);"
+                f"{self.label_type}randsvm_predict_probability(const {REAL} *x, {REAL} *p);"
             )
         if model.noise_scale is not None:
             prototypes.append(f"{REAL} randsvm_noise_scale(void);")
@@ -207,7 +209,7 @@ class _Source:
             *wrap(f"{shown}.".replace("*/", "* /"), 96),
             f"x has RANDSVM_FEATURES entries: x[i] is {first} of a row, 0 where a row has none.",
             *(
-                ["randsvm_feature(i) is its column, and =text of a category, for which x[i] is 1."]
+                ["randsvm_feature(i) names entry i: column, or column=text, which x[i] = 1 means."]
                 if model.columns is not None
                 else []
             ),
@@ -271,7 +273,7 @@ class _Source:
 
         Its result is the squared norm of the features that have no column, for RBF.
         """
-        model, scaling, index = self.model, self.model.scaling, 0 if self.model.zero_based else 1
+        model, scaling, index = self.model, self.model.scaling, self.model.index_base
         tables, before, steps = [], [], []
         positions = model.features.astype(np.int64) - index
         rounded = "x[i]" if model.float64 else "(float)x[i]"
@@ -543,13 +545,9 @@ class _Source:
                 return best;"""
         else:
             rule = "                return f[0] > 0 ? 0 : 1;"
-        space = "" if self.label_type.endswith("*") else " "
         tables = [_table("char *const", "labels", map(_string, self.model.labels))]
-        value = "randsvm_label({})"
         if self.has_ints:
             tables.append(_table("int", "label_values", _integers(np.array(self.label_ints))))
-            value = "label_values[{}]"
-        self.label_of = value
         return "\n".join(tables) + dedent(
             f"""\
 
@@ -572,9 +570,9 @@ class _Source:
                 return labels[number];
             }}
 
-            {self.label_type}{space}randsvm_predict(const {REAL} *x)
+            {self.label_type}randsvm_predict(const {REAL} *x)
             {{
-                return {value.format("randsvm_class(x)")};
+                return {self.label_of.format("randsvm_class(x)")};
             }}
             """
         )
@@ -591,10 +589,9 @@ class _Source:
             f"return {self.label_of.format('best')};",
         ]
         text = indent("\n".join(body), "    ")
-        space = "" if self.label_type.endswith("*") else " "
         head = (
             f"/* Computes the probability of each class, and returns {about}. */\n"
-            f"{self.label_type}{space}randsvm_predict_probability(const {REAL} *x, {REAL} *p)"
+            f"{self.label_type}randsvm_predict_probability(const {REAL} *x, {REAL} *p)"
         )
         return f"{definitions}\n{head}\n{{\n{text}\n}}\n"
 

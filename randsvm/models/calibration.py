@@ -96,7 +96,7 @@ class Isotonic(Calibrator):
 class Temperature(Calibrator):
     """Decision values divided by one temperature: 1 / (1 + exp(-f / T)), or softmax(f / T).
 
-    The softmax is for a column for each class, one against the rest.
+    The softmax is used where f has a column for each class.
     """
 
     name = "temperature"

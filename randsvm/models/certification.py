@@ -264,13 +264,13 @@ class SupportVectorIndex:
 
 
 def _fitting(sizes: np.ndarray, bounds: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the position of the coefficient of each row, (m,) int64, within the groups.
+    """Return which coefficient each row takes, (m,) int64, a position in `sizes`.
 
     Each row in turn takes the largest coefficient that is left and within its bound, and the
     smallest if there is none.
 
     sizes : (m,) float64, absolute values of the coefficients, descending in each group; bounds :
-    (m,) float64, of the rows; groups : (m,) int64, of both, ascending.
+    (m,) float64, of the rows; groups : (m,) int64, ascending, of the coefficients and of the rows.
     """
     found = np.arange(len(sizes))
     mixed = (np.diff(groups) == 0) & (np.diff(bounds) != 0)
@@ -385,8 +385,8 @@ class Box:
     """The constraints on the coefficients of one machine.
 
     lower, upper : (m,) float64, bounds; both 0 for a support vector that is not a row
-    total : sum of the coefficients
-    size : largest sum of their absolute values
+    total : sum that the coefficients must have
+    size : bound of the sum of their absolute values
     """
 
     lower: np.ndarray
@@ -517,7 +517,7 @@ class _Judge:
 
     @property
     def problem(self) -> str:
-        """The options that define the problem beside the model and the rows."""
+        """The options that define the problem, besides the model and the rows."""
         words = command_line(self.params, names=self.used)
         if self.params.row_weights is not None:
             words += ["--row-weights", self.params.row_weights]
@@ -579,18 +579,8 @@ class _Norms:
         return self.matches.X[first][self.index.groups]
 
 
-def _coefficients(model: KernelModel) -> np.ndarray:
-    """Return the coefficients of each machine, (m, machines): y alpha, 0 for rows of others."""
-    if not isinstance(model, PairwiseModel):
-        return model.beta
-    i, j = decisions.class_pairs(len(model.nr_sv))
-    own = _own_classes(model)[:, None]
-    first, second = model.beta[:, j - 1], model.beta[:, i]
-    return np.where(own == i, first, np.where(own == j, second, 0.0))
-
-
 def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
-    """Return the coefficients as the model stores them: the inverse of `_coefficients`."""
+    """Return coefficients as the model stores them: the inverse of `model.coefficients`."""
     if not isinstance(model, PairwiseModel):
         return B
     beta, own = np.zeros_like(model.beta), _own_classes(model)
@@ -632,7 +622,7 @@ class _Classification(_Judge):
         return losses, np.bincount(y.astype(np.int64), weights, len(self.model.labels))
 
     def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        B, counts = _coefficients(self.model), found.weights.tolist()
+        B, counts = self.model.coefficients, found.weights.tolist()
         scales, totals = self._scales(found, B)
         rows, boxes = self.matched(found), []
         own = np.where(rows.unknown, -1, rows.y)
@@ -697,7 +687,7 @@ class _Classification(_Judge):
         return f"{labels[i]} against {'the rest' if j is None else labels[j]}"
 
     def matched(self, found: RowLosses) -> MatchedRows:
-        model, B = self.model, _coefficients(self.model)
+        model, B = self.model, self.model.coefficients
         if isinstance(model, PairwiseModel):
             wanted = _own_classes(model)
         elif len(model.labels) == 2:

@@ -19,9 +19,9 @@ from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.models.decisions import class_count, class_pairs
 from randsvm.models.trailer import Trailer
 
-# More held-out rows are stored as this number of quantiles, rounded up.
+# Of more held-out rows this number of quantiles is stored, each rounded up.
 MOST_SCORES = 2000
-# Part of a row by which rounding may raise the rank that is needed.
+# Rounding may raise the needed rank by up to this part of a row.
 ROUNDING = 1e-9
 
 

@@ -43,7 +43,7 @@ BLOCK_BYTES = 1 << 25
 DOUBLE_ROUNDING = 1e-10
 RANDOM_FEATURES_ROUNDING = 1e-5
 FLOAT_ROUNDING = 2e-5
-# Relative error of an exponent gamma |x - z|^2, in units of gamma times squared norms.
+# Error of an exponent gamma |x - z|^2, divided by gamma times the squared norms of x and z.
 EXPONENT_ROUNDING = {"double": 1e-14, "float": 1e-6}
 MAX_SHOWN_PROBLEM = 300
 
@@ -101,6 +101,8 @@ def export(
     model, output = os.fspath(model), os.fspath(output)
     paths = None if data is None else files.inputs(data)
     for path in paths or ():
+        if files.is_stream(path):
+            raise ParameterError("--export reads TEST_FILE several times: name a file")
         files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path})
         check_is_not_model(path, "[TEST_FILE] MODEL_FILE OUTPUT_FILE")
     files.check_distinct({"OUTPUT_FILE": output}, {"MODEL_FILE": model})
@@ -191,13 +193,14 @@ class Comparison:
 class _Rows:
     """The rows with which an export is compared: those of files, or some of the model's own."""
 
-    def __init__(self, model: Model, files: RowFiles | None) -> None:
-        self.model, self.files = model, files
+    def __init__(self, model: Model, row_files: RowFiles | None) -> None:
+        self.model, self.files = model, row_files
         self.inputs = input_count(model)
         self.at_once = max(1, min(8192, BLOCK_BYTES // (8 * self.inputs)))
         self.cut_values = 0
 
     def __iter__(self) -> Iterator[Comparison]:
+        self.cut_values = 0
         for indptr, indices, values in self._parts():
             yield self._compared(indptr, indices, values)
         if self.cut_values:
@@ -212,7 +215,7 @@ class _Rows:
             X = _own_rows(model, self.inputs)
             for begin in range(0, X.shape[0], self.at_once):
                 part = X[begin : begin + self.at_once]
-                index = part.indices + (0 if model.zero_based else 1)
+                index = part.indices + model.index_base
                 yield part.indptr, index.astype(np.int32), part.data
             return
         done = 0
@@ -227,7 +230,7 @@ class _Rows:
 
     def _compared(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Comparison:
         model, m = self.model, len(indptr) - 1
-        first = 0 if model.zero_based else 1
+        first = model.index_base
         inside = indices < self.inputs + first
         if not inside.all():
             self.cut_values += int((~inside).sum())
@@ -275,7 +278,7 @@ def _own_rows(model: Model, inputs: int) -> sparse.csr_matrix:
 
     They are support vectors without their scaling, or rows that are drawn at random.
     """
-    first = 0 if model.zero_based else 1
+    first = model.index_base
     if isinstance(model, KernelModel) and len(model.beta):
         Z = sparse.csr_matrix(model.Z[:: max(1, -(-len(model.beta) // MAX_OWN_ROWS))])
         columns = model.features.astype(np.int64) - first
@@ -376,7 +379,6 @@ def _export_c(model: Model, rows: _Rows) -> tuple[bytes, Callable[[], Found]]:
     stored = next(iter(rows), None)
     if stored is None:
         stored = next(iter(_Rows(model, None)))
-    rows.cut_values = 0
     rounding = _rounding(model)
     content = c_source(model, _stored_rows(model, stored, rounding))
 

@@ -289,7 +289,7 @@ def describe(model: Model) -> dict[str, Any]:
         "probabilities": model.has_probabilities,
         "calibration": None if model.calibration is None else model.calibration.name,
         "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
-        "index_base": 0 if model.zero_based else 1,
+        "index_base": model.index_base,
         "features": None if model.seen is None else model.seen.count,
         "scaling": None if model.scaling is None else model.scaling.name,
         "columns": None if model.columns is None else list(map(str, model.columns.columns)),

@@ -98,7 +98,7 @@ def importance(
     params, resources = params or ImportanceParams(), resources or Resources()
     paths, model = files.inputs(data), os.fspath(model)
     for path in paths:
-        if path == files.STANDARD:
+        if files.is_stream(path):
             raise ParameterError("--importance reads TEST_FILE several times: name a file")
         check_is_not_model(path, "TEST_FILE MODEL_FILE")
     with listening(watch):
@@ -142,7 +142,8 @@ class _Unit(NamedTuple):
 class _Shuffled:
     """A unit and its shuffled columns, (repeats, n) float64.
 
-    A column has values, or of a text the number of the category from 1, 0 for none.
+    The columns have the values of the feature; for a column of text the number of the category,
+    from 1, or 0 for none.
     """
 
     unit: _Unit
@@ -175,10 +176,9 @@ class _Scan:
             ]
             return
         if not model.counts_unseen:
-            known = (
-                model.features if model.seen is None else model.seen.indices(len(features) + 2**20)
-            )
-            features = features[np.isin(features, known)]
+            seen = model.seen
+            known = np.isin(features, model.features) if seen is None else seen.contains(features)
+            features = features[known]
         self.units = [_Unit(feature) for feature in features.tolist()]
 
     def _metric(self) -> Metric:

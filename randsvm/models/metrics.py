@@ -356,7 +356,7 @@ def average_precision(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) 
 
 
 class CoverageCounts:
-    """Counts of label sets or intervals. A row counts as its weight.
+    """Counts of label sets or intervals. A row counts as its weight, but not for the mean size.
 
     asked : probability that was asked for; largest : the largest score of a label in a set, or half
     the width of the intervals
@@ -364,7 +364,8 @@ class CoverageCounts:
 
     def __init__(self, asked: float, largest: float) -> None:
         self.asked, self.largest = asked, largest
-        # Weights of the labelled rows and of those with the truth; rows and their sizes.
+        # Sum of the weights of the labelled rows, and of those whose set or interval has the
+        # truth; number of rows, and sum of the sizes of their sets or widths of intervals.
         self.labelled = self.covered = 0.0
         self.rows, self.sizes = 0, 0.0
 
@@ -399,8 +400,9 @@ class ProbabilityScores:
     """Sums over rows for the scores of probabilities. A row counts as its weight.
 
     losses : (2,), sums of -log p of the true class and of the squared errors of p
-    bins : (3, RELIABILITY_BINS), of the rows by the probability of the predicted class: sums of
-    their weights, of these probabilities and of the rows whose label was predicted
+    bins : (3, RELIABILITY_BINS), for each interval of the probability of the predicted class, over
+    its rows: sums of the weights, of weight times that probability, and of the weights of the rows
+    whose label was predicted
     """
 
     def __init__(self, classes: int) -> None:

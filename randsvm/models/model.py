@@ -65,7 +65,8 @@ class Model:
     sigmoid : array of shape (2, columns of f), float64, optional
         A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
     calibration : Calibrator, optional
-        What computes probabilities in place of `sigmoid`; None: not fitted.
+        Isotonic or temperature calibration in place of `sigmoid`; None: not fitted. `calibrator`
+        is the one that applies.
     conformal : ConformalScores, optional
         Scores of held-out rows, for label sets and intervals; None: not kept.
     noise_scale : float, optional
@@ -138,12 +139,17 @@ class Model:
         return ROWS_AT_ONCE
 
     @property
+    def index_base(self) -> int:
+        """The smallest index that a feature can have, 0 or 1."""
+        return 0 if self.zero_based else 1
+
+    @property
     def width(self) -> int:
         """The number of columns of rows as an array: an entry for each index up to the largest."""
         largest = int(self.features[-1]) if len(self.features) else 0
         if self.seen is not None and len(self.seen.last):
             largest = max(largest, int(self.seen.last[-1]))
-        return max(1, largest + (1 if self.zero_based else 0))
+        return max(1, largest + 1 - self.index_base)
 
     def save(self, path: str) -> None:
         """Write the model in the format of LIBSVM or LIBLINEAR.

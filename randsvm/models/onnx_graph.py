@@ -134,7 +134,7 @@ class _Graph:
         x = self.rounded("X")
         if scaling is None or model.seen is None:
             return x
-        seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - (0 if model.zero_based else 1)
+        seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - model.index_base
         factor, shift = np.zeros(self.inputs), np.zeros(self.inputs)
         factor[seen] = 1.0 if scaling.factor is None else scaling.factor
         if scaling.shift is not None:
@@ -151,7 +151,7 @@ class _Graph:
     def sums(self, x: str) -> str:
         """Return f without its offsets."""
         model = self.model
-        positions = model.features.astype(np.int64) - (0 if model.zero_based else 1)
+        positions = model.features.astype(np.int64) - model.index_base
         v = self.node("Gather", x, self.constant(positions, np.int64), axis=1)
         if isinstance(model, KernelModel):
             K = self.kernel(model, x, v)

@@ -27,7 +27,8 @@ class Option(NamedTuple):
     flags : names on the command line
     value_type : int, float, floats (one number, or a list for a grid search), flag, switch (0 or
     1), path, text, size (bytes with K, M, G), duration (seconds with s, m, h), weights (pairs of
-    label and number); a tuple of words is a choice
+    label and number), folds, epochs, gap and checkpoint (a number or the words of that option); a
+    tuple of words is a choice
     least, most, above, below : least <= value <= most and above < value < below; None: no bound;
     below = inf: the value must be finite
     unit : unit of the bounds, for messages

@@ -196,7 +196,7 @@ class StopParams:
         return self.gap if isinstance(self.gap, float) else None
 
     def check(self, params: Params) -> None:
-        """Raise ParameterError if a gap is given for a kernel without a certificate."""
+        """Raise ParameterError if --gap or --reduce does not go with the kernel or task."""
         require(
             self.wanted_gap is None or params.positive_semidefinite,
             "--gap needs a positive semidefinite kernel: linear, rbf, precomputed, or poly with "

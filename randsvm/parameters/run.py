@@ -536,5 +536,6 @@ ALGORITHMS: dict[str, tuple[type, ...]] = {
 }
 # The classes of the options that every algorithm has.
 COMMON: tuple[type, ...] = (Search, Limits, Run, Resources)
-# An algorithm with StopParams works in rounds, and may start from an earlier model of its kind.
+# The keyword of the model that a training starts from. Algorithms with StopParams have it: they
+# work in rounds.
 WARM_START = "warm_start"

@@ -75,7 +75,7 @@ def log_loss(z: np.ndarray) -> np.ndarray:
 
 # The loss of novelty detection: rows inside lose nothing, there is no margin.
 OUTSIDE = "outside"
-# Name -> loss. The position is the number of a loss in _sgd.pyx.
+# Name -> loss. The position of each but the last is its number in _sgd.pyx.
 LOSSES = {
     "hinge": MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (1.0 - z).clip(0.0)),
     "squared-hinge": MarginLoss("L2R_L2LOSS_SVC", lambda z: (1.0 - z).clip(0.0) ** 2),
@@ -97,9 +97,9 @@ class SgdParams:
     checkpoint : rows (int) or seconds (float) between two writes of the model
     """
 
-    # Fewer rows need more passes: 10 to 30 of them end within 1% of the optimum (measured on 4,000
-    # to 500,000 rows of text at C = 1). Small sets get more, at little cost, for features on large
-    # scales and for rare classes.
+    # The fewer the rows, the more passes. On 4,000 to 500,000 rows of text at C = 1, 10 to 30
+    # passes were measured to end within 1% of the optimum. Small sets get more than that, at little
+    # cost: features on large scales and rare classes need them.
     MIN_EPOCHS, MAX_EPOCHS, MANY_ROWS, MIN_STEPS = 10, 100, 200_000, 300_000
     DEFAULT_COMPONENTS = 1024
     # Largest number of epochs that --epochs auto tries.
@@ -270,8 +270,9 @@ class SgdParams:
             "loss",
             "multiclass",
             "epochs",
+            "early_stopping",
         )
-        for name in (*fixed_by_model, "early_stopping"):
+        for name in fixed_by_model:
             require(
                 self.update is None or getattr(self, name) is None,
                 f"--update keeps the options of the model: it takes no --{words[name]}",
@@ -325,7 +326,7 @@ class SgdParams:
         return self.epochs in ("auto", 1, 2)
 
     def scales(self, n: float) -> tuple[float, float]:
-        """Return C and lambda for rows with weights of the sum n; with -n, lambda = nu (Schoelkopf
+        """Return C and lambda for rows whose weights add up to n; with -n, lambda = nu (Schoelkopf
         et al.)."""
         if self.has_share:
             assert self.nu is not None

@@ -121,7 +121,7 @@ def check_probability(task: str, probability: bool) -> None:
 def check_calibration(
     task: str, probability: bool, calibration: str | None, conformal: bool
 ) -> None:
-    """Raise ParameterError if nothing can be fitted to held-out rows as these options ask."""
+    """Raise ParameterError if --calibration or --conformal does not go with the other options."""
     require(
         calibration is None or (probability and task in ("svc", "nu-svc")),
         f"--calibration {calibration} is for the probabilities of classes: give -b 1 and -s svc",
@@ -186,8 +186,8 @@ def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) 
 class Problem:
     """An optimisation problem of one decision function over the rows of D.
 
-    bounds : largest |beta| for beta > 0 and for beta < 0 (C of the classes y = +1 and y = -1; 1 for
-    one-class and nu-SVC, LIBSVM's scale), of a row of weight 1; see weighted
+    bounds : of a row of weight 1, the largest |beta| for beta > 0 and for beta < 0: C of the
+    classes y = +1 and y = -1; 1 for one-class and nu-SVC (LIBSVM's scale)
     epsilon : half width of the tube of epsilon-SVR
     coefficient_sum : sum beta of every solution: nu times the sum of all weights for one-class,
     else 0
@@ -306,9 +306,8 @@ class Params:
             self.task not in NU_TASKS or self.components is None,
             f"--components: random features are not for -s {self.task}",
         )
-        check_probability(
-            "svc" if self.components is None else self.prediction_type, self.probability
-        )
+        if self.components is not None:
+            check_probability(self.prediction_type, self.probability)
         require(
             self.multiclass != "ovo" or self.components is None,
             "--multiclass ovo: --components makes a linear machine, each class against the rest",
@@ -331,7 +330,8 @@ class Params:
     ) -> tuple[float, float]:
         """Return the weights of the class at `index` and of the rest.
 
-        The rest has the weight 1, as in LIBLINEAR; with BALANCED the sums of both sides are equal.
+        The rest has the weight 1, as in LIBLINEAR; with BALANCED the bounds of each side have the
+        same sum over its rows.
         """
         rest = sum(counts) - counts[index]
         positive = class_weights(self.weights, names, counts)[index]

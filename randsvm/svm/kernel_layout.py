@@ -35,36 +35,36 @@ CUT = 20.0
 
 
 def kernel_layout_of(
-    D: Dataset, problem: Problem, some: Points, *, float64: bool, few: bool
+    D: Dataset, problem: Problem, sample: Points, *, float64: bool, all_rows: bool
 ) -> KernelLayout:
     """Return the layout of the rows of D: float32 if its rounding is small, otherwise float64.
 
-    some: a sample of the rows of D; few: whether these are all rows; float64: whether to use
-    float64 in any case. With a precomputed kernel sums are products with the values of the file,
+    sample: rows of D; all_rows: whether these are all of them; float64: whether to use float64 in
+    any case. With a precomputed kernel sums are products with the values of the file,
     and always in float64.
     """
     kernel = Kernel.of(problem)
     if kernel.name == "precomputed":
         return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
-    if dense and not few and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
+    if dense and not all_rows and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
         kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
         if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
             return kernel_layout
     centre = None
     if dense and kernel.name == "rbf":
-        centre = np.bincount(some.X.indices, some.X.data, minlength=D.d) / len(some)
+        centre = np.bincount(sample.X.indices, sample.X.data, minlength=D.d) / len(sample)
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32)
-    norms = kernel_layout.lay_out(some.X)[1] if few else None
+    norms = kernel_layout.lay_out(sample.X)[1] if all_rows else None
     largest = _largest_norm(D, kernel_layout) if norms is None else float(norms.max(initial=0.0))
     if float64 or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
         return replace(kernel_layout, dtype=np.float64)
-    if few:
+    if all_rows:
         return kernel_layout
     in_cells = replace(kernel_layout, cutoff=CUT)
 
     def profits(shard: Shard) -> bool:
-        return profits_from_cells(in_cells, D.chunk_matrix(shard), some.X)
+        return profits_from_cells(in_cells, D.chunk_matrix(shard), sample.X)
 
     return in_cells if next(D.executor.map(profits, D.shards[:1])) else kernel_layout
 
@@ -125,7 +125,7 @@ OWN_NUMBER = SelectedColumns(np.zeros(1, np.int64))
 
 
 def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
-    """Return rows of D as centres of kernel values. rows : (m,) int64, in any order.
+    """Return rows of D as centres of kernel values, ascending. rows : (m,) int64, in any order.
 
     With a precomputed kernel a centre has a 1 in the column of its number; else it is the row.
     """
@@ -166,7 +166,7 @@ PSD_CHECK_MOST_ROWS = 4096
 # up to 3 for values computed in float32 (rbf, n = 3,500), 2 to 12 for values with six digits.
 PSD_ROUNDING = 2.0**-21
 
-INDEFINITE = "the precomputed kernel is not positive semidefinite (but for rounding)"
+INDEFINITE = "the precomputed kernel is not positive semidefinite, even allowing for rounding"
 NOT_CHECKED = (
     f"a precomputed kernel of more than {PSD_CHECK_MOST_ROWS:,} rows is not checked to be positive "
     "semidefinite"

@@ -90,7 +90,7 @@ class FlagRows:
         loss = np.maximum(0.0, 1.0 - y * (values.u + self.b))
         weights = np.ones(len(y)) if values.weights is None else values.weights
         wrong = loss >= 1
-        flagged = (RHO * alpha * self.range + loss >= 1) | wrong
+        flagged = RHO * alpha * self.range + loss >= 1
         sides = np.array([y > 0, y <= 0])
         counted = weights * ((alpha > 0) | wrong)
         sums = [sides @ weights, sides @ (weights * flagged), sides @ counted]
@@ -121,7 +121,7 @@ def feature_bounds(values: ShardValues) -> FeatureBounds:
 def kernel_range(values: RunningValues, kernel: Kernel) -> float:
     """Return R^2, a bound on the differences of kernel values between any rows.
 
-    It is K(x, x) at most, if no kernel value is negative, else twice that.
+    It is the largest K(x, x) if no kernel value is negative, else twice that.
     """
     if kernel.name == "rbf":
         return 1.0

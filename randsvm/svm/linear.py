@@ -110,7 +110,7 @@ class Linear(NamedTuple):
 class LinearFindings:
     """Sums over the rows for a linear solution; the findings of shards add up.
 
-    weight: sum of the weights of the rows, their number without weights. loss: sum of the losses,
+    rows: their number. weight: the sum of their weights, or rows. loss: sum of the losses,
     each times the weights of its row and its class. violators: number of rows inside the margin
     (y f < 1; for novelty detection f < 0) or outside the tube of a regression. wrong: weight of the
     rows whose predicted class is wrong, or the weighted sum of squared errors.

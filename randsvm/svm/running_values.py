@@ -39,9 +39,9 @@ VISIBLE_ERROR = 1e-6
 # An evaluation of at most this many kernel values is in float64 in any case.
 ALWAYS_FLOAT64_VALUES = 50_000_000
 # Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance. It may change u by more, up
-# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_ERROR_TOLERANCES
+# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MOST_TOLERANCES
 # times the tolerance.
-MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_ERROR_TOLERANCES = 1 / 4, 1 / 100, 2
+MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
 # Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
 FEW_ROWS = 3000
 # See _least_objective.
@@ -427,7 +427,7 @@ class RunningValues:
         self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
         gram_layout = kernel_layout_of(
-            D, problem, self.audit, float64=float64, few=self.all_audited
+            D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
         layout = replace(gram_layout, dtype=np.float64) if self.all_audited else gram_layout
         task, zeros = task_of(problem), np.zeros(len(self.audit))
@@ -537,8 +537,8 @@ class RunningValues:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
 
         The rows may have other weights. Where C is another one, all coefficients and u change in
-        proportion to C, so that they stay feasible. A scan in float64 computes the u of a scan in
-        float32 from scratch.
+        proportion to C, so that they stay feasible. If this scan is in float64 and the saved one in
+        float32, u is computed from scratch.
         """
         factor = self.problem.bounds[0] / saved.bounds[0]
         own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
@@ -632,7 +632,7 @@ class RunningValues:
         self._update(audited=AuditedValues(exact, u - exact))
         tolerance = self.problem.tolerance
         allowed = min(
-            MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_ERROR_TOLERANCES * tolerance
+            MAX_ERROR_OF_VIOLATION * self.state.max_violation, MOST_TOLERANCES * tolerance
         )
         largest = np.abs(self.state.audited.errors).max()
         return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))

@@ -14,14 +14,13 @@ from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
+from randsvm.svm.kernel_layout import FLOAT32_UNIT, gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import Layout, Machine, check_values, class_machine, regression_machine
 from randsvm.svm.running_values import FEW_ROWS
 
 # Sums of kernel values times coefficients may have this rounding error, in tolerances, if all
 # coefficients are at their bound. For RBF it is measured to be harmless.
 LARGEST_ROUNDING = 10.0
-FLOAT32_UNIT = 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class SharedKernel:
         order = np.argsort(y, kind="stable") if problem.prediction_type == "svc" else np.arange(D.n)
         points = kernel_centres(D, np.arange(D.n))
         check_values(points, problem)
-        kernel_layout = kernel_layout_of(D, problem, points, float64=False, few=True)
+        kernel_layout = kernel_layout_of(D, problem, points, float64=False, all_rows=True)
         K = gram_of(D, kernel_layout, points, centred=False)
         place = np.empty(D.n, np.int64)
         place[order] = np.arange(D.n)
@@ -95,10 +94,10 @@ class SharedKernel:
 
 
 def shares_kernel(D: Dataset, problem: Problem) -> bool:
-    """Return whether LIBSVM may solve parts of D from shared values: D has few rows.
+    """Return whether LIBSVM may solve parts of D from shared kernel values.
 
-    They take 108 MB for the most rows. Values of a linear or polynomial kernel may be too large for
-    float32 with coefficients at their bounds.
+    D must have few rows: the values of FEW_ROWS rows take 108 MB. Values of a linear or polynomial
+    kernel must not be so large that float32 rounds their sums by more than LARGEST_ROUNDING allows.
     """
     if D.n > FEW_ROWS or problem.kernel == "precomputed":
         return False

@@ -20,6 +20,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.option import MEGABYTE, format_size, require
 from randsvm.parameters.svm import Problem
 from randsvm.svm import libsvm
+from randsvm.svm.kernel_layout import FLOAT32_UNIT
 from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr
 from randsvm.svm.row_boxes import MAX_SOLVES_OF_ROUND
 from randsvm.svm.scan import Scan
@@ -40,7 +41,8 @@ from randsvm.svm.subproblem_qp import (
 from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.working_set import WorkingSet
 
-# LIBSVM gets precomputed kernel values for at most this many rows (12 bytes a value in all).
+# Up to this many rows LIBSVM gets precomputed kernel values (12 bytes a value in all). For more
+# rows, see `laid_out`.
 GRAM_MOST = 4096
 # The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller
 # tolerance gains nothing that the next round keeps. So tolerances decrease with the violations of
@@ -66,7 +68,7 @@ MAX_SOLVES = 3
 # rounded kernel is indefinite, and LIBSVM makes millions of useless steps. D gains at least as much
 # as the objective with the larger diagonal. Measured: with 16 or 32 units of float32 a run reaches
 # a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
-FLOAT32_UNIT, DIAGONAL_INCREASE = 2.0**-24, 2.0**-20
+DIAGONAL_INCREASE = 2.0**-20
 
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
@@ -286,7 +288,8 @@ def memory_of(
     to GRAM_MOST rows are always allowed.
     """
     if laid_out(rows, problem, frozen):
-        # Values in K, in the layout, and in LIBSVM's cache. Few rows of svr have two variables.
+        # Values in K, in the layout, and in LIBSVM's cache. The rows of svr that get a second
+        # variable are too few to count.
         variables = 2 * rows if problem.task == "nu-svr" else rows
         values = 4 * rows**2 + 12 * variables**2
         require(

@@ -61,11 +61,10 @@ BOUND_ROUNDING = 1e-13
 MAX_RESTARTS = 3
 # A round may leave rows at 0 whose coefficients should take the other sign, if they are at most
 # this share of the working set; they are violators in the next round. Measured, processor seconds
-# and rounds with 1,500 rows a round: where all such rows changed their sign in the round, with this
-# limit, and where none did: arm of 8 joints (8,000
-# rows, epsilon 0.01) 4.1 s, 2.7 s and 2.6 s, 41, 41 and 45 rounds; elevators (epsilon 0.01) 5.5 s,
-# 3.6 s and 3.6 s, 34, 35 and 56; sinc (20,000 rows, epsilon 0.001) 2.8 s, 1.9 s and 3.4 s, 30, 29
-# and 135.
+# and rounds with 1,500 rows a round, if all such rows change their sign in the round, with this
+# limit, and if none does: arm of 8 joints (8,000 rows, epsilon 0.01) 4.1 s, 2.7 s and 2.6 s, 41,
+# 41 and 45 rounds; elevators (epsilon 0.01) 5.5 s, 3.6 s and 3.6 s, 34, 35 and 56 rounds; sinc
+# (20,000 rows, epsilon 0.001) 2.8 s, 1.9 s and 3.4 s, 30, 29 and 135 rounds.
 TURNED_SHARE = 0.01
 # by_windows tries windows if the slopes differ by at most this many steps of one narrow box.
 MAX_WINDOW_STEPS = 2
@@ -163,8 +162,8 @@ class Boxed:
     def finished(self, beta: np.ndarray, solved: float | None = None) -> np.ndarray:
         """Return beta with values near or beyond a bound set to it, and with the sum s.
 
-        solved: width of the box in which LIBSVM solved, None: that of the task; 0: the task is
-        LIBSVM's own problem, so beta has no rounding by the width.
+        solved: the width by which LIBSVM's variables were multiplied, which rounds beta; None: that
+        of the task's boxes; 0: beta is as LIBSVM returned it.
         """
         beta = self._in_box(beta, solved)
         _restore_sum(beta, self)

@@ -16,8 +16,8 @@ the same as two equal rows. So nu bounds shares of the weight instead of shares 
 beyond the margin have at most the share nu of the weight, support vectors at least that share.
 
 t is `Task.coefficient_sum` and a is `Task.absolute_sum`. The nu tasks (Schoelkopf et al. 2000) have
-the second sum, sum |beta| = a (of nu-SVR at the most), and its multiplier, the tube, is found as b
-is: half the width of a regression's tube, and -rho of nu-SVC, whose loss is max(0, rho - y f). With
+the second sum, sum |beta| = a (for nu-SVR, <= a), and its multiplier, the tube, is found as b is:
+half the width of a regression's tube, and -rho of nu-SVC, whose loss is max(0, rho - y f). With
 P's term a tube this is nu-SVC in LIBSVM's scale,
 P = 1/2 |w|^2 - nu n rho + sum max(0, rho - y f), D = -1/2 |w|^2; the model is divided by rho.
 
@@ -56,7 +56,8 @@ class Task:
 
     @property
     def groups(self) -> list[Task]:
-        """Return tasks with one sum each; rows beyond the bounds belong to the other task."""
+        """Return tasks with one sum each. A row whose beta is beyond the bounds of one belongs to
+        the other."""
         if not self.absolute_sum:
             return [self]
         (positive, negative), half = self.bounds, self.absolute_sum / 2

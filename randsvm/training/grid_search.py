@@ -1,7 +1,8 @@
 """Grid search: choose the combinations of parameters to cross-validate, and compare their scores.
 
-Every combination is tried on all rows. Under a time limit, or if a range is searched, a stage on
-few rows shows which combinations deserve more rows. The caller gives the function that fits.
+Combinations of given values are tried on all rows; one that proves worse on the first folds is
+dropped. Under a time limit, or if a range is searched, stages on few rows show which deserve more
+rows. The caller gives the function that fits.
 """
 
 from __future__ import annotations
@@ -518,7 +519,7 @@ class CandidateScores(Generic[P]):
                 folds[fold] = one
                 if len(folds) == len(validation.folds) and not races:
                     yield scored(index)
-            if races and fold < validation.folds[-1]:
+            if races and stage[0] < validation.folds[-1]:
                 losses = {
                     index: np.concatenate([folds[fold].losses for fold in sorted(folds)])
                     for index, folds in parts.items()
@@ -631,7 +632,8 @@ class FoldFits(Generic[P]):
     def order(self, indices: Sequence[int]) -> list[tuple[int, int]]:
         """Return candidates and folds; as many candidates side by side as there are workers.
 
-        Fits of the other candidates are made where these start from them.
+        indices: the candidates to score. One that starts from another candidate has that one fitted
+        on all rows, even if it is not scored.
         """
         indices = list(indices)
         self.users = Counter([*indices, *self.near.values()])

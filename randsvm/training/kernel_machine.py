@@ -478,7 +478,7 @@ class SeededKernelFit:
                 yield None
                 continue
             task = subtasks[number]
-            spec = self.trainer._spec(task, 0.0)
+            spec = self.trainer.spec_factory(task.D.n, task.problem, self.trainer.job)
             if start is not None:
                 spec = replace(spec, warm_start=SeededStart(start))
             rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)
@@ -522,13 +522,13 @@ class KernelTrainingRun(TrainingRun[Trained]):
         # By the number of a subtask: its solution; the solution of one that was interrupted; the
         # rounds made; the seconds of its solves; the rounds under way.
         self.solved: dict[int, SubtaskSolution] = {}
-        # By the number of a subtask that --reduce has reduced: its full solution, and the changes.
-        self.full: dict[int, SubtaskSolution] = {}
-        self.reductions: dict[int, SubtaskReduction] = {}
         self.interrupted: dict[int, SubtaskSolution] = {}
         self.counts: dict[int, int] = {}
         self.solve_seconds: dict[int, float] = {}
         self.under_way: dict[int, Rounds] = {}
+        # By the number of a subtask that --reduce has reduced: its full solution, and the changes.
+        self.full: dict[int, SubtaskSolution] = {}
+        self.reductions: dict[int, SubtaskReduction] = {}
         # The number of rounds reported by subtasks that are solved side by side.
         self.reported_rounds = 0
         # The numbers of subtasks that were begun or due, and have no solution.

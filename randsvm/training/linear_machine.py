@@ -82,7 +82,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
     ) -> LinearTrainingRun:
         run = self._training(self.D, params, clock, until)
         if (
-            run.offset > FAR_FROM_ZERO
+            run.share_of_means > FAR_FROM_ZERO
             and self.job.run.scale != "standard"
             and not params.components
         ):
@@ -138,8 +138,9 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
 
     D : all rows, with the features that the weights belong to
     objective : for these rows
-    until : the moment when the time for training and evaluation is over
-    offset : the part of the mean of |x|^2 that the squares of the features' means make up
+    end : the moment when the time for training and evaluation is over (argument `until`)
+    until : the moment when the time for training is over
+    share_of_means : the part of the mean of |x|^2 that the squares of the features' means make up
     groups : the number of groups of rows that a cluster trains on side by side
     """
 
@@ -159,8 +160,8 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         self.clock = clock
         self.end = until
         began = time.perf_counter()
-        R2, offset = sgd.squares(D)
-        self.offset = offset / R2
+        R2, of_means = sgd.squares(D)
+        self.share_of_means = of_means / R2
         self.until = until - EVALUATION_FACTOR * (time.perf_counter() - began)
         self.start, spread = _start(D, objective)
         self.steps = _steps(params, D, R2, spread, objective)

@@ -54,10 +54,12 @@ class Calibration(NamedTuple):
     fit : takes the kept values of all rows, y, (n,), and weights, (n,) or None; returns fields of
     Model by name
     keep : takes f, (m, columns), and y, (m,), of some rows; returns the values that `fit` needs
+    options : the options that ask for it, for messages
     """
 
     fit: Callable[[np.ndarray, np.ndarray, np.ndarray | None], dict[str, Any]]
     keep: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    options: str
 
 
 def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -82,7 +84,8 @@ def calibration_of(params: P, fits_probabilities: bool) -> Calibration:
             found["conformal"] = ConformalScores.of(scores, weights)
         return found
 
-    return Calibration(fit, own_pair_values if pairs else keep_all)
+    options = ["-b 1"] * fits_probabilities + ["--conformal"] * params.conformal
+    return Calibration(fit, own_pair_values if pairs else keep_all, " ".join(options))
 
 
 def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: bool) -> np.ndarray:
@@ -108,7 +111,7 @@ def fit_by_cross_validation(
     """
     folds = min(Search.DEFAULT_FOLDS, group_count(D))
     if folds < 2:
-        emit(Notice("one row is too few for -b 1: no probabilities"))
+        emit(Notice(f"one row is too few for {calibration.options}"))
         return {}
     with replicated(D, D) as whole:
         waves = math.ceil(folds / at_once(whole, job))
@@ -117,13 +120,13 @@ def fit_by_cross_validation(
             whole, folds, job, lambda D, params: fit(D, params, seconds)
         )
         found = validation.decisions(params, until, calibration.keep)
+    late = f"no time for all folds of {calibration.options}"
     if found is None:
-        emit(Notice("no time for -b 1: probabilities are from few rows"))
+        emit(Notice(f"{late}: few rows are held out, or none"))
         return {}
     held, f = found
     if not held.all():
-        rows = np.count_nonzero(held)
-        emit(Notice(f"little time for -b 1: probabilities are from {rows:,} held-out rows"))
+        emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
     weights = D.weights()
     return calibration.fit(f, D.labels()[held], None if weights is None else weights[held])
 

@@ -227,7 +227,7 @@ class StandInMachine:
     gap: float
     reduction: SubtaskReduction
 
-    def is_(self, solution: SV) -> bool:
+    def has_coefficients_of(self, solution: SV) -> bool:
         """Return whether a solution has the coefficients of this machine."""
         own = self.solution
         same = np.array_equal(own.rows, solution.rows)
@@ -248,7 +248,7 @@ class Rounds:
         this object then counts these rows only. None: this object is over all rows
     gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
     inner: the newest solution of a part with `gives_dual`; None: there is none
-    reduced_gap: the gap of --reduce auto or, without a bound, of --reduce N; None: no reduction
+    reduced_gap: with --reduce, the gap that was asked for; None: without either
     stand_in: the reduced machine that takes the place of `inner`; None: there is none
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
@@ -389,7 +389,7 @@ class Rounds:
     def reduction_of(self, solution: SV) -> SubtaskReduction | None:
         """Return how a solution differs from the full one of the inner set; None: it is a full
         one."""
-        if self.stand_in is None or not self.stand_in.is_(solution):
+        if self.stand_in is None or not self.stand_in.has_coefficients_of(solution):
             return None
         return self.stand_in.reduction
 
@@ -564,9 +564,10 @@ class Rounds:
 
         A reduced machine has its own gap on the inner set. The losses of other rows may raise it.
         """
-        if self.stand_in is None or self.reduced_gap is None or not self.stand_in.is_(SV):
+        stand_in, gap = self.stand_in, self.reduced_gap
+        if stand_in is None or gap is None or not stand_in.has_coefficients_of(SV):
             return self.gap_target
-        return self.stand_in.gap + (1 - PART_GAP_SHARE) * self.reduced_gap
+        return stand_in.gap + (1 - PART_GAP_SHARE) * gap
 
     @property
     def deadline(self) -> float:

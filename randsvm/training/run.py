@@ -262,7 +262,7 @@ def train(
     job: Job,
     watch: Watch,
 ) -> tuple[Model, Outcome]:
-    """Train on the svmlight file or the arrays `data`; write `model` (None: no file).
+    """Train on the file, files or arrays `data`; write `model` (None: no file).
 
     Returns the model and how its training ended.
 
@@ -313,6 +313,8 @@ def train(
             )
         arguments = configuration(found.params, job)
         run = RunOnAllRows(trainer, found, clock, model, arguments)
+        # The training frees the search's fit on all rows, part by part.
+        del found
         with run.saved_if_interrupted():
             run.training.run()
             run.fit_probabilities()

@@ -26,7 +26,7 @@ METRICS_OF_TASK = {
     "one-class": ("accuracy",),
     "svr": ("squared-error", "absolute-error"),
 }
-# Metrics of one decision value for each row.
+# Metrics that are defined for two classes only.
 FOR_TWO_CLASSES = ("auc", "log-loss")
 assert {name for names in METRICS_OF_TASK.values() for name in names} == set(SELECTION_METRICS)
 
@@ -79,7 +79,10 @@ class BalancedAccuracy(ConfusionMatrix):
         return 100 * float(np.mean(hits[occurs] / true[occurs])) if occurs.any() else nan
 
     def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return 1 minus the score in first order: a row counts as its share of the change."""
+        """Return the losses of rows, with the mean 1 - mean recall.
+
+        They differ from the mean by the first-order effect of each row's weight on it.
+        """
         labels, place = np.unique(y, return_inverse=True)
         weights = np.ones(len(y)) if weights is None else weights
         totals, wrong = np.bincount(place, weights), y != self._predicted(f)
@@ -109,7 +112,10 @@ class MeanF1(ConfusionMatrix):
         return float(np.mean(twice[occurs] / rows[occurs])) if occurs.any() else nan
 
     def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return 1 - F1 in first order: the mean of a row's share of its change."""
+        """Return the losses of rows, with the mean 1 - F1.
+
+        They differ from the mean by the first-order effect of each row's weight on it.
+        """
         own = MeanF1(self.classes)
         predicted = self._predicted(f)
         own.add(y, f, predicted, weights)
@@ -237,8 +243,8 @@ def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
     return float(each.mean()), error
 
 
-# The parameters that make a machine simpler, the most important first, and whether it is simpler
-# with a smaller value.
+# The parameters that make a machine simpler, the most important first: 1 if a smaller value does,
+# -1 if a larger one does.
 SIMPLER = {"C": 1, "lambda_": -1, "gamma": 1, "nu": -1, "epsilon": -1}
 
 
@@ -261,6 +267,6 @@ def simplest_within_error(tried: Sequence[Tried], sign: int) -> dict[str, float]
     ]
 
     def simplicity(values: Mapping[str, float]) -> list[float]:
-        return [sign * values[name] for name, sign in SIMPLER.items() if name in values]
+        return [way * values[name] for name, way in SIMPLER.items() if name in values]
 
     return min((one.values for one in near), key=simplicity)

@@ -145,7 +145,7 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 class OldModel:
     """A kernel model to start from.
 
-    known: the rows that are its support vectors, by store of rows, shared by all classes
+    known: by the id of a store of rows, which of them are its support vectors; shared by classes
     """
 
     path: str

@@ -31,8 +31,8 @@ NOISE = 0.05  # seconds by which two starts differ
 SHOWN = 500  # bytes of the error output of a failed process that are shown
 SPAWN = [sys.executable, "-IS", str(Path(__file__).with_name("spawn.py"))]
 
-# Numbers of the process's own: what it measures around the work alone, without its start, and of
-# a library around the training, without reading.
+# Seconds that a process prints: of its work without its start; of the training of a library
+# without reading.
 CLOCK, FIT = (re.compile(rb"^%s ([0-9.e+-]+)$" % name, re.M) for name in (b"seconds", b"fit"))
 
 
@@ -40,12 +40,12 @@ CLOCK, FIT = (re.compile(rb"^%s ([0-9.e+-]+)$" % name, re.M) for name in (b"seco
 
 
 def run(words: Sequence[str], most: float = inf) -> tuple[dict[str, float], bool]:
-    """Seconds and peak resident MB of one process, as spawn.py tells; whether it was ended.
+    """Return the seconds and peak resident MB of a process, by spawn.py, and whether it was ended.
 
-    wall: the seconds that the process says it took where it prints `seconds S`, else all of them.
-    fit: where it prints `fit S`. floor: MB that a process is seen to have at the least: a peak that
-    is not above it is an upper bound. most: seconds after which it is ended; then all numbers are
-    those at its end. Raises ClickException when it fails.
+    Of the result, wall is S if the process prints `seconds S`, else its whole time; fit is S if it
+    prints `fit S`; floor is the least MB that can be measured: a peak at the floor is an upper
+    bound. most: seconds after which the process is ended; all numbers are then those at its end.
+    Raises ClickException if the process fails.
     """
     with (
         tempfile.TemporaryFile() as out,
@@ -102,7 +102,7 @@ class Gate:
     relative: bool = False
 
     def fault(self, ours: float, theirs: float) -> str | None:
-        """What is wrong, in words. Conditions are written so that nan is wrong too."""
+        """Return what is wrong, in words; None: nothing. A nan is wrong."""
         unit = abs(theirs) if self.relative else 1
         if theirs - self.below * unit <= ours <= theirs + self.above * unit:
             return None
@@ -111,12 +111,13 @@ class Gate:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a command of ours is to reach; one without conditions is only reported.
+    """What a command of randsvm should reach; without conditions it is only reported.
 
-    times: peer -> as many times faster. fit: the same of our whole process and the peer's training
-    alone. seconds, peak (MB): at most. most: quality -> at most. near: quality -> share that it may
-    be above the lowest of all. start: peer -> a command whose seconds ours may take longer than the
-    peer. gates: hold against every peer. A peer that is not there is not compared with.
+    gates: conditions on the quality, against every peer. times: peer -> how many times as long it
+    must take. fit: the same for the training alone of the peer and the whole process of randsvm.
+    seconds, peak: upper bounds, peak in MB. most: quality -> upper bound. near: quality -> share
+    by which it may exceed the lowest among the peers. start: peer -> the command whose seconds
+    randsvm may take longer than the peer. A missing peer is left out.
     """
 
     gates: tuple[Gate, ...] = ()
@@ -139,8 +140,7 @@ class Goal:
         return ", ".join(parts)
 
     def within(self, there: Collection[str], fits: Collection[str]) -> Goal:
-        """Without what is to be compared with others than the peers `there`, or with fits that no
-        peer told."""
+        """Return the goal without ratios to peers not in `there` and to fits not in `fits`."""
         kept = [
             {name: times for name, times in goal.items() if name in names}
             for goal, names in ((self.times, there), (self.fit, fits))
@@ -149,7 +149,10 @@ class Goal:
         return replace(self, times=kept[0], fit=kept[1], start=start)
 
     def missed(self, record: Record, lowest: dict[str, float]) -> list[str]:
-        """What `record` does not reach, in words. lowest: of each quality, among the peers."""
+        """Return what `record` does not reach, in words.
+
+        lowest: the lowest value of each quality among the peers.
+        """
         quality, typical = record["quality"], record["median"]
         faults = [
             *self._slow(record["peers"]),
@@ -166,7 +169,7 @@ class Goal:
         return [fault for fault in faults if fault]
 
     def _slow(self, peers: dict[str, Record]) -> Iterable[str]:
-        """Ratios that are below what is to be reached; of a peer that was ended the lower bound."""
+        """Yield the ratios below the goal; of a peer that was ended the ratio is a lower bound."""
         for of in ("times", "fit"):
             for name, times in getattr(self, of).items():
                 ratio = peers[name][of]
@@ -185,11 +188,11 @@ class Goal:
 class Command:
     """A program and its arguments.
 
-    quality: what it made is worth, asked once it ran. missing: why it cannot be run, where it
-    cannot. goal: of a command of ours; None for what others stand beside. own: whether it is ours,
-    which is never ended. timed: False for a peer whose quality alone is wanted. once: for a peer
-    that is run but once, however short that is. equal: False for a peer that is given less, a part
-    of the rows or a looser tolerance: no gate holds against what chance made of its accuracy.
+    quality: called after the first run; returns scores of the result. missing: why the command
+    cannot be run; None: it can. goal: for a command of randsvm; None for a peer, and for a command
+    of randsvm that serves as one. own: whether it is of randsvm, and so never ended. timed: False
+    for a peer of which only the quality matters. once: whether a peer runs only once, even if it is
+    fast. equal: False for a peer with fewer rows or a larger tolerance, to which no gate applies.
     """
 
     name: str
@@ -205,7 +208,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Commands for one piece of work, on so many rows; in so many rounds at the most."""
+    """Commands that do the same work. rows: size of the data; rounds: at most this many."""
 
     name: str
     rows: int
@@ -217,10 +220,10 @@ class Comparison:
 class Effort:
     """How often and how long commands run.
 
-    rounds: of runs that are counted. seconds: after which a comparison begins no other round.
-    long: of a command's first run from which on that counts as well, as nothing that it warms up is
-    felt. once, own_once: from which on a peer, or ours, is run but once. most: after which a peer
-    is ended. whole: after which no comparison begins.
+    rounds: number of counted runs. All others are in seconds. seconds: a comparison begins no
+    further round after these. long: a first run that takes at least this long is counted too, as
+    warming up matters little. once, own_once: a peer, or randsvm, that takes at least this long
+    runs once. most: a peer is ended after these. whole: no comparison begins after these.
     """
 
     rounds: int = 3
@@ -236,9 +239,10 @@ class Effort:
 
 
 def measure(comparison: Comparison, effort: Effort) -> Record:
-    """A B A B ... after one round, which gives the quality and counts only where it was long.
+    """Run the commands in turn (A B A B ...) and return their records.
 
-    ended: whether a peer took longer than it may; what it made, and is worth, is unknown then.
+    A first round gives the qualities; its runs count if they are long (see Effort.long) or the
+    command runs once. A peer that was ended at the time limit has no quality.
     """
     began = time.perf_counter()
     rounds = int(min(effort.rounds, comparison.rounds))
@@ -292,8 +296,11 @@ def _judge(goal: Goal, record: Record, peers: Sequence[tuple[Command, Record]]) 
 
 
 def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = True) -> Record:
-    """Where ours is short in quality; if nowhere, how many times the time of ours the peer took,
-    and its training alone, where it says that."""
+    """Compare randsvm with a peer.
+
+    short: the gates that randsvm fails. If there are none, times: the peer's time divided by ours;
+    fit: the time of the peer's training alone divided by ours, if the peer reports it.
+    """
     both = ours["quality"].keys() & peer["quality"].keys()
     faults = [
         gate.fault(ours["quality"][gate.quality], peer["quality"][gate.quality])
@@ -311,8 +318,11 @@ def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = Tru
 
 
 def _ratios(ours: Record, peer: Record, of: str) -> Record:
-    """Of runs of one round; a peer that ran less often stands against all of ours with its last.
-    ended: the peer was, so these are lower bounds."""
+    """Return the ratios of a peer's time to ours, round by round.
+
+    If the peer has fewer runs, its last one is used again. ended: whether the peer was ended, so
+    that the ratios are lower bounds.
+    """
     own, theirs = _all(ours, "wall"), _all(peer, of)
     pairs = [theirs[min(place, len(theirs) - 1)] / a for place, a in enumerate(own)]
     ratios = {"best": min(theirs) / min(own), "median": median(pairs), "pairs": pairs}
@@ -334,10 +344,10 @@ def compare(
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
 
-    works: name -> what makes the comparison; one that cannot be made or fails is named among the
-    skipped, one that was not begun among those not run. sections: lines of Markdown below the
-    table. again: whether these replace works of the last run, whose others are kept. facts: what
-    the JSON says besides. Raises ClickException at the end where ours was short in quality.
+    works: name -> function that returns the comparison. The JSON lists works that failed as
+    skipped, and works that were not begun as not run. sections: returns lines of Markdown below the
+    table. again: whether the works replace those of the last run, whose other works are kept.
+    metadata: further entries of the JSON. Raises ClickException at the end if a gate failed.
     """
     began = time.perf_counter()
     found: Record = {
@@ -375,7 +385,7 @@ def compare(
 
 
 def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effort) -> None:
-    """What one work gave, and the seconds of all of it: sets, runs, qualities."""
+    """Do one work and add its comparison, with the seconds for its data, runs and qualities."""
     began = time.perf_counter()
     try:
         comparison = work()
@@ -391,7 +401,7 @@ def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effor
 
 
 def _put(comparisons: list[Record], measured: Record) -> None:
-    """In the place of the same work, if it ran before."""
+    """Add a comparison, in the place of an earlier one of the same work and rows."""
     for place, each in enumerate(comparisons):
         if (each["name"], each["rows"]) == (measured["name"], measured["rows"]):
             comparisons[place] = measured

@@ -24,9 +24,11 @@ BLOCK, TIMES = 1 << 18, 40
 
 
 def measured() -> dict[str, dict[str, float]]:
-    """Of one worker and of one for each core: bytes read and written per second by copies, float32
-    operations per second of matrix products, float32 values of exp per second, bytes of svmlight
-    text in memory that are parsed per second."""
+    """Return number of workers, one or one per core -> limit -> rate per second.
+
+    Limits: bytes read and written by copies, float32 operations of matrix products, float32 values
+    of exp, bytes of svmlight text in memory that are parsed.
+    """
     # One thread each, as the scan's workers have it; BLAS reads it when numpy is imported.
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     import numpy as np
@@ -76,7 +78,7 @@ def measured() -> dict[str, dict[str, float]]:
         return work
 
     def rate(make: Callable[[], Callable[[], float]], workers: int) -> float:
-        """The best of some runs of all workers at once."""
+        """Return the best rate of REPEATS runs of all workers at once."""
         works = [make() for _ in range(workers)]
         found = []
         with ThreadPoolExecutor(workers) as pool:
@@ -94,7 +96,7 @@ def measured() -> dict[str, dict[str, float]]:
 
 
 def shares(found: Record) -> list[str]:
-    """The limits in Markdown, and beside them what reader, scan and sgd reached in `found`."""
+    """Return the limits in Markdown, and the shares that reader, scan and sgd reach in `found`."""
     one, all_cores = (found["limits"][str(workers)] for workers in (1, os.cpu_count()))
     rows = [
         [name, f"{one[key] / unit:.1f}", f"{all_cores[key] / unit:.1f}"]
@@ -119,7 +121,7 @@ def shares(found: Record) -> list[str]:
         "",
         *table(["ours", "did", "limit", "share of it"], reached),
         "",
-        "The reader's limit is the loop over the bytes alone, sgd's on small files is the start of "
+        "The reader's limit is its loop over the bytes; sgd's on small files is the start of "
         "Python. The scan's limit is what OpenBLAS's matrix product and numpy's exp take alone, "
         "one after the other; above 100% it is faster than the two, as its kernel values stay in "
         "registers.",
@@ -127,7 +129,7 @@ def shares(found: Record) -> list[str]:
 
 
 def _commands(found: Record, name: str) -> list[tuple[str, Record]]:
-    """Comparisons whose names begin so, and of each the record of what is ours."""
+    """Return titles and our records of the comparisons whose names begin with `name`."""
     return [
         (f"{each['name']} {each['rows']:,}", each["commands"][0])
         for each in found["comparisons"]
@@ -178,7 +180,7 @@ def _sgd(found: Record, bandwidth: float) -> list[list[str]]:
 
 
 def _start(found: Record) -> list[list[str]]:
-    """Seconds that sgd takes for 100 rows, of what it takes for each linear set."""
+    """Return the time of sgd on 100 rows as a share of its time on each linear set."""
     starts = [
         record["median"]["wall"]
         for each in found["comparisons"]

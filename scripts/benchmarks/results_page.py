@@ -80,7 +80,7 @@ on fewer rows."""
 
 
 def _name(record: Record) -> str:
-    """Of the command, without the path of the model that it starts from."""
+    """Return the name of the command without the path of the model that it starts from."""
     return record["name"].partition(" --warm-start ")[0] + (
         " --warm-start" if "--warm-start" in record["name"] else ""
     )
@@ -151,7 +151,7 @@ GENERAL: list[Column] = [("quality", _other), *ENDS]
 
 
 def _times(ours: Record, peer: Record) -> str:
-    """How many times the time of ours a peer took, and its fit."""
+    """Return the time of a peer, and of its fit, divided by ours."""
     found = ours["peers"].get(peer["name"])
     if found is None or not found["times"]:
         return "not compared" if found and found["short"] else ""
@@ -268,7 +268,7 @@ def _growth(comparisons: Sequence[Record]) -> list[str]:
 
 
 def _points(comparisons: Sequence[Record], name: str, of: str) -> Points:
-    """Rows and seconds or coefficients changed of a program, where it tells them."""
+    """Return (rows, number) of a program where it was measured. of: "seconds" or "changed"."""
     points = [
         (n, {"seconds": record["median"]["wall"], **record["quality"]})
         for n, record in _records(comparisons, name)
@@ -277,7 +277,7 @@ def _points(comparisons: Sequence[Record], name: str, of: str) -> Points:
 
 
 def _records(comparisons: Sequence[Record], name: str) -> list[tuple[int, Record]]:
-    """Rows and records of a program, where it was not ended."""
+    """Return (rows, record) of a program where it was not ended."""
     return [
         (each["rows"], record)
         for each in comparisons
@@ -287,7 +287,7 @@ def _records(comparisons: Sequence[Record], name: str) -> list[tuple[int, Record
 
 
 def _exponent(points: Points) -> str:
-    """From the first of them to the last."""
+    """Return the exponent of growth from the first point to the last."""
     if len({n for n, _ in points}) < 2:
         return ""
     (n, least), (most, last) = points[0], points[-1]
@@ -295,7 +295,7 @@ def _exponent(points: Points) -> str:
 
 
 def _by_name(found: Record) -> dict[str, Record]:
-    """Comparisons whose names tell them apart."""
+    """Return name -> comparison, without the large ones, which share names."""
     return {each["name"]: each for each in found["comparisons"] if not _is_large(each)}
 
 
@@ -383,7 +383,7 @@ def draw_growth(found: Record, path: Path) -> bool:
 
 
 def digest(found: Record) -> str:
-    """Return the SHA-256 of the results. A picture keeps it, so a test knows old pictures."""
+    """Return the SHA-256 of the results. A picture holds it: a test detects old pictures."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 

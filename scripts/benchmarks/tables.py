@@ -12,11 +12,11 @@ HEADER = [
     *("work", "rows", "command", "quality", "runs", "best", "median", "fit", "CPU", "peak"),
     *("times faster than", "goal", "reached"),
 ]
-NEAR = 1.02  # times the floor: a peak that is not above it is not told from it
+NEAR = 1.02  # times the floor: smaller peaks cannot be distinguished from it
 
 
 def markdown(found: Record) -> list[str]:
-    """The JSON record as a table."""
+    """Return the record of a run of the benchmarks as a table."""
     rows = [
         [comparison["name"], f"{comparison['rows']:,}", *_cells(record)]
         for comparison in found["comparisons"]
@@ -74,18 +74,18 @@ def _standing(name: str, peer: Record) -> list[str]:
 
 
 def bounded(record: Record, number: str) -> str:
-    """What a command took; of one that was ended a lower bound."""
+    """Return a number of a command, as a lower bound if the command was ended."""
     return f"> {number}" if record["ended"] else number
 
 
 def peak(record: Record) -> str:
-    """MB; an upper bound where that is what a process is seen to have at the least."""
+    """Return the peak in MB, as an upper bound if it is near the smallest measurable peak."""
     most, floor = record["median"]["peak"], record["median"].get("floor", 0)
     return f"<= {most:.0f}" if most <= NEAR * floor else bounded(record, f"{most:.0f}")
 
 
 def spread(ratios: Record) -> str:
-    """The median of some ratios, the least and the most; of lower bounds the median."""
+    """Return the median, least and largest of some ratios; of lower bounds the median alone."""
     pairs, middle = ratios["pairs"], f"{ratios['median']:.3g}"
     return f"> {middle}" if ratios["ended"] else f"{middle} ({min(pairs):.3g}-{max(pairs):.3g})"
 

@@ -27,22 +27,23 @@ from benchmarks.quality import (
 from benchmarks.real_data import PARAMETERS
 from benchmarks.sets import REAL, MissingError, fetched, first, made, real, sample
 
-ROWS = 100_000  # of a set where a run is of the size that the goals are meant for
+ROWS = 100_000  # of a generated set in a run of full size, for which the goals are meant
 LEAST_ROWS = 1000
-TEST_ROWS = {"sparse": 100_000}  # of sets that have more than others
+TEST_ROWS = {"sparse": 100_000}  # of sets with more than the usual 10,000
 MEMORY = 2000  # MB: our --memory by default, and svm-train's -m
 
-# How far below a peer's accuracy ours may be, in points: with --gap, by KBH07's rule; and above its
-# mean squared error, as a share.
+# How far our accuracy may be below a peer's, in percentage points, with --gap and by KBH07's rule;
+# and how far our mean squared error may be above a peer's, as a share.
 POINTS, SAMPLED, SQUARES = 0.2, 2.0, 0.01
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What all works share: the rows that stand for ROWS, where results and real sets are, and the
-    sets that the user named: name -> files for training and test.
+    """What all works share.
 
-    mark: what the names of models and logs have beside others of the same rows and commands.
+    rows: used in place of ROWS. results, data: folders of results and of real sets. texts: name of
+    a set that the user gave -> its files for training and test. mark: suffix of the names of models
+    and logs, to keep those of another work with the same rows and commands.
     """
 
     rows: int
@@ -52,11 +53,11 @@ class Bench:
     mark: str = ""
 
     def scaled(self, rows: int) -> int:
-        """Rows of a set that has so many in a run of full size."""
+        """Return the rows of a set that has `rows` rows in a run of full size."""
         return max(min(rows, LEAST_ROWS), rows * self.rows // ROWS)
 
     def limit(self, seconds: int) -> int:
-        """Seconds of a time limit that is so long in a run of full size."""
+        """Return the time limit that is `seconds` in a run of full size."""
         return max(1, seconds * self.rows // ROWS)
 
     def sets(self, name: str, rows: int) -> tuple[Path, Path]:
@@ -75,19 +76,19 @@ class Bench:
         return first(train, rows, self.results), first(test, most, self.results)
 
     def model(self, train: Path, program: str) -> Path:
-        """Of a command's words, those that name no file tell one model from another."""
+        """Return the model file of a program, named by its words except for names of files."""
         kept = "".join(word.strip(",") for word in program.split() if "/" not in word)
         return self.results / f"{train.name}.{kept}{self.mark}.model"
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """A set, its rows in a run of full size, LIBSVM's options, the peers, what is to be reached.
+    """A training: its data set, rows in a run of full size, LIBSVM's options, peers and goals.
 
-    rules: KBH07's own rules beside --gap. points: POINTS of this one. gap: which one is to be
-    reached: the certificate's, or the one that ours says itself where that cannot be evaluated.
-    layout: of the rows that intelex gets, the one that it is faster with: csr where an eighth of
-    the values or less is there.
+    times: see Goal. rules: whether KBH07's rules run as well. points: percentage points by which
+    our accuracy may be lower. gap: quality of the goal: "gap", of the certificate, or
+    "reported_gap" if that takes too long to evaluate. layout: of the rows for intelex, the faster
+    one: csr if at most an eighth of the values are not 0.
     """
 
     set: str
@@ -149,8 +150,8 @@ TRAININGS = {
     "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
 }
 
-# Work -> a training, and a tolerance at which peers come near our gap of 0.1% from below: their gap
-# grows as the tolerance does, or faster, and at the usual 0.001 is far below that.
+# Work -> a training, and a tolerance at which the gaps of peers are a little below 0.1%, our gap.
+# At the default tolerance of 0.001 their gaps are far smaller.
 LOOSE = {
     f"loose-{name}": (name, tolerance)
     for name, tolerance in {
@@ -171,7 +172,7 @@ LOOSE = {
 
 
 def training(name: str, bench: Bench) -> Comparison:
-    """--gap 0.001, KBH07's rules where they are asked for, and the peers."""
+    """Compare --gap 0.001, and KBH07's rules if the training has them, with the peers."""
     what = TRAININGS[name]
     train, test = bench.sets(what.set, bench.scaled(what.rows))
     options = what.options.split()
@@ -187,8 +188,10 @@ def training(name: str, bench: Bench) -> Comparison:
 
 
 def loose(name: str, bench: Bench) -> Comparison:
-    """--gap 0.001 beside peers at a tolerance where their gaps come near ours; svm-train but once,
-    as it takes long."""
+    """Compare --gap 0.001 with peers at a tolerance that gives them a similar gap.
+
+    svm-train runs once, as it takes long.
+    """
     same, tolerance = LOOSE[name]
     what, own = TRAININGS[same], replace(bench, mark="-loose")
     train, test = bench.sets(what.set, bench.scaled(what.rows))
@@ -205,7 +208,7 @@ def loose(name: str, bench: Bench) -> Comparison:
 def ours(
     bench: Bench, train: Path, test: Path, options: list[str], label: str, goal: Goal | None
 ) -> Command:
-    """One training by the command `label` with LIBSVM's options; its log beside its model."""
+    """Return the command of a training by randsvm. label: its first words; options: LIBSVM's."""
     model = bench.model(train, label + task(options))
     log = model.with_suffix(".jsonl")
     words = [TRAIN, *label.split(), "-q", *options, "--log", str(log), str(train), str(model)]
@@ -214,7 +217,7 @@ def ours(
 
 
 def task(options: list[str]) -> str:
-    """Of a training's options: works on the same rows have models and logs of their own."""
+    """Return the task in the options, for names: works on the same rows have their own models."""
     return " " + "".join(options[:2]) if options[0] == "-s" else ""
 
 
@@ -237,8 +240,11 @@ def peer(
 
 
 def large(name: str, seconds: float, bench: Bench) -> Comparison:
-    """Ten times the rows, --gap 0.01, where svm-train takes hours, beside one scan of all support
-    vectors, predicting the training file, and the same by two workers of a cluster here."""
+    """Train on ten times the rows with --gap 0.01, where svm-train would take hours.
+
+    Beside it are a prediction of the training file, which is one scan of all support vectors, and
+    the same training by two workers of a cluster on this machine.
+    """
     rows = bench.rows * 10
     train, test = bench.sets(name, rows)
     options = ["-c", "1", "-g", str(GAMMA[name])]
@@ -254,7 +260,7 @@ def large(name: str, seconds: float, bench: Bench) -> Comparison:
 
 
 def promised(rows: int, memory: int = MEMORY) -> float:
-    """MB that a training takes at the most, at so many MB of --memory."""
+    """Return the most MB that a training may take. memory: MB of --memory."""
     return memory + 16 * rows / 2**20 + 300
 
 

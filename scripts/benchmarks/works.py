@@ -58,8 +58,10 @@ def start_up(bench: Bench) -> Comparison:
 
 
 def reading(name: str, bench: Bench) -> Comparison:
-    """Seconds of the reading alone, without Python's start and imports. Ours parses in one thread
-    beside the main one."""
+    """Compare readers, without the start of Python and imports.
+
+    Our reader parses in one thread besides the main one.
+    """
     path = made(name, bench.rows * 5, 0, bench.results)
     same = (Gate("rows", 0, 0), Gate("nonzeros", 0, 0), Gate("sum", 1e-6, 1e-6, relative=True))
     ours, theirs = ([*PEERS, function, str(path)] for function in ("read", "load_svmlight_file"))
@@ -72,7 +74,7 @@ def reading(name: str, bench: Bench) -> Comparison:
 
 
 def prediction(name: str, bench: Bench) -> Comparison:
-    """The same model by both programs; as many rows as it was trained on."""
+    """Compare predictions by the same model, for as many rows as it was trained on."""
     options, rows = PREDICTIONS[name]
     rows = bench.scaled(rows)
     train, test = (made(name, rows, seed, bench.results) for seed in (0, 1))
@@ -98,8 +100,8 @@ def prediction(name: str, bench: Bench) -> Comparison:
 
 
 def linear(name: str, bench: Bench) -> Comparison:
-    """Hinge loss, C = 1 (RCV1: Bottou's lambda), each program otherwise at its defaults; all of
-    them only train."""
+    """Compare trainings of linear machines: hinge loss, C = 1 (RCV1: Bottou's lambda), and the
+    other options at the defaults of each program."""
     train, test = bench.sets(name, bench.rows * 5)
     rows, classes = count(train), len(labels(train))
     lambda_ = papers.LAMBDA if name in bench.texts else 1 / rows
@@ -149,8 +151,8 @@ def linear(name: str, bench: Bench) -> Comparison:
 
 
 def memory(bench: Bench) -> Comparison:
-    """Peaks where --memory is far below what the rows take, and of prediction, which has none. The
-    gap within the time limit, long enough for a round, is not the question."""
+    """Measure the peaks of memory of trainings whose rows take far more than --memory, and of a
+    prediction, which has no --memory. The time limit allows a round or more; the gap is ignored."""
     rows = bench.rows * 100
     path = made(GROWING, rows, 0, bench.results)
     model = {name: str(bench.model(path, f"memory {name}")) for name in ("sgd", "randsvm")}
@@ -171,8 +173,10 @@ def memory(bench: Bench) -> Comparison:
 
 
 def growth(rows: int, bench: Bench) -> Comparison:
-    """Time and memory of all commands at so many rows; predict has a model of a tenth of ROWS.
-    Once at the most rows, which take long."""
+    """Measure time and memory of all commands at this number of rows, once if it is large.
+
+    The prediction uses a model that was trained on a tenth of ROWS.
+    """
     least, own = bench.scaled(10_000), bench.scaled(rows)
     train, first = made(GROWING, own, 0, bench.results), made(GROWING, least, 0, bench.results)
     options = ["-c", "1", "-g", str(GAMMA[GROWING])]
@@ -202,6 +206,6 @@ def growth(rows: int, bench: Bench) -> Comparison:
 
 
 def changed(log: Path) -> dict[str, float]:
-    """Coefficients that all scans of the last run brought in."""
+    """Return the coefficients that changed, summed over the rounds of the last run in a log."""
     rounds = [each for each in papers.read_log(log) if each["event"] == "iteration"]
     return {"changed": sum(each["changed"] for each in rounds)}

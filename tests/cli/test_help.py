@@ -131,7 +131,7 @@ def test_the_help_has_every_exit_code_of_the_errors() -> None:
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
 
 
-def test_no_initials_of_papers_where_one_chooses() -> None:
+def test_short_help_has_no_initials_of_papers() -> None:
     for command in training.commands.values():
         assert not re.search("KBH|OFG|MZ|CS246|MADlib", command.get_short_help_str(80))
 
@@ -214,8 +214,8 @@ def test_fish_completes_without_a_command(toy: Path) -> None:
 
 
 def completed(line: str) -> list[str]:
-    """What bash would offer for the last word of the line: the answers of the function that click
-    defines, or files where that leaves it to bash."""
+    """Return what bash offers for the last word of the line: the answers of the function that
+    click defines, or names of files if that function leaves them to bash."""
     source = CliRunner().invoke(
         training, prog_name="randsvm-train", env={"_RANDSVM_TRAIN_COMPLETE": "bash_source"}
     )

@@ -150,7 +150,7 @@ def test_a_mistaken_command_line_leaves_the_old_log(command: Command, tmp_path: 
         assert (tmp_path / "log").read_text() == line
 
 
-def test_a_search_does_not_stumble_over_what_a_log_holds(command: Command, tmp_path: Path) -> None:
+def test_a_search_ignores_unreadable_lines_of_a_log(command: Command, tmp_path: Path) -> None:
     """Brackets deeper than Python goes."""
     gaussians(50).save(tmp_path / "data")
     (tmp_path / "log").write_text('{"event": "notice"}\n' + "[" * 200_000 + "\n")

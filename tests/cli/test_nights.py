@@ -158,7 +158,7 @@ KINDS = {"m": "a model", "--log": "a log", "--cache": "a cache"}
 
 
 def words_with(other: str) -> tuple[str, ...]:
-    """A training whose data cannot be read: who refuses an output first has not looked."""
+    """Return files of a training without data: an output must be refused before data is read."""
     return ("missing", "precious") if other == "m" else (other, "precious", "missing", "m")
 
 
@@ -172,8 +172,8 @@ def test_a_file_of_another_kind_is_not_replaced(
     ended = command("train", algorithm, *words_with(other))
     assert (ended.returncode, ended.stdout) == (73, "")
     assert ended.stderr == (
-        f"randsvm-train: cannot create precious: there is a file of that name, which is not "
-        f"{KINDS[other]} and stays: choose another name (of several names the last is written)\n"
+        f"randsvm-train: cannot create precious: the file exists and is not {KINDS[other]}, so it "
+        f"is not replaced: choose another name (the last of several names is the output)\n"
     )
     assert (tmp_path / "precious").read_bytes() == content
 
@@ -196,7 +196,7 @@ RESOLVED = ["algorithm", "parameters", "n", "d", "nnz"]
 
 
 def test_two_runs_share_a_log(command: Command, tmp_path: Path) -> None:
-    """One after the other and side by side; every line says whose it is."""
+    """Runs after each other and at once; every line names its run."""
     gaussians(300).save(tmp_path / "data")
     words = ("osuna", "-q", "--working-set", 20, "--swap", 2, "--log", "log", "data", "m")
     for _ in range(2):
@@ -219,7 +219,7 @@ def test_two_runs_share_a_log(command: Command, tmp_path: Path) -> None:
 
 
 def test_each_line_of_a_log_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though it is longer than a buffer."""
+    """Also a line that is longer than a buffer."""
     written = []
     plain = PatientFile.write
     monkeypatch.setattr(

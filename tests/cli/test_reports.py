@@ -264,7 +264,7 @@ def test_a_report_replaces_only_a_report_of_its_kind(folder, kind) -> None:
         run_train("-q", "data", "m")
         content = Path(old).read_bytes()
         Path("r").write_bytes(content)
-        with pytest.raises(RandsvmError, match="which is not a report") as refused:
+        with pytest.raises(RandsvmError, match="is not a report") as refused:
             run_train(*words)
         assert refused.value.exit_code == 73
         assert Path("r").read_bytes() == content

@@ -94,7 +94,7 @@ def cpu_seconds_of_ended_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def assert_honest(killed: Killed, data: Data, number: int) -> None:
+def assert_model_as_reported(killed: Killed, data: Data, number: int) -> None:
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
     loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
@@ -137,10 +137,10 @@ def test_killed_at_a_random_moment(
     assert names(tmp_path) <= {"log", "m"}
     log = read_log(tmp_path / "log") if "log" in names(tmp_path) else []
     rounds = sum(event["event"] == "iteration" for event in log)
-    # A round may have ended without a word of it in the log, not the other way round.
+    # A round in the log has ended, but a round that has ended may not be in the log yet.
     assert rounds == 0 or killed.model.exists()
     if killed.model.exists():
-        assert_honest(killed, data, number)
+        assert_model_as_reported(killed, data, number)
         assert log[-1]["stopped"] == str(Interrupted(number))
 
 
@@ -193,7 +193,7 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
     assert names(tmp_path) == {"m", "log"}
-    assert_honest(killed, data, number)
+    assert_model_as_reported(killed, data, number)
     rounds = [event for event in read_log(tmp_path / "log") if event["event"] == "iteration"]
     metadata = oracle.trailer(killed.model)
     assert float(metadata["primal"]) == min(event["primal"] for event in rounds)
@@ -238,8 +238,8 @@ def test_while_reading_from_a_pipe_nothing_is_written(tmp_path: Path) -> None:
 SGD = ("sgd", "--epochs", 10**8)
 
 
-def assert_linear_and_honest(killed: Killed, data: Data, number: int) -> None:
-    """A whole model that LIBLINEAR reads, better than a guess; nothing is claimed of its P."""
+def assert_linear_model_as_reported(killed: Killed, data: Data, number: int) -> None:
+    """Check that LIBLINEAR reads the model, that it beats a guess, and that it reports no P."""
     assert liblinearutil.load_model(str(killed.model)) is not None
     y, X = data
     model = oracle.read_linear(killed.model, 2)
@@ -269,7 +269,7 @@ def test_sgd_leaves_what_it_has_learnt(
     assert killed.seconds <= SECONDS
     assert "Traceback" not in killed.stderr
     assert names(tmp_path) == {"m"}
-    assert_linear_and_honest(killed, data, number)
+    assert_linear_model_as_reported(killed, data, number)
 
 
 def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_timeout_leaves_the_best_model(
 ) -> None:
     """timeout(1) signals the command and then its process group: the command gets two signals."""
     number = int(getattr(signal, f"SIG{name}"))
-    # A signal that timeout gets is dealt with as the end of its time.
+    # timeout passes on a signal that it receives as if its time were over.
     words = [sys.executable, "-m", "randsvm.cli.train", *map(str, LONG), path, "m"]
     with subprocess.Popen(
         ["timeout", "--signal", name, "600", *words],
@@ -426,7 +426,7 @@ def test_timeout_leaves_the_best_model(
         process.send_signal(signal.SIGALRM)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 124
-    assert_honest(Killed(tmp_path, 128 + number, 0, said), data, number)
+    assert_model_as_reported(Killed(tmp_path, 128 + number, 0, said), data, number)
 
 
 def test_a_soft_limit_on_cpu_time_leaves_the_best_model(
@@ -437,7 +437,7 @@ def test_a_soft_limit_on_cpu_time_leaves_the_best_model(
     process = start(tmp_path, *SHORT, path, "m", sh=f'ulimit -S -t {seconds}; exec "$@"')
     _, said = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGXCPU
-    assert_honest(Killed(tmp_path, process.returncode, 0, said), data, signal.SIGXCPU)
+    assert_model_as_reported(Killed(tmp_path, process.returncode, 0, said), data, signal.SIGXCPU)
 
 
 @pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])

@@ -26,7 +26,7 @@ finally:
     print()
     print(*sys.modules)
 """
-# How often the collector went through the modules of a command while they were imported.
+# Prints the number of garbage collections while the modules of a command are imported.
 COLLECTED = """
 import gc, sys
 sys.argv = ["randsvm-train"]
@@ -38,14 +38,14 @@ print(*(one["collections"] - old for one, old in zip(gc.get_stats(), before)))
 
 
 def output(code: str, folder: Path) -> list[str]:
-    """The words of the last line."""
+    """Run Python code; return the words of the last line that it prints."""
     words = [sys.executable, "-c", code]
     ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return ended.stdout.splitlines()[-1].split()
 
 
 def imported(folder: Path, command: str, *words: str) -> set[str]:
-    """The modules of a process that has done so."""
+    """Return the modules that a process has imported when the command ends."""
     return set(output(RUN.format(command, list(words)), folder))
 
 
@@ -87,7 +87,7 @@ def test_a_small_run_imports_what_it_works_with(
 
 
 def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None:
-    """By Python's own threshold there are 30, a tenth of the time of --help."""
+    """With Python's default threshold there are 30, which take a tenth of the time of --help."""
     assert output(COLLECTED, folder) == ["0", "0", "0"]
 
 

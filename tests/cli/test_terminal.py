@@ -133,8 +133,7 @@ def test_the_gap_and_the_time_left_stand_behind_the_stage(asked: float | None) -
 
 
 class Terminal(io.StringIO):
-    """What is written to it as a terminal shows it: rows of so many columns, broken anew where
-    these change."""
+    """A stream that keeps what a terminal would show: rows, wrapped again if its width changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,7 +176,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
-    """opened(): the standard error from now on. (What a fixture puts there pytest takes away.)"""
+    """opened(): replace standard error by a Terminal. (pytest would undo that of a fixture.)"""
 
     def put() -> Terminal:
         terminal = Terminal()

@@ -101,6 +101,22 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(
         assert (learner.t, learner.rows_learned) == (2 * view.n, 2 * view.n)
 
 
+def test_steps_of_groups_count_by_weight() -> None:
+    """Heavy rows make several steps each, yet an epoch counts as many as there are rows."""
+    y, X = oracle.clouds(ROWS, classes=2)
+    weights = np.random.default_rng(0).exponential(size=ROWS)
+    rows = api.Arrays(X, y.astype(int), weights=weights)
+    D = dataset.load(rows, ParseOptions(chunk_rows=SHARD), Resources(jobs=1))
+    steps = Steps(
+        lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
+        mean_weight=float(weights.mean()), counts_weights=True,
+    )  # fmt: skip
+    learner = Learner.new(steps, D.d)
+    assert sum(sgd.averaged(D.single_threaded(), Draws(5), GROUPS)(learner)) > 1.2 * ROWS
+    assert learner.t == pytest.approx(ROWS)
+    assert learner.linear.w == pytest.approx(learner.total.w / ROWS)
+
+
 def reference_epochs(D: Dataset, steps: Steps, rng: Draws, epochs: int):
     """Yield after each epoch the mean of the last weights, or of all iterates, of the reference
     learners of all groups."""

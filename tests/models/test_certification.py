@@ -10,7 +10,7 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
-from fixtures import ImportScript
+from fixtures import Command, ImportScript
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -353,7 +353,7 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(
     out, err = capsys.readouterr()
     found = randsvm.certify(train, path)
     assert out.startswith(f"P {found.primal:.6g}  D {found.dual:.6g}  gap ")
-    assert "judged with -c 1 by 200 rows" in err
+    assert "P and D with -c 1 over 200 rows" in err
     run_predict("--certify", train, path, "-c", 1, "--report", "json", "-q")
     out, err = capsys.readouterr()
     record = json.loads(out)
@@ -362,6 +362,19 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(
     with pytest.raises(GapError, match=r"gap 0\.\d+ is above 0.01") as caught:
         run_predict("--certify", train, path, "-c", 0.2, "--require-gap", 0.01)
     assert caught.value.exit_code == 75
+
+
+def test_results_for_a_model_on_standard_input_are_on_standard_output(
+    tmp_path: Path, command: Command
+) -> None:
+    y, X = oracle.checkerboard(200)
+    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
+    solved(y, X, "-c 1 -g 2", path)
+    for words in (["--certify", train, "-", "-c", 1], ["--importance", train, "-"]):
+        ended = command("predict", *words, stdin=path.read_bytes())
+        assert (ended.returncode, bool(ended.stdout)) == (0, True)
+        ended = command("predict", *words, "--report", "json", stdin=path.read_bytes())
+        assert json.loads(ended.stdout)["exit_code"] == 0
 
 
 def test_a_kernel_without_certificate_meets_no_gap(tmp_path: Path) -> None:

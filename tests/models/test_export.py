@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -389,6 +390,13 @@ def test_without_a_compiler_the_export_is_written_and_says_so(
     assert shown.out == ""
     assert "there is no C compiler: the exported code was not compiled and tested" in shown.err
     assert small.with_name("m.c").read_bytes().startswith(b"/* randsvm model in C")
+
+
+def test_rows_that_can_be_read_only_once_are_refused(small: Path) -> None:
+    os.mkfifo(small.parent / "pipe")
+    for stream in ("-", small.parent / "pipe"):
+        with pytest.raises(ParameterError, match="several times"):
+            randsvm.export(small, small.parent / "out.c", data=stream)
 
 
 def test_an_export_replaces_no_other_file(small: Path) -> None:

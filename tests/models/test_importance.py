@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def test_unusable_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "unlabelled").write_text("? 1:1\n? 2:1\n")
     with pytest.raises(ContentError, match="expected labelled rows, found none"):
         randsvm.importance(tmp_path / "unlabelled", tmp_path / "m")
-    with pytest.raises(ParameterError, match="several times"):
-        randsvm.importance("-", tmp_path / "m")
+    os.mkfifo(tmp_path / "pipe")
+    for stream in ("-", tmp_path / "pipe"):
+        with pytest.raises(ParameterError, match="several times"):
+            randsvm.importance(stream, tmp_path / "m")
     with pytest.raises(ParameterError, match="writes no file"):
         run_predict("--importance", data, tmp_path / "m", tmp_path / "out")

@@ -316,7 +316,7 @@ def test_tables_and_json_say_the_same_as_scikit_learn(
     lines = predicted.out.splitlines()
     assert lines[0].startswith("Accuracy = ")
     assert f"({np.trace(matrix)}/{len(y)}) (classification)" in lines[0]
-    assert table(lines, "true \\ said") == [
+    assert table(lines, "true \\ predicted") == [
         [label, *map(str, row)] for label, row in zip(every, matrix.tolist(), strict=True)
     ]
     rows = [
@@ -428,5 +428,5 @@ def test_the_metrics_of_labels_on_stdout_go_to_stderr(command: Command, tmp_path
     learnt = learn("randsvm", path, tmp_path / "m")
     ended = command("predict", "--metrics", path, learnt.model, "-")
     assert set(ended.stdout.split()) == {"+1", "-1"}
-    assert "true \\ said" in ended.stderr
+    assert "true \\ predicted" in ended.stderr
     assert "ROC AUC = " in ended.stderr

@@ -41,7 +41,7 @@ from randsvm.parameters.run import Resources
 
 # An error of one line: the place, and what was expected.
 PLACED = re.compile(r"[^\n]*:[0-9]+:[0-9]+: expected [^\n]*, found [^\n]*")
-SAID = re.compile(r"[^\n]*file(:[0-9]+){0,2}: expected [^\n]*")
+PARSE_ERROR = re.compile(r"[^\n]*file(:[0-9]+){0,2}: expected [^\n]*")
 
 Check = Callable[[bytes, random.Random], str]
 
@@ -253,7 +253,7 @@ class Models:
             loaded = load(str(self.path))
         except (ModelError, DataError) as error:
             assert error.exit_code == 65
-            assert SAID.fullmatch(str(error)), error
+            assert PARSE_ERROR.fullmatch(str(error)), error
             return "refused"
         if content in self.valid:
             return "accepted"

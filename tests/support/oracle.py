@@ -110,7 +110,7 @@ class Objectives(NamedTuple):
 
 
 def objectives(y: np.ndarray, u: np.ndarray, beta: np.ndarray, b: float, C: float) -> Objectives:
-    """All of (n,): beta with zeros for rows that are no support vectors, u = K beta."""
+    """Return P and D. y, u = K beta, beta : (n,); beta is 0 for rows that do not support."""
     norm = beta @ u
     loss = np.maximum(0, 1 - y * (u + b)).sum()
     return Objectives(norm / 2 + C * loss, np.abs(beta).sum() - norm / 2)
@@ -119,7 +119,10 @@ def objectives(y: np.ndarray, u: np.ndarray, beta: np.ndarray, b: float, C: floa
 def violating(
     y: np.ndarray, f: np.ndarray, beta: np.ndarray, C: float, tolerance: float
 ) -> np.ndarray:
-    """alpha = 0: y f >= 1; alpha = C: y f <= 1; between: y f = 1. (n,) bool."""
+    """Return the rows that violate the KKT conditions, (n,) bool.
+
+    alpha = 0: y f >= 1; alpha = C: y f <= 1; between: y f = 1.
+    """
     alpha, margin = np.abs(beta), y * f
     too_small = (alpha < C) & (margin < 1 - tolerance)
     too_large = (alpha > 0) & (margin > 1 + tolerance)
@@ -157,10 +160,11 @@ def libsvm_train(y: np.ndarray, X: np.ndarray, words: str) -> Solved:
 def libsvm_predictions(
     model: Any, rows: Sequence[dict[int, float]], *, probabilities: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What LIBSVM predicts of each row: labels or targets (m,), and decision values of all pairs or
-    the probabilities of all classes, (m, columns).
+    """Return LIBSVM's predictions of rows: labels or targets (m,), and the decision values of all
+    pairs or the probabilities of all classes, (m, columns).
 
-    Not svm_predict of the bindings: it takes nu-SVC for a regression, and too little room.
+    svm_predict of the bindings is not used: it treats nu-SVC as a regression, and allocates too
+    little memory.
     """
     classes = model.get_nr_class()
     room = (ctypes.c_double * max(classes, classes * (classes - 1) // 2))()
@@ -290,7 +294,8 @@ class LinearFile(NamedTuple):
         return X @ self.w + self.b
 
     def margins(self, y: np.ndarray, X: np.ndarray) -> np.ndarray:
-        """z of each row, (m, K): of each column against the rest, or f[class] - max of others."""
+        """Return the margins of rows: (m, K) y f of each class against the rest; of Crammer and
+        Singer (m, 1), f of the own class minus the largest other f."""
         f, names = self.decisions(X), [float(word) for word in self.label]
         own = y[:, None] == names
         if self.solver == "MCSVM_CS":
@@ -318,7 +323,7 @@ def read_linear(path: Path, d: int) -> LinearFile:
 
 
 class LinearTruth(NamedTuple):
-    """P = 1/2 |w|^2 + C sum loss, rows with a y f < 1, rows of another class than f says."""
+    """P = 1/2 |w|^2 + C sum loss; violators: rows with any margin < 1; errors: wrong labels."""
 
     primal: float
     violators: int
@@ -350,7 +355,10 @@ def linear_optimum(
     loss: str = "hinge",
     weights: dict[float, float] | None = None,
 ) -> float:
-    """The smallest P for y of -1/+1, b unregularised: LIBSVM's D for the hinge, else by L-BFGS."""
+    """Return the smallest P, b not regularised: LIBSVM's D for the hinge loss, else by L-BFGS.
+
+    y : -1 or +1.
+    """
     if loss == "hinge":
         words = " ".join(f"-w{int(label):d} {weight}" for label, weight in (weights or {}).items())
         solved = libsvm_train(y, X, f"-t 0 -c {C} -e 0.0001 {words}")
@@ -375,8 +383,8 @@ def linear_optimum(
 def liblinear_predictions(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Labels (m,) and decision values (m, columns) by LIBLINEAR's own loader and predictor.
 
-    Row by row: its Python predict has room for one value where a model of Crammer and Singer's
-    of two classes has two.
+    Row by row: LIBLINEAR's Python function allocates one value a row for two classes, but a model
+    of Crammer and Singer has two.
     """
     model = liblinearutil.load_model(str(path))
     assert model is not None

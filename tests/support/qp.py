@@ -15,8 +15,8 @@ def objective(K: np.ndarray, h: np.ndarray, epsilon: float, beta: np.ndarray) ->
 def lower_bound(
     K: np.ndarray, h: np.ndarray, lower: np.ndarray, upper: np.ndarray, s: float, x: np.ndarray
 ) -> float:
-    """What no feasible point is below if K is positive semidefinite: the objective's tangent at x
-    at its smallest, which fills the coordinates of the smallest slope first."""
+    """Return a lower bound of the objective if K is positive semidefinite: the smallest value of
+    its tangent at x over the feasible points. The smallest slopes are filled first."""
     slope = K @ x - h
     left, point = s - lower.sum(), lower.copy()
     for i in np.argsort(slope):
@@ -85,8 +85,10 @@ def interior_point(
     groups: np.ndarray | None = None,
     rounds: int = 200,
 ) -> np.ndarray:
-    """Primal-dual, in units in which the box is 0 .. 1. Returns a strictly feasible x. groups :
-    (k, m) bool, which has k sums s; all are one if there are none."""
+    """Return a strictly feasible x near the optimum, by a primal-dual method on the box 0 .. 1.
+
+    groups : (k, m) bool; s has the sum of each group. None: one group of all.
+    """
     groups = np.ones((1, len(h)), bool) if groups is None else groups
     width = upper - lower
     P, q = K * width[:, None] * width, width * (K @ lower - h)
@@ -129,8 +131,11 @@ def interior_point(
 def minimum_of_groups(
     K: np.ndarray, h: np.ndarray, lower: np.ndarray, upper: np.ndarray, sums: tuple[float, float]
 ) -> tuple[float, float]:
-    """The smallest objective with the sums of what is above 0 and of what is below, and how much
-    smaller it may be in truth. Rows with two-sided bounds have a part above and a part below."""
+    """Return the smallest objective found, and how far above the minimum it may be.
+
+    sums: the sum of the coefficients above 0, and minus the sum of those below 0. A row whose
+    bounds have both signs has two coefficients.
+    """
     K = K.astype(np.float64)
     if (lower[upper > 0] < 0).any():
         K, h, lower, upper = doubled(K, h, lower, upper, 0.0)

@@ -37,10 +37,10 @@ ACCURACY = 1e-6
 RUNNING = 1e-3
 # Rounding of float64, relative to the parts of a sum, with some room.
 ROUNDING = 2.0**-46
-# |w|^2 below this share of what rows one spread apart have is no margin, of -s nu-svc.
+# -s nu-svc has no margin if |w|^2 is below this share of its value for rows one spread apart.
 NO_MARGIN = 1e-6
 # Reasons for the end of a run whose gap was not reached.
-SAID = ("no progress", "time limit", "iteration limit", "float64", "no margin", "interrupted")
+OTHER_ENDS = ("no progress", "time limit", "iteration limit", "float64", "no margin", "interrupted")
 SECONDS = 10
 NEWTON_STEPS = 6
 
@@ -323,7 +323,7 @@ def primal(case: Case, norm: Any, u: np.ndarray, b: Any, tube: float | None = No
 
 
 def best_tube(case: Case, z: np.ndarray) -> float:
-    """The multiplier of the second sum of least P: as many rows lie beyond it as that sum has
+    """Return the tube with the least P: as many rows lie beyond it as the second sum has
     coefficients at their bounds."""
     if not case.size:
         return 0.0
@@ -348,8 +348,8 @@ def dual(case: Case, norm: Any, beta: np.ndarray) -> float:
 
 
 def optimum(case: Case, K: np.ndarray) -> Bounds:
-    """By an interior-point method, then Newton's for what is neither 0 nor at a bound. Both ends
-    are certified by duality, whatever these find."""
+    """Return bounds of the optimum, by an interior-point method and then Newton's method for the
+    coefficients that are neither 0 nor at a bound. Duality certifies both bounds."""
     lower, upper = case.box
     centred, mean = centred_values(case, K)
     if case.size:
@@ -381,8 +381,10 @@ def optimum(case: Case, K: np.ndarray) -> Bounds:
 
 
 def centred_values(case: Case, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Kernel values less the means of rows and columns, which leaves float64 their digits, and
-    these means: the sum of beta is fixed."""
+    """Return kernel values minus the means of rows and columns, and these means.
+
+    As the sum of beta is fixed, the problem is the same; large common parts do not cost digits.
+    """
     if case.kernel == "linear" and not case.total:
         X = case.X.astype(exact) - case.X.astype(exact).mean(axis=0)
         K = X @ X.T
@@ -391,8 +393,8 @@ def centred_values(case: Case, K: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float) -> np.ndarray:
-    """beta after a step to where the free coefficients' decision values are as they should be,
-    as far as the bounds let it go."""
+    """Return beta after a Newton step: free coefficients, cut off at their bounds, would meet the
+    KKT conditions."""
     lower, upper = case.box
     z = case.targets - u - b - case.epsilon * np.sign(beta)
     near = 1e-10 * (upper - lower)
@@ -420,10 +422,13 @@ def newton(case: Case, K: np.ndarray, beta: np.ndarray, u: np.ndarray, b: float)
 
 
 class Written(NamedTuple):
-    """A model file, read line by line: beta (n,), b, both of nu-svc as they were before they were
-    divided by rho, and the trailer's facts. sure: whether rows tell whose coefficients they are;
-    equal ones with unequal targets do not. tube: -rho of nu-svc; None: the file does not tell, as
-    of an unfinished nu-svc, where rho may have been below 0."""
+    """A model file, read line by line.
+
+    beta : (n,), b: for nu-svc multiplied by rho, which undoes LIBSVM's division. tube: -rho of
+    nu-svc; None: unknown, as for an unfinished nu-svc, where rho may have been below 0. metadata:
+    the trailer. sure: whether each coefficient belongs to a known row; equal rows with different
+    targets make that unknown.
+    """
 
     beta: np.ndarray
     b: float
@@ -574,8 +579,8 @@ def complaints(
 
 
 def nothing(case: Case, K: np.ndarray) -> float:
-    """Size of an objective of novelty detection that counts as 0, see README: a hundredth of the
-    optimum of orthogonal rows."""
+    """Return the size below which an objective of novelty detection counts as 0 (see README): a
+    hundredth of the optimum of orthogonal rows."""
     if case.task != "one-class":
         return 0.0
     return 0.01 * float(case.total**2 / len(K) * K.diagonal().mean() / 2)
@@ -595,14 +600,16 @@ def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
 
 
 def infeasible(case: Case, beta: np.ndarray, bounded: bool = True) -> Iterator[str]:
-    """Return what is wrong with the coefficients. bounded: whether they are to obey their bounds;
-    otherwise they are to have the right signs."""
+    """Yield what is wrong with the coefficients.
+
+    bounded: whether they must be within their bounds; otherwise only their signs must be right.
+    """
     lower, upper = case.box
     if not bounded:
         lower, upper = np.where(lower < 0, -np.inf, 0.0), np.where(upper > 0, np.inf, 0.0)
     beyond = np.maximum(lower - beta, beta - upper).max()
     lower, upper = case.box
-    # Of nu-svc the file has quotients.
+    # The file of nu-svc has coefficients divided by rho, which rounds them.
     if beyond > (ROUNDING if case.task == "nu-svc" else 0):
         yield f"a coefficient is {float(beyond):.3g} beyond its bound"
     largest = float(max(np.abs(lower).max(), np.abs(upper).max()))
@@ -647,5 +654,5 @@ def silence(
     notices = " ".join(event["text"] for event in events if event["event"] == "notice")
     if "gap" in stopped and "not reached" not in stopped:
         yield f"stopped: {stopped}, gap {gap:.6g}"
-    elif not stopped.startswith(SAID) and "not reached" not in stopped + notices:
+    elif not stopped.startswith(OTHER_ENDS) and "not reached" not in stopped + notices:
         yield f"gap {gap:.3g} where {case.gap:.3g} was asked for, and only said: {stopped}"

@@ -84,8 +84,11 @@ class Plain:
         return self.move(x, eta, gradient)
 
     def held_back(self, x: np.ndarray, eta: float) -> float:
-        """An implicit step on the squared hinge solves g = L'(z - eta g q) for the slope g, where
-        q = |x|^2 + bias rate is how far f moves for a change of 1."""
+        """Return the divisor of the slope for an implicit step on the squared hinge, else 1.
+
+        The step solves g = L'(z - eta g q) for the slope g; q = |x|^2 + bias rate is the change of
+        f for a unit step.
+        """
         if self.steps.loss != "squared-hinge":
             return 1.0
         return 1 + 2 * eta * (np.dot(x, x) + self.bias_rate())
@@ -97,7 +100,10 @@ class Plain:
         return np.array([-np.sign(z) * outside])
 
     def move(self, x: np.ndarray, eta: float, gradient: np.ndarray) -> None:
-        """Down the gradient, given as that of f; then the origin, as a row of zeros of y = -1."""
+        """Take a step, and for novelty detection one for the origin, a row of zeros with y = -1.
+
+        gradient: dL/df.
+        """
         steps = self.steps
         self.w = self.w * (1 - eta * steps.lambda_) - eta * np.outer(x, gradient)
         self.b = self.b - eta * self.bias_rate() * gradient

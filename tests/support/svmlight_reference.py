@@ -118,9 +118,10 @@ def float32(value: float) -> float:
 
 
 def spelled(value: float) -> str:
-    """A finite float32 in the fewest digits that read back, of several such forms the nearest.
+    """Return a finite float32 as text, with the fewest digits that read back to it.
 
-    From 1e6 on with an exponent if that is shorter, below 1e-4 always.
+    Of several such texts the nearest number is chosen. Numbers below 1e-4 have an exponent; those
+    from 1e6 on have one if that is shorter.
     """
     sign = "-" if math.copysign(1, value) < 0 else ""
     size = abs(value)
@@ -142,7 +143,7 @@ def spelled(value: float) -> str:
 
 
 def shortest(exact: Decimal) -> list[Decimal]:
-    """The one or two neighbours of a float32 that have the fewest digits and read as it."""
+    """Return the one or two decimals with the fewest digits that read back to a float32."""
     for places in range(9):
         unit = Decimal(1).scaleb(exact.adjusted() - places)
         around = {exact.quantize(unit, rounding) for rounding in (ROUND_FLOOR, ROUND_CEILING)}

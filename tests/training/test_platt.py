@@ -298,7 +298,7 @@ def test_the_number_of_jobs_does_not_change_the_model(tmp_path: Path, algorithm:
     assert load(str(seeded.model)).sigmoid is not None
 
 
-@pytest.mark.parametrize("last, said", [(0, "no time for -b 1"), (1, "little time for -b 1")])
+@pytest.mark.parametrize("last, said", [(0, "few rows are held out"), (1, "folds of -b 1: ")])
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predict: Predict, last: int, said: str
 ) -> None:
@@ -314,7 +314,7 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
 
     path = gaussians(400).save(tmp_path / "d")
     api.train_randsvm(path, tmp_path / "m", watch, probability=True, time_limit=1000, jobs=1)
-    assert any(getattr(event, "text", "").startswith(said) for event in events)
+    assert any(said in getattr(event, "text", "") for event in events)
     whole = learn("randsvm", path, tmp_path / "whole", "-b", 1).model
     found, truth = (
         np.array([line.split()[1:] for line in predict(path, model, "-b", 1).lines[1:]], float)

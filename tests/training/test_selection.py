@@ -130,13 +130,6 @@ def test_losses_of_rows_are_the_change_of_the_score_with_their_weights(
     assert losses.mean() == pytest.approx(whole if metric.sign < 0 else 1 - whole, rel=1e-4)
 
 
-def test_losses_of_log_loss_add_up_to_it() -> None:
-    y, f = rows_for("log-loss", 2)
-    metric = maker("log-loss", 2)()
-    metric.add(y, f)
-    assert metric.losses(y, f, None).mean() == pytest.approx(metric.score, rel=1e-5)
-
-
 def test_a_fold_of_one_class_has_no_area() -> None:
     metric = maker("auc", 2)()
     metric.add(np.zeros(4), np.arange(4.0))
