@@ -7,15 +7,18 @@ Reduced Classifier Complexity", JMLR 7, 2006, with a pivoted Cholesky factor in 
 rows, as in Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
 
     f = sum_j beta_j K(z_j, .) over S support vectors     f~ = sum_k a_k K(z_k, .) over m of them
-    K ~ L L'     q_k: orthonormal functions, q_k(z_j) = L_jk     <f, q_k> = c_k = sum_j beta_j L_jk
+    K ~ L L'     q_k: orthonormal functions, q_k(z_j) = L_jk     <f, q_k> = c_k,  L_B c = f(z_B)
 
-|f - f~|^2 = |f|^2 - sum c_k^2, and to first order P(f~) - P(f) is half of it at most.
+|f - f~|^2 = |f|^2 - sum c_k^2. If f is optimal, P(f~) - P(f) is half of it at least. L has a row
+for each of T candidates z_j, which are all support vectors or a random sample. f itself, and with
+it c, is that of all support vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import scipy
@@ -43,8 +46,8 @@ SMALL_STEP = 1e-6
 
 @dataclass(frozen=True)
 class ReducedSet:
-    """A basis. rows : (m,) positions of its rows among the S support vectors, in order of choice;
-    L : (m, m) lower triangular; c : (m,); errors : (m + 1,) |f - f~|^2 of the first rows."""
+    """A basis. rows : (m,) positions of its rows, in order of choice; L : (m, m) lower triangular;
+    c : (m,); errors : (m + 1,) |f - f~|^2 of the first rows."""
 
     rows: np.ndarray
     L: np.ndarray
@@ -61,34 +64,45 @@ class ReducedSet:
         return scipy.linalg.solve_triangular(self.L, self.c, lower=True, trans="T")
 
 
-# fmt: off
-def choose(
-    K: Callable[[np.ndarray | None, np.ndarray], np.ndarray],
-    diagonal: np.ndarray, u: np.ndarray, beta: np.ndarray, size: int, draws: Draws,
-) -> ReducedSet:
-    """Choose up to `size` of S support vectors.
+class Candidates(Protocol):
+    """The T support vectors from which a basis is chosen.
 
-    K: returns the kernel values of some support vectors (None: all) with others. diagonal : (S,)
-    K(z, z); u : (S,) f without b; beta : (S,).
+    diagonal : (T,) K(z, z); f : (T,) f without b, which may be rounded
     """
-    S, r, d = len(beta), u.copy(), diagonal.copy()           # r = f - f~, d = K - L L'
-    L, rows, c = np.empty((S, size), order="F"), np.empty(0, np.int64), np.empty(0)
+
+    diagonal: np.ndarray
+    f: np.ndarray
+
+    def gram(self, B: np.ndarray) -> np.ndarray:
+        """Return the kernel values of some candidates, (k, k)."""
+
+    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kernel values of all candidates with some, (T, k), and f of those, (k,)."""
+
+
+# fmt: off
+def choose(z: Candidates, norm: float, size: int, draws: Draws) -> ReducedSet:
+    """Choose up to `size` of the candidates z. norm: |f|^2."""
+    r, d, least = z.f.copy(), z.diagonal.copy(), IN_SPAN * z.diagonal  # r = f - f~, d = K - L L'
+    L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
-        score = gains(r, d, IN_SPAN * diagonal)
+        score = gains(r, d, least)
         k = min(size - m, max(LEAST_BLOCK, min(BLOCK, m // BLOCKS)))
         B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
-        B = B[pursue(K(B, B) - L[B, :m] @ L[B, :m].T, r[B], k, IN_SPAN * diagonal[B])]
+        B = B[pursue(z.gram(B) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
         if not len(B):
             break
-        G = K(None, B) - L[:, :m] @ L[B, :m].T               # K less what the basis explains
+        G, f = z.columns(B)
+        G -= L[:, :m] @ L[B, :m].T                           # K less what the basis explains
         factor = scipy.linalg.cholesky(G[B], lower=True)
         G = scipy.linalg.solve_triangular(factor, G.T, lower=True).T
         L[:, m : m + len(B)], rows = G, np.concatenate([rows, B])
-        c = np.concatenate([c, G.T @ beta])
+        f -= L[B, :m] @ c
+        c = np.concatenate([c, scipy.linalg.solve_triangular(factor, f, lower=True)])
         r -= G @ c[m:]
         d -= np.einsum("ij,ij->i", G, G)
         d[B] = 0.0
-    errors = float(beta @ u) - np.concatenate([[0.0], np.cumsum(c**2)])
+    errors = norm - np.concatenate([[0.0], np.cumsum(c**2)])
     return ReducedSet(rows, np.tril(L[rows, : len(rows)]), c, np.maximum(errors, 0.0))
 
 

@@ -657,7 +657,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
             solution.certificate,
             job.stop.reduced_size,
             job.stop.wanted_gap,
-            job.resources.memory // (4 * self.at_once),
             job.run.seed,
         )
         try:

@@ -5,33 +5,47 @@ The certificate is split: P is that of the reduced machine over all rows, D that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from randsvm.algorithms import reduced_set
 from randsvm.algorithms.reduced_set import ReducedSet
-from randsvm.data.sampling import Draws
+from randsvm.arrays import slices
+from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.svm.basis import Basis, objective
+from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import SV, Certificate
 
-# The first random draw of --reduce; the rounds of a run have smaller numbers.
-REDUCTION_DRAW = 2**62
+# The first random draw of --reduce, and the draw of its candidates. Rounds have smaller numbers.
+REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
+# The basis is chosen from a random sample of support vectors if they are more than
+# LEAST_CANDIDATES, and more than CANDIDATES_PER_ROW for each row of the basis. The sample bounds
+# the memory of the factor: 8 bytes for each candidate and row. Its size follows from both numbers
+# alone, so that --memory and --jobs change no model.
+LEAST_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
+# --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
+# the cube of its rows.
+MOST_ROWS = 4096
+# Smaller costs than this part of P count as this part.
+LEAST_COST = 1e-9
+# Values of f that are computed or compared at once.
+VALUES_AT_ONCE = 2**20
+# Support vectors beside the candidates whose kernel values are computed at once.
+ROWS_AT_ONCE = 2**14
 # --reduce auto tries at most ATTEMPTS smaller numbers of support vectors. All are above LEAST_PART
-# times the number that the errors of the projection suggest.
+# times the first number.
 ATTEMPTS, LEAST_PART = 4, 1 / 8
-# More support vectors are tried in steps of this factor. The basis is large enough if its error is
-# this part of what is allowed.
-GROWTH, SPARE = 1.5, 1 / 8
-# Estimates of the needed support vectors follow from the errors of this last part of the basis.
-TREND = 0.5
+# More support vectors are tried in steps of this factor.
+GROWTH = 1.5
 
 
 class SubtaskReduction(NamedTuple):
@@ -67,12 +81,54 @@ def total_reduction(
     )
 
 
+class Change(NamedTuple):
+    """The largest and the mean change of f over the rows, and how many rows change their sign."""
+
+    largest: float
+    mean: float
+    labels: int
+
+
 class Machine(NamedTuple):
-    """A machine with its split certificate, and f of all rows, (n,)."""
+    """A machine with its split certificate, and how its f differs from that of the full one."""
 
     solution: SV
     certificate: Certificate
-    f: np.ndarray
+    change: Change
+
+
+class SampledSupportVectors:
+    """Some support vectors of a machine as candidates for a basis, see reduced_set.Candidates.
+
+    chosen : (T,) positions of the candidates, ascending; X : (S, d) rows and beta : (S,) of all
+    support vectors; f : (T,) f of the candidates without b
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        X: sparse.csr_matrix,
+        beta: np.ndarray,
+        chosen: np.ndarray,
+        f: np.ndarray,
+    ) -> None:
+        self.kernel, self.X, self.beta, self.f = kernel, X, beta, f
+        self.rows = Float64Rows.of(kernel, X[chosen])
+        self.diagonal = _diagonal(kernel, self.rows)
+        self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
+
+    def gram(self, B: np.ndarray) -> np.ndarray:
+        return cross_gram(self.kernel, self.rows[B], self.rows[B])
+
+    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        emit(Progress("choosing support vectors", 0, None, "beat"))
+        centres = self.rows[B]
+        K = cross_gram(self.kernel, self.rows, centres)
+        f = K.T @ self.beta[self.chosen]
+        for at in slices(len(self.others), ROWS_AT_ONCE):
+            some = self.others[at]
+            f += cross_gram(self.kernel, self.rows.like(self.X[some]), centres).T @ self.beta[some]
+        return K, f
 
 
 @dataclass
@@ -81,7 +137,6 @@ class Reduction:
 
     scan : holds u of the full machine for all rows
     size : at most this number of support vectors; None: the fewest within `gap`
-    memory : bytes that the factor of the basis may take
     lowers : whether P is lowered if the projection misses the gap
     """
 
@@ -90,15 +145,20 @@ class Reduction:
     certificate: Certificate
     size: int | None
     gap: float | None
-    memory: int
     seed: int
     lowers: bool = True
     bases: int = 0
+    # Costs of projections by the number of rows of the basis, and by which factor the last Newton
+    # steps lowered such a cost.
+    costs: dict[int, float] = field(default_factory=dict)
+    lowered: float = 1.0
 
     def run(self) -> tuple[SV, Certificate, SubtaskReduction]:
         """Return the reduced machine and its certificate, or the full ones if that is as small."""
         self.points = self.scan.completed(self.full).points
-        self.f = self.scan.u + self.full.b
+        self.f = np.empty(self.scan.D.n)
+        for at, u in self._parts():
+            self.f[at] = u + self.full.b
         chosen = self._choose()
         found: Machine | None = None
         if self.size is None:
@@ -106,18 +166,13 @@ class Reduction:
         elif self.size < len(self.full):
             found = self._attempt(chosen)
         if found is None:
-            found = Machine(replace(self.full, points=self.points), self.certificate, self.f)
-        change = np.abs(found.f - self.f)
-        cost, promised = found.certificate.primal - self.certificate.primal, chosen.errors[-1] / 2
-        # The errors are a lower bound of the cost; the machine shows by how much.
-        ratio = min(max(cost / promised, 0.1), 100.0) if cost > 0 and promised > 0 else 1.0
+            full = replace(self.full, points=self.points)
+            found = Machine(full, self.certificate, Change(0.0, 0.0, 0))
         reduction = SubtaskReduction(
             self.certificate,
-            float(change.max()),
-            float(change.mean()),
-            int(np.count_nonzero((found.f > 0) != (self.f > 0))),
+            *found.change,
             len(self.f),
-            (self._needed(chosen, 0.01 / ratio), self._needed(chosen, 0.05 / ratio)),
+            (self._needed(0.01 * self._scale), self._needed(0.05 * self._scale)),
         )
         return found.solution, found.certificate, reduction
 
@@ -125,30 +180,35 @@ class Reduction:
 
     def _choose(self) -> ReducedSet:
         """Return a basis of as many rows as may be needed."""
-        S, kernel = len(self.full), Kernel.of(self.full.problem)
-        assert self.points is not None
-        rows = Float64Rows.of(kernel, self.points.X)
-        diagonal = _diagonal(kernel, rows)
-
-        def K(some: np.ndarray | None, B: np.ndarray) -> np.ndarray:  # noqa: N802 - the kernel
-            emit(Progress("choosing support vectors", 0, None, "beat"))
-            return cross_gram(kernel, rows if some is None else rows[some], rows[B])
-
-        u = self.f[self.full.rows] - self.full.b
-        most = S if self.size is None else min(self.size, S)
-        most = max(1, min(most, int(self.memory / (8 * max(S, 1)))))
-        draws, beta = Draws(self.seed, REDUCTION_DRAW), self.full.beta
+        S = len(self.full)
         if self.size is not None:
-            return reduced_set.choose(K, diagonal, u, beta, most, draws)
+            chosen = self._basis(max(1, min(self.size, S)))
+            self._measure(chosen)
+            return chosen
+        assert self.gap is not None
+        most = min(S, MOST_ROWS)
         size = min(most, 256)
         while True:
-            # The same draws: a larger basis begins with the rows of the smaller one.
-            draws = Draws(self.seed, REDUCTION_DRAW)
-            chosen = reduced_set.choose(K, diagonal, u, beta, size, draws)
-            enough = chosen.errors[-1] / 2 <= SPARE * self._allowance
-            if enough or len(chosen.rows) < size or size == most:
+            chosen = self._basis(size)
+            self._measure(chosen)
+            needed = self._needed(self._allowance)
+            if len(chosen.rows) < size or size == most or not size < needed <= most:
                 return chosen
             size = min(2 * size, most)
+
+    def _basis(self, size: int) -> ReducedSet:
+        """Return a basis of `size` support vectors, or fewer if these span all candidates."""
+        full, S = self.full, len(self.full)
+        assert self.points is not None
+        T = min(S, max(LEAST_CANDIDATES, CANDIDATES_PER_ROW * size))
+        keys = Draw(self.seed, CANDIDATES_DRAW).keys(0, S)
+        candidates = np.sort(SmallestKeys.of(T, np.arange(S), keys).rows)
+        u = self.f[full.rows] - full.b
+        kernel, X = Kernel.of(full.problem), self.points.X
+        z = SampledSupportVectors(kernel, X, full.beta, candidates, u[candidates])
+        draws = Draws(self.seed, REDUCTION_DRAW)
+        chosen = reduced_set.choose(z, float(full.beta @ u), size, draws)
+        return replace(chosen, rows=candidates[chosen.rows])
 
     @property
     def _scale(self) -> float:
@@ -161,29 +221,40 @@ class Reduction:
         assert self.gap is not None
         return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
 
-    def _needed(self, chosen: ReducedSet, share: float) -> int:
-        """Return the estimated number of support vectors that raise P by this share."""
-        wanted, errors = 2 * share * self._scale, chosen.errors
-        if errors[-1] <= wanted:
-            return max(1, int(np.argmax(errors <= wanted)))
-        m = len(chosen.rows)
-        first = max(1, int(m * (1 - TREND)))
-        fall = np.log(errors[first] / errors[-1]) / np.log(m / first) if m > first else 0.0
-        if fall <= 0:
-            return len(self.full)
-        growth = np.log(errors[-1] / wanted) / fall
-        return int(min(len(self.full), m * np.exp(min(growth, 50.0))))
+    def _measure(self, chosen: ReducedSet) -> None:
+        """Find the costs of the projections on a basis and on its first half."""
+        for m in (len(chosen.rows) // 2, len(chosen.rows)):
+            if m and m not in self.costs:
+                self._projected(chosen.first(m))
+
+    def _needed(self, cost: float) -> int:
+        """Return the estimated number of support vectors that raise P by this cost: from the
+        measured costs, as a power of the number between two of them and beyond."""
+        S, sizes = len(self.full), np.array(sorted(self.costs))
+        if cost <= 0 or not len(sizes):
+            return S
+        costs = np.minimum.accumulate([self.costs[m] for m in sizes.tolist()])
+        x, y, wanted = np.log(sizes), np.log(costs * self.lowered), np.log(cost)
+        if len(sizes) == 1 or y[0] == y[-1]:
+            return S if wanted < y[-1] else int(sizes[0])
+        # The part of the curve with this cost, or the nearest one that is not flat.
+        steep = np.flatnonzero(np.diff(y) < 0)
+        i = steep[min(np.searchsorted(-y[steep + 1], -wanted), len(steep) - 1)]
+        found = x[i] + (y[i] - wanted) / (y[i] - y[i + 1]) * (x[i + 1] - x[i])
+        return int(min(max(np.ceil(np.exp(min(found, 50.0))), 1), S))
 
     # --- machines on a basis ---------------------------------------------------------------
 
     def _fewest(self, chosen: ReducedSet) -> Machine | None:
         """Return the machine with the fewest support vectors within the gap; None: there is none.
 
-        The errors of the projection are a lower bound of its cost. They give the first number; then
-        more are tried until one suffices, and fewer, with a lowered P, by bisection.
+        The costs of projections give the first number; then more are tried until one suffices, and
+        fewer, with a lowered P, by bisection.
         """
-        enough = chosen.errors / 2 <= self._allowance
-        high = max(1, int(np.argmax(enough)) if enough.any() else len(chosen.rows))
+        high = self._needed(self._allowance)
+        if high > MOST_ROWS:
+            return None
+        high = min(high, len(chosen.rows))
         best, low = self._within_gap(chosen.first(high)), int(high * LEAST_PART)
         while best is None and high < len(chosen.rows):
             low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
@@ -210,7 +281,7 @@ class Reduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
         machine with a lower P, which is further from f."""
         a, b = chosen.coefficients, self.full.b
-        projected = self._machine(chosen, a, b)
+        projected = self._projected(chosen)
         if projected.certificate.gap <= (self.gap or 0.0) or not self.lowers:
             return projected
         assert self.points is not None
@@ -218,7 +289,21 @@ class Reduction:
         basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
         lowered = self._machine(chosen, *reduced_set.lower(P, chosen.L, a, b, self._unit))
-        return min(lowered, projected, key=lambda one: one.certificate.primal)
+        best = min(lowered, projected, key=lambda one: one.certificate.primal)
+        self.lowered = self._cost(best) / self._cost(projected)
+        return best
+
+    def _projected(self, chosen: ReducedSet) -> Machine:
+        """Return the projection of f on a basis, and keep its cost."""
+        machine = self._machine(chosen, chosen.coefficients, self.full.b)
+        self.costs[len(chosen.rows)] = self._cost(machine)
+        return machine
+
+    def _cost(self, machine: Machine) -> float:
+        """Return how far P of a machine is above that of the full one; LEAST_COST of it at least,
+        since the full machine is not quite optimal."""
+        cost = machine.certificate.primal - self.certificate.primal
+        return max(cost, LEAST_COST * self._scale)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> Machine:
         """Evaluate the machine with these coefficients, with the b of least P."""
@@ -229,7 +314,23 @@ class Reduction:
         machine = replace(self.full, rows=points.rows, beta=a[order], b=b, points=points)
         solution, V = self.scan.evaluate(replace(machine, weights=weights))
         certificate = replace(self.certificate, primal=V.certificate.primal)
-        return Machine(solution, certificate, self.scan.u + solution.b)
+        return Machine(solution, certificate, self._change(solution.b))
+
+    def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield slices of the rows and their u: arrays of n numbers are large."""
+        for at in slices(self.scan.D.n, VALUES_AT_ONCE):
+            yield at, np.concatenate(self.scan.ask(ValuesQuery(np.arange(at.start, at.stop))))
+
+    def _change(self, b: float) -> Change:
+        """Return how f of the machine that the scan holds differs from that of the full one."""
+        largest, total, labels = 0.0, 0.0, 0
+        for at, u in self._parts():
+            f, before = u + b, self.f[at]
+            change = np.abs(f - before)
+            largest = max(largest, float(change.max()))
+            total += float(change.sum())
+            labels += int(np.count_nonzero((f > 0) != (before > 0)))
+        return Change(largest, total / len(self.f), labels)
 
     @property
     def _unit(self) -> float:

@@ -372,11 +372,10 @@ class Rounds:
         certificate = best.certificate if SV is best.solution else best.last_certificate
         size = self.job.stop.reduced_size
         gap *= PART_GAP_SHARE
-        memory = self.job.resources.memory // (4 * self.memory_shares)
         seed = self.job.run.seed
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = size is not None
-        reduction = Reduction(self.scan, SV, certificate, size, gap, memory, seed, lowers)
+        reduction = Reduction(self.scan, SV, certificate, size, gap, seed, lowers)
         machine, certificate, found = reduction.run()
         if len(machine) >= len(SV) or certificate.gap > MOST_STAND_IN_GAP:
             return None

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
 from libsvm import svmutil
-from scipy import optimize
+from scipy import optimize, sparse
 
 import randsvm
 from randsvm.algorithms import reduced_set
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
+from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.run import CertifyParams
 from randsvm.svm.basis import Objective
+from randsvm.training import reduction
+from randsvm.training.reduction import SampledSupportVectors
 
 TARGETS = np.round(np.sin(3 * oracle.two_gaussians(400, d=2)[1][:, 0]), 3)
 SETS = {
@@ -192,6 +197,72 @@ def test_jobs_and_memory_change_no_byte(tmp_path):
     assert made[0] == made[1] == made[2]
 
 
+@pytest.fixture
+def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A basis of 40 rows is chosen from 160 support vectors."""
+    monkeypatch.setattr(reduction, "LEAST_CANDIDATES", 100)
+
+
+def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
+    judged, rows = [], []
+    for least in (8192, 100):
+        monkeypatch.setattr(reduction, "LEAST_CANDIDATES", least)
+        model = tmp_path / str(least)
+        run_train("-q", "-g", 5, "--reduce", 40, train, model)
+        assert int(oracle.trailer(model)["support_vectors_before"]) > 4 * 160
+        judged.append(randsvm.certify(train, model, params=CertifyParams()))
+        rows.append(randsvm.load(str(model)).model.Z.toarray())
+    every, sampled = judged
+    assert every.support_vectors == sampled.support_vectors == 40
+    assert sampled.primal <= 1.01 * every.primal
+    assert rows[0].shape != rows[1].shape or (rows[0] != rows[1]).any()
+
+
+def test_jobs_and_memory_do_not_change_a_sampled_basis(
+    tmp_path: Path, few_candidates: None
+) -> None:
+    train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
+    made = []
+    for number, words in enumerate((["--jobs", 1], ["--jobs", 3], ["--memory", "16M"])):
+        run_train("-q", *words, "-g", 5, "--reduce", 40, train, tmp_path / str(number))
+        made.append((tmp_path / str(number)).read_bytes())
+    assert made[0] == made[1] == made[2]
+
+
+def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors() -> None:
+    """A factor of all 200,000 support vectors takes 320 MB for 200 rows, and their kernel values
+    with 25 rows take 40 MB."""
+    X = sparse.csr_matrix(np.random.default_rng(0).uniform(0, 4, (200_000, 2)).astype(np.float32))
+    beta = np.where(np.arange(200_000) % 2, 1.0, -1.0)
+    kernel = Kernel("rbf", 20.0)
+    some = np.arange(0, 200_000, 25)
+    tracemalloc.start()
+    z = SampledSupportVectors(kernel, X, beta, some, np.sin(some))
+    chosen = reduced_set.choose(z, 1e6, 200, Draws(0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(chosen.rows) == 200
+    assert peak < 30e6
+
+
+def test_the_estimated_number_of_support_vectors_has_about_the_stated_cost(tmp_path: Path) -> None:
+    y, X = oracle.checkerboard(4000)
+    noise = np.where(np.random.default_rng(0).random(len(y)) < 0.1, -1.0, 1.0)
+    for name, labels, gamma in (("board", y, 5), ("noise", y * noise, 10)):
+        train, model = oracle.write_svmlight(tmp_path / name, labels, X), tmp_path / "m"
+        words = ["-g", gamma]
+        run_train("-q", *words, "--gap", 1e-4, "--reduce", 100, train, model, "--overwrite")
+        said = oracle.trailer(model)
+        dual, needed = float(said["dual"]), int(said["needed_for_5_percent"])
+        run_train("-q", *words, "--gap", 1e-4, "--reduce", needed, train, model, "--overwrite")
+        judged = randsvm.certify(train, model, params=CertifyParams())
+        assert judged.support_vectors == needed
+        assert 0.02 * dual < judged.primal - dual < 0.1 * dual
+
+
 def test_the_report_and_info_show_the_reduction(tmp_path, capsys):
     y, X, options, _ = SETS["svc"]
     train, model = written(tmp_path / "train", y, X), tmp_path / "m"
@@ -227,6 +298,19 @@ def test_auto_needs_a_gap(tmp_path):
 # ---- the algorithm ---------------------------------------------------------------------------
 
 
+class AllCandidates:
+    """All support vectors as candidates of a basis, with their kernel values."""
+
+    def __init__(self, K: np.ndarray, beta: np.ndarray, f: np.ndarray) -> None:
+        self.K, self.beta, self.f, self.diagonal = K, beta, f, K.diagonal()
+
+    def gram(self, B: np.ndarray) -> np.ndarray:
+        return self.K[np.ix_(B, B)]
+
+    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.K[:, B].copy(), self.K[B] @ self.beta
+
+
 def problem_on_support_vectors(rows=120, seed=3):
     X = oracle.two_gaussians(rows, seed)[1]
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
@@ -236,12 +320,7 @@ def problem_on_support_vectors(rows=120, seed=3):
 
 def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
     K, beta = problem_on_support_vectors()
-    everything = np.arange(len(beta))
-
-    def kernel(some, B):
-        return K[np.ix_(everything if some is None else some, B)]
-
-    chosen = reduced_set.choose(kernel, K.diagonal(), K @ beta, beta, 30, Draws(0))
+    chosen = reduced_set.choose(AllCandidates(K, beta, K @ beta), beta @ K @ beta, 30, Draws(0))
     assert len(set(chosen.rows.tolist())) == len(chosen.rows) == 30
     for m in (1, 7, 30):
         rows = chosen.rows[:m]
@@ -255,21 +334,31 @@ def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
     assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
 
 
+def test_the_errors_of_a_basis_from_a_sample_are_those_of_all_support_vectors() -> None:
+    X = oracle.two_gaussians(150, 3)[1]
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    beta = np.random.default_rng(3).normal(size=150)
+    some = np.sort(np.random.default_rng(4).choice(150, 60, replace=False))
+    kernel, rounded = Kernel("rbf", 0.5), np.float32(K @ beta).astype(np.float64)
+    z = SampledSupportVectors(kernel, sparse.csr_matrix(X), beta, some, rounded[some])
+    chosen = reduced_set.choose(z, beta @ K @ beta, 20, Draws(0))
+    rows = some[chosen.rows]
+    a = np.linalg.solve(K[np.ix_(rows, rows)], K[rows] @ beta)
+    error = beta @ K @ beta - a @ K[rows] @ beta
+    assert chosen.errors[20] == pytest.approx(error, rel=1e-6)
+    np.testing.assert_allclose(chosen.coefficients, a, rtol=1e-6)
+
+
 def test_rounding_of_the_decision_values_hardly_changes_the_quality_of_a_basis():
     """Float32 rounds u by 0.001; all coefficients are at the same bound."""
     y, X = oracle.checkerboard(1500, 3)
     solved = oracle.libsvm_train(y, X, "-c 1 -g 2")
     beta, Z = solved.dense(len(y))[solved.rows], X[solved.rows]
     K = oracle.kernel_matrix("rbf", Z, Z, 2.0)
-    everything = np.arange(len(beta))
-
-    def kernel(some, B):
-        return K[np.ix_(everything if some is None else some, B)]
-
     errors = []
     for noise in (0.0, 1e-3):
         u = K @ beta + noise * np.random.default_rng(0).normal(size=len(beta))
-        chosen = reduced_set.choose(kernel, K.diagonal(), u, beta, 140, Draws(0))
+        chosen = reduced_set.choose(AllCandidates(K, beta, u), beta @ u, 140, Draws(0))
         rows, a = chosen.rows, chosen.coefficients
         G = K[np.ix_(rows, rows)]
         errors.append(beta @ K @ beta - 2 * a @ K[rows] @ beta + a @ G @ a)
