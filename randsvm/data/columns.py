@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 Format = Literal["csv", "tsv", "parquet"]
@@ -145,6 +146,16 @@ def _column(entry: dict[str, Any]) -> Column:
     if not isinstance(name, str) or (mean is not None and not math.isfinite(mean)):
         raise TypeError
     return Column(name, categories, None if mean is None else float(mean))
+
+
+def format_hint(path: str, used: str = "svmlight") -> str:
+    """Return the option for a file whose name is that of another format than `used`, or nothing."""
+    name = Path(path.lower())
+    if name.suffix in (".gz", ".bz2", ".xz"):
+        name = name.with_suffix("")
+    found = name.suffix.removeprefix(".")
+    is_other = found in (*DELIMITERS, "parquet") and found != used
+    return f" (--format {found} reads such files)" if is_other else ""
 
 
 def fields_of(record: str) -> list[str]:

@@ -17,6 +17,7 @@ import numpy as np
 
 import randsvm.data._table as _table
 from randsvm import files
+from randsvm.data.columns import DELIMITERS, format_hint
 from randsvm.data.svmlight import (
     PADDING,
     Block,
@@ -115,7 +116,9 @@ def _first_record(text: bytes, delimiter: str, name: str) -> tuple[list[str], in
     content = text[: -len(PADDING)]
     nul = content.find(b"\0", 0, content.find(b"\n") + 1)
     if nul >= 0:
-        raise DataError(name, 1, nul + 1, "expected text, found a NUL byte")
+        problem = "expected text, found a NUL byte"
+        used = next(one for one, byte in DELIMITERS.items() if byte == delimiter)
+        raise DataError(name, 1, nul + 1, problem + format_hint(name, used))
     lines = io.StringIO(files.decoded(content), newline="")
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     try:

@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 import randsvm.data._table as _table
 from randsvm import files
-from randsvm.data.columns import MISSING_WORDS, written_record
+from randsvm.data.columns import MISSING_WORDS, format_hint, written_record
 from randsvm.data.svmlight import NUMBER, Block, Fault, data_error
 from randsvm.data.table_pieces import (
     Content,
@@ -96,7 +96,8 @@ def _dictionary_columns(metadata: Any, texts: Set[str]) -> list[str]:
 
 
 def _unreadable(name: str, error: Exception) -> ContentError:
-    return ContentError(f"{name}: expected a Parquet file: {shortened(str(error))}")
+    problem = f"expected a Parquet file: {shortened(str(error))}"
+    return ContentError(f"{name}: {problem}{format_hint(name, 'parquet')}")
 
 
 class ParquetTable:

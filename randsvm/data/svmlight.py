@@ -20,6 +20,7 @@ import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
+from randsvm.data.columns import format_hint
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
@@ -188,7 +189,10 @@ def read_blocks(
                     if len(block) or block.spellings:
                         yield block
                     if piece.fault:
-                        raise data_error(name, piece.fault, line)
+                        problem = piece.fault.problem
+                        if line + piece.fault.line == 2 and not unlabelled:
+                            problem += format_hint(path)
+                        raise data_error(name, piece.fault._replace(problem=problem), line)
                     line += piece.lines
             except LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None

@@ -100,12 +100,12 @@ def _opened(
     return parquet.opened(path, watch, opener, block_size)
 
 
-def _check_names(table: Table) -> None:
-    """Raise DataError unless all columns have different names."""
+def _check_names(table: Table, hint: str = "") -> None:
+    """Raise DataError unless all columns have different names. hint : ends the message."""
     for one, times in Counter(table.names).items():
         if times > 1 and one:
             problem = f"expected different names of columns, found {quoted(one)} {times} times"
-            raise DataError(table.name, 1, 1, problem)
+            raise DataError(table.name, 1, 1, problem + hint)
 
 
 def _no_column(table: Table, wanted: str) -> DataError:
@@ -202,12 +202,14 @@ def learn(
     """
     learnt: dict[str, _Learnt] = {}
     label = None
+    may_lack_names = options.header and options.format != "parquet"
+    hint = " (--no-header if the first line is a row)" if may_lack_names else ""
     while not learnt or not all(one.is_known for one in learnt.values()):
         again = bool(learnt)
         wanted = [name for name, one in learnt.items() if not one.is_known]
         for path in paths:
             with _opened(path, options.format, options.header, watch, opener, block_size) as table:
-                _check_names(table)
+                _check_names(table, hint)
                 left_out = _left_out(table, options)
                 if options.label is not None:
                     label = table.names[_place(table, options.label)]

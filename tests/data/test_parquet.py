@@ -358,6 +358,26 @@ def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
         parquet_of(path)
 
 
+def test_a_table_that_is_read_in_another_format_names_its_format(tmp_path: Path) -> None:
+    frame, model = census(60), tmp_path / "m"
+    frame.to_csv(tmp_path / "t.csv.gz", index=False)
+    write(frame, tmp_path / "t.csv")
+    write(frame, tmp_path / "t.parquet")
+    hint = r" \(--format {} reads such files\)$"
+    for name, form in (("t.csv", "csv"), ("t.csv.gz", "csv"), ("t.parquet", "parquet")):
+        with pytest.raises(DataError, match=rf"{name}:1:\d+: expected .*{hint.format(form)}"):
+            randsvm.train_randsvm(tmp_path / name)
+    with pytest.raises(ContentError, match=hint.format("csv")):
+        randsvm.train_randsvm(tmp_path / "t.csv", format="parquet", label_column="income")
+    randsvm.train_randsvm(tmp_path / "t.csv", model, **{**SVM, "format": "csv"})
+    with pytest.raises(DataError, match=hint.format("parquet")):
+        randsvm.predict(tmp_path / "t.parquet", model, tmp_path / "o")
+    # No other format would read it.
+    (tmp_path / "t.csv").write_bytes(b"a\0,y\n1,p\n")
+    with pytest.raises(DataError, match=r"found a NUL byte$"):
+        randsvm.train_randsvm(tmp_path / "t.csv", format="csv", label_column="y")
+
+
 def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
     path, model = tmp_path / "t.parquet", tmp_path / "m"
     write(typed_census(300), path)
