@@ -89,6 +89,7 @@ UNTUNED = {
     "mushrooms": Untuned("mushrooms, 112 features", "-c 0.5 -g 0.125", "-s 2 -c 0.03125"),
     "magic04": Untuned("magic04, 10 features", "-c 128 -g 0.5", "-s 2 -c 1"),
     "sms_spam": Untuned("SMS spam, 2,133 features", "-c 128 -g 0.0078125", "-s 2 -c 2"),
+    "reuters_acq": Untuned("reuters_acq, 11,842 features", "-c 128 -g 0.03125", "-s 2 -c 32"),
     "abalone": Untuned(
         "abalone (regression), 8 features", "-s 3 -c 8 -g 2 -p 0.3", "-s 11 -c 2 -p 0"
     ),

@@ -62,6 +62,7 @@ SHARED = {
     "mushrooms": ("mushrooms.crlf",),
     "magic04": ("magic04.train", "magic04.test"),
     "sms_spam": ("sms_spam.train", "sms_spam.test"),
+    "reuters_acq": ("reuters_acq.train", "reuters_acq.test"),
     "abalone": ("abalone_scale",),
     "housing": ("housing_scale",),
     "elevators": ("elevators.train", "elevators.test"),
