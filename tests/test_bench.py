@@ -16,6 +16,7 @@ import click
 import numpy as np
 import oracle
 import pytest
+from click.testing import CliRunner
 from fixtures import ImportScript
 
 
@@ -127,6 +128,26 @@ def test_a_word_stands_for_all_works_that_begin_with_it(script: ImportScript) ->
     assert module.chosen(["linear", "a9a"]) == ["a9a", *linear]
     untuned = module.chosen(["untuned"])
     assert untuned == [f"untuned-{name}" for name in script("benchmarks.untuned").UNTUNED]
+
+
+def test_a_run_resumes_with_what_the_last_one_did_not_begin(
+    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module, begun = script("benchmarks.__main__"), []
+    monkeypatch.setattr(module, "compare", lambda title, works, *rest, **_: begun.append(works))
+    monkeypatch.setattr(module, "output", lambda *words, folder: "{}")
+    words = ["--resume", "--results", str(tmp_path), "linear", "memory"]
+
+    def run() -> str:
+        return CliRunner().invoke(module.main, words).output
+
+    assert "no run can be resumed" in run()
+    last = tmp_path / "benchmarks.json"
+    last.write_text('{"not_run": ["memory", "linear-a9a", "start-up"]}')
+    run()
+    last.write_text('{"not_run": ["start-up"]}')
+    assert "every work of the last run was begun" in run()
+    assert [list(works) for works in begun] == [["linear-a9a", "memory"]]
 
 
 # ---- sets that nothing was tuned on -----------------------------------------------------------

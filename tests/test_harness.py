@@ -74,15 +74,16 @@ def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_p
         (record,) = each["commands"]
         for numbers in (*record["runs"], record["best"], record["median"]):
             del numbers["floor"]
-    (tmp_path / "title.json").write_text(json.dumps(old | {"unseen": 50.0}))
-    found = run(True, a=work("a", 3))
+    (tmp_path / "title.json").write_text(json.dumps(old | {"unseen": 50.0, "not_run": ["c"]}))
+    found = run(True, a=work("a", 3), c=work("c", 4))
     assert ["floor" in each["commands"][0]["best"] for each in found["comparisons"]] == [
         True,
         False,
+        True,
     ]
     assert found["not_run"] == []
     took = {each["name"]: each["commands"][0]["best"]["wall"] for each in found["comparisons"]}
-    assert took == {"a": 3, "b": 2}
+    assert took == {"a": 3, "b": 2, "c": 4}
     assert found["again"] == ["a"]
     assert "Repeated later, perhaps with a newer version: a" in (tmp_path / "title.md").read_text()
 

@@ -80,6 +80,16 @@ def chosen(words: Sequence[str]) -> list[str]:
     return [name for name in WORKS if not kept or {name, name.partition("-")[0]} & kept]
 
 
+def left(path: Path, names: Sequence[str]) -> list[str]:
+    """Those of these works that the last run did not begin. Raises ClickException."""
+    if not path.exists():
+        raise click.ClickException(f"{path} is not there: no run can be resumed")
+    found = [name for name in names if name in json.loads(path.read_text())["not_run"]]
+    if not found:
+        raise click.ClickException(f"{path}: every work of the last run was begun")
+    return found
+
+
 @click.command()
 @click.argument("works", nargs=-1, type=click.Choice([*WORKS, *GROUPS]))
 @click.option("--quick", is_flag=True, help="A tenth of the rows, each run once.")
@@ -93,6 +103,7 @@ def chosen(words: Sequence[str]) -> list[str]:
     help="After which no work begins.",
 )
 @click.option("--again", is_flag=True, help="Replace these works in what the last run found.")
+@click.option("--resume", is_flag=True, help="Add the works that the last run did not begin.")
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
 @click.option("--c11", nargs=2, type=click.Path(path_type=Path), help="The same of class C11.")
 @results_option
@@ -104,6 +115,7 @@ def main(
     rounds: int | None,
     most_minutes: float,
     again: bool,
+    resume: bool,
     ccat: tuple[Path, Path] | None,
     c11: tuple[Path, Path] | None,
     results: Path,
@@ -124,11 +136,12 @@ def main(
     else:
         effort = Effort(rounds or 3, seconds=600, most=MOST, whole=whole)
     title = "benchmarks-quick" if quick else "benchmarks"
-    own = {name: partial(WORKS[name], bench) for name in chosen(works)}
+    names = left(results / f"{title}.json", chosen(works)) if resume else chosen(works)
+    own = {name: partial(WORKS[name], bench) for name in names}
     found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
     metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     metadata["date"] = time.strftime("%Y-%m-%d")
-    compare(title, own, effort, results, sections, again, **metadata)
+    compare(title, own, effort, results, sections, again or resume, **metadata)
 
 
 def sections(found: Record) -> list[str]:

@@ -346,8 +346,9 @@ def compare(
 
     works: name -> function that returns the comparison. The JSON lists works that failed as
     skipped, and works that were not begun as not run. sections: returns lines of Markdown below the
-    table. again: whether the works replace those of the last run, whose other works are kept.
-    metadata: further entries of the JSON. Raises ClickException at the end if a gate failed.
+    table. again: whether the works are added to the last run or replace works of it; its other
+    works are kept, and those that are replaced are listed. metadata: further entries of the JSON.
+    Raises ClickException at the end if a gate failed.
     """
     began = time.perf_counter()
     found: Record = {
@@ -367,12 +368,13 @@ def compare(
         kept = ("comparisons", "skipped", "load", "again")
         found |= {of: before[of] for of in (*kept, "not_run", "seconds") if of in before}
     into.mkdir(parents=True, exist_ok=True)
-    earlier = found["seconds"]
+    earlier, left = found["seconds"], list(found["not_run"])
     for name, work in works.items():
         if found["seconds"] - earlier > effort.whole:
             break
         _add(found, name, work, effort)
-        found["again"] += [name] if again and name not in found["again"] else []
+        repeated = again and name not in {*left, *found["again"]}
+        found["again"] += [name] if repeated else []
         found["seconds"] = earlier + time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
