@@ -32,8 +32,10 @@ from randsvm.svm.tasks import Task, task_of
 
 Report = TypeVar("Report", bound=Any)
 
-# Rows whose running decision value is computed in float64 as well, and compared after every scan.
-AUDIT_ROWS = 512
+# Rows whose running decision value is computed in float64 as well, and compared after every scan:
+# AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to LEAST_AUDIT_ROWS.
+# Measured with 4,000 rows of 392 nonzeros: 512 rows take a sixth of the processor time of a run.
+AUDIT_ROWS, AUDIT_NONZEROS, LEAST_AUDIT_ROWS = 512, 1 << 16, 128
 # Relative change of P and D by rounding above which they are computed in float64.
 VISIBLE_ERROR = 1e-6
 # An evaluation of at most this many kernel values is in float64 in any case.
@@ -421,7 +423,7 @@ class RunningValues:
         self.training_rows = D.n - held_out
         self.all_audited = D.n <= FEW_ROWS
         numbers = (
-            np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), AUDIT_ROWS)
+            np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), audit_rows(D))
         )
         self.audit = kernel_centres(D, numbers)
         self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
@@ -660,6 +662,11 @@ class RunningValues:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
         self.row_reader.clear()
+
+
+def audit_rows(D: Dataset) -> int:
+    """Return the number of audit rows of a data set."""
+    return min(max(AUDIT_NONZEROS * D.n // max(D.nnz, 1), LEAST_AUDIT_ROWS), AUDIT_ROWS, D.n)
 
 
 def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points) -> float:

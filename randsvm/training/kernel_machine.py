@@ -79,8 +79,8 @@ NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 # Makes the trainer once the data is read.
 MakeTrainer: TypeAlias = "Callable[[LabelledData, Job], KernelTrainer]"
-# Resolves an algorithm for a number of rows and a problem.
-SpecFactory = Callable[[int, Problem, Job], AlgorithmSpec]
+# Resolves an algorithm for a number of rows, their mean number of nonzeros, and a problem.
+SpecFactory = Callable[[int, float, Problem, Job], AlgorithmSpec]
 # Resolves an algorithm for a subtask.
 SpecOfSubtask = Callable[[Subtask], AlgorithmSpec]
 
@@ -153,7 +153,9 @@ def _with_checked_kernel(
 # --- algorithms ------------------------------------------------------------------------------
 
 
-def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
+def randsvm_spec(
+    algorithm: RandsvmParams, n: int, nonzeros: float, problem: Problem, job: Job
+) -> AlgorithmSpec:
     """Return KBH07's Algorithm 1, with the bound |SV| >= k if no gap ends the run.
 
     Tasks whose coefficients have a sum other than 0 run without that bound, since rows outside of
@@ -178,7 +180,7 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
     unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound()
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
-    r = _working_set_rows("--sample-size", own.sample_size, n, problem)
+    r = _working_set_rows("--sample-size", own.sample_size, n, nonzeros, problem)
     arguments = command_line(own, job.stop)
     # A limit of rounds is one of rounds over all rows.
     if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
@@ -186,21 +188,25 @@ def randsvm_spec(algorithm: RandsvmParams, n: int, problem: Problem, job: Job) -
         return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
 
     def certified_over(rows: int) -> Callable[[Decomposition], SV]:
-        own_r = _working_set_rows("--sample-size", own.sample_size, rows, problem)
+        own_r = _working_set_rows("--sample-size", own.sample_size, rows, nonzeros, problem)
         return partial(certified, r=min(own_r, rows))
 
     inner = partial(on_inner_set, r=r, certified_over=certified_over)
     return AlgorithmSpec("randsvm", inner, r, True, arguments, notices=notices, parts=True)
 
 
-def osuna_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
+def osuna_spec(
+    algorithm: OsunaParams, n: int, nonzeros: float, problem: Problem, job: Job
+) -> AlgorithmSpec:
     """Return OFG97's decomposition."""
-    return _decomposition("osuna", osuna, algorithm, n, problem, job)
+    return _decomposition("osuna", osuna, algorithm, n, nonzeros, problem, job)
 
 
-def osuna_closest_spec(algorithm: OsunaParams, n: int, problem: Problem, job: Job) -> AlgorithmSpec:
+def osuna_closest_spec(
+    algorithm: OsunaParams, n: int, nonzeros: float, problem: Problem, job: Job
+) -> AlgorithmSpec:
     """Return OFG97's decomposition with MZ's choice of the closest points."""
-    return _decomposition("osuna-closest", osuna_closest, algorithm, n, problem, job)
+    return _decomposition("osuna-closest", osuna_closest, algorithm, n, nonzeros, problem, job)
 
 
 def _decomposition(
@@ -208,10 +214,11 @@ def _decomposition(
     algorithm_of_size: Callable[[Decomposition, int, int | None], SV],
     algorithm: OsunaParams,
     n: int,
+    nonzeros: float,
     problem: Problem,
     job: Job,
 ) -> AlgorithmSpec:
-    rows = _working_set_rows("--working-set", algorithm.working_set, n, problem)
+    rows = _working_set_rows("--working-set", algorithm.working_set, n, nonzeros, problem)
 
     def solve(run: Decomposition) -> SV:
         return algorithm_of_size(run, rows, algorithm.swap)
@@ -219,7 +226,9 @@ def _decomposition(
     return AlgorithmSpec(name, solve, rows, True, command_line(algorithm, job.stop))
 
 
-def _working_set_rows(option: str, rows: int | None, n: int, problem: Problem) -> int:
+def _working_set_rows(
+    option: str, rows: int | None, n: int, nonzeros: float, problem: Problem
+) -> int:
     """Return the number of rows of a working set; rows: what the user asked for, or None.
 
     Raises ParameterError for too few rows for a step of a nu task, which moves two rows of the same
@@ -227,14 +236,15 @@ def _working_set_rows(option: str, rows: int | None, n: int, problem: Problem) -
     """
     if rows is None:
         # A regression has two variables a row.
-        return OsunaParams.default_rows(n, 2 if problem.prediction_type == "svr" else 1)
+        variables = 2 if problem.prediction_type == "svr" else 1
+        return OsunaParams.default_rows(n, variables, nonzeros if problem.kernel == "rbf" else 0.0)
     least = min(MIN_NU_ROWS, n) if problem.absolute_sum else 1
     require(rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}")
     return rows
 
 
 # Name of an algorithm -> function that resolves it, given its own parameters.
-SPECS: dict[str, Callable[[Any, int, Problem, Job], AlgorithmSpec]] = {
+SPECS: dict[str, Callable[[Any, int, float, Problem, Job], AlgorithmSpec]] = {
     "randsvm": randsvm_spec,
     "osuna": osuna_spec,
     "osuna-closest": osuna_closest_spec,
@@ -274,7 +284,7 @@ class KernelTrainer(Trainer[Params, Trained]):
 
     def describe(self, params: Params) -> RunDescription:
         subtasks = self._subtasks(self.D, params)
-        spec = self.spec_factory(subtasks.most_rows, subtasks.problem, self.job)
+        spec = self.algorithm_for(subtasks.most_rows, subtasks.problem)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return RunDescription(
@@ -298,8 +308,12 @@ class KernelTrainer(Trainer[Params, Trained]):
         may_be_indefinite = self.not_psd is not None
         return Subtasks(D, params, self.job.resources, at_once, may_be_indefinite=may_be_indefinite)
 
+    def algorithm_for(self, n: int, problem: Problem) -> AlgorithmSpec:
+        """Return the algorithm for a problem of n rows like those of D."""
+        return self.spec_factory(n, self.D.nnz / max(self.D.n, 1), problem, self.job)
+
     def _spec(self, task: Subtask, C: float) -> AlgorithmSpec:
-        spec = self.spec_factory(task.D.n, task.problem, self.job)
+        spec = self.algorithm_for(task.D.n, task.problem)
         return spec if self.old is None else replace(spec, warm_start=self.old.on(task, C))
 
     def for_parts(self) -> KernelTrainer:
@@ -336,7 +350,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         self, params: Params, clock: Clock, until: float, whole: WholeFit | None = None
     ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
-        largest = self.spec_factory(subtasks.most_rows, subtasks.problem, self.job)
+        largest = self.algorithm_for(subtasks.most_rows, subtasks.problem)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         spec_of = partial(self._spec, C=params.cost)
         seeds = {} if whole is None else dict(enumerate(whole.seeds))
@@ -408,7 +422,7 @@ class SeededKernelFit:
         subtasks = trainer._subtasks(D, params)
         folds = trainer.job.search.fold_count
         rows = subtasks.most_rows * (folds - 1) // folds
-        return trainer.spec_factory(rows, subtasks.problem, trainer.job).r < rows
+        return trainer.algorithm_for(rows, subtasks.problem).r < rows
 
     def whole(self, D: Dataset, params: Params, near: WholeFit | None) -> WholeFit:
         """Return a fit on all rows of D.
@@ -478,7 +492,7 @@ class SeededKernelFit:
                 yield None
                 continue
             task = subtasks[number]
-            spec = self.trainer.spec_factory(task.D.n, task.problem, self.trainer.job)
+            spec = self.trainer.algorithm_for(task.D.n, task.problem)
             if start is not None:
                 spec = replace(spec, warm_start=SeededStart(start))
             rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)

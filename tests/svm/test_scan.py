@@ -201,6 +201,20 @@ def test_an_evaluation_computes_all_values_again(made: MakeSet) -> None:
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
+@pytest.mark.parametrize(("nonzeros", "audited"), [(2, 512), (256, 256), (1024, 128)])
+def test_fewer_rows_are_audited_if_they_have_many_nonzeros(
+    tmp_path: Path, nonzeros: int, audited: int
+) -> None:
+    """Their audit takes at most as long as that of 512 rows of 128 nonzeros, or of 128 rows."""
+    row = " ".join(f"{k}:1" for k in range(1, nonzeros + 1))
+    data = tmp_path / "data"
+    data.write_text(f"+1 {row}\n-1 {row}\n" * (FEW_ROWS // 2 + 1))
+    with closing(dataset.load(str(data), ParseOptions(), Resources(jobs=1))) as whole:
+        values = RunningValues(two_classes(whole), problem(), 0)
+        assert len(values.audit) == audited
+        values.forget()
+
+
 @pytest.mark.parametrize("C", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
 def test_an_evaluation_describes_the_returned_solution_for_any_c(

@@ -154,3 +154,24 @@ def test_kernel_values_in_float64_are_those_of_the_formulas(name: str, d: int) -
     expected = oracle.kernel_matrix(name, X, X, 0.3, 0.5, 2)
     assert K.dtype == np.float64
     assert pytest.approx(expected, rel=1e-12, abs=1e-13) == K
+
+
+@pytest.mark.parametrize(("columns", "rounds"), [(310, 1), (40, 2)])
+def test_rows_of_many_nonzeros_are_solved_at_once(
+    tmp_path: Path, columns: int, rounds: int
+) -> None:
+    """Up to 4,096 rows with at least 300 nonzeros take one round, narrower ones several."""
+    rng = np.random.default_rng(7)
+    y = rng.choice([-1.0, 1.0], 3100)
+    X = oracle.as_float32(rng.normal(size=(3100, columns)) + y[:, None] * 2 / columns**0.5)
+    data = oracle.write_svmlight(tmp_path / "data", y, X)
+    gamma = 1 / columns
+    learnt = learn("randsvm", data, tmp_path / "m", "-c", 2, "-g", gamma)
+    found = learnt.outcome["iterations"]
+    assert found == 1 if rounds == 1 else found >= rounds
+    best = oracle.libsvm_train(y, X, f"-c 2 -g {gamma} -e 1e-4").dense(len(y))
+    K = oracle.kernel_matrix("rbf", X, X, gamma)
+    optimum = float(np.abs(best).sum() - best @ K @ best / 2)
+    primal, dual = (float(learnt.metadata[key]) for key in ("primal", "dual"))
+    assert dual <= optimum * (1 + 1e-6) <= primal * (1 + 2e-6)
+    assert primal - dual <= 1e-3 * primal
