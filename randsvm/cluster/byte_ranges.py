@@ -24,6 +24,7 @@ from randsvm.cluster.messages import DatasetSpec
 from randsvm.cluster.text_file import (
     BLOCK_BYTES,
     EMPTY_SUMMARY,
+    PIECE_BYTES,
     Checksums,
     ChunkedText,
     ChunkEnds,
@@ -32,10 +33,12 @@ from randsvm.cluster.text_file import (
     TextWeights,
 )
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
+from randsvm.data import table
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import (
     ParseOptions,
+    ReadingProgress,
     RoundedError,
     Summary,
     WeightSums,
@@ -49,7 +52,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.data.svmlight import ParsedPiece, Spelling
 from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
-from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name
+from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name, open_input
 from randsvm.parameters.run import Resources
 
 T = TypeVar("T")
@@ -103,6 +106,23 @@ def text_file_at(path: str, options: ParseOptions) -> TextFile:
         raise ParameterError(f"--cluster reads plain text only: decompress {path}")
     # Symlinks are not resolved: on a worker they may lead to another place.
     return TextFile(str(Path(path).absolute()), status.st_size, options, path)
+
+
+def text_files(paths: Sequence[str], options: ParseOptions, jobs: int) -> list[TextFile]:
+    """Return the files; of tables with their columns and places where records begin.
+
+    This process reads tables for that: only a pass over all quotes finds the ends of records.
+    """
+    files = [text_file_at(path, options) for path in paths]
+    if options.table is None:
+        return files
+    way = ReadingProgress(paths, emit)
+    columns = table.learn(paths, options.table, jobs, open_input, watch=way.on_event)
+    found = []
+    for file, path in zip(files, paths, strict=True):
+        parser = table.delimited_text(path, columns, PIECE_BYTES)
+        found.append(replace(file, table=parser))
+    return found
 
 
 def byte_ranges(files: Sequence[TextFile]) -> list[ByteRange]:
@@ -167,7 +187,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
     """
     if resources.cache is not None:
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
-    files = [text_file_at(path, options) for path in paths]
+    files = text_files(paths, options, resources.workers)
     assert resources.cluster is not None
     worker_pool = WorkerPool(resources.cluster)
     key, precise_key = uuid.uuid4().hex, uuid.uuid4().hex
@@ -226,7 +246,7 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
     if files[0].options.row_weights is not None:
         weights = RowWeights(files[0].options.row_weights, joint_name([one.name for one in files]))
         ranges = _with_weights(worker_pool, ranges, weights)
-    table = LabelTable(files[0].name, any_label=files[0].options.any_label)
+    labels = LabelTable(files[0].name, any_label=files[0].options.any_label)
     whole, calls = EMPTY_SUMMARY, [byte_range.arguments(key) for byte_range in ranges]
     summaries = [EMPTY_SUMMARY] * len(files)
     readers: list[tuple[str, int]] = []
@@ -240,10 +260,13 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
             break
     places: list[tuple[str, Spelling]] = []
     for file, summary in zip(files, summaries, strict=True):
-        table.path = file.name
+        labels.path = file.name
+        clean = table.CleanLabels(file.name)
         for token, (line, column) in summary.spellings.items():
             spelling = Spelling(decoded(token), line, column)
-            if table.number(spelling) == len(places):
+            if file.table is not None:
+                spelling = clean.spelling(*spelling)
+            if labels.number(spelling) == len(places):
                 places.append((file.name, spelling))
         if (fault := summary.fault) is not None:
             raise DataError(file.name, fault.line, fault.column, fault.problem)
@@ -254,11 +277,11 @@ def first_pass(worker_pool: WorkerPool, key: str, files: Sequence[TextFile]) -> 
         Checksums.joined(file, summary.checksums)
         for file, summary in zip(files, summaries, strict=True)
     ]
-    counts = _class_counts(table, whole)
-    if not (table.any_label or counts.all()):
+    counts = _class_counts(labels, files[0], whole)
+    if not (labels.any_label or counts.all()):
         raise weightless_class(*places[int(np.argmin(counts))])
     ends = _chunk_ends(worker_pool, key, ranges, readers)
-    text = _chunked_text(files, checksums, table, whole, counts, ends)
+    text = _chunked_text(files, checksums, labels, whole, counts, ends)
     weighted = [byte_range.weights for byte_range in ranges if byte_range.weights is not None]
     if not weighted:
         return text
@@ -321,11 +344,11 @@ def _chunk_ends(
     return [*ends, (end, last.rows, last.nonzeros)] if last.rows else ends
 
 
-def _class_counts(table: LabelTable, whole: RangeSummary) -> np.ndarray:
+def _class_counts(table: LabelTable, file: TextFile, whole: RangeSummary) -> np.ndarray:
     """Return the number of rows of each class, (classes,) int64."""
     counts: np.ndarray = np.zeros(len(table), np.int64)
     for token, count in whole.counts.items():
-        counts[int(table.number(Spelling(decoded(token), 0, 0)))] += count
+        counts[int(table.number(Spelling(file.label(token), 0, 0)))] += count
     return counts
 
 
@@ -356,6 +379,7 @@ def _chunked_text(
         digest="",
         weighted=whole.weighted,
         zero_weights=whole.zero_weights,
+        columns=None if files[0].table is None else files[0].table.columns,
         groups=whole.groups if files[0].options.groups else None,
     )
     return ChunkedText(tuple(files), tuple(checksums), summary, starts, rows, nonzeros)

@@ -25,10 +25,14 @@ from randsvm.data.svmlight import (
     Block,
     Dialect,
     Fault,
+    ParsedPiece,
+    Spelling,
     parse,
     parse_piece,
 )
+from randsvm.data.table import DelimitedText, clean_label
 from randsvm.errors import InputError, TransferError
+from randsvm.files import decoded
 
 # Bytes of text that are parsed at once, and that have one checksum.
 PIECE_BYTES, BLOCK_BYTES = 4 << 20, 64 << 10
@@ -39,7 +43,7 @@ class TextFile:
     """A plain text file and its parse options, the same for the client and all workers.
 
     path: absolute. size: in bytes, on the client. name: as the user gave it. checksums: (begin,
-    end, crc32) of some byte ranges, on the client.
+    end, crc32) of some byte ranges, on the client. table: parser of a table; None: svmlight.
     """
 
     path: str
@@ -47,6 +51,7 @@ class TextFile:
     options: ParseOptions
     name: str
     checksums: tuple[tuple[int, int, int], ...] = ()
+    table: DelimitedText | None = None
 
     @property
     def dialect(self) -> Dialect:
@@ -95,6 +100,8 @@ class TextFile:
         """Return the start of the first line that begins at byte `at` or later."""
         if at == 0:
             return 0
+        if self.table is not None:
+            return self.table.record_start(at, self.size)
         begin = at = at - 1
         while at < self.size:
             text = self.read(at, min(at + PIECE_BYTES, self.size))
@@ -105,10 +112,36 @@ class TextFile:
                 raise TransferError(f"reading {self.path}: a line is longer than {LONGEST_LINE}")
         return self.size
 
-    def lines(self, begin: int, end: int) -> bytes:
-        """Return the lines that begin in a byte range, without a byte order mark."""
+    def piece(self, begin: int, end: int) -> ParsedPiece:
+        """Return the lines that begin in a byte range."""
         first = self.line_start(begin)
-        return without_byte_order_mark(self.read(first, self.line_start(end)), first)
+        return self.parsed(self.read(first, self.line_start(end)), first)[0]
+
+    def parsed(self, content: bytes, begin: int) -> tuple[ParsedPiece, np.ndarray]:
+        """Return the lines of the bytes from `begin` on, and the byte where each row ends."""
+        text = without_byte_order_mark(content, begin)
+        if self.table is None:
+            piece = parse_piece(text + PADDING, self.dialect)
+            return piece, begin + _row_ends(content, len(piece.block))
+        options = self.options
+        first_byte, first_line = (
+            (self.table.first_byte, self.table.first_line) if begin == 0 else (0, 1)
+        )
+        found = self.table.parse(
+            text[first_byte:] + PADDING,
+            options.labels,
+            options.zero_based,
+            options.any_label,
+            first_line,
+        )
+        assert found.row_ends is not None
+        ends = found.row_ends + (begin + len(content) - len(text) + first_byte)
+        return ParsedPiece(found.block, found.spellings, found.lines, found.fault), ends
+
+    def label(self, token: bytes) -> str:
+        """Return the label that a token of the text stands for."""
+        text = decoded(token)
+        return text if self.table is None else clean_label(text)
 
 
 def without_byte_order_mark(content: bytes, begin: int) -> bytes:
@@ -273,7 +306,7 @@ class TextRange:
     def _piece(self, begin: int, end: int) -> tuple[RangeSummary, np.ndarray, np.ndarray]:
         """Return the summary of some lines, and the nonzeros and the end of each row."""
         content = self.file.read(begin, end)
-        piece = parse_piece(without_byte_order_mark(content, begin) + PADDING, self.file.dialect)
+        piece, ends = self.file.parsed(content, begin)
         whole = piece.block
         if self.weights is not None:
             at, self.rows_read = self.rows_read, self.rows_read + len(whole)
@@ -295,7 +328,6 @@ class TextRange:
             (Checksums.of(content, begin),),
             EMPTY_SUMMARY.groups if block.groups is None else block.groups,
         )
-        ends = begin + _row_ends(content, len(whole))
         if summary.zero_weights:
             ends = ends[whole.weights != 0]
         return summary, np.diff(block.indptr), ends
@@ -409,7 +441,7 @@ class ChunkedText:
             if begin < file.size and end > 0:
                 first = max(begin, 0)
                 content = checksums.read(file, first, min(end, file.size))
-                block = self._block(file, without_byte_order_mark(content, first))
+                block = self._block(file, content, first)
                 if weights is not None:
                     own, weights = weights[: len(block)], weights[len(block) :]
                     block = replace(block, weights=own)
@@ -420,10 +452,14 @@ class ChunkedText:
             raise self.files[0].changed_error()
         return chunk
 
-    def _block(self, file: TextFile, lines: bytes) -> Block:
+    def _block(self, file: TextFile, content: bytes, begin: int) -> Block:
         options = file.options
+        if file.table is not None:
+            piece, _ = file.parsed(content, begin)
+            spellings = [Spelling(file.label(token), *place) for token, *place in piece.spellings]
+            return replace(piece.block, spellings=spellings)
         return parse(
-            lines,
+            without_byte_order_mark(content, begin),
             name=file.path,
             labels=options.labels,
             zero_based=options.zero_based,

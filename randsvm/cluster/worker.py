@@ -32,7 +32,7 @@ from randsvm.cluster.text_file import ChunkedText, ChunkEnds, RangeSummary, Text
 from randsvm.data.chunks import InMemoryStore
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import SerialExecutor, Shard, StateCell
-from randsvm.data.svmlight import PADDING, ParsedPiece, parse_piece
+from randsvm.data.svmlight import ParsedPiece
 from randsvm.events import Waiting, Watch, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
@@ -249,7 +249,7 @@ def map_lines(function: bytes, file: TextFile, begin: int, end: int) -> Any:
     """
     call: Callable[[ParsedPiece], Any] = pickle.loads(function)
     file.check_content()
-    return call(parse_piece(file.lines(begin, end) + PADDING, file.dialect))
+    return call(file.piece(begin, end))
 
 
 # --- cancellation --------------------------------------------------------------------------

@@ -274,6 +274,7 @@ cdef class Records:
     cdef int32_t *indices
     cdef double *values
     cdef int64_t *spans
+    cdef int64_t *ends
     cdef int64_t kept     # fields
     cdef Spellings labels
     cdef Spellings *found    # in columns of the role UNKNOWN or CATEGORY
@@ -316,10 +317,12 @@ cdef class Records:
         free(self.contents)
 
     def parse(self, bytes text, bint unlabelled, int32_t[::1] codes, double[::1] y,
-              int64_t[::1] indptr, int32_t[::1] indices, double[::1] values, int64_t[::1] spans):
+              int64_t[::1] indptr, int32_t[::1] indices, double[::1] values, int64_t[::1] spans,
+              int64_t[::1] ends):
         """Parse complete records followed by PADDING.
 
-        The arrays have room for a row in each line and an entry in each field.
+        The arrays have room for a row in each line and an entry in each field. ends : the position
+        after each row.
         """
         cdef Text start = <Text> <const char *> text
         cdef int i
@@ -333,6 +336,7 @@ cdef class Records:
         self.indices = &indices[0]
         self.values = &values[0]
         self.spans = &spans[0]
+        self.ends = &ends[0]
         for i in range(self.layout.width):
             self.kept += self.layout.kept[i] != 0
         with nogil:
@@ -358,6 +362,7 @@ cdef class Records:
             self.rows += 1
             self.indptr[self.rows] = self.entries
             p = self.next_line(p)
+            self.ends[self.rows - 1] = p - self.begin
 
     cdef inline Text next_line(self, Text newline) noexcept nogil:
         self.lines += 1

@@ -19,6 +19,7 @@ import randsvm.data._table as _table
 from randsvm import files
 from randsvm.data.columns import DELIMITERS, format_hint
 from randsvm.data.svmlight import (
+    BYTE_ORDER_MARK,
     PADDING,
     Block,
     Fault,
@@ -44,11 +45,21 @@ class DelimitedTable:
     """An open file of delimited fields; see `table_pieces.Table`."""
 
     def __init__(
-        self, name: str, names: list[str], delimiter: str, first_line: int, texts: Iterator[bytes]
+        self,
+        name: str,
+        names: list[str],
+        delimiter: str,
+        first_line: int,
+        first_byte: int,
+        texts: Iterator[bytes],
     ) -> None:
-        """first_line : of the first record; texts : pieces of whole records, each with PADDING"""
+        """Store the start of a file.
+
+        first_line, first_byte : of the first record, without a byte order mark. texts : pieces
+        of whole records, each with PADDING
+        """
         self.name, self.names, self.delimiter = name, names, delimiter
-        self.first_line, self.texts = first_line, texts
+        self.first_line, self.first_byte, self.texts = first_line, first_byte, texts
 
     def pieces(
         self,
@@ -63,7 +74,7 @@ class DelimitedTable:
         """Yield the first line of each piece, and the piece; see `table_pieces.Table`."""
         own = _table.Layout(ord(self.delimiter), *layout)
         work = partial(
-            _parse,
+            parse,
             layout=own,
             names=self.names,
             delimiter=self.delimiter,
@@ -99,9 +110,21 @@ def opened(
         names, lines = _first_record(first, delimiter, name)
         if not header:
             names, lines = [str(number + 1) for number in range(len(names))], 0
-        rest = memoryview(first)[_end_of_line(first, lines) :]
-        texts = itertools.chain([bytes(rest)], texts)
-        yield DelimitedTable(name, names, delimiter, lines + 1, texts)
+        start = _end_of_line(first, lines)
+        texts = itertools.chain([bytes(memoryview(first)[start:])], texts)
+        yield DelimitedTable(name, names, delimiter, lines + 1, start, texts)
+
+
+def record_starts(path: str, delimiter: str, block_size: int) -> np.ndarray:
+    """Return the start of a record for each block of a plain file, the last one in it, int64."""
+    ends, at, starts = _table.RecordEnds(ord(delimiter)), 0, [0]
+    with files.open_input(path) as stream:
+        while block := files.read_block(stream, block_size, path):
+            mark = len(BYTE_ORDER_MARK) if at == 0 and block.startswith(BYTE_ORDER_MARK) else 0
+            if end := ends.last(block[mark:]):
+                starts.append(at + mark + end)
+            at += len(block)
+    return np.array(starts, np.int64)
 
 
 def _end_of_line(text: bytes, lines: int) -> int:
@@ -129,23 +152,25 @@ def _first_record(text: bytes, delimiter: str, name: str) -> tuple[list[str], in
     return [one.strip(" \t") for one in names], reader.line_num
 
 
-def _parse(
+def parse(
     text: bytes,
     layout: _table.Layout,
     names: Sequence[str],
     delimiter: str,
     unlabelled: bool,
     float64: bool,
-    order: Sequence[int],
-    learns: bool,
+    order: Sequence[int] = (),
+    learns: bool = False,
 ) -> Piece:
+    """Return the rows of complete records followed by PADDING."""
     rows, fields = _table.count(text, ord(delimiter))
     room = 1 if learns else fields
     codes, y, indptr = np.empty(rows, np.int32), np.empty(rows), np.empty(rows + 1, np.int64)
+    ends: np.ndarray = np.empty(rows, np.int64)
     indices, values = np.empty(room, np.int32), np.empty(room)
     spans: np.ndarray = np.empty(1 + 2 * len(order) * rows, np.int64)
     records = _table.Records(layout)
-    records.parse(text, unlabelled, codes, y, indptr, indices, values, spans)
+    records.parse(text, unlabelled, codes, y, indptr, indices, values, spans, ends)
     m, entries = records.rows, records.entries
     indices, values = indices[:entries], values[:entries]
     block = Block(
@@ -161,7 +186,10 @@ def _parse(
     )
     found = [Content(*records.column(i)) for i in range(layout.width)] if learns else []
     fault = _fault(records, names)
-    return Piece(block, records.spellings(), records.lines, fault, records.unseen_texts(), found)
+    unseen = records.unseen_texts()
+    # The last record may end without a newline.
+    ends = np.minimum(ends[:m], len(text) - len(PADDING))
+    return Piece(block, records.spellings(), records.lines, fault, unseen, found, ends)
 
 
 def _keys(

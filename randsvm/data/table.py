@@ -40,7 +40,7 @@ from randsvm.data.svmlight import (
     Labels,
     Spelling,
 )
-from randsvm.data.table_pieces import Content, Layout, Opener, Table
+from randsvm.data.table_pieces import Content, Layout, Opener, Piece, Table
 from randsvm.errors import DataError, ParameterError, quoted
 from randsvm.events import Watch, silent
 
@@ -108,13 +108,13 @@ def _check_names(table: Table, hint: str = "") -> None:
             raise DataError(table.name, 1, 1, problem + hint)
 
 
-def _no_column(table: Table, wanted: str) -> DataError:
+def _no_column(table: Table | DelimitedText, wanted: str) -> DataError:
     more = ", ..." if len(table.names) > MOST_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
     return DataError(table.name, 1, 1, f"expected a column {quoted(wanted)}, found {found}")
 
 
-def _place(table: Table, wanted: str) -> int:
+def _place(table: Table | DelimitedText, wanted: str) -> int:
     """Return the position of a column given by its name, or else by its number from 1."""
     if wanted in table.names:
         return table.names.index(wanted)
@@ -285,7 +285,7 @@ def read_blocks(
     the texts of each column that are no category. Memory and errors are those of
     svmlight.read_blocks.
     """
-    clean = _CleanLabels(files.display_name(path))
+    clean = CleanLabels(files.display_name(path))
     with _opened(path, columns.format, columns.header, watch, opener, block_size) as table:
         _check_names(table)
         layout, has_label = _layout(table, columns, labels, zero_based, unlabelled, keep)
@@ -315,8 +315,59 @@ def read_blocks(
                     yield block
 
 
+@dataclass(frozen=True)
+class DelimitedText:
+    """Parses ranges of a file of delimited fields, also in other processes.
+
+    names : of the columns of the file. first_line, first_byte : of the first record, without a
+    byte order mark. starts : the starts of some records, ascending, int64
+    """
+
+    name: str
+    names: list[str]
+    columns: Columns
+    first_line: int
+    first_byte: int
+    starts: np.ndarray
+
+    def record_start(self, at: int, size: int) -> int:
+        """Return the first of `starts` from byte `at` on, `size` if there is none."""
+        i = int(np.searchsorted(self.starts, at))
+        return int(self.starts[i]) if i < len(self.starts) else size
+
+    def parse(
+        self, records: bytes, labels: Labels, zero_based: bool, unlabelled: bool, first_line: int
+    ) -> Piece:
+        """Return rows with float64 values. first_line : lines before `records`, plus 1"""
+        layout, has_label = _layout(self, self.columns, labels, zero_based, unlabelled, ())
+        delimiter = DELIMITERS[self.columns.format]
+        own = _table.Layout(ord(delimiter), *layout)
+        piece = delimited.parse(records, own, self.names, delimiter, unlabelled, True)
+        if not has_label:
+            piece.block.codes.fill(0)
+            piece.block.y.fill(np.nan)
+            piece.spellings.append((UNLABELLED.encode(), 1, 1))
+        more = first_line - 1
+        piece.spellings = [(text, line + more, column) for text, line, column in piece.spellings]
+        piece.lines += more
+        if piece.fault is not None:
+            piece.fault = piece.fault._replace(line=piece.fault.line + more)
+        return piece
+
+
+def delimited_text(path: str, columns: Columns, block_size: int) -> DelimitedText:
+    """Return the parser of a plain file; it starts a record in most blocks. Raises DataError."""
+    form = columns.format
+    with _opened(path, form, columns.header, silent, files.open_input, block_size) as table:
+        assert isinstance(table, delimited.DelimitedTable)
+        _check_names(table)
+        names, first_line, first_byte = table.names, table.first_line, table.first_byte
+    starts = delimited.record_starts(path, DELIMITERS[form], block_size)
+    return DelimitedText(table.name, names, columns, first_line, first_byte, starts)
+
+
 def _layout(
-    table: Table,
+    table: Table | DelimitedText,
     columns: Columns,
     labels: Labels,
     zero_based: bool,
@@ -350,7 +401,12 @@ def _layout(
     return Layout(roles, kept, starts, means, columns.fill, categories), has_label
 
 
-class _CleanLabels:
+def clean_label(text: str) -> str:
+    """Return a label as a model and an output can hold it."""
+    return NOT_IN_LABELS.sub("_", text or UNLABELLED)
+
+
+class CleanLabels:
     """Labels as a model and an output can hold them: blanks, commas and colons become _."""
 
     def __init__(self, name: str) -> None:
@@ -360,7 +416,7 @@ class _CleanLabels:
     def spelling(self, text: str, line: int, column: int) -> Spelling:
         """Return a label. Raises DataError if two labels become the same."""
         text = text or UNLABELLED
-        label = NOT_IN_LABELS.sub("_", text)
+        label = clean_label(text)
         original = self.originals.setdefault(label, text)
         if original != text:
             problem = f"expected labels that differ in more than blanks, found {quoted(text)} and"

@@ -57,6 +57,7 @@ class Piece:
     spellings : the distinct labels; lines : the number of lines
     unseen : how many texts of each column are no category
     contents : of each column, if they are wanted
+    row_ends : (m,) int64, the byte after each row of a text
     """
 
     block: Block
@@ -65,6 +66,7 @@ class Piece:
     fault: Fault | None
     unseen: list[int]
     contents: list[Content]
+    row_ends: np.ndarray | None = None
 
 
 class Table(Protocol):

@@ -171,8 +171,8 @@ def _table_options(
         return None
     if isinstance(data, Arrays):
         raise ParameterError("--format is for files, not for arrays")
-    if job.resources.cluster is not None:
-        raise ParameterError(f"--cluster reads svmlight files, not --format {run.format}")
+    if job.resources.cluster is not None and run.format == "parquet":
+        raise ParameterError("--cluster reads svmlight, CSV and TSV files, not --format parquet")
     if row_numbers:
         raise ParameterError("-t precomputed reads svmlight files, not tables")
     if run.label_column is None and params.task != "one-class":

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from randsvm.data import dataset
+from randsvm.data.columns import TableOptions
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, RandsvmError
 from randsvm.parameters.run import Resources
@@ -70,6 +71,64 @@ def test_ranges_of_any_size_give_the_same_summary(
         with closing(whole):
             source = by_ranges(path, options)
             assert_same(source, whole)
+
+
+RECORDS = [
+    "1,u,p\n", "2.5, v ,q\r\n", '3,"a ""b"",\n c","p"\n', "\n", ",u,q\n", '"4","x\ny",p q\n',
+    "5e-1,v,q\n",
+]  # fmt: skip
+BAD_RECORDS = ["1,u\n", "1,u,p,q\n", '1,"u"v,p\n', "1,u,\n", "1,u,p_q\n", "1,u\0,p\n"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(RECORDS), min_size=0, max_size=20), min_size=1, max_size=2),
+    st.none() | st.tuples(st.sampled_from(BAD_RECORDS), st.integers(0, 20)),
+    st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(1, 60),
+    st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_ranges_of_a_table_give_the_same_summary(
+    tmp_path_factory: pytest.TempPathFactory,
+    records: list[list[str]],
+    bad: tuple[str, int] | None,
+    size: int,
+    piece: int,
+    rows: int,
+    nonzeros: int,
+    mark: bool,
+    cut: bool,
+    header: bool,
+) -> None:
+    """Also for quoted newlines, several files and bad records."""
+    folder = tmp_path_factory.mktemp("text")
+    if bad is not None:
+        records[-1].insert(bad[1], bad[0])
+    paths = []
+    for i, lines in enumerate(records):
+        first = '"x",t,"the\nlabel"\n' if header else "0,u,p\n"
+        content = "".join(["\ufeff" if mark else "", first, *lines])
+        paths.append(str(folder / f"{i}.csv"))
+        Path(paths[-1]).write_text(content.rstrip("\r\n") if cut else content, newline="")
+    own = TableOptions("csv", "3", header=header, fill=True)
+    options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros, table=own)
+
+    def on_cluster() -> text_file.ChunkedText:
+        files = byte_ranges.text_files(paths, options, 1)
+        return byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_ranges, "RANGE_BYTES", size)
+        patch.setattr(byte_ranges, "PIECE_BYTES", piece)
+        patch.setattr(text_file, "PIECE_BYTES", piece)
+        try:
+            whole = dataset.load(tuple(paths), options, Resources())
+        except DataError as error:
+            with pytest.raises(DataError) as other:
+                on_cluster()
+            assert str(other.value) == str(error)
+            return
+        with closing(whole):
+            assert_same(on_cluster(), whole)
 
 
 @settings(max_examples=60)

@@ -384,7 +384,10 @@ def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
     options: dict[str, Any] = {**SVM, "format": "parquet", "missing": "mean"}
     refused: list[tuple[dict[str, Any], str]] = [
         ({"no_header": True}, "--no-header is for CSV and TSV"),
-        ({"cluster": "local:1"}, "--cluster reads svmlight files, not --format parquet"),
+        (
+            {"cluster": "local:1"},
+            "--cluster reads svmlight, CSV and TSV files, not --format parquet",
+        ),
     ]
     for more, message in refused:
         with pytest.raises(ParameterError, match=message):
