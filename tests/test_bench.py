@@ -4,6 +4,7 @@ records.
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections import Counter
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 import oracle
 import pytest
 from click.testing import CliRunner
+from commands import run_train
 from fixtures import ImportScript
 
 
@@ -148,6 +150,46 @@ def test_a_run_resumes_with_what_the_last_one_did_not_begin(
     last.write_text('{"not_run": ["start-up"]}')
     assert "every work of the last run was begun" in run()
     assert [list(works) for works in begun] == [["linear-a9a", "memory"]]
+
+
+def test_searches_compare_equal_grids_and_the_best_scores(
+    script: ImportScript, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches, peers = script("benchmarks.searches"), script("benchmarks.peers")
+    assert set(searches.SEARCHES) == {"digits", "sms_spam", "magic04", "covtype-10000", "a9a"}
+    y, X = oracle.two_gaussians(60, 0)
+    train = oracle.write_svmlight(tmp_path / "d", y, X)
+    monkeypatch.setattr(searches, "rows_of", lambda name, bench: train)
+    for name, grid in searches.SEARCHES.items():
+        comparison = searches.search(name, bench)
+        own = [command for command in comparison.commands if command.goal]
+        assert [command.goal.most for command in own] == [{"fits": 12}, {"fits": 25}][: len(own)]
+        assert (len(own) == 2) == grid.whole
+        assert [command.name for command in comparison.commands[len(own) :]] == list(grid.peers)
+        for command in comparison.commands:
+            assert {grid.C, grid.gamma, str(train)} <= set(command.words)
+    # Scores of a small grid by each program that is here.
+    grid, scores = searches.Grid("1,2", "0.01,100"), []
+    if not searches.NO_SKLEARN:
+        peers.search("sklearn", str(train), str(tmp_path / "found"), grid.C, grid.gamma, "csr")
+        scores.append(json.loads((tmp_path / "found").read_text())["score"])
+    if not searches.NO_LIBSVM:
+        peers.search("svm-train", str(train), str(tmp_path / "found"), grid.C, grid.gamma, "csr")
+        scores.append(json.loads((tmp_path / "found").read_text())["score"])
+    ours = searches.ours(bench, train, searches.RACING, grid, 12, {})
+    run_train(*ours.words[1:])
+    quality = ours.quality()
+    assert quality["fits"] > 0
+    assert scores == pytest.approx([quality["score"]] * len(scores), abs=5)
+
+
+def test_digits_are_written_as_rows_of_64_features(script: ImportScript, tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    path = script("benchmarks.searches").digits(tmp_path)
+    rows = path.read_text().splitlines()
+    assert len(rows) == 1797
+    values = [float(entry.split(":")[1]) for row in rows for entry in row.split()[1:]]
+    assert max(values) == 1
 
 
 # ---- sets that nothing was tuned on -----------------------------------------------------------

@@ -19,6 +19,7 @@ from benchmarks import limits, papers
 from benchmarks.harness import Comparison, Effort, compare, output
 from benchmarks.quality import versions
 from benchmarks.reductions import REDUCED, reduced
+from benchmarks.searches import SEARCHES, search
 from benchmarks.sets import REAL, SCRIPTS, data_option, results_option
 from benchmarks.tables import Record
 from benchmarks.trainings import (
@@ -54,6 +55,7 @@ LARGE = {"checkerboard": 75, "twonorm": 150}
 WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{name: partial(training, name) for name in TRAININGS},
     **{f"untuned-{name}": partial(untuned, name) for name in UNTUNED},
+    **{f"search-{name}": partial(search, name) for name in SEARCHES},
     **{f"prediction-{name}": partial(prediction, name) for name in PREDICTIONS},
     **{f"reduced-{name}": partial(reduced, name) for name in REDUCED},
     **{f"reading-{name}": partial(reading, name) for name in ("twonorm", "sparse")},
@@ -71,7 +73,7 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     "largest-checkerboard": partial(largest, "checkerboard"),
 }
 # Words that stand for several works: the first part of their names.
-GROUPS = ("untuned", "reduced", "linear", "growth", "loose")
+GROUPS = ("untuned", "search", "reduced", "linear", "growth", "loose")
 
 
 def chosen(words: Sequence[str]) -> list[str]:

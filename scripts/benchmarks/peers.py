@@ -7,8 +7,13 @@ randsvm, which the environment of scikit-learn-intelex does not have.
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import json
 import os
 import pickle
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -201,9 +206,87 @@ def objective(train: str, model: str, lambda_: str) -> None:
     print(f"J {float(lambda_) / 2 * w @ w + np.maximum(0, 1 - margin).mean()}")
 
 
+def write_digits(path: str) -> None:
+    """Write scikit-learn's digits as svmlight text, with features in [0, 1]."""
+    from sklearn.datasets import dump_svmlight_file
+    from sklearn.datasets import load_digits as digits
+
+    X, y = digits(return_X_y=True)
+    dump_svmlight_file(X / 16, y, path, zero_based=False)
+
+
+def search(program: str, train: str, found: str, costs: str, gammas: str, layout: str) -> None:
+    """Search C and gamma in five folds with sklearn, sklearnex or svm-train.
+
+    Write the best score in percent to the file `found`, as JSON. scikit-learn's folds run in one
+    thread for each core, as many svm-train at a time as there are cores, and the folds of
+    scikit-learn-intelex one by one, as a fit of it uses all cores.
+
+    costs, gammas: the values, separated by commas. layout: see `machine`.
+    """
+    grid = {"C": _numbers(costs), "gamma": _numbers(gammas)}
+    if program == "svm-train":
+        best = _search_by_svm_train(train, grid)
+    else:
+        best = _grid_search(program, train, grid, layout)
+    Path(found).write_text(json.dumps({"score": best}))
+
+
+def _numbers(values: str) -> list[float]:
+    return [float(value) for value in values.split(",")]
+
+
+def _grid_search(library: str, train: str, grid: dict[str, list[float]], layout: str) -> float:
+    from importlib import import_module
+
+    from joblib import parallel_backend
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    X, y = load(train)
+    if layout == "dense" and hasattr(X, "toarray"):
+        X = X.toarray()
+    SVC = import_module(f"{library}.svm").SVC
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    jobs = os.cpu_count() if library == "sklearn" else 1
+    with parallel_backend("threading"):
+        search = GridSearchCV(SVC(cache_size=500), grid, cv=folds, n_jobs=jobs).fit(X, y)
+    return 100 * float(search.best_score_)
+
+
+def _search_by_svm_train(train: str, grid: dict[str, list[float]]) -> float:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def end_with_parent() -> None:
+        """Let the system end this process with its parent, which a time limit may end."""
+        if sys.platform == "linux":
+            PR_SET_PDEATHSIG = 1
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def accuracy(values: tuple[float, float]) -> float:
+        C, gamma = map(str, values)
+        words = ["svm-train", "-q", "-m", "500", "-v", "5", "-c", C, "-g", gamma, train]
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=end_with_parent
+        )
+        return float(done.stdout.split()[-1].rstrip("%"))
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return max(pool.map(accuracy, itertools.product(grid["C"], grid["gamma"])))
+
+
 FUNCTIONS = {
     each.__name__: each
-    for each in (read, load_svmlight_file, machine, libsvm, sgd, score, objective)
+    for each in (
+        read,
+        load_svmlight_file,
+        machine,
+        libsvm,
+        sgd,
+        score,
+        objective,
+        write_digits,
+        search,
+    )
 }
 
 if __name__ == "__main__":

@@ -138,6 +138,10 @@ def _other(record: Record) -> str:
     return ", ".join(f"{name} {value:.6g}" for name, value in own.items())
 
 
+def _quality(record: Record, name: str, spelling: str) -> str:
+    return spelling.format(record["quality"][name]) if name in record["quality"] else ""
+
+
 Column = tuple[str, Callable[[Record], str]]
 ENDS: list[Column] = [("peak MB", peak)]
 KERNEL: list[Column] = [
@@ -148,6 +152,12 @@ KERNEL: list[Column] = [
     *ENDS,
 ]
 GENERAL: list[Column] = [("quality", _other), *ENDS]
+SEARCH: list[Column] = [
+    ("CPU seconds", lambda record: _seconds(record, "cpu")),
+    ("best score", lambda record: _quality(record, "score", "{:.2f}%")),
+    ("final fits", lambda record: _quality(record, "fits", "{:.3g}")),
+    *ENDS,
+]
 
 
 def _times(ours: Record, peer: Record) -> str:
@@ -198,6 +208,7 @@ def sections(found: Record) -> list[str]:
         (SAME, KERNEL, loose),
         ("A million rows and more, and warm starts", KERNEL, large),
         ("Linear machines", GENERAL, those(lambda each: each["name"].startswith("linear"))),
+        ("Searches", SEARCH, those(lambda each: each["name"].startswith("search "))),
         ("Prediction, reading, start-up, memory", GENERAL, rest),
     ]
     lines = []

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict
+from fixtures import Predict, RealSet
 from learning import Data, gaussians, learn
+from scipy import stats
 
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models.conformal import ConformalScores, class_scores, own_pair_scores
@@ -167,6 +168,40 @@ def test_intervals_have_the_target_as_often_as_asked(
         found = json.loads(ended.out)["coverage"]
         assert found["found"] == pytest.approx(held, abs=2e-3)
         assert found["size"] == pytest.approx((high - low)[0])
+
+
+REAL_SETS = {
+    "magic04": (("magic04.train", "magic04.test"), ["-c", 8, "-g", 1]),
+    "satimage": (("satimage.scale", "satimage.scale.t"), ["-c", 4, "-g", 0.5]),
+    "abalone": (("abalone_scale",), ["-s", "svr", "-p", 0.5, "-c", 8, "-g", 1]),
+}
+
+
+@pytest.mark.parametrize("name", REAL_SETS)
+def test_held_out_rows_of_real_sets_are_covered(
+    real: RealSet, tmp_path: Path, predict: Predict, name: str
+) -> None:
+    """Half of the rows, at random, train; the beta-binomial distribution limits the others.
+
+    It is that of the covered rows if scores of held-out rows and of new ones are exchangeable. No
+    set is empty, so that sets of few labels may cover more. The machines of cross-validation have
+    fewer rows than the final one: scores are a little larger than those of new rows.
+    """
+    parts, words = REAL_SETS[name]
+    lines = [line for part in parts for line in real(part).read_bytes().splitlines(keepends=True)]
+    order = np.random.default_rng(11).permutation(len(lines))[:6000]
+    half = len(order) // 2
+    for path, rows in ((tmp_path / "d", order[:half]), (tmp_path / "t", order[half:])):
+        path.write_bytes(b"".join(lines[row] for row in rows))
+    learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "--conformal", *words)
+    ended = predict(tmp_path / "t", learnt.model, "--coverage", 0.9, "--report", "json")
+    found = json.loads(ended.out)["coverage"]
+    rank = math.ceil(0.9 * (half + 1))
+    covered = stats.betabinom(len(order) - half, rank, half + 1 - rank)
+    least, most = (covered.ppf(p) / (len(order) - half) for p in (1e-4, 1 - 1e-4))
+    assert least <= found["found"]
+    if name == "abalone" or found["size"] > 1.05:
+        assert found["found"] <= most + 0.01
 
 
 def test_rows_have_weights_and_may_have_no_label(tmp_path: Path, predict: Predict) -> None:

@@ -1,0 +1,134 @@
+"""The works that search C and gamma: 25 combinations in 5 folds, and the same by peers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from benchmarks import papers
+from benchmarks.harness import Command, Comparison, Gate, Goal, output, run
+from benchmarks.quality import (
+    INTELEX,
+    NO_INTELEX,
+    NO_LIBSVM,
+    NO_SKLEARN,
+    PEERS,
+    TRAIN,
+    count,
+)
+from benchmarks.sets import MissingError, fetched, find, first, plain
+from benchmarks.trainings import Bench
+
+FOLDS = 5
+LINE = "0.5,2,8,32,128"
+# The percentage points by which our best score may be below those of peers: of 10,000 rows and
+# more, and of few rows, where other folds alone change the best score by more.
+POINTS, FEW_POINTS, MANY_ROWS = 0.2, 0.5, 10_000
+# The search may take as long as this number of final fits, with racing and with all folds.
+FITS, ALL_FITS = 12, 25
+RACING, ALL_FOLDS = "randsvm -v 5", "randsvm -v 5 --no-racing"
+INTELEX_GRID, SKLEARN_GRID = "GridSearchCV, intelex", "GridSearchCV, scikit-learn"
+SVM_GRID = "svm-train -v 5, each combination"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The values that are searched.
+
+    C, gamma: lists of values, as in options of randsvm.
+    layout: of the rows that intelex gets; see trainings.Trainer.
+    peers: the names of the peers.
+    whole: whether all folds of all combinations are scored by ours as well.
+    """
+
+    C: str
+    gamma: str
+    peers: tuple[str, ...] = (INTELEX_GRID, SVM_GRID)
+    layout: str = "dense"
+    whole: bool = True
+
+
+# On large noisy sets, a search of all folds takes several minutes.
+SEARCHES = {
+    "digits": Grid(LINE, "0.005,0.02,0.08,0.3,1", (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)),
+    "sms_spam": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2",
+                     (INTELEX_GRID, SKLEARN_GRID, SVM_GRID), "csr"),
+    "magic04": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2"),
+    "covtype-10000": Grid(LINE, "0.5,2,8,32,128", whole=False),
+    "a9a": Grid("0.125,0.5,2,8,32", "0.001953125,0.0078125,0.03125,0.125,0.5",
+                layout="csr", whole=False),
+}  # fmt: skip
+FILES = {"sms_spam": "sms_spam.train", "magic04": "magic04.train", "a9a": "a9a"}
+
+
+def search(name: str, bench: Bench) -> Comparison:
+    """Search a grid; the peers do so on the same rows with folds of their own."""
+    grid, train = SEARCHES[name], rows_of(name, bench)
+    goals = {RACING: FITS, ALL_FOLDS: ALL_FITS} if grid.whole else {RACING: FITS}
+    times = {INTELEX_GRID: 5.0, SVM_GRID: 20.0, SKLEARN_GRID: 1.0}
+    expected = {peer: times[peer] for peer in grid.peers}
+    commands = [ours(bench, train, label, grid, fits, expected) for label, fits in goals.items()]
+    commands += [peer_search(peer, bench, train, grid) for peer in grid.peers]
+    return Comparison(f"search {name}", count(train), commands, rounds=1)
+
+
+def rows_of(name: str, bench: Bench) -> Path:
+    """Return the training file of a set, of as many rows as a run of this size has."""
+    if name == "digits":
+        train = digits(bench.results)
+    elif name in FILES:
+        train = plain(find(bench.data, FILES[name]), bench.results)
+    else:
+        train = first(fetched("covtype", bench.results)[0], 10_000, bench.results)
+    return first(train, bench.scaled(count(train)), bench.results)
+
+
+def digits(into: Path) -> Path:
+    """Return a file of scikit-learn's digits, 1,797 rows of 64 features in [0, 1]."""
+    if NO_SKLEARN:
+        raise MissingError(f"digits: {NO_SKLEARN}")
+    target = into / "digits"
+    if not target.exists():
+        output(*PEERS, "write_digits", target)
+    return target
+
+
+def ours(
+    bench: Bench, train: Path, label: str, grid: Grid, fits: float, times: dict[str, float]
+) -> Command:
+    """Return a search by randsvm, which trains the best combination to a gap of 0.001 at last."""
+    model = bench.model(train, label + grid.C + grid.gamma)
+    log = model.with_suffix(".jsonl")
+    options = ["-q", "-c", grid.C, "-g", grid.gamma]
+    words = [TRAIN, *label.split(), *options, "--log", str(log), str(train), str(model)]
+    points = POINTS if count(train) >= MANY_ROWS else FEW_POINTS
+    goal = Goal((Gate("score", points),), times, most={"fits": fits})
+    return Command(label, words, partial(searched, log, train, model), goal=goal, own=True)
+
+
+def searched(log: Path, train: Path, model: Path) -> dict[str, float]:
+    """Return the best score of the last search of a log, in percent, and the time of the search.
+
+    fits: the seconds of the search in those of one more training of the best combination
+    """
+    (found,) = [one for one in papers.read_log(log) if one["event"] == "searched"][-1:]
+    best = found["tried"][0]
+    values, own = best["values"], model.with_suffix(".final")
+    words = ["-q", "-c", str(values["C"]), "-g", str(values["gamma"]), str(train), str(own)]
+    used, _ = run([TRAIN, "randsvm", *words])
+    return {"score": best["score"], "fits": found["seconds"] / used["wall"]}
+
+
+def peer_search(name: str, bench: Bench, train: Path, grid: Grid) -> Command:
+    """Return the search of a peer on all cores."""
+    found = bench.results / f"{train.name}.{name.replace(' ', '')}.json"
+    python, library, missing = {
+        INTELEX_GRID: (INTELEX, "sklearnex", NO_INTELEX),
+        SKLEARN_GRID: (PEERS, "sklearn", NO_SKLEARN),
+        SVM_GRID: (PEERS, "svm-train", NO_LIBSVM),
+    }[name]
+    layout = grid.layout if name == INTELEX_GRID else "csr"
+    words = [*python, "search", library, str(train), str(found), grid.C, grid.gamma, layout]
+    return Command(name, words, lambda: json.loads(found.read_text()), missing)
