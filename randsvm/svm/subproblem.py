@@ -96,10 +96,12 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
     share = SOLVE_SHARE
     if W.whole:
-        # A tolerance for the violation of beta = 0, also if the solve starts nearer to the optimum.
-        has_sum = task.coefficient_sum or task.absolute_sum
-        scale = violation if has_sum else max(violation, float(np.ptp(y)))
-        share = min(share, _final_share(problem) * scale / violation)
+        share = _final_share(problem)
+        # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
+        # Kernel values of an RBF are at most 1; where they are large, a tenth of a violation may be
+        # far from the gap.
+        if problem.kernel == "rbf" and not (task.coefficient_sum or task.absolute_sum):
+            share = min(SOLVE_SHARE, share * max(violation, float(np.ptp(y))) / violation)
     # The coefficients of the solution may reach their bounds: centred values round least.
     if (
         not task.absolute_sum
