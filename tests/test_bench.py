@@ -17,6 +17,7 @@ import click
 import numpy as np
 import oracle
 import pytest
+import real_sets
 from click.testing import CliRunner
 from commands import run_train
 from fixtures import ImportScript
@@ -29,6 +30,17 @@ def bench(script: ImportScript, tmp_path: Path) -> Any:
 
 
 # ---- sets -------------------------------------------------------------------------------------
+
+
+def test_the_works_of_reduced_models_cover_all_real_sets(script: ImportScript) -> None:
+    reduced = script("benchmarks.reductions").REDUCED
+    made = set(script("benchmarks.real_data").PARAMETERS)
+    assert made <= set(reduced)
+    if real_sets.FOLDER is not None:
+        every = {path.name.removesuffix(".xz") for path in real_sets.FOLDER.glob("*.xz")}
+        training = {name for name in every if not name.endswith((".t", ".test"))}
+        assert {file for name, (file, _) in reduced.items() if name not in made} == training
+
 
 ROWS, WIDTH = 3000, 1000
 

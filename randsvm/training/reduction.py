@@ -44,6 +44,10 @@ ROWS_AT_ONCE = 2**14
 # --reduce auto tries at most ATTEMPTS smaller numbers of support vectors. All are above LEAST_PART
 # times the first number.
 ATTEMPTS, LEAST_PART = 4, 1 / 8
+# A machine that stands in for the solution of an inner set uses this part of the gap on the rows of
+# that set: it must be close to f at other rows, too. Measured on 10,000,000 rows of checkerboard:
+# with all of the gap it has 179 support vectors and a gap of 8.9% over all rows.
+SPARE = 1 / 8
 # More support vectors are tried in steps of this factor.
 GROWTH = 1.5
 
@@ -137,7 +141,8 @@ class Reduction:
 
     scan : holds u of the full machine for all rows
     size : at most this number of support vectors; None: the fewest within `gap`
-    lowers : whether P is lowered if the projection misses the gap
+    lowers : whether P is lowered if the projection misses the gap; otherwise the machine is the
+        projection, and uses a part of the gap only
     """
 
     scan: Scan
@@ -191,7 +196,7 @@ class Reduction:
         while True:
             chosen = self._basis(size)
             self._measure(chosen)
-            needed = self._needed(self._allowance)
+            needed = self._needed(self._planned_cost)
             if len(chosen.rows) < size or size == most or not size < needed <= most:
                 return chosen
             size = min(2 * size, most)
@@ -220,6 +225,11 @@ class Reduction:
         """Return the largest increase of P with which the reduced machine is within the gap."""
         assert self.gap is not None
         return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
+
+    @property
+    def _planned_cost(self) -> float:
+        """Return the increase of P that the first number of support vectors is chosen for."""
+        return self._allowance * (1.0 if self.lowers else SPARE)
 
     def _measure(self, chosen: ReducedSet) -> None:
         """Find the costs of the projections on a basis and on its first half."""
@@ -251,7 +261,7 @@ class Reduction:
         The costs of projections give the first number; then more are tried until one suffices, and
         fewer, with a lowered P, by bisection.
         """
-        high = self._needed(self._allowance)
+        high = self._needed(self._planned_cost)
         if high > MOST_ROWS:
             return None
         high = min(high, len(chosen.rows))
@@ -259,7 +269,7 @@ class Reduction:
         while best is None and high < len(chosen.rows):
             low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
             best = self._within_gap(chosen.first(high))
-        for _ in range(ATTEMPTS if best else 0):
+        for _ in range(ATTEMPTS if best and self.lowers else 0):
             size = int(np.sqrt(max(low, 1) * high))
             if not low < size < high:
                 break

@@ -273,7 +273,8 @@ def reduced(found: Record) -> list[str]:
             quality, before = record["quality"], full["quality"]
             above = quality["primal"] / before["primal"] - 1
             seconds = [one["median"]["cpu"] for one in (full, record)]
-            changed = "-" if "svr" in options else f"{quality['labels_changed']:,.0f}"
+            regression = "-p" in options.split()
+            changed = "-" if regression else f"{quality['labels_changed']:,.0f}"
             rows.append([
                 f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows", f"`{options}`",
                 f"{before['SV']:,.0f} -> {quality['SV']:,.0f}", f"{above:.2%}",

@@ -8,9 +8,18 @@ from pathlib import Path
 
 from benchmarks.harness import Command, Comparison, Goal, output
 from benchmarks.quality import PREDICT, TRAIN, count, size
+from benchmarks.real_data import PARAMETERS
 from benchmarks.sets import find, plain
 from benchmarks.trainings import Bench
 
+# Sets of real_data.py -> the number of rows of a run of full size.
+FETCHED = {
+    "covtype": 30_000,
+    "census": 50_000,
+    "flights": 30_000,
+    "delay": 20_000,
+    "covtype7": 30_000,
+}
 # Real set -> its file of training rows, and the options of the training.
 REDUCED = {
     "a9a": ("a9a", "-c 1 -g 0.00813"),
@@ -22,11 +31,13 @@ REDUCED = {
     "splice": ("splice", "-c 1 -g 0.02"),
     "german": ("german.numer_scale", "-c 1 -g 0.04"),
     "heart": ("heart_scale", "-c 1 -g 0.077"),
+    "iris": ("iris.scale", "-c 1 -g 0.25"),
     "satimage": ("satimage.scale", "-c 4 -g 2"),
     "reuters_r8": ("reuters_r8.train", "-c 10 -g 0.5"),
     "elevators": ("elevators.train", "-s svr -c 0.01 -p 0.002 -g 0.05 --scale standard"),
     "abalone": ("abalone_scale", "-s svr -c 10 -p 0.5 -g 2"),
     "housing": ("housing_scale", "-s svr -c 10 -p 0.5 -g 0.5"),
+    **{name: (name, PARAMETERS[name]) for name in FETCHED},
 }
 # Support vectors that are kept: a share of those of the full machine, or the fewest within a gap.
 SHARE, AUTO_GAP = 20, 0.01
@@ -39,7 +50,10 @@ def reduced(name: str, bench: Bench) -> Comparison:
     The rows of the training file are repeated: a prediction of few rows takes the time of a start.
     """
     file, options = REDUCED[name]
-    train = plain(find(bench.data, file), bench.results)
+    if name in FETCHED:
+        train, _ = bench.sets(name, bench.scaled(FETCHED[name]))
+    else:
+        train = plain(find(bench.data, file), bench.results)
     rows = repeated(train, bench.rows, bench.results)
     models = {of: bench.model(train, f"reduced {of}") for of in (FULL, TWENTIETH, AUTO)}
     words = [TRAIN, "-q", *options.split()]

@@ -185,14 +185,29 @@ def same_lines(model: Path) -> list[bytes]:
     return [line for line in model.read_bytes().splitlines() if not line.startswith(own)]
 
 
-@pytest.mark.parametrize("words", ["-g 5", "-g 5 -w1 3", "-s one-class -n 0.1 -g 5"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "-g 5",
+        "-g 5 -w1 3",
+        "-s one-class -n 0.1 -g 5",
+        "-g 5 --reduce 100",
+        "-g 5 --reduce auto",
+    ],
+)
 def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
     two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS)
     monkeypatch.setattr(algorithms, "LARGEST_PART", 1.0)
     words += " --sample-size 100 --gap 0.05"
-    check_same_model(two, tmp_path, path, "randsvm", *words.split())
+    check_same_model(two, tmp_path, path, "randsvm", *words.split(), "--log", tmp_path / "log")
+    rounds = [one for one in read_log(tmp_path / "log") if one["event"] == "iteration"]
+    assert len({one["inner_set"] for one in rounds}) > 2
+    # With --reduce all rows are scanned with few support vectors after the first scan.
+    scanned = [one["support_vectors"] for one in rounds if not one["inner_set"]]
+    inner = max(one["support_vectors"] for one in rounds if one["inner_set"])
+    assert scanned[-1] == inner if "--reduce" not in words else scanned[-1] < inner / 2
 
 
 def test_workers_keep_float64_values_that_float32_would_round(
