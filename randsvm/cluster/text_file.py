@@ -465,7 +465,7 @@ class ChunkedText:
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             float64=True,
-            near=not self.summary.float64,
+            rough=not self.summary.float64,
         )
 
     def _raw_chunk(self, file: TextFile, block: Block) -> RawChunk:

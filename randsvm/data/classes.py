@@ -52,11 +52,11 @@ def one_class(D: Dataset) -> Dataset:
 class ClassChunkPlan:
     """A division of rows into chunks of one class each, in order.
 
-    For each chunk, of: its class; shards: the numbers of the shards of D that have its rows; sizes,
-    counts : (chunks,) int64, its numbers of rows and of nonzeros.
+    For each chunk, classes: its class; shards: the numbers of the shards of D that have its rows;
+    sizes, counts : (chunks,) int64, its numbers of rows and of nonzeros.
     """
 
-    of: list[int]
+    classes: list[int]
     shards: list[list[int]]
     sizes: np.ndarray
     counts: np.ndarray
@@ -78,7 +78,7 @@ class ClassChunkPlan:
         parts = []
         for shard in self.shards[number]:
             raw, y = D.raw(D.shards[shard])
-            parts.append(raw[np.flatnonzero(y == self.of[number])])
+            parts.append(raw[np.flatnonzero(y == self.classes[number])])
         return join_chunks(parts)
 
 
@@ -108,7 +108,9 @@ class RowsByClass:
         found = list(D.map(by_class))
         sizes = np.array([[len(here) for here in rows] for rows, _ in found], np.int64)
         chunks = ClassChunkPlan.cut(sizes, np.array([counts for _, counts in found], np.int64))
-        numbers = [[i for i, c in enumerate(chunks.of) if c == index] for index in range(classes)]
+        numbers = [
+            [i for i, c in enumerate(chunks.classes) if c == index] for index in range(classes)
+        ]
         rows = [np.concatenate([rows[index] for rows, _ in found]) for index in range(classes)]
         whole = D.with_computed_chunks(chunks.made, chunks.sizes, chunks.counts, limit, folder)
         return RowsByClass(whole, numbers, rows)

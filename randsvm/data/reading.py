@@ -368,12 +368,12 @@ def _blocks(
     set or the files cannot be read again; otherwise only their float32 roundings are correct.
     """
     float64 = not options.has_row_numbers
-    near = float64 and not options.float64 and can_reread(paths, options)
+    rough = float64 and not options.float64 and can_reread(paths, options)
     own: dict[str, bool] = {}
     if options.table is None:
         own = {
             "has_row_numbers": options.has_row_numbers,
-            "near": near,
+            "rough": rough,
             "groups": options.groups,
         }
     way = ReadingProgress(paths, emit)

@@ -118,7 +118,7 @@ class Block:
 class Dialect(NamedTuple):
     """The options of the format.
 
-    float64: values become float64, not float32. near: the last bits of float64 values with many
+    float64: values become float64, not float32. rough: the last bits of float64 values with many
     digits may be wrong, but not their float32 roundings. This is faster, and precise enough to find
     out whether rounding to float32 is measurable. groups: every row has a qid, which is kept.
     """
@@ -128,7 +128,7 @@ class Dialect(NamedTuple):
     unlabelled: bool
     has_row_numbers: bool = False
     float64: bool = False
-    near: bool = False
+    rough: bool = False
     groups: bool = False
 
 
@@ -157,7 +157,7 @@ def read_blocks(
     unlabelled: bool = False,
     has_row_numbers: bool = False,
     float64: bool = False,
-    near: bool = False,
+    rough: bool = False,
     groups: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
@@ -171,10 +171,10 @@ def read_blocks(
     that line are yielded, so that a caller that checks labels finds a bad label before that line
     first. The last block before an error may have no rows and only the spelling of the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, near,
+    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, rough,
     groups: see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, near, groups)
+    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, rough, groups)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
@@ -206,11 +206,11 @@ def parse(
     zero_based: bool = False,
     unlabelled: bool = False,
     float64: bool = False,
-    near: bool = False,
+    rough: bool = False,
     first_line: int = 1,
 ) -> Block:
     """Return the rows of complete lines in memory. name, first_line: for DataError."""
-    dialect = Dialect(labels, zero_based, unlabelled, float64=float64, near=near)
+    dialect = Dialect(labels, zero_based, unlabelled, float64=float64, rough=rough)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
         raise data_error(name, piece.fault, first_line)
@@ -333,7 +333,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     rows = _svmlight.Rows()
     rows.parse(
         text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
-        not dialect.near, groups,
+        not dialect.rough, groups,
     )  # fmt: skip
     indices = indices[: rows.entries]
     weights = None

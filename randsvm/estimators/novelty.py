@@ -62,7 +62,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        self.offset_ = -fitted.model.b  # type: ignore[attr-defined]
+        self.offset_ = -fitted.model.b
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.

@@ -168,7 +168,7 @@ class RandomMap:
             not self.exact or bool((a[2:] > 0).any()),
             f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
         )
-        numbers = [a, np.array(self.low)]
+        numbers = [a, np.array(self.low_degree_factors)]
         if self.components <= MOST_CHECKED:
             numbers.append(self.scales)
         require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
@@ -249,7 +249,7 @@ class RandomMap:
             return np.sqrt(squares).astype(np.float32)
 
     @cached_property
-    def low(self) -> tuple[np.float32, np.float32]:
+    def low_degree_factors(self) -> tuple[np.float32, np.float32]:
         """Return sqrt(a_0) and sqrt(a_1), the factors of the extra columns; 0: no such column."""
         if not self.exact:
             return np.float32(0), np.float32(0)
@@ -259,7 +259,7 @@ class RandomMap:
 
     def width(self, d: int) -> int:
         """Return the number of columns of z(x) for rows of d features; see FeatureTransform."""
-        constant, linear = self.low
+        constant, linear = self.low_degree_factors
         return self.components + int(constant > 0) + d * int(linear > 0)
 
     def over(self, features: np.ndarray) -> FeatureTransform:
@@ -447,7 +447,7 @@ class FeatureTransform:
     def _fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
         N, d = self.map.components, X.shape[1]
         self._components.fill(X, out[:, :N])
-        constant, linear = self.map.low
+        constant, linear = self.map.low_degree_factors
         if constant > 0:
             out[:, N] = constant
         if linear > 0:

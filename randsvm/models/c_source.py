@@ -125,7 +125,7 @@ class _Source:
         # The columns of rows as the model sees them.
         self.columns = max(1, len(model.features))
         self.counts_rest = isinstance(model, KernelModel) and model.kernel.name == "rbf"
-        self.decisions = len(model.b) if isinstance(model, KernelModel | LinearModel) else 1
+        self.decisions = len(model.b)
         self.classes = len(model.labels)
         values = [int(v) if isinstance(v, int) else None for v in model.values]
         self.label_ints = [v for v in values if v is not None and v in C_INTS]
@@ -394,7 +394,6 @@ class _Source:
     ) -> str:
         """Return the function randsvm_decisions, which begins with the offsets."""
         model = self.model
-        assert isinstance(model, KernelModel | LinearModel)
         offsets = _table(REAL, "offsets", _reals(model.b))
         body = [
             f"{REAL} v[{self.columns}];",
@@ -503,15 +502,15 @@ class _Source:
                 "    }",
             ]
         lines += [*(f"    {line}" for line in add), "}"]
-        constant, linear = (repr(float(value)) for value in mapping.low)
+        constant, linear = (repr(float(value)) for value in mapping.low_degree_factors)
         row = N
-        if mapping.low[0] > 0:
+        if mapping.low_degree_factors[0] > 0:
             lines += [
                 "for (c = 0; c < RANDSVM_DECISIONS; c++)",
                 f"    f[c] += ({REAL}){constant} * weights[{row} * RANDSVM_DECISIONS + c];",
             ]
             row += 1
-        if mapping.low[1] > 0:
+        if mapping.low_degree_factors[1] > 0:
             lines += [
                 f"for (j = 0; j < {d}; j++)",
                 "    for (c = 0; c < RANDSVM_DECISIONS; c++)",

@@ -67,8 +67,6 @@ class KernelModel(Model):
     beta : array of shape (m, K), float64
         Coefficients of the support vectors. K is 1 for two classes, regression and novelty
         detection, else the number of classes, one against the rest.
-    b : array of shape (K,), float64
-        Offset of each decision function.
     density_marks : array of shape (10,), optional
         Bounds of the bins of `decisions.novelty_probabilities`; None: not fitted.
     support : array of shape (m,), int64, optional
@@ -85,7 +83,6 @@ class KernelModel(Model):
     kernel: Kernel
     Z: sparse.csr_matrix
     beta: np.ndarray
-    b: np.ndarray
     density_marks: np.ndarray | None = None
     support: np.ndarray | None = None
     nu: bool = False

@@ -35,8 +35,6 @@ class LinearModel(Model):
     w : array of shape (d, K), float64
         Weights of the features, or of the random features of `mapping`. K is 1 for two classes (2
         with Crammer and Singer's loss), else the number of classes.
-    b : array of shape (K,), float64
-        Offset of each decision function.
     solver : str
         LIBLINEAR's name of the loss.
     mapping : RandomMap, optional
@@ -48,7 +46,6 @@ class LinearModel(Model):
     """
 
     w: np.ndarray
-    b: np.ndarray
     solver: str
     mapping: RandomMap | None = None
 

@@ -53,6 +53,8 @@ class Model:
         Label of each class as the training data first spelled it; empty for a regression.
     values : tuple of int or str
         Value of each label.
+    b : array of shape (columns of f,), float64
+        Offset of each decision value.
     zero_based : bool
         Whether feature indices begin at 0.
     seen : SeenFeatures, optional
@@ -81,6 +83,7 @@ class Model:
     features: np.ndarray
     labels: tuple[str, ...]
     values: tuple[int | str, ...]
+    b: np.ndarray
     zero_based: bool = False
     seen: SeenFeatures | None = None
     scaling: Scaling | None = None

@@ -89,8 +89,8 @@ class _Graph:
     def proto(self) -> Any:
         helper, kinds, model = self.onnx.helper, self.onnx.TensorProto, self.model
         x = self.prepared()
-        f = self.node("Add", self.sums(x), self.constant(self.offsets), output="f")
-        columns = len(self.offsets)
+        f = self.node("Add", self.sums(x), self.constant(model.b), output="f")
+        columns = len(model.b)
         outputs = []
         if model.is_regression:
             shape = self.constant([-1], np.int64)
@@ -122,11 +122,6 @@ class _Graph:
             helper.set_model_props(made, {"feature_names": names})
         self.onnx.checker.check_model(made)
         return made
-
-    @property
-    def offsets(self) -> np.ndarray:
-        assert isinstance(self.model, KernelModel | LinearModel)
-        return self.model.b
 
     def prepared(self) -> str:
         """Return rows after rounding and scaling, over all inputs."""
@@ -175,10 +170,7 @@ class _Graph:
             products = self.node("Mul", products, self.constant(kernel.gamma))
             products = self.node("Add", products, self.constant(kernel.coef0))
         if kernel.name == "poly":
-            power = self.constant(np.ones(len(Z)))
-            for _ in range(kernel.degree):
-                power = self.node("Mul", power, products)
-            return power
+            return self.node("Pow", products, self.constant(kernel.degree))
         return self.node("Tanh", products) if kernel.name == "sigmoid" else products
 
     def random_features(self, model: LinearModel, v: str) -> str:
@@ -200,11 +192,11 @@ class _Graph:
             values = self.node("MatMul", v, self.constant(W))
             z = self.node("Mul", z, self.node("Add", values, self.constant(~has)))
         parts = [z]
-        if mapping.low[0] > 0:
+        if mapping.low_degree_factors[0] > 0:
             zeros = self.node("MatMul", v, self.constant(np.zeros((len(model.features), 1))))
-            parts.append(self.node("Add", zeros, self.constant(mapping.low[0])))
-        if mapping.low[1] > 0:
-            parts.append(self.node("Mul", v, self.constant(mapping.low[1])))
+            parts.append(self.node("Add", zeros, self.constant(mapping.low_degree_factors[0])))
+        if mapping.low_degree_factors[1] > 0:
+            parts.append(self.node("Mul", v, self.constant(mapping.low_degree_factors[1])))
         return self.node("Concat", *parts, axis=1) if len(parts) > 1 else z
 
     def classes(self, f: str, columns: int) -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from randsvm import files
 from randsvm.arrays import slices
@@ -340,8 +339,7 @@ class _FilePrediction:
     def _column_names(self) -> list[str]:
         """Return the names of the columns of the output without kept ones."""
         if self.params.scores:
-            zeros = sparse.csr_matrix((1, len(self.model.features)), dtype=np.float32)
-            count = self.model.decision_matrix(zeros).shape[1]
+            count = len(self.model.b)
             return ["score"] if count == 1 else [f"score_{i + 1}" for i in range(count)]
         if self.model.is_regression:
             return ["prediction"]
