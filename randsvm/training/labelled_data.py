@@ -173,6 +173,8 @@ def _table_options(
         raise ParameterError("--format is for files, not for arrays")
     if job.resources.cluster is not None and run.format == "parquet":
         raise ParameterError("--cluster reads svmlight, CSV and TSV files, not --format parquet")
+    if job.resources.cluster is not None and run.group_column is not None:
+        raise ParameterError("--group-column does not go with --cluster yet")
     if row_numbers:
         raise ParameterError("-t precomputed reads svmlight files, not tables")
     if run.label_column is None and params.task != "one-class":
