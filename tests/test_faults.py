@@ -699,7 +699,7 @@ def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(
     before = contents(folder)
     ended = command("train", "-g", 5, "data", "m")
     assert ended.returncode == 73
-    assert ended.stderr.startswith("randsvm-train: cannot create m.interrupted: there is a file")
+    assert ended.stderr.startswith("randsvm-train: cannot create m.interrupted: the file exists")
     assert contents(folder) == before
     assert command("train", "-g", 5, "--overwrite", "data", "m").returncode == 0
 

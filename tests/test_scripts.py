@@ -162,7 +162,7 @@ def test_the_benchmarks_run_and_the_page_shows_time_and_gap(
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
     run("-m", "benchmarks", "--quick", "--rows", 1000, "--results", tmp_path, *works)
     found = json.loads((tmp_path / "benchmarks-quick.json").read_text())
-    reading, training, *growth = (each["commands"] for each in found["comparisons"])
+    training, reading, *growth = (each["commands"] for each in found["comparisons"])
     ours, theirs = reading
     assert ours["quality"]["nonzeros"] == theirs["quality"]["nonzeros"] == 5000 * 20
     assert "## Physical limits" in (tmp_path / "benchmarks-quick.md").read_text()
