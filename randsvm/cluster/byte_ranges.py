@@ -117,7 +117,9 @@ def text_files(paths: Sequence[str], options: ParseOptions, jobs: int) -> list[T
     if options.table is None:
         return files
     way = ReadingProgress(paths, emit)
-    columns = table.learn(paths, options.table, jobs, open_input, watch=way.on_event)
+    columns = table.learn(
+        paths, options.table, jobs, open_input, watch=way.on_event, next_file=way.next_file
+    )
     found = []
     for file, path in zip(files, paths, strict=True):
         parser = table.delimited_text(path, columns, PIECE_BYTES)

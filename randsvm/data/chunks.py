@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Lock, local
-from typing import IO, NamedTuple, Protocol
+from typing import IO, Any, BinaryIO, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
@@ -34,6 +34,8 @@ from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 # differences: in a column whose mean is about 60 times its standard deviation. Scans accept an
 # equally large error in float32 sums of kernel values.
 MEASURABLE = 2.0**-20
+# Bytes of a stream that are copied at once.
+COPIED_BYTES = 1 << 20
 # Values that differ by less than this share of their size differ by rounding of float64.
 NOISE = 2.0**-44
 # Number of rows of a chunk that are checked: all rows of a small chunk, otherwise FEW_ROWS, so that
@@ -430,7 +432,7 @@ class SpillFile(FileStore):
     write_error = SpillError
 
     def __init__(self, stream: IO[bytes], folder: str) -> None:
-        super().__init__(stream, f"the spill file in {folder} (--tmpdir)", place="a spill file")
+        super().__init__(stream, spill_name(folder), place="a spill file")
 
 
 class Store(Protocol):
@@ -537,12 +539,52 @@ class SpillingWriter:
             store.append(chunk)
 
     def _file(self) -> FileStore:
-        where = self.folder or tempfile.gettempdir()
-        try:
-            stream = tempfile.TemporaryFile(dir=self.folder, buffering=1 << 20)  # noqa: SIM115
-        except OSError as error:
-            raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
-        return SpillFile(stream, where)
+        return SpillFile(*spill_stream(self.folder))
+
+
+def spill_stream(folder: str | None) -> tuple[BinaryIO, str]:
+    """Create a temporary file without a name in a folder (None: the system's); return both.
+
+    Raises OutputError.
+    """
+    where = folder or tempfile.gettempdir()
+    try:
+        stream: Any = tempfile.TemporaryFile(dir=folder, buffering=1 << 20)  # noqa: SIM115
+        return stream, where
+    except OSError as error:
+        raise OutputError(f"cannot create a spill file in {where}: {error.strerror}") from error
+
+
+def spill_name(folder: str) -> str:
+    """Return the name of a spill file in messages."""
+    return f"the spill file in {folder} (--tmpdir)"
+
+
+def copied(stream: BinaryIO, folder: str | None = None) -> BinaryIO:
+    """Return a spill file, at its start, with the rest of a stream.
+
+    Raises OutputError, or SpillError if it cannot be written.
+    """
+    copy, where = spill_stream(folder)
+    try:
+        while block := stream.read(COPIED_BYTES):
+            with _spilling(where):
+                copy.write(block)
+        with _spilling(where):
+            copy.seek(0)
+    except BaseException:
+        with suppress(OSError):
+            copy.close()
+        raise
+    return copy
+
+
+@contextmanager
+def _spilling(folder: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SpillError(f"writing {spill_name(folder)}: {error.strerror}") from error
 
 
 class ComputedStore:

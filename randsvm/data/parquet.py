@@ -7,8 +7,6 @@ empty text are missing. Errors have the numbers of the row and of the column, bo
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -20,6 +18,7 @@ import pyarrow.parquet
 
 import randsvm.data._table as _table
 from randsvm import files
+from randsvm.data.chunks import copied
 from randsvm.data.columns import MISSING_WORDS, format_hint, written_record
 from randsvm.data.svmlight import NUMBER, Block, Fault, data_error
 from randsvm.data.table_pieces import (
@@ -55,10 +54,7 @@ def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator
         stream = stack.enter_context(opener(path))
         if not stream.seekable():
             # The names of the columns are at the end of the file.
-            copy = stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(stream, copy, block_size)
-            copy.seek(0)
-            stream = copy
+            stream = stack.enter_context(copied(stream))
         try:
             metadata = pyarrow.parquet.read_metadata(stream)
             schema = metadata.schema.to_arrow_schema()

@@ -410,7 +410,8 @@ class ReadingProgress:
         self.watch(event)
 
     def next_file(self) -> None:
-        self.before = self.done
+        # After the last file the next pass begins, if there is one.
+        self.before = 0 if self.done == self.total else self.done
 
 
 # Returns the blocks of a file.
@@ -433,7 +434,9 @@ def reader_of(
 
     way = ReadingProgress(paths, emit)
     with closing(table.Inputs(paths, tmpdir)) as found:
-        columns = table.learn(paths, options.table, jobs, found.open, watch=way.on_event)
+        columns = table.learn(
+            paths, options.table, jobs, found.open, watch=way.on_event, next_file=way.next_file
+        )
         group = options.table.group
         keep = () if group is None else (group,)
         yield partial(table.read_blocks, columns=columns, opener=found.open, keep=keep), columns

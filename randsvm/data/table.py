@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
@@ -22,6 +20,7 @@ import numpy as np
 import randsvm.data._table as _table
 from randsvm import files
 from randsvm.data import delimited
+from randsvm.data.chunks import copied
 from randsvm.data.columns import (
     DELIMITERS,
     MISSING_WORDS,
@@ -62,11 +61,8 @@ class Inputs:
         with ExitStack() as stack:
             for path in paths:
                 if files.size_of(path) is None:
-                    copy: BinaryIO = stack.enter_context(tempfile.TemporaryFile(dir=tmpdir))
                     with files.open_input(path) as stream:
-                        shutil.copyfileobj(stream, copy, BLOCK_SIZE)
-                    copy.flush()
-                    self.copies[path] = copy
+                        self.copies[path] = stack.enter_context(copied(stream, tmpdir))
             self._stack = stack.pop_all()
 
     @contextmanager
@@ -193,12 +189,13 @@ def learn(
     opener: Opener,
     *,
     watch: Watch = silent,
+    next_file: Callable[[], None] = lambda: None,
     block_size: int = BLOCK_SIZE,
 ) -> Columns:
     """Return the columns of files with the same columns. Raises DataError.
 
     A column is a number if all its fields are numbers or missing. If numbers and texts are mixed,
-    the files are read once more, for the numbers as categories.
+    the files are read once more, for the numbers as categories. next_file: called after each file.
     """
     learnt: dict[str, _Learnt] = {}
     label = None
@@ -228,6 +225,7 @@ def learn(
                 else:
                     roles = dict.fromkeys(wanted, _table.CATEGORY)
                 _learn_file(table, roles, learnt, jobs)
+            next_file()
         for name in wanted:
             learnt[name].complete = True
     first = files.display_name(paths[0])

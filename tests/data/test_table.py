@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from fixtures import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -24,12 +25,12 @@ from sklearn.datasets import dump_svmlight_file
 
 import randsvm
 from randsvm import files
-from randsvm.data import _table, dataset, table
+from randsvm.data import _table, chunks, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ModelError, OutputError, ParameterError
-from randsvm.events import Notice
+from randsvm.errors import DataError, ModelError, OutputError, ParameterError, SpillError
+from randsvm.events import Notice, Progress, listening
 from randsvm.parameters.run import PredictParams, Resources
 
 SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
@@ -464,6 +465,42 @@ def test_a_pipe_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     writer.join()
     with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
         assert D.summary.digest == piped.digest and D.summary.columns == piped.columns
+
+
+def test_a_pipe_that_cannot_be_copied_is_an_error_in_one_line(
+    tmp_path: Path, command: Command
+) -> None:
+    ended = command(
+        "train", "--format", "csv", "--label-column", "y", "--tmpdir", tmp_path / "none", "-", "m",
+        stdin=b"a,y\n1,p\n2,q\n",
+    )  # fmt: skip
+    assert ended.returncode == 73
+    assert ended.stderr.endswith(
+        f"cannot create a spill file in {tmp_path / 'none'}: No such file or directory\n"
+    )
+
+
+def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+    monkeypatch.setattr(chunks, "spill_stream", lambda folder: (full, "there"))
+    with pytest.raises(SpillError, match=r"writing the spill file in there \(--tmpdir\): No space"):
+        chunks.copied(io.BytesIO(b"rows"))
+    assert full.closed
+
+
+def test_the_progress_of_several_tables_never_falls(tmp_path: Path) -> None:
+    """The second column mixes numbers and texts: it takes a second pass."""
+    paths = tuple(str(tmp_path / name) for name in ("a.csv", "b.csv"))
+    for path in paths:
+        Path(path).write_text("x,mixed,y\n" + "1,2,p\n" * 500 + "1,word,q\n" * 500)
+    seen: list[Progress] = []
+    with listening(lambda event: seen.append(event) if isinstance(event, Progress) else None):
+        dataset.load(paths, ParseOptions(table=TableOptions("csv", "y")), Resources(jobs=1)).close()
+    shares = [
+        event.done / event.total for event in seen if event.stage == "reading" and event.total
+    ]
+    passes = [[*group] for group in np.split(shares, np.flatnonzero(np.diff(shares) < 0) + 1)]
+    assert len(passes) == 3 and all(max(one) == 1 for one in passes)
 
 
 def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
