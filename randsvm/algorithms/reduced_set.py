@@ -138,7 +138,7 @@ def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
     return first[np.isfinite(times[first])]
 
 
-def lower(
+def minimise(
     P: Callable[[np.ndarray, float, float], Objective], L: np.ndarray, a: np.ndarray, b: float,
     unit: float,
 ) -> tuple[np.ndarray, float]:

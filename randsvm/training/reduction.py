@@ -298,7 +298,7 @@ class Reduction:
         self.bases += 1
         basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
-        lowered = self._machine(chosen, *reduced_set.lower(P, chosen.L, a, b, self._unit))
+        lowered = self._machine(chosen, *reduced_set.minimise(P, chosen.L, a, b, self._unit))
         best = min(lowered, projected, key=lambda one: one.certificate.primal)
         self.lowered = self._cost(best) / self._cost(projected)
         return best

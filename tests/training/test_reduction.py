@@ -143,7 +143,7 @@ def test_a_row_of_weight_w_is_reduced_as_w_equal_rows(tmp_path):
         return value, np.append(K.T @ slope + G @ x[:-1], slope.sum())
 
     options = {"maxiter": 20_000, "maxfun": 50_000}
-    least = optimize.minimize(smoothed, np.zeros(6), jac=True, method="L-BFGS-B", options=options)
+    least = optimize.minimise(smoothed, np.zeros(6), jac=True, method="L-BFGS-B", options=options)
     assert least.fun * 0.999 <= judged.primal <= least.fun * 1.005
 
 
@@ -390,7 +390,7 @@ def test_lowering_reaches_the_least_p_on_the_basis():
         gradient[:-1] += G @ x[:-1]
         return found.value + x[:-1] @ G @ x[:-1] / 2, gradient
 
-    least = optimize.minimize(
+    least = optimize.minimise(
         reference, np.zeros(13), jac=True, method="L-BFGS-B", options={"maxiter": 5000}
     )
     L = np.linalg.cholesky(G + 1e-12 * np.eye(12))
@@ -398,7 +398,7 @@ def test_lowering_reaches_the_least_p_on_the_basis():
     f = oracle.kernel_matrix("rbf", X, X, 0.5) @ solved.dense(len(y))
     start = np.linalg.lstsq(K, f, rcond=None)[0]
     assert objective(start, solved.b, 1e-3).exact > 1.005 * least.fun
-    a, b = reduced_set.lower(objective, L, start, solved.b, 1.0)
+    a, b = reduced_set.minimise(objective, L, start, solved.b, 1.0)
     assert objective(a, b, 1e-3).exact <= 1.002 * least.fun
 
 
