@@ -29,16 +29,13 @@ if TYPE_CHECKING:
 
 SCALINGS = ("minmax", "standard", "unit")
 MISSING = ("mean",)
-# The metrics of --select-by.
-SELECTION_METRICS = (
-    "accuracy",
-    "balanced-accuracy",
-    "auc",
-    "f1",
-    "log-loss",
-    "squared-error",
-    "absolute-error",
-)
+# The metrics of --select-by for each kind of task; the first is the default.
+METRICS_OF_TASK = {
+    "svc": ("accuracy", "balanced-accuracy", "auc", "f1", "log-loss"),
+    "one-class": ("accuracy",),
+    "svr": ("squared-error", "absolute-error"),
+}
+SELECTION_METRICS = tuple(dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values())))
 GROUPINGS = ("qid", "time")
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 

@@ -86,10 +86,10 @@ def violations(
     double b, double tolerance,
     int[::1] rising, double[::1] rise, int[::1] falling, double[::1] fall,
 ):
-    """Check the KKT conditions; return loss, count, risers, fallers.
+    """Check the KKT conditions; return loss, risers, fallers.
 
-    loss: the sum of the losses of the rows. count: the number of violators of the KKT conditions.
-    risers, fallers: the numbers of rows in `rising` and in `falling`.
+    loss: the sum of the losses of the rows. risers, fallers: the numbers of rows in `rising` and in
+    `falling`.
     rising, falling : (m + 1,) int32, output: the row of the steepest rise (fall), followed by the
     violators; if the steepest row is a violator, it occurs twice. rise, fall : (m + 1,) float64,
     output: their slopes. A row whose beta is beyond its bounds belongs to the other group of a nu
@@ -128,4 +128,4 @@ def violations(
                 if b - down > tolerance:
                     fall[fallers], falling[fallers] = down, <int>i
                     fallers += 1
-    return loss, risers + fallers - 2, risers, fallers
+    return loss, risers, fallers

@@ -360,7 +360,7 @@ class ViolationQuery:
         rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
         rising: np.ndarray = np.empty(len(y) + 1, np.int32)
         falling: np.ndarray = np.empty(len(y) + 1, np.int32)
-        loss, _, risers, fallers = _kkt_scan.violations(
+        loss, risers, fallers = _kkt_scan.violations(
             y,
             u,
             beta,

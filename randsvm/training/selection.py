@@ -15,20 +15,13 @@ import numpy as np
 from randsvm.errors import ParameterError
 from randsvm.events import Tried
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
-from randsvm.parameters.run import SELECTION_METRICS, Search
+from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.training.probabilities import fit_sigmoid
 
-# The metrics of each kind of task; the first is the default.
-METRICS_OF_TASK = {
-    "svc": ("accuracy", "balanced-accuracy", "auc", "f1", "log-loss"),
-    "one-class": ("accuracy",),
-    "svr": ("squared-error", "absolute-error"),
-}
 # Metrics that are defined for two classes only.
 FOR_TWO_CLASSES = ("auc", "log-loss")
-assert {name for names in METRICS_OF_TASK.values() for name in names} == set(SELECTION_METRICS)
 
 
 def check_select_by(search: Search, params: Params | SgdParams) -> None:

@@ -49,10 +49,7 @@ def used_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def written(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray | None = None) -> Path:
-    labels = [f"{label:g}" for label in y]
-    if weights is not None:
-        labels = [f"{label} cost:{w:g}" for label, w in zip(labels, weights, strict=True)]
-    path.write_text(oracle.svmlight_text(labels, X))
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
     return path
 
 

@@ -204,10 +204,7 @@ def merged(path: Path) -> None:
 
 
 def weighted_text(y: np.ndarray, X: np.ndarray, weights: np.ndarray) -> str:
-    labels = [
-        f"{label:g} cost:{weight:g}" for label, weight in zip(y.tolist(), weights, strict=True)
-    ]
-    return oracle.svmlight_text(labels, X)
+    return oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights)
 
 
 @pytest.mark.parametrize("name", TRAININGS)

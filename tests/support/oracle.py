@@ -63,12 +63,15 @@ def as_float32(X: np.ndarray) -> np.ndarray:
     return X.astype(np.float32).astype(np.float64)
 
 
-def svmlight_text(labels: Iterable[object], X: np.ndarray, base: int = 1) -> str:
+def svmlight_text(
+    labels: Iterable[object], X: np.ndarray, base: int = 1, weights: np.ndarray | None = None
+) -> str:
     """Return rows as svmlight text without zeros, every value in full."""
     lines = []
-    for label, x in zip(labels, X, strict=True):
+    for i, (label, x) in enumerate(zip(labels, X, strict=True)):
+        cost = [] if weights is None else [f"cost:{float(weights[i])!r}"]
         entries = [f"{j + base}:{float(x[j])!r}" for j in np.flatnonzero(x)]
-        lines.append(" ".join([str(label), *entries]))
+        lines.append(" ".join([str(label), *cost, *entries]))
     return "\n".join(lines) + "\n"
 
 

@@ -90,10 +90,7 @@ class Case:
 
     def save(self, path: Path) -> Path:
         labels = [f"{int(y):+d}" if self.classes else repr(float(y)) for y in self.y]
-        if self.weights is not None:
-            pairs = zip(labels, self.weights.tolist(), strict=True)
-            labels = [f"{label} cost:{weight!r}" for label, weight in pairs]
-        path.write_text(oracle.svmlight_text(labels, self.X))
+        path.write_text(oracle.svmlight_text(labels, self.X, weights=self.weights))
         return path
 
     @property

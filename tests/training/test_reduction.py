@@ -124,9 +124,8 @@ def test_a_row_of_weight_w_is_reduced_as_w_equal_rows(tmp_path):
     reference minimises it, smoothed over a thousandth, by L-BFGS."""
     y, X, options, _ = SETS["svc"]
     weights = np.random.default_rng(3).choice([1, 1, 1, 20], len(y))
-    labels = [f"{label:g} cost:{weight}" for label, weight in zip(y, weights, strict=True)]
     train, model = tmp_path / "train", tmp_path / "m"
-    train.write_text(oracle.svmlight_text(labels, X))
+    train.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
     every = written(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
     run_train("-q", *options, "--gap", 1e-4, "--reduce", 5, train, model)
     judged = randsvm.certify(every, model, params=CertifyParams())

@@ -97,10 +97,7 @@ def test_decision_values_equal_those_of_scikit_learn(task: str) -> None:
 
 
 def weighted_file(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray) -> Path:
-    labels = [
-        f"{label:g} cost:{weight!r}" for label, weight in zip(y, weights.tolist(), strict=True)
-    ]
-    path.write_text(oracle.svmlight_text(labels, X))
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
     return path
 
 
