@@ -88,7 +88,7 @@ def search(
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
         return Winner(None, candidates[0].params)
-    whole = candidate_scores.whole_fit_of_best()
+    first_fit = candidate_scores.first_fit_of_best()
     ranked = candidate_scores.ranked
     found = Searched(
         ranked,
@@ -98,7 +98,7 @@ def search(
     )
     emit(found)
     best = replace(params, **found.tried[0].values)  # type: ignore[arg-type]
-    return Winner(found, best, whole)
+    return Winner(found, best, first_fit)
 
 
 def halve_successively(
@@ -240,12 +240,13 @@ class Winner(Generic[P]):
 
     searched: the scores; None: there was no time for any
     params: the best parameters
-    whole: the fit of the search on all rows with these parameters; None: there is none
+    first_fit: the one of the search with these parameters, on all rows or on those that the first
+        fold does not hold out; None: there is none
     """
 
     searched: Searched | None
     params: P
-    whole: Any = None
+    first_fit: Any = None
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,8 @@ class CandidateScores(Generic[P]):
         self.candidate_seconds, self.timed_rows = 0.0, 1
         # The candidates that each one was tried with, and its place among them.
         self.stages: dict[Key, tuple[Sequence[Candidate[P]], int]] = {}
-        # The best candidate so far that was scored on all rows, and its fit on all of them.
-        self.best_whole: tuple[Rank, Key, Any] | None = None
+        # The best candidate so far that was scored on all rows, and its first fit.
+        self.best_fit: tuple[Rank, Key, Any] | None = None
 
     def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
         """Cross-validate on a random subset of this number of rows.
@@ -384,10 +385,10 @@ class CandidateScores(Generic[P]):
             one, folds = candidates[found.number], found.folds
             dropped = len(folds) if len(folds) < self.setup.folds else None
             result = _merge_folds(folds)
-            if dropped is None and rows == self.setup.D.n and found.whole is not None:
+            if dropped is None and rows == self.setup.D.n and found.first_fit is not None:
                 rank = self._rank_of_score(one.key, result["score"])
-                if self.best_whole is None or rank < self.best_whole[0]:
-                    self.best_whole = rank, one.key, found.whole
+                if self.best_fit is None or rank < self.best_fit[0]:
+                    self.best_fit = rank, one.key, found.first_fit
             yield one, {**result, DROPPED: dropped}, False
 
     def _known_lines(
@@ -433,24 +434,42 @@ class CandidateScores(Generic[P]):
                 some = some.single_threaded()
             validation = CrossValidation.of_search(some, setup.job, setup.fit)
             try:
-                yield FoldFits(validation, [one.params for one in candidates], setup.search_fits)
+                races = self._races(candidates, some)
+                params = [one.params for one in candidates]
+                yield FoldFits(validation, params, setup.search_fits, races)
             finally:
                 for shared in setup.search_fits:
                     shared.close()
 
-    def whole_fit_of_best(self) -> Any:
-        """Return the fit of the best candidate on all rows; None: the search made no such fits.
+    def _races(self, candidates: Sequence[Candidate[P]], D: Dataset) -> bool:
+        """Return whether candidates that prove worse on the first folds are dropped.
+
+        Under a time limit and in a range, few rows show which combinations are dropped.
+        """
+        options = self.setup.job.search
+        if options.no_racing or options.refined_fields or self.setup.until < inf:
+            return False
+        if len(candidates) < 2:
+            return False
+        # A race keeps the first fit of each candidate; without one, few are kept at a time.
+        values = len(candidates) * D.n * max(len(D.summary.names) - 1, 1)
+        return values <= MOST_RACING_VALUES
+
+    def first_fit_of_best(self) -> Any:
+        """Return the first fit of the best candidate.
+
+        None: its folds started from nothing, or were of fewer rows than all.
 
         The result is the same whether scores come from a log or not, except under a time limit.
         """
         best = self._best_first[0]
-        if self.best_whole is not None and self.best_whole[1] == best:
-            return self.best_whole[2]
+        if self.best_fit is not None and self.best_fit[1] == best:
+            return self.best_fit[2]
         if self.results[best][0] < self.setup.D.n or self.setup.until < inf:
             return None
         candidates, index = self.stages[best]
         with self._fits(candidates, self.setup.D.n) as fits:
-            return fits.whole(index)
+            return fits.first_fit(index)
 
     def _patience(self, at_once: int, rows: int, left: int, taken: Sequence[float]) -> float:
         """Return the seconds that a fold may take before it is given up.
@@ -475,12 +494,7 @@ class CandidateScores(Generic[P]):
         """Score the folds of the candidates `missing`, and yield each once its folds are done."""
         setup, validation = self.setup, fits.validation
         cancelled: set[int] = set()
-        # Under a time limit and in a range, few rows show which combinations are dropped.
-        options, D = setup.job.search, validation.D
-        races = not (options.no_racing or options.refined_fields) and setup.until == inf
-        # A race keeps a fit on all rows of each candidate; other fits end before the next begin.
-        values = len(missing) * D.n * max(len(D.summary.names) - 1, 1)
-        races = races and values <= MOST_RACING_VALUES
+        D, races = validation.D, fits.races
 
         def run_fold(index: int, fold: int) -> tuple[int, int, FoldScore]:
             if index in cancelled:
@@ -545,12 +559,12 @@ class ScoredFolds(NamedTuple):
 
     number: of the candidate
     folds: the metric of each fold
-    whole: its fit on all rows; None: there is none
+    first_fit: from which its folds started; None: there is none
     """
 
     number: int
     folds: list[Metric]
-    whole: Any
+    first_fit: Any
 
 
 @dataclass(frozen=True)
@@ -609,8 +623,11 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
 class FoldFits(Generic[P]):
     """The fits of all folds of some candidates, in an order in which each is near earlier ones.
 
-    Where fits share work, a candidate is first fitted on all rows, perhaps from the candidate with
-    the next smaller C, and then on each fold.
+    Where folds start from a first fit of their candidate, this fit starts from the one with the
+    next smaller C and is on all rows. In a race it leaves out the rows of the first fold, and so
+    scores this fold: most candidates need no other fit, as they are dropped after one fold.
+
+    races: whether candidates are dropped after some folds
     """
 
     def __init__(
@@ -618,14 +635,20 @@ class FoldFits(Generic[P]):
         validation: CrossValidation[P],
         candidates: Sequence[P],
         search_fits: Sequence[SearchFit[P]],
+        races: bool = False,
     ) -> None:
         suitable = (one for one in search_fits if one.fits(validation.D, candidates))
-        self.shared = next(suitable, None)
+        self.shared, self.races = next(suitable, None), races
         self.validation, self.candidates = validation, candidates
         starts_near = self.shared is not None and self.shared.starts_near
         self.near = _smaller_costs(candidates) if starts_near else {}
+        # The rows that first fits leave out; None: they are on all rows. With folds in the order of
+        # time, the first fold trains on too few rows for a start.
+        self.left_out: np.ndarray | None = None
+        if starts_near and races and not validation.forward:
+            self.left_out = validation.held_out(validation.folds[0])
         self.locks = [Lock() for _ in candidates]
-        self.wholes: dict[int, Any] = {}
+        self.first_fits: dict[int, Any] = {}
         # The number of uses of each fit that are to come: its folds, and fits that start from it.
         self.users: Counter[int] = Counter(self.near.values())
 
@@ -633,7 +656,7 @@ class FoldFits(Generic[P]):
         """Return candidates and folds; as many candidates side by side as there are workers.
 
         indices: the candidates to score. One that starts from another candidate has that one fitted
-        on all rows, even if it is not scored.
+        first, even if it is not scored.
         """
         indices = list(indices)
         self.users = Counter([*indices, *self.near.values()])
@@ -651,13 +674,17 @@ class FoldFits(Generic[P]):
         if self.shared is None:
             return validation.run_fold(_values, params, fold)
         D, held_out = validation.D, validation.held_out(fold)
-        training = validation.training(fold)
-        f = self.shared.held_out(D, params, self.whole(index), training, held_out)
+        first_fit = self.first_fit(index)
+        if self.left_out is not None and fold == validation.folds[0]:
+            f = first_fit.f
+        else:
+            training = validation.training(fold)
+            f = self.shared.held_out(D, params, first_fit, training, held_out)
         weights = D.weights()
         return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
 
-    def whole(self, index: int) -> Any:
-        """Return the fit of a candidate on all rows; None: there is none.
+    def first_fit(self, index: int) -> Any:
+        """Return the first fit of a candidate; None: there is none.
 
         The first caller makes it.
         """
@@ -666,26 +693,26 @@ class FoldFits(Generic[P]):
         while not self.locks[index].acquire(timeout=HEARTBEAT):
             emit(Waiting())
         try:
-            if index not in self.wholes:
-                near = self.whole(self.near[index]) if index in self.near else None
+            if index not in self.first_fits:
+                near = self.first_fit(self.near[index]) if index in self.near else None
                 D, params = self.validation.D, self.candidates[index]
-                self.wholes[index] = self.shared.whole(D, params, near)
+                self.first_fits[index] = self.shared.first_fit(D, params, near, self.left_out)
                 if index in self.near:
                     self._release(self.near[index])
-            return self.wholes[index]
+            return self.first_fits[index]
         finally:
             self.locks[index].release()
 
     def drop(self, index: int) -> Any:
-        """Free and return the fit of a candidate that needs no more folds; None: there is none."""
-        whole = self.wholes.get(index)
+        """Free and return the first fit of a candidate that needs no more folds, or None."""
+        first_fit = self.first_fits.get(index)
         self._release(index)
-        return whole
+        return first_fit
 
     def _release(self, index: int) -> None:
         self.users[index] -= 1
         if not self.users[index]:
-            self.wholes.pop(index, None)
+            self.first_fits.pop(index, None)
 
 
 def _smaller_costs(candidates: Sequence[P]) -> dict[int, int]:

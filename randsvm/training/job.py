@@ -42,7 +42,7 @@ TimedFit = Callable[[Dataset, P, float], Decision]
 class SearchFit(Protocol[P_contra]):
     """Fits of a search that share work with each other.
 
-    starts_near: whether a fit on all rows starts from the one with the next smaller C
+    starts_near: whether folds start from a first fit, and that from the one with the next smaller C
     """
 
     starts_near: bool
@@ -50,23 +50,27 @@ class SearchFit(Protocol[P_contra]):
     def fits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from each other."""
 
-    def whole(self, D: Dataset, params: P_contra, near: Any) -> Any:
-        """Return a fit on all rows of D; None: folds do not need one.
+    def first_fit(
+        self, D: Dataset, params: P_contra, near: Any, held_out: np.ndarray | None = None
+    ) -> Any:
+        """Return the fit from which folds start; None: folds do not need one.
 
-        near: such a fit with the same parameters but for C, or None
+        near: a first fit with the same parameters but for C, or None
+        held_out : (n,) bool, the rows of the first fold, which the fit leaves out; its `f`, (m, K),
+            contains their values. None: the fit is on all rows of D
         """
 
     def held_out(
         self,
         D: Dataset,
         params: P_contra,
-        whole: Any,
+        first_fit: Any,
         training: np.ndarray,
         held_out: np.ndarray,
     ) -> np.ndarray:
         """Return f of the rows that a fold holds out, (m, K) float64.
 
-        whole: the fit on all rows with these parameters
+        first_fit: the one with these parameters
         training, held_out : (n,) bool, rows of the fold
         """
 

@@ -347,13 +347,13 @@ class KernelTrainer(Trainer[Params, Trained]):
         return params.probability and params.prediction_type != "one-class"
 
     def start(
-        self, params: Params, clock: Clock, until: float, whole: WholeFit | None = None
+        self, params: Params, clock: Clock, until: float, first_fit: FirstFit | None = None
     ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
         largest = self.algorithm_for(subtasks.most_rows, subtasks.problem)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         spec_of = partial(self._spec, C=params.cost)
-        seeds = {} if whole is None else dict(enumerate(whole.seeds))
+        seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
         return KernelTrainingRun(self, params, subtasks, spec_of, at_once, clock, until, seeds)
 
 
@@ -382,18 +382,23 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
 
 
 @dataclass(frozen=True)
-class WholeFit:
-    """A fit on all rows, from which folds and fits with another C start.
+class FirstFit:
+    """The fit from which folds, first fits with another C, and the final training start.
 
-    subtasks: of all rows; seeds: the solution of each; None: it has no rows of one side
+    It is on all rows, or leaves out those of the first fold.
+
+    subtasks: of all rows
+    seeds: the solution of each subtask; None: the fit has no rows of one of its sides
+    f : (m, K) float64, the values of the rows that the fit leaves out; None: it is on all rows
     """
 
     subtasks: Subtasks
     seeds: list[SavedSolution | None]
+    f: np.ndarray | None = None
 
 
 class SeededKernelFit:
-    """Fits of a search on all rows and on folds, each from a fit that is near it."""
+    """First fits and folds of a search, each from a fit that is near it."""
 
     starts_near = True
 
@@ -424,10 +429,17 @@ class SeededKernelFit:
         rows = subtasks.most_rows * (folds - 1) // folds
         return trainer.algorithm_for(rows, subtasks.problem).r < rows
 
-    def whole(self, D: Dataset, params: Params, near: WholeFit | None) -> WholeFit:
-        """Return a fit on all rows of D.
+    def first_fit(
+        self,
+        D: Dataset,
+        params: Params,
+        near: FirstFit | None,
+        held_out: np.ndarray | None = None,
+    ) -> FirstFit:
+        """Return a fit on all rows of D, or on those that the first fold does not hold out.
 
-        near: a fit with the same parameters but for C; None: there is none.
+        near: a first fit with the same parameters but for C; None: there is none
+        held_out : (n,) bool
         """
         if near is None:
             subtasks = self._subtasks(D, params)
@@ -435,11 +447,11 @@ class SeededKernelFit:
         else:
             subtasks = near.subtasks.with_params(self.trainer.resolved(params))
             starts = near.seeds
+        rest = subtasks if held_out is None else subtasks.without(held_out)
         with limited(inf) as clock:
-            found = [
-                None if one is None else one[1] for one in self._solved(subtasks, starts, clock)
-            ]
-        return WholeFit(subtasks, found)
+            found = list(self._solved(rest, starts, clock))
+        f = None if held_out is None else self._values(rest, found, held_out)
+        return FirstFit(subtasks, [None if one is None else one[1] for one in found], f)
 
     def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
         subtasks = self.trainer._subtasks(D, params, at_once(D, self.trainer.job))
@@ -455,7 +467,7 @@ class SeededKernelFit:
         self,
         D: Dataset,
         params: Params,
-        whole: WholeFit,
+        first_fit: FirstFit,
         training: np.ndarray,
         held_out: np.ndarray,
     ) -> np.ndarray:
@@ -463,14 +475,26 @@ class SeededKernelFit:
 
         training, held_out : (n,) bool
         """
-        subtasks = whole.subtasks.without(~training)
+        subtasks = first_fit.subtasks.without(~training)
         with limited(inf) as clock:
-            found = list(self._solved(subtasks, whole.seeds, clock))
+            found = list(self._solved(subtasks, first_fit.seeds, clock))
+        return self._values(subtasks, found, held_out)
+
+    def _values(
+        self,
+        subtasks: Subtasks,
+        found: Sequence[tuple[SV, SavedSolution] | None],
+        held_out: np.ndarray,
+    ) -> np.ndarray:
+        """Return f of the rows that the subtasks leave out, (m, K) float64, from their solutions.
+
+        held_out : (n,) bool
+        """
         if not subtasks.pairs:
             columns = []
             for number, one in enumerate(found):
                 SV = subtasks.constant_solution(number)[0] if one is None else one[0]
-                u = np.zeros(D.n) if one is None else one[1].u
+                u = np.zeros(subtasks.D.n) if one is None else one[1].u
                 columns.append((u[held_out] + SV.b) * SV.scale)
             return np.column_stack(columns)
         solutions = [

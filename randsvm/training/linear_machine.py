@@ -78,7 +78,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
         return params.probability and params.loss != "log"
 
     def start(
-        self, params: SgdParams, clock: Clock, until: float, whole: Any = None
+        self, params: SgdParams, clock: Clock, until: float, first_fit: Any = None
     ) -> LinearTrainingRun:
         run = self._training(self.D, params, clock, until)
         if (

@@ -205,11 +205,11 @@ class Trainer(ABC, Generic[P, Outcome]):
 
     @abstractmethod
     def start(
-        self, params: P, clock: Clock, until: float, whole: Any = None
+        self, params: P, clock: Clock, until: float, first_fit: Any = None
     ) -> TrainingRun[Outcome]:
         """Return a training on all rows that has time until the moment `until`.
 
-        whole: a fit of `search_fits` on all rows with these parameters, to start from, or None
+        first_fit: the first fit of `search_fits` with these parameters, to start from, or None
         """
 
 
@@ -313,7 +313,7 @@ def train(
             )
         arguments = configuration(found.params, job)
         run = RunOnAllRows(trainer, found, clock, model, arguments)
-        # The training frees the search's fit on all rows, part by part.
+        # The training frees the first fit of the search, part by part.
         del found
         with run.saved_if_interrupted():
             run.training.run()
@@ -487,7 +487,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
                 trainer.D, params, trainer.for_parts().fit, calibration, trainer.job, clock.end
             )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
-        self.training = trainer.start(params, clock, clock.share(part), found.whole)
+        self.training = trainer.start(params, clock, clock.share(part), found.first_fit)
 
     def fit_probabilities(self) -> None:
         """Fit the probabilities that take a cross-validation."""

@@ -109,14 +109,16 @@ class SharedKernelFit:
             return False
         return all(shares_kernel(D, self.subtasks_of(D, one).problem) for one in candidates)
 
-    def whole(self, D: Dataset, params: Params, near: None) -> None:
-        """Return None: folds share kernel values, and do not start from a fit on all rows."""
+    def first_fit(
+        self, D: Dataset, params: Params, near: None, held_out: np.ndarray | None = None
+    ) -> None:
+        """Return None: folds share kernel values, and do not start from a fit."""
 
     def held_out(
         self,
         D: Dataset,
         params: Params,
-        whole: None,
+        first_fit: None,
         training: np.ndarray,
         held_out: np.ndarray,
     ) -> np.ndarray:

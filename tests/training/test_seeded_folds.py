@@ -1,11 +1,14 @@
-"""Test folds that start from a fit on all rows against folds that are trained from nothing."""
+"""Test folds that start from a first fit against folds that are trained from nothing."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
@@ -21,6 +24,7 @@ from randsvm.training import grid_search, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
+from randsvm.training.multiclass import Subtasks
 
 TIGHT = 1e-7
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -34,14 +38,31 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("few_rows", [True, False])
-@pytest.mark.parametrize("name", TASKS)
-def test_decision_values_equal_those_of_folds_from_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, few_rows: bool
-) -> None:
+class FoldsOfSearch(NamedTuple):
+    """A cross-validation of three folds, and the fits of a search that start from each other."""
+
+    validation: CrossValidation[Params]
+    seeded: kernel_machine.SeededKernelFit
+    params: Params
+
+    def values(self, left_out: np.ndarray | None) -> list[np.ndarray]:
+        """Return f of the rows of each fold.
+
+        left_out : (n,) bool, the rows of the first fold; None: the first fits are on all rows
+        """
+        validation, seeded, params = self
+        half = seeded.first_fit(validation.D, replace(params, C=params.C / 2), None, left_out)
+        first_fit = seeded.first_fit(validation.D, params, half, left_out)
+        found = [] if first_fit.f is None else [first_fit.f]
+        for fold in validation.folds[len(found) :]:
+            held = validation.held_out(fold)
+            found.append(seeded.held_out(validation.D, params, first_fit, ~held, held))
+        return found
+
+
+@contextmanager
+def folds_of_search(tmp_path: Path, name: str, few_rows: bool) -> Iterator[FoldsOfSearch]:
     kind, given = TASKS[name]
-    if not few_rows:
-        monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
     path = oracle.write_svmlight(tmp_path / "d", *SETS[kind])
     params = Params(**{"gamma": GAMMA, **given})
     job = Job(
@@ -55,19 +76,43 @@ def test_decision_values_equal_those_of_folds_from_nothing(
     with open_dataset(path, kind) as D:
         names = tuple(D.summary.names) if params.prediction_type == "svc" else ()
         trainer = make(LabelledData(D, names, tuple(D.summary.values)), job)
-        params = trainer.resolved(params)
         fit = trainer.for_parts().fit_for_scores
-        validation: CrossValidation[Params] = CrossValidation.of(D, 3, job, fit)
         seeded = trainer.search_fits()[-1]
-        half = seeded.whole(D, replace(params, C=params.C / 2), None)
-        whole = seeded.whole(D, params, half)
+        assert isinstance(seeded, kernel_machine.SeededKernelFit)
+        yield FoldsOfSearch(CrossValidation.of(D, 3, job, fit), seeded, trainer.resolved(params))
+
+
+@pytest.mark.parametrize("few_rows", [True, False])
+@pytest.mark.parametrize("name", TASKS)
+def test_decision_values_equal_those_of_folds_from_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, few_rows: bool
+) -> None:
+    if not few_rows:
+        monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
+    with folds_of_search(tmp_path, name, few_rows) as folds:
+        validation = folds.validation
+        all_cold = [
+            validation.run_fold(
+                lambda one: np.concatenate([f for _, f, _ in one.values()]), folds.params, fold
+            )
+            for fold in validation.folds
+        ]
+        for left_out in None, validation.held_out(0):
+            for found, cold in zip(folds.values(left_out), all_cold, strict=True):
+                assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
+
+
+def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path: Path) -> None:
+    with folds_of_search(tmp_path, "svc", few_rows=False) as folds:
+        validation = folds.validation
+        y, X = SETS["svc"]
+        found = folds.values(validation.held_out(0))
         for fold in validation.folds:
             held = validation.held_out(fold)
-            cold = validation.run_fold(
-                lambda one: np.concatenate([f for _, f, _ in one.values()]), params, fold
-            )
-            found = seeded.held_out(D, params, whole, ~held, held)
-            assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
+            words = f"-c {folds.params.C} -g {GAMMA} -e 1e-6"
+            machine = oracle.libsvm_train(y[~held], X[~held], words).model
+            f = oracle.libsvm_decisions(machine, X[held])
+            assert found[fold][:, 0] == pytest.approx(f, abs=0.01 * float(np.abs(f).max()))
 
 
 # ---- the final model ----------------------------------------------------------------------------
@@ -168,6 +213,63 @@ def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_pa
         assert scores[values_of(one)]["score"] < best
     assert kept[0]["score"] == best
     assert found.body == whole.body
+
+
+class CountedFits(NamedTuple):
+    """The fits of a search, by gamma and C: first ones on all rows, and all of them."""
+
+    on_all_rows: Counter[tuple[float, ...]]
+    every: Counter[tuple[float, ...]]
+
+
+@pytest.fixture
+def counted_fits(monkeypatch: pytest.MonkeyPatch) -> CountedFits:
+    counted = CountedFits(Counter(), Counter())
+    solved = kernel_machine.SeededKernelFit._solved
+
+    def counting(
+        self: kernel_machine.SeededKernelFit, subtasks: Subtasks, *rest: Any
+    ) -> Iterator[Any]:
+        values = float(subtasks.params.gamma or 0), subtasks.params.C
+        counted.every[values] += 1
+        counted.on_all_rows[values] += subtasks.D.weights() is None
+        return solved(self, subtasks, *rest)
+
+    monkeypatch.setattr(kernel_machine.SeededKernelFit, "_solved", counting)
+    return counted
+
+
+# With a gap for the search, few rows start from each other's fits as many rows do.
+STARTS_NEAR = ("--sample-size", 60, "--search-gap", 0.01)
+
+
+def test_a_combination_that_is_dropped_after_one_fold_has_one_fit(
+    tmp_path: Path, counted_fits: CountedFits
+) -> None:
+    raced, _ = search(tmp_path, "raced", *STARTS_NEAR)
+    dropped = [one["dropped_after"] for one in raced]
+    assert 1 in dropped
+    assert None in dropped
+    assert counted_fits.every == {values_of(one): one["dropped_after"] or 4 for one in raced}
+    assert not counted_fits.on_all_rows.total()
+
+
+@pytest.mark.parametrize("words", [("--no-racing",), ("--groups", "time")], ids=str)
+def test_first_fits_are_on_all_rows(
+    tmp_path: Path, counted_fits: CountedFits, words: Sequence[object]
+) -> None:
+    """They are if nothing is dropped, or if the first fold trains on a part of the rows only."""
+    tried, _ = search(tmp_path, "m", *STARTS_NEAR, *words)
+    assert counted_fits.on_all_rows == {values_of(one): 1 for one in tried}
+    assert counted_fits.every == {values_of(one): 1 + (one["dropped_after"] or 4) for one in tried}
+
+
+def test_the_first_fit_of_one_combination_is_on_all_rows(
+    tmp_path: Path, counted_fits: CountedFits
+) -> None:
+    search(tmp_path, "m", *STARTS_NEAR, "-c", 1, "-g", 0.5)
+    assert counted_fits.on_all_rows == {(0.5, 1.0): 1}
+    assert counted_fits.every == {(0.5, 1.0): 5}
 
 
 def test_the_number_of_jobs_does_not_change_a_race(tmp_path: Path) -> None:
