@@ -142,7 +142,7 @@ def test_a_row_of_weight_w_is_reduced_as_w_equal_rows(tmp_path):
         return value, np.append(K.T @ slope + G @ x[:-1], slope.sum())
 
     options = {"maxiter": 20_000, "maxfun": 50_000}
-    least = optimize.minimise(smoothed, np.zeros(6), jac=True, method="L-BFGS-B", options=options)
+    least = optimize.minimize(smoothed, np.zeros(6), jac=True, method="L-BFGS-B", options=options)
     assert least.fun * 0.999 <= judged.primal <= least.fun * 1.005
 
 
@@ -389,7 +389,7 @@ def test_lowering_reaches_the_least_p_on_the_basis():
         gradient[:-1] += G @ x[:-1]
         return found.value + x[:-1] @ G @ x[:-1] / 2, gradient
 
-    least = optimize.minimise(
+    least = optimize.minimize(
         reference, np.zeros(13), jac=True, method="L-BFGS-B", options={"maxiter": 5000}
     )
     L = np.linalg.cholesky(G + 1e-12 * np.eye(12))
