@@ -105,13 +105,13 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
     many of the rows, D takes its place. certified_over: returns `certified` for a number of rows.
     """
-    if run.warm_start is resumed:                            # a few rounds more after the end
+    if run.warm_start is resumed:                            # more rounds after an evaluation
         return certified(run, r)
     f0 = guess_of_subsets(run, certified_over)               # f0 = mean of svmlearn(2 subsets)
     step, W = run.warm_start(run.scan, r) if run.warm_start else (f0.step, f0.W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
     tau = ERRORS * f0.error
-    if SV.within_bounds and run.stop(SV, V):                 # f0 is beyond the bounds: no solution
+    if SV.within_bounds and run.stop(SV, V):                 # a guess beyond bounds is no solution
         return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
     solution = SV if SV.within_bounds else None
@@ -124,7 +124,7 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
             return SV
         tau /= 2
         A = np.union1d(A, run.scan.near_margin(tau))         #     A = A + {rows with y f < 1 + tau}
-    if not SV.within_bounds:
+    if solution is None or not SV.within_bounds or run.stand_in(solution) is not solution:
         run.scan.make_step(step_to(run, solution)[0])
     return certified(replace(run, warm_start=resumed) if solution is not None else run, r)
 

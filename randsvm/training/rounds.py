@@ -1,6 +1,6 @@
 """Rounds of solve and scan: one algorithm on one subtask, from the first solve to the evaluation.
 
-While a run is under way, no other module of training calls svm/.
+reduction.py and warm_start.py work on the scan of these rounds.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ EVALUATION_FACTOR = 1.25
 MOST_STAND_IN_GAP = 0.1
 # An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
 INTERRUPTED_SECONDS = 1.0
-# Rounds over some rows end at this share of the gap that is asked for over all rows, which the
-# losses of other rows may raise.
+# Rounds over some rows end at this share of the gap that is asked for over all rows: the losses of
+# the other rows may raise the gap.
 PART_GAP_SHARE = 0.9
 
 # A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
@@ -250,6 +250,7 @@ class Rounds:
     inner: the newest solution of a part with `gives_dual`; None: there is none
     reduced_gap: with --reduce, the gap that was asked for; None: without either
     stand_in: the reduced machine that takes the place of `inner`; None: there is none
+    stand_ins: all that there were; an older one may be the best solution
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -269,6 +270,7 @@ class Rounds:
     inner: SV | None = None
     reduced_gap: float | None = None
     stand_in: StandInMachine | None = None
+    stand_ins: list[StandInMachine] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
@@ -351,6 +353,8 @@ class Rounds:
                 self.inner, self.stand_in = found, None
                 if self.reduced_gap is not None:
                     self.stand_in = part.reduced(SV, rows, self.reduced_gap)
+                if self.stand_in is not None:
+                    self.stand_ins.append(self.stand_in)
             return found
         except Interrupted:
             if part.gives_dual and part.best.solution is not None:
@@ -388,9 +392,8 @@ class Rounds:
     def reduction_of(self, solution: SV) -> SubtaskReduction | None:
         """Return how a solution differs from the full one of the inner set; None: it is a full
         one."""
-        if self.stand_in is None or not self.stand_in.has_coefficients_of(solution):
-            return None
-        return self.stand_in.reduction
+        found = (one for one in self.stand_ins if one.has_coefficients_of(solution))
+        return next((one.reduction for one in found), None)
 
     def over(self, rows: np.ndarray, SV: SV) -> SV:
         """Return a solution of the problem of some rows with their row numbers in all of D."""
@@ -415,6 +418,7 @@ class Rounds:
                 flagged = leave_one_out(self.scan, SV) if solved else None
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
+        V = self._without_wrong_dual(SV, V)
         V = replace(V, certificate=self._with_best_dual(V.certificate))
         if self._should_continue(SV, V, stopped):
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
@@ -426,6 +430,13 @@ class Rounds:
         useless = why_useless(self.scan, SV)
         count = V.count if SV.within_bounds else None
         return SubtaskSolution(SV, V.certificate, count, True, stopped, useless, flagged)
+
+    def _without_wrong_dual(self, SV: SV, V: Violators) -> Violators:
+        """Return V, with D = -inf for a reduced machine: its coefficients may have a wrong sum or
+        wrong signs, and then their D is no bound."""
+        if self.reduction_of(SV) is None:
+            return V
+        return replace(V, certificate=replace(V.certificate, dual=-inf))
 
     def _with_best_dual(self, evaluated: Certificate) -> Certificate:
         """Return the certificate with the highest D of any round, less its possible rounding.
@@ -491,6 +502,7 @@ class Rounds:
 
     def _watch(self, SV: SV, V: Violators) -> None:
         """Report a round."""
+        V = self._without_wrong_dual(SV, V)
         self.count += 1
         self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.svm.solution import SV, Certificate
+from randsvm.training.reduction import SubtaskReduction
+from randsvm.training.rounds import Rounds, StandInMachine
 
 ROWS = 4000
 GAP = 0.002
@@ -83,6 +87,34 @@ def test_the_certificate_is_that_of_all_rows(tmp_path: Path, name: str) -> None:
     found = sizes(rounds)
     assert any(0 < size < ROWS for size in found)
     assert found[-1] == 0
+
+
+def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objective(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coefficients are within their bounds, but do not add up to 0: their D is too large."""
+    y, X = oracle.two_gaussians(1000)
+    y = np.where(np.arange(len(y)) < 150, 1, -1)
+    C = 1e-4
+
+    def of_one_class(part: Rounds, SV: SV, rows: np.ndarray, gap: float) -> StandInMachine:
+        kept = np.flatnonzero(part.task.D.labels() < 0)
+        beta, points = np.full(len(kept), -C), part.scan.rows(kept)
+        machine = part.over(rows, replace(SV, rows=kept, beta=beta, points=points))
+        return StandInMachine(
+            machine, 0.0, SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
+        )
+
+    monkeypatch.setattr(Rounds, "reduced", of_one_class)
+    monkeypatch.setattr(algorithms, "LARGEST_PART", 1)
+    train, model, log = written(tmp_path / "train", y, X), tmp_path / "model", tmp_path / "log"
+    words = ["-q", "-c", C, "-g", 0.1, "--sample-size", 300, "--log", log]
+    run_train("randsvm", *words, "--reduce", 150, "--gap", 1e-9, train, model)
+    rounds = [one for one in read_log(log) if one["event"] == "iteration"]
+    assert any(one["inner_set"] for one in rounds)
+    # The losses of f = -1.
+    assert float(oracle.trailer(model)["dual"]) <= 300 * C
+    assert all(one["dual"] is None or one["dual"] <= 300 * C for one in rounds)
 
 
 @pytest.mark.parametrize("name", SETS)
