@@ -103,7 +103,8 @@ def train_randsvm(
     InputError, OutputError, TransferError
         If a file cannot be opened, created, read or written.
     GapError
-        If the gap is above `require_gap`.
+        If the gap is above `require_gap`, or if the run ended early and the existing file `model`
+        has a smaller gap; the new model is then in another file.
     OutOfTimeError
         If `time_limit` passes before there is a model.
     TypeError
@@ -279,7 +280,8 @@ def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
     )
 
 
-# Name of a function that returns `tried` records. It is not an option of the command line.
+# An option of the functions above, not of the command line: a function that returns `tried`
+# records.
 EARLIER = "earlier"
 
 

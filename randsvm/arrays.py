@@ -29,7 +29,7 @@ def squared_norms(X: Matrix) -> np.ndarray:
     return sums
 
 
-def in_order(numbers: Iterable[float]) -> float:
+def sum_in_order(numbers: Iterable[float]) -> float:
     """Return the sum, added from left to right: `sum` rounds differently since Python 3.12."""
     return functools.reduce(operator.add, numbers)
 

@@ -139,7 +139,10 @@ class OutOfMemoryError(RandsvmError):
 
 
 class GapError(RandsvmError):
-    """Training ended above the required gap; the model file is unchanged."""
+    """The gap is above the required one, or a run that ended early has a worse model than the old.
+
+    The old model file is unchanged.
+    """
 
     exit_code = 75
 

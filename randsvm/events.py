@@ -54,7 +54,7 @@ class Waiting:
 
 
 class Queued(Waiting):
-    """A moment at which a call of this thread waits for a free worker."""
+    """A moment at which this thread waits for a free worker of a cluster, for a call on it."""
 
 
 class Notice(NamedTuple):
@@ -245,11 +245,11 @@ class Iteration(NamedTuple):
     bytes_moved : int
         Bytes to and from workers of a cluster so far.
     message_seconds : float
-        Seconds of messages with the workers so far.
+        Seconds from the start of a scan until its slowest worker begins, the sum of all so far.
     worker_seconds : float
-        Seconds of the slowest worker of each scan so far.
+        Seconds that the slowest worker of a scan takes, the sum of all so far.
     report_seconds : float
-        Seconds for the reports of the workers so far.
+        Seconds from the end of the slowest worker until its report is here, the sum of all so far.
     machine : str
         Name of the class that is trained against the rest, or of the pair of classes; empty if the
         training has only one problem.
@@ -305,7 +305,7 @@ class Reduced(NamedTuple):
         Training rows whose decision value changes its sign, summed over several problems; 0 for a
         regression.
     needed_for_1_percent : int
-        Estimated number of support vectors that raise P by 1% of the optimum.
+        Estimated number of support vectors with which P is 1% above the optimum.
     needed_for_5_percent : int
         The same for 5%.
     """
@@ -514,7 +514,7 @@ class LinearTrained(NamedTuple):
     bytes_moved : int
         Bytes to and from workers of a cluster.
     saved : bool
-        Whether the model was written; `require_gap` may forbid it.
+        Whether the model was written: always True, as sgd refuses `require_gap`.
     """
 
     model: str

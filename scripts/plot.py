@@ -300,7 +300,7 @@ def importance(report: str, output: str) -> None:
     errors = [one["standard_error"] or 0.0 for one in features]
     axis.barh(names, [one["importance"] for one in features], xerr=errors)
     axis.invert_yaxis()
-    axis.set(xlabel=f"loss of {record['score_name']} when shuffled", ylabel="feature")
+    axis.set(xlabel=f"effect of shuffling on {record['score_name']}", ylabel="feature")
     save(figure, output)
 
 

@@ -26,8 +26,8 @@ q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the ch
 
 from libc.math cimport exp, expm1, log1p
 
-# Losses of z = y f, in the order of parameters.sgd.LOSS_NAMES, that of a regression, and how far a
-# row lies outside of what is usual.
+# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; that of a regression; that of
+# novelty detection, which is how far a row lies outside.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
@@ -222,8 +222,8 @@ cdef inline void shrink(Model *model, double eta_lambda, Py_ssize_t d) noexcept 
         model.s = 1
 
 
-# The loss of a row: each of these fills `change`, what each f[k] asks to be added to w in units of
-# x, adds to the sums of losses and of mistakes, and returns whether any change is not 0.
+# The loss of a row. Each of these functions fills `change` (column k of w is to move by change[k]
+# times x), adds to the sums of losses and of mistakes, and returns whether any change is not 0.
 
 
 cdef inline bint regression(
@@ -237,7 +237,7 @@ cdef inline bint regression(
     losses[0] += row.weight * (sign * z - how.epsilon) if outside else 0
     change[0] = sign * eta if outside else 0
     if outside and row.aware:
-        # The hinge loss of 1 - z is how far the row lies outside of the tube.
+        # The hinge loss at 1 - distance is the distance of the row from the tube.
         change[0] = sign * aware_change(
             HINGE, 1 - (sign * z - how.epsilon), row.weight, eta, reach(row, bias_rate))
     return outside

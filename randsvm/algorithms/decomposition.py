@@ -36,7 +36,7 @@ class Stop(Protocol):
 
 
 class PartSolver(Protocol):
-    """Solves the problem of some rows of D alone; returns an SV with row numbers of D and `points`.
+    """Solves the problem of some rows of D alone; returns an SV with `points` and row numbers of D.
 
     rows : (m,) int64, ascending row numbers in D. solve: the algorithm; its argument is the
     Decomposition over these rows. start: makes the first step. factor: the bounds of the
@@ -56,8 +56,8 @@ class PartSolver(Protocol):
 
 
 class StandIn(Protocol):
-    """Returns the machine that all rows are scanned with in place of a solution of some rows: the
-    solution itself, or one with few support vectors whose coefficients have no bounds."""
+    """Returns what all rows are scanned with after a solve of some rows: their solution itself, or
+    in its place a machine with few support vectors, whose coefficients have no bounds."""
 
     def __call__(self, solution: SV) -> SV: ...
 

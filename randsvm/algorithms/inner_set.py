@@ -29,14 +29,14 @@ from randsvm.svm.working_set import WorkingSet
 # many kernel values as the rounds on A.
 SUBSET_FACTOR = 3.0
 # A holds the rows that are at most ERRORS times the error of f0 beyond the margin. Of the rows at
-# exactly that distance, f of one in 22 is within the margin (for a normal error). Outside of A,
-# each change of the coefficient of such a row costs n kernel values. In A, a row costs one kernel
-# value for each change of any coefficient. Both costs are equal if one row in 22 is a support
-# vector.
+# exactly that distance, one in 22 is within the margin of f (for a normal error), and so a support
+# vector. If such a row is outside of A, each change of its coefficient costs n kernel values. If it
+# is in A, each change of any coefficient costs one kernel value for it. Both costs are equal if one
+# row in 22 is a support vector.
 ERRORS = 1.7
-# The error is that of the audit rows nearest to the margin, one in this number.
+# The error is measured on the audit rows nearest to the margin: one in NEAREST_SHARE of them.
 NEAREST_SHARE = 8
-# Inner sets are used from this many rows on. Measured at a gap of 1%: kernel values as shares of
+# Inner sets are used from this many rows on. Measured at a gap of 1%: kernel values as multiples of
 # |SV| n, with and without an inner set, before the evaluation.
 #
 #     rows              100,000       300,000     1,000,000
@@ -130,8 +130,8 @@ def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
 
 
 def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
-    """Return the start over rows A of D, ascending, from a solution. If the scan is at this
-    solution, its u of these rows is taken over, else it is computed."""
+    """Return what starts a run over the rows A of D, ascending, from a solution. scan: of D. If its
+    coefficients are this solution, the run takes over its u of these rows, else u is computed."""
     rows = np.searchsorted(A, solution.rows)
     free = rows[solution.unbounded]
     W = WorkingSet(free, free, pairs=True)

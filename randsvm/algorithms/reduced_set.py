@@ -9,9 +9,9 @@ rows, as in Chen, Epperly, Tropp, Webber, "Randomly pivoted Cholesky", 2022.
     f = sum_j beta_j K(z_j, .) over S support vectors     f~ = sum_k a_k K(z_k, .) over m of them
     K ~ L L'     q_k: orthonormal functions, q_k(z_j) = L_jk     <f, q_k> = c_k,  L_B c = f(z_B)
 
-|f - f~|^2 = |f|^2 - sum c_k^2. If f is optimal, P(f~) - P(f) is half of it at least. L has a row
-for each of T candidates z_j, which are all support vectors or a random sample. f itself, and with
-it c, is that of all support vectors.
+|f - f~|^2 = |f|^2 - sum c_k^2. If f is optimal, P(f~) - P(f) is at least half of it. L has a row
+for each of T candidates z_j, which are all support vectors or a random sample of them. f, and so
+c, is that of all support vectors in either case.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
 # Candidates for each row of a block, from which matching pursuit takes the best.
 CANDIDATES = 8
 # Rows whose squared distance from the span of the basis is below this part of K(x, x) are in the
-# span. Such rows would be chosen for the rounding of r, and their coefficients cancel: measured on
-# 8,647 support vectors of checkerboard, 200 rows leave |f - f~|^2 = 20 (26 with 1e-8, 94 with
-# 1e-10), and 45 with errors of 0.001 in u (900 with 1e-8).
+# span. Only the rounding of r = f - f~ would choose them, and their coefficients would cancel.
+# Measured on 8,647 support vectors of checkerboard: 200 rows leave |f - f~|^2 = 20 (26 with 1e-8,
+# 94 with 1e-10); if u has errors of 0.001, they leave 45 (900 with 1e-8).
 IN_SPAN = 1e-5
 # Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
 WIDTHS, MOST_STEPS = (0.3, 0.1, 0.05, 0.02), 6
-# A Newton step ends a width if it is to lower P by less than this part of it.
+# The next width follows if the next Newton step promises to lower P by less than this part of P.
 SMALL_STEP = 1e-6
 
 
 @dataclass(frozen=True)
 class ReducedSet:
     """A basis. rows : (m,) positions of its rows, in order of choice; L : (m, m) lower triangular;
-    c : (m,); errors : (m + 1,) |f - f~|^2 of the first rows."""
+    c : (m,); errors : (m + 1,) |f - f~|^2 of the first 0 to m rows."""
 
     rows: np.ndarray
     L: np.ndarray
@@ -67,7 +67,7 @@ class ReducedSet:
 class Candidates(Protocol):
     """The T support vectors from which a basis is chosen.
 
-    diagonal : (T,) K(z, z); f : (T,) f without b, which may be rounded
+    diagonal : (T,) K(z, z); f : (T,) f without b; rounded values of f are precise enough here
     """
 
     diagonal: np.ndarray
@@ -77,7 +77,7 @@ class Candidates(Protocol):
         """Return the kernel values of some candidates, (k, k)."""
 
     def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kernel values of all candidates with some, (T, k), and f of those, (k,)."""
+        """Return the kernel values of all candidates with those in B, (T, k), and f of B, (k,)."""
 
 
 # fmt: off
@@ -109,7 +109,8 @@ def choose(z: Candidates, norm: float, size: int, draws: Draws) -> ReducedSet:
 def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]:
     """Return up to k positions by matching pursuit: each lowers |f - f~|^2 the most.
 
-    G : (q, q) kernel values less what the basis explains; r : (q,) f - f~; least : (q,) of G_ii.
+    G : (q, q) kernel values less what the basis explains; r : (q,) f - f~; least : (q,), a row with
+    a G_ii of at most this is in the span of the basis.
     """
     chosen, d, Q = list[int](), G.diagonal().copy(), np.zeros((len(G), k))
     for t in range(min(k, len(G))):
@@ -174,8 +175,8 @@ def minimise(
 def newton_step(H: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Return -H^-1 gradient, (m + 1,).
 
-    The eigenvalues of H by v are 1 or more. If the basis is nearly dependent, rounding may leave
-    some below 0; then those below 1 count as 1, which shortens the step.
+    The part of H by v has eigenvalues of 1 or more. If the basis is nearly dependent, rounding may
+    leave some of H below 0; then those below 1 count as 1, which shortens the step.
     """
     try:
         return -scipy.linalg.cho_solve(scipy.linalg.cho_factor(H), gradient)

@@ -117,7 +117,7 @@ class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
     state : (6,) float64: s, sigma, m, t, and the sums of losses and of mistakes since the last call
-    of `progressive`. rows_learned: their number.
+    of `progressive`. rows_learned: the number of all rows so far.
     """
 
     steps: Steps
@@ -372,14 +372,14 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
 
 
 def from_points(points: Points, rng: Draws) -> Pass:
-    """Return a pass over the rows of a small set in random order; points.y holds class numbers."""
+    """Return a pass over the rows of a small set in random order; y: class numbers or targets."""
     X = points.X
-    nobody = np.empty(0, np.int32)
+    no_order = np.empty(0, np.int32)
     rows, weights = np.arange(len(points)), points.weights
     if weights is not None:
         rows, weights = split_by_weight(rows, weights, float(weights.mean()))
     columns = X.indices.astype(np.int32)
-    batch = Batch.of(X.indptr, columns, X.data, points.y, nobody, weights)
+    batch = Batch.of(X.indptr, columns, X.data, points.y, no_order, weights)
 
     def batches() -> Iterator[Batch]:
         order = rows[Permuter(rng.next()).permutation(len(rows))].astype(np.int32)

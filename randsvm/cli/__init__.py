@@ -10,7 +10,8 @@ import sys
 for _variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ[_variable] = "1"
 
-# Other processes keep their settings; argv[0] is "-m" while python -m imports the package.
+# Only a process of the commands changes its settings, not a program that imports the package.
+# argv[0] is "-m" while python -m imports the package.
 if sys.argv[0].endswith(("randsvm-train", "randsvm-predict")) or sys.argv[0] == "-m":
     # New objects between two garbage collections. The default of 700 makes 30 collections while
     # modules are imported, a tenth of the time of --help, and more than doubles the time of writing

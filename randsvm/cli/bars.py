@@ -66,7 +66,8 @@ class Bar:
                 ncols=_width(sys.stderr),
                 # Draw after each event, also without progress, if the last one is 0.1 s ago.
                 miniters=0,
-                # Estimate the time left by the mean speed: events without progress have none.
+                # Estimate the time left by the mean speed: the speed of the last events is 0 if
+                # these are without progress.
                 smoothing=0,
                 **UNITS.get(event.unit, {}),
             )

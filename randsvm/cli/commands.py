@@ -244,8 +244,8 @@ class Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands, and the options and files of the plain one.
 
-        Shells complete files themselves, but bash then ignores commands: where both match, this
-        lists the names of files.
+        A shell that is told to complete files does it itself, but bash then ignores the commands in
+        the answer. Where both match, the answer therefore has the names of files.
         """
         from click.shell_completion import CompletionItem
 

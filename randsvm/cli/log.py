@@ -181,7 +181,8 @@ BEGINNING = b'{"event": "'
 class Log:
     """A file to whose end lines are added, each in one write, so that several runs may share it.
 
-    The first line opens the file: a run that does not begin leaves an old log unchanged.
+    The file is opened when the first line is written: a run that does not begin leaves an old log
+    unchanged.
     """
 
     def __init__(self, path: str) -> None:

@@ -66,6 +66,8 @@ class Size(click.ParamType):
         found = re.fullmatch(r"(\d+(?:\.\d*)?)([KMGT]?)(?:i?B)?", value, re.IGNORECASE)
         if not found:
             self.fail(f"expected a size as 512M or 4G, found {value!r}", param, ctx)
+        if len(found[1]) > 20:
+            self.fail(f"expected a size below 1e20, found {found[1][:20]}...", param, ctx)
         return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
 
@@ -277,8 +279,8 @@ def algorithm_options(algorithm: str) -> Callable[[Decorated], Decorated]:
     """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
-    # sgd has no gap and does not use LIBSVM. It takes these options too, so that scripts work and
-    # errors give the reason, but help omits them.
+    # sgd has no gap and does not use LIBSVM. It takes --require-gap and the cache of LIBSVM too, so
+    # that scripts work and errors give the reason, but its help omits them.
     rounds = StopParams in groups
     hidden = () if rounds else ("require_gap", "libsvm_cache")
 

@@ -146,8 +146,9 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @click.option(
     "--scores",
     is_flag=True,
-    help="Write decision values instead of labels: one; of several classes one for each pair, in "
-    "LIBSVM's order, or, of sgd and --multiclass ovr, for each class.",
+    help="Write decision values instead of labels: one for each row; with three or more classes "
+    "one for each pair of classes, in LIBSVM's order, or one for each class if the model was "
+    "trained by sgd or with --multiclass ovr.",
 )
 @click.option(
     "-b",

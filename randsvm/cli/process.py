@@ -18,7 +18,7 @@ from randsvm import events
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.files import make_standard_streams_patient
 
-# Exit codes that randsvm.errors does not have.
+# Exit codes of errors that are none of randsvm.errors.
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
@@ -144,8 +144,8 @@ SIGNALS = (
 # A second signal ends the process at once unless it comes within this many seconds:
 # timeout(1) sends its signal to the command and again to its process group.
 REPEAT_SECONDS = 1.0
-# The same for a second Ctrl-C: nobody presses it twice so soon, and timeout -s INT sends its two
-# signals within less.
+# The same for a second Ctrl-C after the first. It is longer than the time between the two signals
+# of timeout -s INT, and shorter than the time in which a user presses Ctrl-C twice.
 REPEAT_KEY_SECONDS = 0.1
 
 

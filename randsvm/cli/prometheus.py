@@ -1,7 +1,7 @@
 """The last record of a command as metrics in the text format of Prometheus.
 
-The textfile collector of node_exporter reads such files. It refuses files whose HELP lines of one
-metric differ, so these lines are the same for every run.
+The textfile collector of node_exporter reads such files. It refuses two files that describe one
+metric by different HELP lines, so these lines are the same for every run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METRICS = {
 }
 PREFIX = "randsvm_"
 LABELS = ("command", "algorithm", "data", "model")
-# The first bytes of each report; the exit code is always known.
+# The first bytes of each report, which is never empty: the exit code is always known.
 BEGINNING = f"# HELP {PREFIX}".encode()
 
 

@@ -63,9 +63,9 @@ MAX_SHOWN_FEATURES = 50
 class Report:
     """The listener of a command, as a context.
 
-    algorithm: of a training. arguments, files: options, and role -> name of files, that complete
-    the command line of the run. given: options of the command: quiet, report (text, json or
-    prometheus), report_file and, for a training, log.
+    algorithm: of a training. arguments: options that `Started.configuration` lacks; files: role of
+    a file -> its name or names. Both complete the command line of the run. given: options of the
+    command: quiet, report (text, json or prometheus), report_file and, for a training, log.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class Report:
         self.log: Log | None = None
         self.report_file: str | None = None
         self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
-        self.epoch: str | None = None  # the line of the last epoch, while a bar shows it
+        self.epoch: str | None = None  # the line of the last epoch, until it is printed
         # For OutOfMemoryError: the current stage, and the options that take memory.
         self.stage = ""
+        self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
         # Rows of the inner set of the last round; see Iteration.
         self.inner_set = 0
-        self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
         # The event of the end, whose record is written when the exit code is known.
         self.outcome: object = None
         # Problems of outputs other than the model, and the standard streams that failed.
@@ -166,7 +166,7 @@ class Report:
     def _end(self, error: BaseException | None) -> None:
         """Write the report and the last line of the log.
 
-        A failing report is known when the log is written, so that its exit code is right.
+        The report comes first: if writing it fails, the log has the exit code of that error.
         """
         event: Any = self.outcome
         if event is None:
@@ -208,7 +208,7 @@ class Report:
         if isinstance(event, COMMAND_ENDS):
             self.outcome = event
         elif self.log is not None or self.format != "text":
-            # The last record repeats fields of `started`, also without a log.
+            # Also without a log: `record` keeps fields of `started`, which the last record repeats.
             self._write_log(as_line(self.records.record(event)))
         if self.bar is not None:
             # The bar of a short epoch stays visible during the next one.
@@ -375,7 +375,7 @@ class Report:
             f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
             f"{_progressive(event.loss, event.errors)}{held_out}"
         )
-        # The line of another epoch is shown if it is the last one; a log has all epochs.
+        # Without a bar these epochs have a line; the last epoch always has one. A log has all.
         if self.bar is None and (event.number in (1, 2, 5) or event.number % 10 == 0):
             self._show_last_epoch()
 
@@ -394,8 +394,8 @@ class Report:
         )
         if outcome.gap > 0.01:
             self.say(
-                f"P would be about 1% higher with {reduced.needed_for_1_percent:,} support "
-                f"vectors, 5% with {reduced.needed_for_5_percent:,}"
+                f"P would be about 1% above the optimum with {reduced.needed_for_1_percent:,} "
+                f"support vectors, 5% with {reduced.needed_for_5_percent:,}"
             )
 
     def _show_moved(self, size: int) -> None:
@@ -502,7 +502,8 @@ class Report:
             for one in shown
         ]
         kind = "feature" if all(one.column is None for one in shown) else "column"
-        head = [kind, f"loss of {outcome.score_name}", "standard error"]
+        change = "growth" if outcome.score_name == "mean squared error" else "loss"
+        head = [kind, f"{change} of {outcome.score_name}", "standard error"]
         for line in _table([head, *rows]):
             self._print(line, outcome)
         if len(shown) < len(outcome.features):

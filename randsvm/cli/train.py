@@ -71,7 +71,7 @@ def randsvm(**given: Any) -> None:
 
 @train.command(
     cls=Command,
-    short_help="Any kernel: decomposition of a fixed size, to compare.",
+    short_help="Any kernel: a working set of fixed size, for comparison.",
     examples={
         "randsvm-train osuna -c 1 -g 0.5 data.svm": (
             "within 0.1% of the optimum, certified; writes data.svm.model"
@@ -96,7 +96,7 @@ def osuna(**given: Any) -> None:
 @train.command(
     "osuna-closest",
     cls=Command,
-    short_help="Any kernel: osuna by the worst violators, for clean data.",
+    short_help="Any kernel: osuna with the worst violators, for clean data.",
     examples={
         "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
             "within 0.1% of the optimum, certified; writes data.svm.model"

@@ -101,7 +101,7 @@ def text_file_at(path: str, options: ParseOptions) -> TextFile:
     except OSError as error:
         raise InputError(f"cannot open {path}: {error.strerror}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise ParameterError(f"--cluster needs a regular file that all workers see: {path} is none")
+        raise ParameterError(f"--cluster needs a regular file that all workers see, not {path}")
     if head.startswith(tuple(COMPRESSIONS)):
         raise ParameterError(f"--cluster reads plain text only: decompress {path}")
     # Symlinks are not resolved: on a worker they may lead to another place.
@@ -109,7 +109,7 @@ def text_file_at(path: str, options: ParseOptions) -> TextFile:
 
 
 def text_files(paths: Sequence[str], options: ParseOptions, jobs: int) -> list[TextFile]:
-    """Return the files; of tables with their columns and places where records begin.
+    """Return the files; those of tables have a parser with columns and starts of records.
 
     This process reads tables for that: only a pass over all quotes finds the ends of records.
     """

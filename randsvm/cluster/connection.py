@@ -57,7 +57,7 @@ NO_WEB_PAGES: dict[str, Any] = {
     "distributed.worker.http.routes": [],
 }
 # The program of a worker; it reads sys.path and the settings of Dask from stdin. It takes the
-# sys.path of this process, because a script would put the working folder first. The settings are
+# sys.path of this process, because its own begins with the working folder. The settings are
 # not on the command line, because they contain the key of TLS and other users can read it there.
 WORKER_PROGRAM = """
 import json, sys

@@ -4,7 +4,7 @@ from typing_extensions import disjoint_base
 
 PADDING: bytes
 
-# The token that was expected in place of a bad one.
+# What was expected in place of a bad token. NUL: text; a NUL byte was found.
 LABEL: int
 QUERY: int
 FEATURE: int

@@ -19,7 +19,8 @@ ctypedef fused real:
     float
     double
 
-LABEL, QUERY, FEATURE, NUL = range(1, 5)   # the kinds of token that were expected
+# What was expected in place of a bad token. NUL: text; a NUL byte was found.
+LABEL, QUERY, FEATURE, NUL = range(1, 5)
 COST = 6
 
 cdef enum:
@@ -78,7 +79,7 @@ cdef inline Text next_token(Text p) noexcept nogil:
 
 
 cdef inline Text read_index(Text p, int64_t *index) noexcept nogil:
-    """Read digits, if any. If their number exceeds INDEX_LIMIT, so does `index`."""
+    """Read digits, if any. For a number above INDEX_LIMIT `index` is any number above it."""
     cdef uint64_t word = load(p) ^ ZEROS
     cdef uint64_t others = not_digits(word)
     cdef int n

@@ -11,8 +11,9 @@ from libc.math cimport ldexp
 from libc.stdint cimport int8_t
 from libc.stdlib cimport malloc
 
-# The role of a column: not read; a feature that is a number; a feature for each category; a label
-# that is a class or a number; a column whose kind is to be found; one whose categories are wanted.
+# The role of a column. IGNORED: it is not read; NUMBER: it is a feature; TEXT: each category is a
+# feature; CLASS, TARGET: labels of a classification, of a regression; UNKNOWN: the first pass finds
+# whether it has numbers or texts; CATEGORY: a further pass collects its categories.
 IGNORED, NUMBER, TEXT, CLASS, TARGET, UNKNOWN, CATEGORY = range(7)
 # The kinds of faults.
 WIDTH, NUL, UNCLOSED, AFTER_QUOTE, MISSING, NOT_A_NUMBER = range(1, 7)
@@ -36,7 +37,7 @@ cdef enum:
     BAD_MEMORY = 7
     QUOTE = 34
     CATEGORIES = 10_000
-    # Of an exact sum. 2,098 bits of float64 and 2 ** 63 terms need 68 digits of 32 bits.
+    # The digits of an ExactSum: 2,098 bits of float64 and 2 ** 63 terms need 68 of 32 bits.
     DIGITS = 68
     DIGIT_BITS = 32
     LOWEST_EXPONENT = -1074
@@ -89,7 +90,7 @@ cdef bint add(Spellings *table, Field *field, uint64_t key) noexcept nogil:
 
 
 cdef inline int64_t number_of(Spellings *table, Field *field, uint64_t key) noexcept nogil:
-    """Return the number of the content of a field in the table, -1 if it is not there."""
+    """Return the position in the table of the content of a field, -1 if it is not there."""
     if table.room == 0:
         return -1
     return table.slots[slot_of(table, field.start, field.stop - field.start, key)] - 1
@@ -193,7 +194,7 @@ cdef class Layout:
     kept : (fields,) uint8, whether `Records.parse` reports where the field is
     starts : (fields,) int32, the feature index of a number or of the first category
     means : (fields,) float64, the value of a missing number; nan: it is refused
-    fill : whether a missing text is allowed, which is none of the categories
+    fill : whether a text may be missing; it is then in none of the categories
     categories : the categories of each text column, in the order of their features
     """
 
@@ -266,7 +267,7 @@ cdef class Records:
     cdef bytes text       # spellings and the fault point into it, or into `contents`
     cdef Text begin, end
     cdef Text line_start
-    cdef uint8_t *contents   # of fields with doubled quotes, without these; NULL before the first
+    cdef uint8_t *contents   # of fields with doubled quotes, made single; NULL before the first
     cdef uint8_t *contents_end
     cdef int32_t *codes
     cdef double *y
@@ -321,8 +322,8 @@ cdef class Records:
               int64_t[::1] ends):
         """Parse complete records followed by PADDING.
 
-        The arrays have room for a row in each line and an entry in each field. ends : the position
-        after each row.
+        The arrays have room for a row in each line and an entry in each field. spans : the begin
+        and the end of each kept field; ends : the position after each row.
         """
         cdef Text start = <Text> <const char *> text
         cdef int i
@@ -616,7 +617,7 @@ cdef class Records:
     def column(self, int i):
         """Return parts of the sum of the numbers of a column, their count, its distinct texts.
 
-        A text is (content, line, column); more than MOST_CATEGORIES of them are incomplete.
+        A text is (content, line, column). Texts after the first MOST_CATEGORIES + 1 are left out.
         """
         parts = parts_of(&self.sums[i]) if self.sums else ()
         return parts, self.counts[i], self.listed(&self.found[i])

@@ -263,6 +263,8 @@ cdef inline uint64_t key_of(Text p, Py_ssize_t length) noexcept nogil:
     """Return the hash key of a token. Tokens of one length up to 8 have distinct keys."""
     cdef uint64_t key
     cdef Py_ssize_t i
+    if length == 0:  # no shift by all 64 bits
+        return 0
     if length <= 8:
         return load(p) & (0xFFFFFFFFFFFFFFFFULL >> (64 - 8 * length))
     key = 0xCBF29CE484222325ULL

@@ -155,8 +155,8 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
 class Group(NamedTuple):
     """A group of chunks.
 
-    chunks: their numbers; rows: the number of rows in them; leader: the shard whose executor
-    processes the group.
+    chunks: their numbers; rows: the number of rows in them; leader: the shard on whose worker the
+    group is processed.
     """
 
     chunks: Sequence[int]

@@ -30,8 +30,8 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
 # Layout: magic, chunks, features, table of chunks (see FileStore), groups of rows if they are kept,
-# a footer in JSON, and the tail: the sha256 of all from the features to the footer, the bytes of
-# these arrays, those of the footer.
+# a footer in JSON, and the tail: the sha256 of everything from the features to the footer, the
+# length of the arrays (features, table, groups) in bytes, and the length of the footer.
 KIND = b"randsvm cache "
 MAGIC = KIND + b"7\n"
 DIGEST, LENGTH = 32, 8

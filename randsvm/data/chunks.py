@@ -31,8 +31,8 @@ from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 # ---- float32 or float64 ----------------------------------------------------------------------
 
 # Rounding is measurable if it changes the values of a column by more than this share of their
-# differences: in a column whose mean is about 60 times its standard deviation. Scans accept an
-# equally large error in float32 sums of kernel values.
+# differences: about from a mean of 60 times the standard deviation on. Scans accept an equally
+# large error in float32 sums of kernel values.
 MEASURABLE = 2.0**-20
 # Bytes of a stream that are copied at once.
 COPIED_BYTES = 1 << 20
@@ -44,7 +44,7 @@ ALL_ROWS, FEW_ROWS = 512, 64
 # The first FIRST_CHUNKS chunks are checked, and then one in FIRST_CHUNKS.
 FIRST_CHUNKS = 8
 # Least number of pairs of different values in a checked column: fewer may be close to each other by
-# chance. Small data sets have fewer.
+# chance. In small data sets fewer suffice (see `join_and_round`).
 PAIRS = 8
 
 

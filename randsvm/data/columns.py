@@ -25,7 +25,7 @@ class TableOptions:
     label: name of the label's column, or its number from 1; None: there is no label. ignored: names
     or numbers of columns that are no features, separated by commas. header: whether the first
     record of a text format names the columns; else their numbers are their names. fill: whether
-    missing numbers become the mean of their column, and missing texts none of the categories.
+    values may be missing: a number becomes the mean of its column, a text has no category.
     group: name or number of the column of the groups of rows; None: there is none.
     """
 

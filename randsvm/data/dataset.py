@@ -126,7 +126,7 @@ class Dataset:
         self.targets: np.ndarray | None = None
         self.row_mask: np.ndarray | None = None
         self.own_weights: np.ndarray | None = None
-        # The views of rows have their own; workers do not need them.
+        # `groups` is apart from the summary: `subset` selects from it, and workers do not need it.
         self.groups, self.summary = summary.groups, replace(summary, groups=None)
         self.scaling: Scaling | None = None
         self.mapping: FeatureMap | None = None

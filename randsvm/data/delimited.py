@@ -116,7 +116,10 @@ def opened(
 
 
 def record_starts(path: str, delimiter: str, block_size: int) -> np.ndarray:
-    """Return the start of a record for each block of a plain file, the last one in it, int64."""
+    """Return 0 and, for each block of a plain file, the end of the last record that ends in it.
+
+    These are starts of records, ascending, int64.
+    """
     ends, at, starts = _table.RecordEnds(ord(delimiter)), 0, [0]
     with files.open_input(path) as stream:
         while block := files.read_block(stream, block_size, path):

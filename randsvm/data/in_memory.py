@@ -162,7 +162,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     if options.has_row_numbers:
         if n != d:
             raise ContentError(
-                f"X: expected kernel values of each row with each, found {n} rows and {d} columns"
+                f"X: expected kernel values of each row with each row, found {n} rows, {d} columns"
             )
         X, d = with_row_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
@@ -234,7 +234,7 @@ def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
         problem = f"expected a finite weight of at least 0, found {weights[row]:.9g}"
         raise ContentError(f"weights[{row}]: {problem}")
     if not weights.any():
-        raise ContentError(f"weights: expected one above 0, found the weight 0 in all {n:,}")
+        raise ContentError(f"weights: expected one above 0, found the weight 0 in all {n:,} rows")
     return weights
 
 
@@ -421,7 +421,8 @@ def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
 
 
 def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
-    """Return the values of labels. Raises ContentError for equal labels, or numbers and names."""
+    """Return the values of labels. Raises ContentError for equal labels, and for numbers
+    mixed with names."""
     try:
         values = LabelTable("y", names=names, any_label=any_label).values
     except DataError as error:

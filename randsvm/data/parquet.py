@@ -74,10 +74,10 @@ def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator
 
 
 def _dictionary_columns(metadata: Any, texts: Set[str]) -> list[str]:
-    """Return the columns of texts that are read as dictionaries, without each text anew.
+    """Return the columns of texts that are read as dictionaries, which hold each text once.
 
     pyarrow collects the texts of a whole row group in such a dictionary, so columns with many
-    texts, such as names, are none of them.
+    different texts, such as names, are left out.
     """
     most = min(DICTIONARY_BYTES[0], DICTIONARY_BYTES[1] // max(1, len(texts)))
     small = []

@@ -47,7 +47,7 @@ class Points:
 
     @staticmethod
     def concatenate(parts: Sequence[Points]) -> Points:
-        """Return the parts one after another, in any order of rows, without u and beta."""
+        """Return the parts one after another, in any order of rows; two or more lose u and beta."""
         if len(parts) == 1:
             return parts[0]
         return Points(

@@ -192,8 +192,8 @@ class Precision:
     measurable, and all later ones.
 
     If the data can be read again, `join` raises RoundedError at the first one, and the caller reads
-    all rows again as float64: beside the differences in that chunk, the rounding of the chunks
-    before it is measurable too.
+    all rows again as float64: compared with the differences in that chunk, the rounding of the
+    chunks before it is measurable too.
 
     float64: whether all chunks keep them from the start. final: whether the data cannot be read
     again.

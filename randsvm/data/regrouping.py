@@ -42,7 +42,7 @@ class JoinedShards:
     shards: list[list[int]]
 
     def made(self, D: Dataset, number: int) -> RawChunk:
-        """Return a chunk from the rows of D, a subset: so `Dataset.raw` returns copies."""
+        """Return a chunk from the rows of D. D is a subset, of which `raw` returns copies."""
         return join_chunks([D.raw(D.shards[i])[0] for i in self.shards[number]])
 
 

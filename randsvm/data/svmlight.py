@@ -65,7 +65,8 @@ class Block:
     queries : rows with a qid:
     numbers : the row numbers, if every row has to begin with 0:number; otherwise None
     weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
-    keys : for each row of a table, the text of the columns of --keep; None: no column is kept
+    keys : for each row of a table, the text of its kept columns: those of --keep, or that of the
+    groups; None: no column is kept
     groups : (m,) int64, equal for rows of one qid; None: qids are ignored
     """
 
@@ -306,7 +307,7 @@ class _Position:
 
     @property
     def is_pipe(self) -> bool:
-        """Return whether only its content shows the end of the stream: an archive marks its end."""
+        """Return whether this is a plain pipe, which looks complete if its writer is killed."""
         return self.plain and self.descriptor is None
 
     def cut_short(self) -> bool:

@@ -126,7 +126,7 @@ def _place(table: Table | DelimitedText, wanted: str) -> int:
 class _Learnt:
     """The content of a column: its numbers, and its texts with the place of each first one.
 
-    sums: numbers with the sum of the column; complete: whether numbers are among the texts, too
+    sums: parts of the sum of its numbers; complete: whether numbers are among the texts, too
     """
 
     sums: list[float] = field(default_factory=list)
@@ -354,7 +354,7 @@ class DelimitedText:
 
 
 def delimited_text(path: str, columns: Columns, block_size: int) -> DelimitedText:
-    """Return the parser of a plain file; it starts a record in most blocks. Raises DataError."""
+    """Return the parser of ranges of a plain file; see `record_starts`. Raises DataError."""
     form = columns.format
     with _opened(path, form, columns.header, silent, files.open_input, block_size) as table:
         assert isinstance(table, delimited.DelimitedTable)

@@ -26,7 +26,7 @@ class Layout(NamedTuple):
     kept : (columns,) uint8, whether `Block.keys` has the column
     starts : (columns,) int32, the feature index of a number or of the first category
     means : (columns,) float64, the value of a missing number; nan: it is refused
-    fill : whether a missing text is allowed, which is none of the categories
+    fill : whether a text may be missing; it is then in none of the categories
     categories : the categories of each column of text, in the order of their features
     """
 

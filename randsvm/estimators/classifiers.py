@@ -248,14 +248,15 @@ class NuSVC(KernelClassifier):
     """Nu-support vector classification with a certified gap.
 
     It replaces sklearn.svm.NuSVC. As in scikit-learn class_weight has no effect. With sample_weight
-    nu is a share of the sum of the weights. fit raises ValueError if nu is infeasible (above
-    2 n_small / n for two classes), or if the classes overlap too much for a margin.
+    nu is a share of the sum of the weights. fit raises ValueError if nu is infeasible (for two
+    classes, above twice the share of the smaller one), or if the classes overlap too much for a
+    margin.
     """
 
     nu: float = 0.5
 
     _task = "nu-svc"
-    _one_class_message = "specified nu is infeasible"
+    _single_class_message = "specified nu is infeasible"
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         if np.ptp(self.class_weight_):

@@ -24,7 +24,7 @@ from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamm
 from randsvm.parameters.run import Resources
 from randsvm.training.rounds import USELESS_MODEL_TEXTS
 
-# Values that are squared at once for the variance of X.
+# Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
 # The value of C that replaces infinity: coefficients of separable classes stay far below it.
 INFINITE_C = 1e10
@@ -130,21 +130,21 @@ class KernelMachine(Machine):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
-        kernel_notices: list[str] = []
+        useless_model_notices: list[str] = []
         rounds: Counter[str] = Counter()
 
         def watch(event: object) -> None:
             if isinstance(event, Iteration):
                 rounds[event.machine] += 1
             elif isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
-                kernel_notices.append(event.text)
+                useless_model_notices.append(event.text)
 
         fitted = api.train_randsvm(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)
         self._set_solution_attributes(X, arrays)
-        for text in kernel_notices:
+        for text in useless_model_notices:
             warnings.warn(text, UserWarning, stacklevel=3)
         outcome: Any = fitted.outcome
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
@@ -184,7 +184,7 @@ class KernelMachine(Machine):
     def _set_solution_attributes(self, X: Matrix, arrays: Arrays) -> None:
         """Set the attributes of the decision functions."""
         model: Any = self.model_.model
-        # The model counts the rows with a weight above 0.
+        # model.support numbers the rows with a weight above 0 only.
         rows = (
             model.support
             if arrays.weights is None

@@ -186,7 +186,7 @@ class Classifier(ClassifierMixin, Machine):
 
     class_weight: Any = None
 
-    _one_class_message: ClassVar[str] = "Invalid input"
+    _single_class_message: ClassVar[str] = "Invalid input"
 
     def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Arrays]:
         """Return the checked X, and Arrays of X, class numbers and weights.
@@ -209,8 +209,8 @@ class Classifier(ClassifierMixin, Machine):
             self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
             if len(self.classes_) < 2:
                 raise ValueError(
-                    f"{self._one_class_message} - all samples with positive weights belong to the "
-                    "same class"
+                    f"{self._single_class_message} - all samples with positive weights belong to "
+                    "the same class"
                 )
             y = y[kept]
         self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
@@ -242,7 +242,8 @@ class Classifier(ClassifierMixin, Machine):
 
     @property
     def _sign(self) -> float:
-        """The factor from the model's f, > 0 for its first label, to one > 0 for classes_[1]."""
+        """The factor that makes f > 0 stand for classes_[1]; the model's f > 0 stands for the first
+        label of the model."""
         return 1.0 if self._class_indices[0] == 1 else -1.0
 
     def decision_function(self, X: Any) -> np.ndarray:

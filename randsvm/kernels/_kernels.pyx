@@ -267,7 +267,7 @@ def add_sums_of_cells(
     the number of kernel values in the sums.
 
     panels, lower, upper: see lay_out_cells; places : (m,), of the rows in u; z : (centres, d);
-    columns : (w, centres rounded up to a multiple of 16), their features as the boxes have them;
+    columns : (w, centres rounded up to a multiple of 16), their features, not scaled as in z;
     beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K); room : (w * (CELL_CENTRES + 2),).
     centres <= CELL_CENTRES. widest: see add_rbf_sums.
     """

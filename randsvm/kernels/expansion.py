@@ -444,7 +444,7 @@ class KernelLayout:
             yield part, kept, float(norms.max(initial=0.0))
 
     def is_compiled(self, d: int) -> bool:
-        """Return whether sums over rows of d features are compiled."""
+        """Return whether sums over rows of d features use the compiled float32 code for RBF."""
         fits = d <= PANEL_FEATURES
         return self.kernel.name == "rbf" and self.dtype is np.float32 and self.dense and fits
 

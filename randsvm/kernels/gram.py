@@ -32,7 +32,7 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
         difference_gram(kernel_layout.left_operand(rows), to_panels(rows.X), kernel.gamma, K)
     elif m and kernel_layout.is_compiled(d):
         x, _ = kernel_layout.lay_out(X)
-        # [2 gamma x, left, 1], which is what `centres` computes, in float32.
+        # [2 gamma x, left, 1], as in DenseCentres, but scaled in float32.
         z = np.column_stack([x[:, :d] * np.float32(kernel.scale), x[:, d + 1], x[:, d]])
         rbf_gram(x, to_panels(z), K)
     else:

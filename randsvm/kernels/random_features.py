@@ -111,7 +111,8 @@ TEXT = re.compile(
     r"(?P<exact> exact)?"
 )
 
-# A map of more is checked only when it is prepared: a line of a model must not cost memory.
+# With more components the scales are checked only by `over`: parsing a line of a model must not
+# cost memory.
 MOST_CHECKED = 1 << 20
 TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
 
@@ -432,8 +433,8 @@ class FeatureTransform:
         float64.
 
         out : an array of that shape to fill; reusing one saves the time for new pages. The error of
-        a value of rbf is about abs(<w, x> + b) 2^-24. The cut of rows into calls changes values by
-        no more than that, because BLAS rounds a row differently at different places of a block.
+        a value of rbf is about abs(<w, x> + b) 2^-24. How rows are cut into calls changes values
+        too, but by no more: BLAS rounds a row differently at different places of a block.
         Raises ParameterError if a value leaves float32.
         """
         m, d = X.shape

@@ -209,7 +209,7 @@ class _Source:
             *wrap(f"{shown}.".replace("*/", "* /"), 96),
             f"x has RANDSVM_FEATURES entries: x[i] is {first} of a row, 0 where a row has none.",
             *(
-                ["randsvm_feature(i) names entry i: column, or column=text, which x[i] = 1 means."]
+                ["randsvm_feature(i) names entry i: column, or column=text (x[i] = 1: that text)."]
                 if model.columns is not None
                 else []
             ),
@@ -271,7 +271,7 @@ class _Source:
     def _prepare(self) -> str:
         """Return a function that rounds and scales a row, and selects the columns of the model.
 
-        Its result is the squared norm of the features that have no column, for RBF.
+        For RBF the function returns the squared norm of the features that have no column.
         """
         model, scaling, index = self.model, self.model.scaling, self.model.index_base
         tables, before, steps = [], [], []

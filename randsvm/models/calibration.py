@@ -82,7 +82,7 @@ class Isotonic(Calibrator):
             raise trailer.error(f"expected {', '.join(names)} of isotonic probabilities")
         whole = counts.astype(np.int64)
         if not ((whole == counts) & (whole > 0)).all() or not whole.sum() == len(f) == len(p):
-            raise trailer.error("expected isotonic_f and isotonic_p with isotonic_knots numbers")
+            raise trailer.error("expected as many isotonic_f and isotonic_p as isotonic_knots says")
         knots = tuple(np.split(np.array([f, p]), np.cumsum(whole)[:-1], axis=1))
         if not all(
             (np.diff(f) > 0).all() and (np.diff(p) >= 0).all() and p[0] >= 0 and p[-1] <= 1

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf, isinf, nan
+from math import inf, isinf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ VALUE_ROUNDING = 2e-7
 # Coefficients that rounding moves by this share of their sum still count as feasible.
 COEFFICIENT_ROUNDING = 1e-6
 # The gap of one-class is relative to at least this share of 1/2 nu^2 n K(x, x), the optimum for
-# orthogonal rows of weight 1, because its optimum may be 0. docs/certificate.md has the definition.
+# orthogonal rows of weight 1: on other rows it may be 0. docs/certificate.md has the definition.
 ONE_CLASS_ZERO_SHARE = 0.01
 
 
@@ -90,7 +90,7 @@ def certify(
     -----
     P is the primal objective of the machine as written. D is the dual objective of the feasible
     coefficients next to those of the model: a coefficient beyond its bound is moved to the bound,
-    and so is one of a support vector that is not a row of the training file. Therefore
+    and that of a support vector that is not a row of the training file to 0. Therefore
     D <= optimum <= P holds for any model.
 
     Rows are read in chunks; memory grows with the support vectors only, except by 16 bytes a row
@@ -114,7 +114,10 @@ def certify(
         required = params.require_gap
         # nan is above every gap.
         if required is not None and not outcome.gap <= required:
-            raise GapError(f"{model}: gap {outcome.gap:.3g} is above {required:g} (--require-gap)")
+            problem = f"gap {outcome.gap:.3g} is above"
+            if isnan(outcome.gap):
+                problem = "the gap is unknown, expected at most"
+            raise GapError(f"{model}: {problem} {required:g} (--require-gap)")
         return outcome
 
 
@@ -246,7 +249,7 @@ class SupportVectorIndex:
         """
         y, weights = np.full(len(beta), nan), np.zeros(len(beta))
         sizes = np.bincount(rows.groups, minlength=self.count)
-        # Support vectors beyond the number of rows: those with the smallest coefficients.
+        # A group with more support vectors than rows loses those with the smallest coefficients.
         by_size = np.lexsort([-np.abs(beta), self.groups])
         kept = by_size[_ranks(self.groups[by_size]) < sizes[self.groups[by_size]]]
         left = np.arange(len(rows.groups))
@@ -254,7 +257,7 @@ class SupportVectorIndex:
             counts = np.bincount(self.groups[some], minlength=self.count)
             group, y_left, w_left = rows.groups[left], sign * rows.y[left], rows.weights[left]
             order = np.lexsort([-w_left, -y_left, group])
-            # From the largest target and the largest coefficient of each group.
+            # In each group the rows with the largest targets take the largest coefficients.
             taken = order[_ranks(group[order]) < counts[group[order]]]
             some = some[np.lexsort([-np.abs(beta[some]), self.groups[some]])]
             some = some[_fitting(np.abs(beta[some]), C * w_left[taken], self.groups[some])]

@@ -1,8 +1,9 @@
 """Label sets and intervals with a stated coverage, from the scores of held-out rows.
 
-A score says how badly a label or a target fits a row. By split conformal prediction a set of all
-labels with a score of at most the ceil((n + 1) coverage)-th smallest of n held-out rows has the
-true label with at least the probability `coverage`, if a new row is exchangeable with these rows.
+A score says how badly a label or a target fits a row. In split conformal prediction q is the
+ceil((n + 1) coverage)-th smallest of the scores of n held-out rows, and the set of a new row has
+all labels with a score of at most q. If the new row is exchangeable with the held-out rows, its
+true label is in the set with at least the probability `coverage`.
 
 Vovk, Gammerman, Shafer, "Algorithmic Learning in a Random World", 2005; Lei, G'Sell, Rinaldo,
 Tibshirani, Wasserman, "Distribution-Free Predictive Inference for Regression", JASA 113, 2018.

@@ -113,8 +113,7 @@ def export(
         loaded = load(model)
         if loaded.has_row_numbers:
             raise ModelError(
-                f"{model}: expected a kernel of features: a model with a precomputed kernel has no "
-                "code"
+                f"{model}: expected a kernel of features: a precomputed kernel cannot be exported"
             )
         if len(loaded.labels) == 1:
             raise ModelError(f"{model}: expected a model of two or more classes")
@@ -226,7 +225,7 @@ class _Rows:
                 at = slice(indptr[0], indptr[-1])
                 yield indptr - indptr[0], block.indices[at], block.values[at]
             done += len(block)
-            emit(Progress("comparing", done, None, "rows"))
+            emit(Progress("comparing", done, None, "row"))
 
     def _compared(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Comparison:
         model, m = self.model, len(indptr) - 1
@@ -274,9 +273,9 @@ def absolute_sums(model: Model, rows: ModelRows) -> np.ndarray:
 
 
 def _own_rows(model: Model, inputs: int) -> sparse.csr_matrix:
-    """Return rows for a model without data, over the entries of rows, CSR of float64.
+    """Return rows to compare if there are no files, (m, inputs) CSR of float64.
 
-    They are support vectors without their scaling, or rows that are drawn at random.
+    They are support vectors as they were before scaling, or rows that are drawn at random.
     """
     first = model.index_base
     if isinstance(model, KernelModel) and len(model.beta):

@@ -215,7 +215,7 @@ class _Scan:
             for _ in self.pool.map_in_order(work, zip(shuffled, metrics, strict=True)):
                 pass
             begin = rows.stop
-            emit(Progress("shuffling features", begin, self.n, "rows"))
+            emit(Progress("shuffling features", begin, self.n, "row"))
         scores = np.array([[one.score for one in row] for row in metrics])
         return self.base.sign * (self.base.score - scores)
 

@@ -45,7 +45,8 @@ SUM_ROUNDING_ERRORS = 140
 MAX_RELATIVE_ERROR = 0.05
 # Bound on the sum of the RBF terms that cells may skip in float32 sums.
 MAX_OMITTED_SUM = 1e-4
-# Rows that are sorted into cells at once; with more rows cells are smaller and skip more terms.
+# Rows that are sorted into cells at once; with more rows the boxes of cells are smaller, and more
+# terms are skipped.
 CELL_ROWS = 4096
 
 

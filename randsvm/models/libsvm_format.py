@@ -286,8 +286,8 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
 
 
 # First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,
-# unlabelled rows, a byte order mark.
-FOREIGN_BYTES = (b"#", b"q", b"?", b"\xef")
+# cost, unlabelled rows, a byte order mark.
+FOREIGN_BYTES = (b"#", b"q", b"c", b"?", b"\xef")
 
 
 def _check_plain_rows(text: bytes, header: Header) -> None:

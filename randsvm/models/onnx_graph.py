@@ -284,7 +284,7 @@ class _Graph:
     def curve(self, f: str, column: int, knots: np.ndarray, values: np.ndarray) -> str:
         """Return a function that is linear between knots and constant beyond them, (rows, 1)."""
         x = self.node("Gather", f, self.constant([column], np.int64), axis=1)
-        # A single knot is a constant: the share of an interval that does not exist is 0.
+        # A single knot gives a constant: an interval without a rise.
         widths = np.diff(knots) if len(knots) > 1 else np.ones(1)
         steps = np.diff(values) if len(knots) > 1 else np.zeros(1)
         share = self.node("Sub", x, self.constant(knots[: len(widths)]))

@@ -292,9 +292,9 @@ class _FilePrediction:
         """Return the kind of file that the output may replace, and a function that recognises the
         first bytes of such a file.
 
-        An output with kept columns replaces only a table with the same header. An output without
-        them, of a model of tables, has neither commas nor tabs. So a file that has them may be a
-        table of the user and is not replaced.
+        An output with kept columns replaces only a table with the same header. Without kept columns
+        the output of a model of tables has neither commas nor tabs: a file with commas or tabs may
+        be a table of the user and is not replaced.
         """
         if self.rows.kept:
             header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]

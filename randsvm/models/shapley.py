@@ -228,7 +228,7 @@ class Explainer:
         indptr = np.array([0, len(indices)])
         values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
         if model.scaling is not None:
-            # Scaling leaves values of features that the row did not have.
+            # Scaling may add values of features that the row did not have.
             indptr, indices, values = model.scaled(indptr, indices, values)
         features = np.union1d(model.features, indices).astype(np.int64)
         x = np.zeros(len(features))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Parameters = TypeVar("Parameters", bound="DataclassInstance")
 
-# Label of a weight for all classes.
+# The word in place of a label in -w: weights for all classes, by their numbers of rows.
 BALANCED = "balanced"
 MEGABYTE = 1 << 20
 # The value that searches the whole range of an option, first coarsely and then finely.
@@ -64,7 +64,7 @@ class Option(NamedTuple):
         return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_value(x)
 
     def check(self, name: str, value: Any, typed: object = None) -> None:
-        """Raise ParameterError if the value is not one of the words or out of its bounds.
+        """Raise ParameterError if the value is out of its bounds, or none of the words of a choice.
 
         typed: the text that the user wrote.
         """
@@ -133,7 +133,7 @@ def command_line(
 ) -> list[str]:
     """Return the words of a command line that gives these parameters.
 
-    Options with the value None or False are left out.
+    Options with the value None are left out, and flags with the value False that have no negation.
 
     grid : fields with several values
     names : names of the fields to include; None: all

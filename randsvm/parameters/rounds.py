@@ -110,9 +110,10 @@ class OsunaParams:
     # Limits of the default size of the working set, see `default_rows`.
     MIN_ROWS, MAX_ROWS, FEW_TRAINING_ROWS = 1000, 3000, 30_000
     MAX_WHOLE_VARIABLES = 3000
-    # Rows with at least MANY_NONZEROS are solved at once up to this number of variables: rounds
-    # compute more kernel values. Measured with RBF and 392 nonzeros: 45 pairs of 4,000 rows take 15
-    # instead of 21 s; with 128 nonzeros or fewer, rounds are as fast or faster.
+    # Rows with at least MANY_NONZEROS nonzeros are solved at once up to MAX_WHOLE_VARIABLES_OF_MANY
+    # variables: rounds would compute more kernel values. Measured with RBF and 392 nonzeros: 45
+    # pairs of 4,000 rows take 15 instead of 21 s; with 128 nonzeros or fewer, rounds are as fast or
+    # faster.
     MANY_NONZEROS, MAX_WHOLE_VARIABLES_OF_MANY = 300.0, 4096
 
     working_set: int | None = option(
@@ -141,7 +142,7 @@ class OsunaParams:
     def default_rows(cls, n: int, variables: int = 1, nonzeros: float = 0.0) -> int:
         """Return the default size of the working set for n rows with `variables` variables each.
 
-        nonzeros: mean number in a row, if kernel values are the slower the more there are.
+        nonzeros: their mean number in a row; 0 if they do not make kernel values slower.
 
         All rows up to 3,000 variables, or 4,096 with many nonzeros, then 1,000 up to 30,000 rows,
         1,825 for 100,000, and 3,000 from 270,000 on. Small working sets cost LIBSVM less than large

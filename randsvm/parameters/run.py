@@ -416,11 +416,11 @@ class PredictParams:
     a regression whether to report the scale of its noise
     metrics : whether to report more metrics than accuracy or squared error
     labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
-    coverage : probability with which a label set or an interval is to have the truth; None: none
-    is written
+    coverage : probability with which a label set is to contain the true label, or an interval the
+    true target; None: neither is written
     format : format of the files; None: that of the training files
     keep : columns of a table that are written before each prediction, separated by commas
-    row_weights : file of the weights of the rows, which the scores count; None: `cost:` in the rows
+    row_weights : file of the weights with which rows count in metrics; None: `cost:` in the rows
     """
 
     scores: bool = False
@@ -507,7 +507,7 @@ class CertifyParams:
 class ImportanceParams:
     """The shuffles of --importance.
 
-    row_weights : file of the weights of the rows, which the score counts; None: `cost:` in the rows
+    row_weights : file of the weights with which rows count in the score; None: `cost:` in the rows
     format : format of the files; None: that of the training files
     """
 

@@ -1,7 +1,7 @@
 """Parameters of kernel machines, with their defaults and options, and the problem that they define.
 
 A field carries its option (letters, long name, help), from which the command line is generated.
-It imports no large library, because `--help` imports this module.
+This module imports no large library, because `--help` imports it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def is_same_label(one: str, other: str) -> bool:
 
 
 def check_probability(task: str, probability: bool) -> None:
-    """Raise ParameterError if a linear machine of this task has no probabilities."""
+    """Raise ParameterError if -b 1 is given for a linear machine that has no probabilities."""
     require(
         task == "svc" or not probability,
         f"-b 1: probabilities of linear machines are for -s svc, not {task}",
@@ -348,7 +348,7 @@ class Params:
         if self.task == "nu-svc" and self.nu > most:
             raise ParameterError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
-                f"{counts[0]:,.10g} and {counts[1]:,.10g} rows at most "
+                f"{counts[0]:,.10g} and {counts[1]:,.10g} rows it is at most "
                 f"{math.floor(most * 1e4) / 1e4:g}"
             )
 

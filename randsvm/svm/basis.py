@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import in_order, slices
+from randsvm.arrays import slices, sum_in_order
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.svm.running_values import BasisValues, RunningValues, ShardValues
@@ -140,7 +140,7 @@ class Objective:
     """P of a machine on a basis, and its smoothed form with derivatives by (a, b).
 
     exact: P with the losses themselves; value, gradient (m + 1,), hessian (m + 1, m + 1): of the
-    smoothed losses alone, and of the term sum(beta) b; |w|^2 is left out of these three.
+    smoothed losses and the term t b of svm/tasks.py, without the term |w|^2 / 2.
     """
 
     exact: float
@@ -156,11 +156,11 @@ def objective(values: RunningValues, basis: Basis, a: np.ndarray, b: float, h: f
     bound = values.total_weight * max(task.bounds) * largest**2 / h
     grid = 2.0 ** (np.ceil(np.log2(bound)) - EXACT_BITS)
     found = values.ask(LossQuery(task, basis, a, b, h, grid), "reducing")
-    gradient = np.array([in_order(list(each)) for each in zip(*found.gradient, strict=True)])
+    gradient = np.array([sum_in_order(list(each)) for each in zip(*found.gradient, strict=True)])
     gradient[-1] += task.coefficient_sum
     return Objective(
-        norm / 2 + in_order(found.exact) + task.coefficient_sum * b,
-        in_order(found.smoothed) + task.coefficient_sum * b,
+        norm / 2 + sum_in_order(found.exact) + task.coefficient_sum * b,
+        sum_in_order(found.smoothed) + task.coefficient_sum * b,
         gradient,
         found.hessian,
     )

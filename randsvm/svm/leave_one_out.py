@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.arrays import in_order, squared_norms
+from randsvm.arrays import squared_norms, sum_in_order
 from randsvm.kernels.kernel import Kernel
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.solution import SV
@@ -52,7 +52,7 @@ class FlaggedRows:
         return self._sum(2)
 
     def _sum(self, index: int) -> np.ndarray:
-        return np.array([in_order(side) for side in self.by_shard[:, index].T.tolist()])
+        return np.array([sum_in_order(side) for side in self.by_shard[:, index].T.tolist()])
 
     @property
     def error(self) -> float:

@@ -36,7 +36,7 @@ NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
 # Number of pseudo-rows after the rows of a Gram matrix: two for a linear term and the two below.
 EXTRA = 4
-# LIBSVM limits the iterations of a solve to the larger of this number and that for each variable.
+# LIBSVM's limit of iterations: MOST_ITERATIONS, or MOST_FOR_EACH times the variables if larger.
 MOST_ITERATIONS = 10_000_000
 MOST_FOR_EACH = 100
 
@@ -91,7 +91,7 @@ class Machine(NamedTuple):
     rho: np.ndarray
 
     def of_variables(self, rows: np.ndarray) -> Machine:
-        """Return the machine with other numbers of variables. rows : (variables,) int64."""
+        """Return the machine with variable i renumbered as rows[i]. rows : (variables,) int64."""
         return self._replace(support=rows[self.support])
 
 

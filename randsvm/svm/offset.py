@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from randsvm.arrays import in_order
+from randsvm.arrays import sum_in_order
 
 # The window beside a window is this many times as wide.
 WIDENING = 16.0
@@ -156,7 +156,7 @@ class Breakpoints:
         else:
             order = np.argsort(at, kind="stable")
             at, rise = at[order], rise[order]
-        slope, nothing = in_order(self.slope) + total, SLOPE_ROUNDING * most
+        slope, nothing = sum_in_order(self.slope) + total, SLOPE_ROUNDING * most
         slopes = slope + np.cumsum(rise)
         reached = slopes >= -nothing
         if slope > nothing and self.left > -np.inf:

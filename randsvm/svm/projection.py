@@ -77,7 +77,7 @@ def outermost(
     beta: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return beta with the larger sums that the task prescribes.
+    """Return beta, increased to the sums that the task prescribes.
 
     The rows with the largest violation by u go to their bounds, one after the other. All arrays are
     (m,) float64, of all rows of D.
@@ -92,7 +92,7 @@ def outermost(
 
 
 def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
-    """Return beta >= 0 with the larger sum `total`.
+    """Return beta >= 0, increased to the sum `total`.
 
     Coefficients go to their upper bounds in ascending `order`, the last one only as far as needed.
     beta, upper, order : (m,) float64.

@@ -328,7 +328,7 @@ class ScanState:
     offset of each group of the task. max_violation: rise less fall of the maximal violating pair
     in the last scan; before the first scan the range of the targets. kernel_layout: how rows are
     laid out for sums, and the precision of the sums; gram_layout: the same for kernel values for
-    LIBSVM, which become float32. used_float32: whether any sums were float32. audited: errors.
+    LIBSVM, which become float32. used_float32: whether any sums were float32. audited: errors of u.
     changed_since_restart: coefficients that changed since u was last computed from scratch.
     """
 
@@ -418,7 +418,7 @@ class RunningValues:
         self.D, self.problem = D, problem
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
-        # Rows of weight 0 are held out: their coefficients stay 0, and u has their values.
+        # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
         held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
         self.training_rows = D.n - held_out
         self.all_audited = D.n <= FEW_ROWS
@@ -487,8 +487,9 @@ class RunningValues:
         return self.row_reader.read(rows, self.coefficients.rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        """Return K of every pair of some points, (m, m) float32. centred: only valid for steps that
-        leave the sum of beta as it is. Raises ParameterError if values may exceed float32."""
+        """Return K of every pair of some points, (m, m) float32. centred: whether values may be
+        centred, which suits steps that leave the sum of beta as it is. Raises ParameterError if
+        values may exceed float32."""
         check_values(points, self.problem)
         return gram_of(self.D, self.state.gram_layout, points, centred=centred)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import in_order, squared_norms
+from randsvm.arrays import squared_norms, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.svm.offset import Breakpoints, Window
@@ -130,10 +130,10 @@ class Scan(RunningValues):
             sums, offset = self._least_loss_offset(group, state.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
             found = self.ask(ViolationQuery(group, offset, tolerance, collector))
-            primal += in_order(found.loss) + group.coefficient_sum * offset
+            primal += sum_in_order(found.loss) + group.coefficient_sum * offset
             candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
             offsets.append(offset)
-        norm, linear = in_order(sums.norm), in_order(sums.linear)
+        norm, linear = sum_in_order(sums.norm), sum_in_order(sums.linear)
         task, b = task.at(offsets)
         beta = state.coefficients.beta
         slack = task.absolute_sum_slack(beta)
@@ -276,8 +276,8 @@ class Scan(RunningValues):
         return replace(found, falling=more)
 
 
-# Share of the |w|^2 of nu-SVC with all coefficients on rows that are one spread apart, below which
-# only rounding separates the classes.
+# nu-SVC: if |w|^2 is below this share of (sum |beta|)^2 times the variance of the rows in feature
+# space, only rounding separates the classes.
 SEPARATING_SHARE = 1e-8
 
 

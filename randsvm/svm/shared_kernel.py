@@ -18,8 +18,8 @@ from randsvm.svm.kernel_layout import FLOAT32_UNIT, gram_of, kernel_centres, ker
 from randsvm.svm.libsvm import Layout, Machine, check_values, class_machine, regression_machine
 from randsvm.svm.running_values import FEW_ROWS
 
-# Sums of kernel values times coefficients may have this rounding error, in tolerances, if all
-# coefficients are at their bound. For RBF it is measured to be harmless.
+# The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
+# bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
 LARGEST_ROUNDING = 10.0
 
 
@@ -27,7 +27,7 @@ LARGEST_ROUNDING = 10.0
 class SharedKernel:
     """Kernel values of every pair of rows of D.
 
-    The rows are ordered by label, so that the rows of two classes are in few places.
+    The rows are ordered by class, so that the rows of a class are adjacent.
 
     place : (n,) int64, the position of each row in that order
     K : (n, n) float32, in that order; layout: the same values as LIBSVM reads them

@@ -51,7 +51,7 @@ GRAM_MOST = 4096
 # last. Measured: with 26 classes (C = 4), 47 of the 325 pairs miss a gap of 0.1% with 2e-4 and none
 # with 1e-4.
 # Losses count C times in P. With a narrow RBF kernel many rows have coefficients of about 1, below
-# C, so that the tolerance of a gap is in proportion to 1 / C: above FINAL_SOLVE_COST, the share is
+# C, so that the tolerance that a gap needs is proportional to 1 / C: above FINAL_SOLVE_COST it is
 # smaller, down to LEAST_FINAL_SHARE. Measured: with 26 classes, C = 10 and 7,477 support vectors of
 # 15,000 rows, all 325 pairs miss a gap of 0.1% with 1e-4 and none with 5e-5.
 SOLVE_SHARE, FINAL_SOLVE_SHARE = 0.1, 1e-4
@@ -96,7 +96,7 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
     share = SOLVE_SHARE
     if W.whole:
-        share = _final_share(problem)
+        share = _final_share(problem, float(max(upper.max(), -lower.min())))
         # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
         # Kernel values of an RBF are at most 1; where they are large, a tenth of a violation may be
         # far from the gap.
@@ -166,11 +166,14 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
     return above + more, below + more
 
 
-def _final_share(problem: Problem) -> float:
-    """Return the share of the violation that the last solve of all rows has as its tolerance."""
+def _final_share(problem: Problem, bound: float) -> float:
+    """Return the share of the violation that the last solve of all rows has as its tolerance.
+
+    bound: the largest of the coefficients.
+    """
     if problem.kernel != "rbf":
         return FINAL_SOLVE_SHARE
-    share = FINAL_SOLVE_SHARE * FINAL_SOLVE_COST / max(problem.bounds)
+    share = FINAL_SOLVE_SHARE * FINAL_SOLVE_COST / bound
     return max(LEAST_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
 
 
@@ -208,10 +211,10 @@ def solve(
     h, lower, upper : (m,) float64; with epsilon lower = -upper.
     s: the sum, from sum lower to sum upper.
     start : (m,) float64, a feasible point; None: LIBSVM's own start.
-    b: the offset of the start, if known; smaller problems are solved first then.
-    partly: with class weights, whether to solve only the smaller problems, so that coefficients may
-        end within wide boxes before they are optimal; with epsilon, whether few rows (TURNED_SHARE)
-        may end at 0 that gain with the other sign.
+    b: the offset of the start, if known. With class weights, by_windows then comes first.
+    partly: whether a later round may complete the solution. With class weights, coefficients may
+        then end inside of wide boxes before they are optimal, see by_windows. With epsilon, few
+        rows (TURNED_SHARE) may stay at 0 although the other sign would suit them.
     An error while LIBSVM still runs, such as an interruption, does not release its memory.
     Raises ValueError if no feasible beta has the sum s.
     """

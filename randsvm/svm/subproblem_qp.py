@@ -72,8 +72,8 @@ MAX_WINDOW_STEPS = 2
 MAX_SUM_ROWS = 30
 # Relative rounding of a sum in float64. It changes the gradient of a one-class problem by this
 # share of the gradient with all variables at their bounds. ROUNDING_SHARE: the share of the
-# tolerance that the change may reach. one_box narrows wider boxes, and widens them by WIDENING
-# where they bind.
+# tolerance that the change may reach. one_box narrows boxes that are too wide for that, and
+# multiplies their width by WIDENING while they bind.
 FLOAT64_ROUNDING = 2.0**-52
 ROUNDING_SHARE, WIDENING = 0.1, 256.0
 
@@ -138,7 +138,7 @@ class Boxed:
 
     @property
     def has_two_boxes(self) -> bool:
-        """Return whether the boxes with lower = 0 have one width, and those with upper = 0."""
+        """Return whether all boxes end at 0; those above have one width, those below also."""
         above, below = self.upper > 0, self.upper <= 0
         zero = (self.lower[above] == 0).all() and (self.upper[below] == 0).all()
         return bool(zero and not np.ptp(self.upper[above]) if above.any() else zero) and not (
@@ -402,8 +402,8 @@ class _TwoBoxes:
             to w_i, as in one_box, and add -y_i B w_i to its gradient.
         the sum: one row starts where the sum requires it, even outside its box, and has copies
             with both labels, enough to reach its box from either side. If it ends outside its
-            box, the solution with the bound has it at the bound that it passed, as the objective
-            is convex in it. So it is fixed there, and another row is tried. A pseudo-row with a
+            box, the solution within all boxes has it at the bound that it passed, since the
+            objective is convex. So it is fixed there, and another row is tried. A pseudo-row with a
             large diagonal works instead, but LIBSVM then needs twice as many steps, or does not
             end at all.
 

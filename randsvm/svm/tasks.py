@@ -13,7 +13,7 @@
 
 A row of weight w has w times these bounds, and n is the sum of all weights: a row of weight 2 is
 the same as two equal rows. So nu bounds shares of the weight instead of shares of the rows: rows
-beyond the margin have at most the share nu of the weight, support vectors at least that share.
+with a loss have at most the share nu of the weight, support vectors at least that share.
 
 t is `Task.coefficient_sum` and a is `Task.absolute_sum`. The nu tasks (Schoelkopf et al. 2000) have
 the second sum, sum |beta| = a (for nu-SVR, <= a), and its multiplier, the tube, is found as b is:

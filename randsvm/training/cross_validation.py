@@ -191,9 +191,10 @@ def assign_groups(groups: np.ndarray, y: np.ndarray, folds: int, draw: Draw) -> 
     """Return the number of the fold of each row, (n,) int16; a group is in one fold.
 
     Large groups come first, and those of equal size in random order. Each joins the fold that has
-    the least of its classes and the fewest rows so far: the one with the smallest inner product of
-    the shares of all rows and of the rows of each class. So each of the first groups joins an empty
-    fold, and the sum of the squared shares of all folds rises the least.
+    the least of its classes and the fewest rows so far. A group and a fold each have a vector: the
+    share of the rows of each class that they hold, and that of all rows. The fold is the one with
+    the smallest inner product of both vectors. So each of the first groups joins an empty fold, and
+    the sum of the squared shares of all folds rises the least.
 
     groups : (n,) int64; y : (n,), the classes
     """
@@ -269,9 +270,10 @@ def rows_of_groups(D: Dataset, groups: int, seed: int) -> int:
 
 
 def replicated(D: Dataset, some: Dataset) -> AbstractContextManager[Dataset]:
-    """Return a block within which the executor of `some`, a small view of D, fits parts of it.
+    """Return a block that yields the view `some` of D for fits on parts of it.
 
-    This process fits the parts of a larger view, and the executor of D scans them.
+    If the view is small, its executor makes these fits. Otherwise this process makes them, and the
+    executor of D scans the rows.
     """
     return D.executor.replicated(some) if _is_small(some) else nullcontext(some)
 

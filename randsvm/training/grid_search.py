@@ -36,8 +36,8 @@ from randsvm.training.cross_validation import (
 from randsvm.training.job import Fit, Job, P, SearchFit
 from randsvm.training.selection import mean_and_error, metric_maker, simplest_within_error
 
-# The fewest rows of the first stage: for each fold, for each class, and in all, under a time limit
-# and if a range is searched.
+# The fewest rows of the first stage: for each fold, for each class; in all under a time limit
+# (MIN_ROWS), and if a range is searched (COARSE_ROWS).
 MIN_FOLD_ROWS, MIN_CLASS_ROWS = 10, 20
 MIN_ROWS, COARSE_ROWS = 200, 500
 # Each stage has this many times the rows of the one before, and this part of its combinations.
@@ -418,7 +418,7 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[ScoredFolds]:
         """Yield candidates once all of their folds are done.
 
-        missing: the indices of the candidates to score; fits of others may start theirs
+        missing: the indices of the candidates to score; their fits may start from those of others
         """
         if missing:
             with self._fits(candidates, rows) as fits:
@@ -599,7 +599,8 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
     The test is paired, over rows: see RACING_DEVIATIONS.
 
     losses : (m,) float32 of each candidate, of the same rows
-    rows: the number of all rows; further losses are of repetitions, which say nothing of new rows
+    rows: the number of all rows; more losses than rows come from repetitions, which score the same
+        rows again
     """
     means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
     if len(means) < 2:
@@ -637,7 +638,7 @@ class FoldFits(Generic[P]):
         search_fits: Sequence[SearchFit[P]],
         races: bool = False,
     ) -> None:
-        suitable = (one for one in search_fits if one.fits(validation.D, candidates))
+        suitable = (one for one in search_fits if one.suits(validation.D, candidates))
         self.shared, self.races = next(suitable, None), races
         self.validation, self.candidates = validation, candidates
         starts_near = self.shared is not None and self.shared.starts_near

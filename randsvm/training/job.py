@@ -47,7 +47,7 @@ class SearchFit(Protocol[P_contra]):
 
     starts_near: bool
 
-    def fits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from each other."""
 
     def first_fit(

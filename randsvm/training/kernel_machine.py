@@ -159,8 +159,8 @@ def randsvm_spec(
     """Return KBH07's Algorithm 1, with the bound |SV| >= k if no gap ends the run.
 
     Tasks whose coefficients have a sum other than 0 run without that bound, since rows outside of
-    the working set cannot all have coefficient 0. So does a precomputed kernel that is not
-    certified while the user left the gap open: k rows take k^2 values of memory.
+    the working set cannot all have coefficient 0. So does a precomputed kernel that may be
+    indefinite if the user chose neither a gap nor k: k rows would take k^2 values of memory.
     """
     left_open = (
         problem.may_be_indefinite and job.stop.gap is None and not algorithm.support_bound_flags
@@ -182,7 +182,7 @@ def randsvm_spec(
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, nonzeros, problem)
     arguments = command_line(own, job.stop)
-    # A limit of rounds is one of rounds over all rows.
+    # --max-iterations counts rounds over all rows: with it there are none over an inner set.
     if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
         solve = partial(certified, r=r)
         return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
@@ -414,7 +414,7 @@ class SeededKernelFit:
             self._pairs.close()
             self._pairs = None
 
-    def fits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from others.
 
         A nu prescribes the sum of the coefficients, which those of other rows do not have. KBH07's

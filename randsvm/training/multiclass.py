@@ -37,7 +37,7 @@ from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
 
 EMPTY = np.empty(0)
-# Pairs of few rows are kept for the next training on them if all take this part of the memory.
+# Pairs of few rows are kept for the next training on them if all take at most this part of memory.
 KEPT_PAIRS_SHARE = 1 / 8
 # Pairs of fewer rows are solved one after another: most of their time is spent in Python, which
 # runs one thread at a time. Measured with 96 rows: two threads take 1.8 times as long as one.
@@ -183,7 +183,7 @@ class Subtasks:
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
 
-        They share the rows of pairs with these subtasks, which are to be closed.
+        They share the rows of pairs with `self`: only `self` is to be closed.
 
         held_out : (n,) bool
         """

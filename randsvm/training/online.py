@@ -126,7 +126,7 @@ def _running_of(old: LinearModel, path: str) -> Running | None:
         return running_of(old.metadata, *old.w.shape)
     except (KeyError, ValueError):
         raise ModelError(
-            f"{path}: expected the running weights of an update, found others than the model's"
+            f"{path}: expected the running weights of an update, found some that do not fit it"
         ) from None
 
 
@@ -389,7 +389,7 @@ def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
 
 
 def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:
-    """y of each row, (m,) float64: targets, class indices, or nothing for novelty detection."""
+    """y of each row, (m,) float64: targets, class indices, or 0 for novelty detection."""
     if steps.epsilon is not None:
         return block.y
     y = table.classes(block)

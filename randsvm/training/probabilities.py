@@ -69,7 +69,7 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
 def calibration_of(params: P, fits_probabilities: bool) -> Calibration:
     """Return what is fitted to held-out rows for a regression (svr) or for classes (svc).
 
-    fits_probabilities : whether probabilities are; the scores of `params.conformal` may be alone.
+    fits_probabilities : whether probabilities are fitted too, or only scores (`params.conformal`).
     """
     pairs = params.multiclass == "ovo" and params.prediction_type == "svc"
 

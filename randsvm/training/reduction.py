@@ -35,7 +35,7 @@ LEAST_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
 # --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
 # the cube of its rows.
 MOST_ROWS = 4096
-# Smaller costs than this part of P count as this part.
+# A cost is an increase of P. Smaller costs than this part of P count as this part.
 LEAST_COST = 1e-9
 # Values of f that are computed or compared at once.
 VALUES_AT_ONCE = 2**20
@@ -159,7 +159,7 @@ class Reduction:
     lowered: float = 1.0
 
     def run(self) -> tuple[SV, Certificate, SubtaskReduction]:
-        """Return the reduced machine and its certificate, or the full ones if that is as small."""
+        """Return the reduced machine and its certificate; the full ones if no smaller one does."""
         self.points = self.scan.completed(self.full).points
         self.f = np.empty(self.scan.D.n)
         for at, u in self._parts():
@@ -238,8 +238,8 @@ class Reduction:
                 self._projected(chosen.first(m))
 
     def _needed(self, cost: float) -> int:
-        """Return the estimated number of support vectors that raise P by this cost: from the
-        measured costs, as a power of the number between two of them and beyond."""
+        """Return an estimate of the fewest support vectors with at most this cost. Between two
+        measured costs, and beyond them, the cost counts as a power of the number."""
         S, sizes = len(self.full), np.array(sorted(self.costs))
         if cost <= 0 or not len(sizes):
             return S

@@ -72,9 +72,9 @@ class BalancedAccuracy(ConfusionMatrix):
         return 100 * float(np.mean(hits[occurs] / true[occurs])) if occurs.any() else nan
 
     def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return the losses of rows, with the mean 1 - mean recall.
+        """Return the losses of n rows, with the mean 1 - mean recall.
 
-        They differ from the mean by the first-order effect of each row's weight on it.
+        Each is the mean plus n times the first-order effect of the row's weight on it.
         """
         labels, place = np.unique(y, return_inverse=True)
         weights = np.ones(len(y)) if weights is None else weights
@@ -105,9 +105,9 @@ class MeanF1(ConfusionMatrix):
         return float(np.mean(twice[occurs] / rows[occurs])) if occurs.any() else nan
 
     def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return the losses of rows, with the mean 1 - F1.
+        """Return the losses of n rows, with the mean 1 - F1.
 
-        They differ from the mean by the first-order effect of each row's weight on it.
+        Each is the mean plus n times the first-order effect of the row's weight on it.
         """
         own = MeanF1(self.classes)
         predicted = self._predicted(f)
@@ -140,8 +140,8 @@ class AreaUnderCurve(ConfusionMatrix):
 
         The mean over rows is 1 - AUC and the variance that of DeLong, DeLong, Clarke-Pearson,
         "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic
-        Curves", 1988: a row counts as its distance from the mean of its class, by the share of the
-        pairs that it ranks correctly.
+        Curves", 1988: a row counts by the share of its pairs that it ranks correctly, less the mean
+        of that share over its class.
         """
         f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
         first = y == 0

@@ -62,7 +62,7 @@ class SharedFit:
         """Return f of each pair of classes, (m, pairs) float64; classes : (n,) int64."""
         params, count = self.subtasks.params, len(weights)
         present = np.bincount(classes, minlength=count) > 0
-        # A machine that knows one class predicts it, and the second of two that it does not know.
+        # A pair without a machine predicts its first class if that has rows, else its second.
         constant = np.where(present[class_pairs(count)[0]], 1.0, -1.0)
         f = np.tile(constant, (len(held_out), 1))
         if np.count_nonzero(present) < 2:
@@ -102,7 +102,7 @@ class SharedKernelFit:
         """Free the kernel values."""
         self._kernels.clear()
 
-    def fits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
         """Return whether LIBSVM solves parts of D at once with shared kernel values."""
         first = candidates[0]
         if first.task not in ("svc", "svr") or first.components or D.summary.weighted:

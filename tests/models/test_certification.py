@@ -380,7 +380,7 @@ def test_a_kernel_without_certificate_meets_no_gap(tmp_path: Path) -> None:
     solved(y, X, "-t 3 -g 0.1 -c 1", path)
     found = certificate_of(train, path, "-c 1")
     assert np.isnan(found.gap)
-    with pytest.raises(GapError):
+    with pytest.raises(GapError, match=r"the gap is unknown, expected at most 0\.9"):
         run_predict("--certify", train, path, "--require-gap", 0.9)
 
 

@@ -15,7 +15,6 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.isotonic import IsotonicRegression
 
-from randsvm.api import export
 from randsvm.errors import ModelError, ParameterError
 from randsvm.estimators import SVC
 from randsvm.models.calibration import Isotonic, Temperature
@@ -174,13 +173,6 @@ def test_options_that_do_not_go_together_are_refused() -> None:
         SgdParams(calibration="isotonic", probability=True, loss="log")
     with pytest.raises(ParameterError, match="--conformal is not for"):
         Params(task="one-class", conformal=True)
-
-
-def test_c_code_has_sigmoids_only(tmp_path: Path) -> None:
-    path = gaussians(60).save(tmp_path / "d")
-    model = learn("randsvm", path, tmp_path / "m", "-b", 1, "--calibration", "isotonic").model
-    with pytest.raises(ModelError, match="isotonic has no code in C"):
-        export(str(model), str(tmp_path / "m.c"))
 
 
 def test_damaged_calibrators_are_refused(tmp_path: Path) -> None:

@@ -549,7 +549,10 @@ def test_concurrent_threads_group_the_rows_once(
 
 def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path: Path, predict: Predict) -> None:
     training_set = Data(*oracle.clouds(20_000))
-    training_file, second = training_set.save(tmp_path / "d"), f"{in_order(training_set.y)[1]:g}"
+    training_file, second = (
+        training_set.save(tmp_path / "d"),
+        f"{in_order(training_set.y)[1]:g}",
+    )
     words = ("osuna", *WORDS, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
     process = subprocess.Popen(
         [

@@ -93,7 +93,7 @@ def test_decision_values_equal_those_of_scikit_learn(tmp_path: Path, name: str) 
     with open_dataset(path, kind) as D:
         fits, params = shared_fit(D, Params(**{"gamma": GAMMA, **given}))
         assert isinstance(fits, SharedKernelFit)
-        assert fits.fits(D, [params])
+        assert fits.suits(D, [params])
         classes = np.unique(y) if params.prediction_type == "svc" else y[:0]
         # The targets that D has.
         y = y if params.prediction_type == "svc" else D.labels()
@@ -168,10 +168,10 @@ def test_many_rows_do_not_share_kernel_values(
     monkeypatch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", len(SETS["svc"].y) - 1)
     with open_dataset(path, "svc") as D:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
-        assert not fits.fits(D, [params])
+        assert not fits.suits(D, [params])
         # Values of a polynomial of unscaled rows are too large for float32.
         monkeypatch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", len(SETS["svc"].y))
-        assert fits.fits(D, [params])
+        assert fits.suits(D, [params])
         poly = Params(kernel="poly", gamma=10.0, C=1000.0)
-        assert fits.fits(D, [Params(kernel="poly", gamma=0.01)])
-        assert not fits.fits(D, [Params(kernel="poly", gamma=0.01), poly])
+        assert fits.suits(D, [Params(kernel="poly", gamma=0.01)])
+        assert not fits.suits(D, [Params(kernel="poly", gamma=0.01), poly])
