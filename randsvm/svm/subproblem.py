@@ -22,7 +22,6 @@ from randsvm.parameters.svm import Problem
 from randsvm.svm import libsvm
 from randsvm.svm.kernel_layout import FLOAT32_UNIT
 from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr
-from randsvm.svm.row_boxes import MAX_SOLVES_OF_ROUND
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import (
@@ -38,6 +37,7 @@ from randsvm.svm.subproblem_qp import (
     solve_two_sums,
     two_boxes,
 )
+from randsvm.svm.subproblem_row_boxes import MAX_SOLVES_OF_ROUND
 from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.working_set import WorkingSet
 

@@ -28,7 +28,7 @@ h - epsilon, or -C <= a* <= 0 with h + epsilon). Rows that change their sign rep
 variables, beta = a + a*. From beta = 0 the subproblem is LIBSVM's own epsilon-SVR.
 
 With two boxes (class weights) the subproblem is a C-SVC, see _TwoBoxes. With a box for each row
-(weights of rows) see row_boxes.py.
+(weights of rows) see subproblem_row_boxes.py.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from randsvm.svm.libsvm import (
     one_class,
     set_linear_term,
 )
-from randsvm.svm.row_boxes import MAX_SOLVES, RowBoxes, solve_row_boxes
+from randsvm.svm.subproblem_row_boxes import MAX_SOLVES, RowBoxes, solve_row_boxes
 
 # A coefficient at this distance from its bound, relative to the box, counts as bounded: LIBSVM's
 # steps have rounding errors.
@@ -206,7 +206,7 @@ def any_boxes(task: Boxed, most_solves: int = MAX_SOLVES) -> Solution:
 def _row_boxes(
     task: Boxed, group: np.ndarray, sums: np.ndarray, most_solves: int = MAX_SOLVES
 ) -> Solution:
-    """Solve a task with a box for each row, see row_boxes.py."""
+    """Solve a task with a box for each row, see subproblem_row_boxes.py."""
     boxes = RowBoxes(
         task.K, task.rows, task.h, task.lower, task.upper, group, sums, task.start, task.tolerance
     )
