@@ -423,5 +423,5 @@ def test_a_warm_start_is_refused(tmp_path: Path) -> None:
 
 
 def test_arrays_must_be_square() -> None:
-    with pytest.raises(ContentError, match="each row with each, found 3 rows and 4 columns"):
+    with pytest.raises(ContentError, match="each row with each row, found 3 rows, 4 columns"):
         api.train_randsvm(Arrays(np.ones((3, 4)), [1, 2, 1]), kernel="precomputed")
