@@ -244,8 +244,8 @@ class Commands(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands, and the options and files of the plain one.
 
-        A shell that is told to complete files does it itself, but bash then ignores the commands in
-        the answer. Where both match, the answer therefore has the names of files.
+        If the answer asks bash to complete files, bash ignores the commands in it. Where commands
+        and files match, the answer therefore has the names of the files.
         """
         from click.shell_completion import CompletionItem
 

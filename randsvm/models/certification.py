@@ -520,7 +520,7 @@ class _Judge:
 
     @property
     def problem(self) -> str:
-        """The options that define the problem, besides the model and the rows."""
+        """The options of the problem that neither the model nor the rows have, as text."""
         words = command_line(self.params, names=self.used)
         if self.params.row_weights is not None:
             words += ["--row-weights", self.params.row_weights]

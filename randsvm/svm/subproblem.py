@@ -169,7 +169,7 @@ def _two_sums(beta: np.ndarray, upper: np.ndarray, slack: float) -> tuple[float,
 def _final_share(problem: Problem, bound: float) -> float:
     """Return the share of the violation that the last solve of all rows has as its tolerance.
 
-    bound: the largest of the coefficients.
+    bound: the largest bound of a coefficient.
     """
     if problem.kernel != "rbf":
         return FINAL_SOLVE_SHARE

@@ -248,9 +248,9 @@ class Rounds:
         this object then counts these rows only. None: this object is over all rows
     gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
     inner: the newest solution of a part with `gives_dual`; None: there is none
-    reduced_gap: with --reduce, the gap that was asked for; None: without either
+    reduced_gap: with --reduce, the gap that was asked for; None: there is no such gap
     stand_in: the reduced machine that takes the place of `inner`; None: there is none
-    stand_ins: all that there were; an older one may be the best solution
+    stand_ins: all reduced machines so far; an older one may be the best solution
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
