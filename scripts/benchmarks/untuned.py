@@ -1,4 +1,4 @@
-"""The works on sets that no part of randsvm was tuned on, small and large, beside svm-train.
+"""The works on sets whose times were no aim in development, small and large, beside svm-train.
 
 The sets are made by untuned_sets.py. Options were found by untuned_search.py.
 """

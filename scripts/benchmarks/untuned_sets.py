@@ -1,4 +1,4 @@
-"""Make svmlight files of sets on which no part of randsvm was tuned, in results/real.
+"""Make svmlight files of sets whose times were no aim in development, in results/real.
 
     untuned_sets.py [SET ...]
 
