@@ -125,3 +125,23 @@ def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form
     (training, predicting), (more_training, more_predicting) = peaks
     assert more_training - training < 17 * 3 * n / MEGABYTE + 30
     assert more_predicting - predicting < 9 * 3 * n / MEGABYTE + 30
+
+
+@pytest.mark.slow
+def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path: Path) -> None:
+    """The table is wide, and the model has 20,000 support vectors."""
+    pytest.importorskip("pyarrow")
+    n, random = 24_000, np.random.default_rng(0)
+    columns: dict[str, object] = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
+    columns |= {f"t{j}": random.choice([f"word {i}" for i in range(13)], n) for j in range(28)}
+    columns["y"] = random.choice(["yes", "no"], n)
+    data, model = tmp_path / "data.parquet", tmp_path / "model"
+    frame = pd.DataFrame(columns)
+    frame.to_parquet(data, row_group_size=n)
+    # So narrow a kernel gives each row the coefficient C.
+    training = ("randsvm.cli.train", "-g", "9", "-c", "0.1", "--gap", "0.1", "--memory", "2G")
+    peak(tmp_path, *training, "--format", "parquet", "--label-column", "y", "-q", data, model)
+    head = model.read_text().partition("SV\n")[0]
+    assert int(head.split("total_sv ")[1].split()[0]) > 20_000
+    found = peak(tmp_path, "randsvm.cli.predict", "-q", data, model, tmp_path / "out")
+    assert found < 290

@@ -35,9 +35,9 @@ from randsvm.errors import ContentError, DataError, quoted, shortened
 from randsvm.events import Progress, Watch
 from randsvm.parallel import ThreadPool
 
-# Bytes of a parsed value of a batch: a number, an index and copies; the least and the largest
-# number of rows of a batch.
-VALUE_BYTES = 16
+# Bytes of a value of a batch while it is parsed: a number, an index and their copies; the least and
+# the largest number of rows of a batch.
+VALUE_BYTES = 32
 ROWS = 64, 65_536
 # Bytes that are read from the file at once: of one column at least and at most; of all columns.
 COLUMN_BYTES = 1 << 14, 1 << 20
@@ -235,7 +235,7 @@ def _as_texts(array: Any) -> _Texts:
         values = [str(value).lower() for value in values]
     # nan differs from itself.
     texts = [str(v).strip(" \t") if v is not None and v == v else "" for v in values]
-    codes = array.indices.fill_null(len(texts)).cast(pyarrow.int64()).to_numpy()
+    codes = _filled(array.indices.cast(pyarrow.int64()), np.int64, len(texts))
     return _Texts(codes, [*texts, ""])
 
 
@@ -260,18 +260,35 @@ def _as_numbers(array: Any) -> _Numbers:
 
 
 def _float64(array: Any) -> np.ndarray:
+    """Return numbers, (m,) float64, nan where there is null."""
     types = pyarrow.types
     if types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if types.is_decimal(array.type):
-        array = array.cast(pyarrow.float64())
-    elif types.is_float16(array.type):
+    if types.is_float16(array.type):
         array = array.cast(pyarrow.float32())
+    # Without `safe`, integers above 2^53 are rounded as numpy rounds them.
+    return _filled(array.cast(pyarrow.float64(), safe=False), np.float64, np.nan)
+
+
+def _filled(array: Any, dtype: type[np.generic], fill: float) -> np.ndarray:
+    """Return the numbers of an array of type `dtype`, (m,), with `fill` where there is null.
+
+    pyarrow's `to_numpy`, `fill_null` and `scalar` import pandas where that is installed, which
+    takes 45 MB.
+    """
+    values = _view(array, dtype)
     if not array.null_count:
-        return array.to_numpy(zero_copy_only=False).astype(np.float64)
-    values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
-    values[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return values
+        return values
+    is_null = _view(array.is_null().cast(pyarrow.uint8()), np.uint8)
+    return np.where(is_null, np.array(fill, dtype), values)
+
+
+def _view(array: Any, dtype: type[np.generic]) -> np.ndarray:
+    """Return the values of an array of numbers, (m,), read-only and not copied."""
+    if not len(array):
+        return np.empty(0, dtype)
+    start = array.offset * np.dtype(dtype).itemsize
+    return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=start)
 
 
 def _number(text: str) -> float:
