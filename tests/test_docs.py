@@ -233,7 +233,7 @@ def test_the_readme_is_short() -> None:
 
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-BASE = {"arrays", "decimals", "errors", "events", "files", "parallel"}
+BASE = {"arrays", "decimals", "records", "errors", "events", "files", "parallel"}
 
 
 def test_modules_that_the_architecture_names_exist() -> None:

@@ -22,7 +22,7 @@ LAYERS = [
     {"data", "kernels"},
     {"parameters"},
     {"parallel"},
-    {"events", "errors", "files", "arrays", "decimals"},
+    {"events", "errors", "files", "arrays", "decimals", "records"},
     {""},  # the package itself: its version
 ]
 LAYER_OF = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
@@ -107,6 +107,18 @@ def test_only_the_listed_modules_import_a_library(library: str) -> None:
         if any(name.partition(".")[0] == library for name in imports(path))
     }
     assert users <= LIBRARY_USERS[library]
+
+
+def test_dataclasses_are_those_of_records() -> None:
+    """Estimators are the exception: scikit-learn reads the signature of their __init__."""
+    users = {
+        file
+        for file, path in FILES.items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if "dataclass" in {alias.name for alias in node.names}
+    }
+    assert {package_of(file) for file in users} == {"records", "estimators"}
 
 
 def test_known_imports_are_found() -> None:

@@ -11,7 +11,7 @@ import pickle
 import stat
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
@@ -54,6 +54,7 @@ from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
 from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name, open_input
 from randsvm.parameters.run import Resources
+from randsvm.records import dataclass
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -33,6 +33,7 @@ from randsvm.data.svmlight import (
 from randsvm.data.table import DelimitedText, clean_label
 from randsvm.errors import InputError, TransferError
 from randsvm.files import decoded
+from randsvm.records import dataclass
 
 # Bytes of text that are parsed at once, and that have one checksum.
 PIECE_BYTES, BLOCK_BYTES = 4 << 20, 64 << 10

@@ -18,7 +18,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock, local
 from typing import IO, Any, BinaryIO, NamedTuple, Protocol
 from zlib import crc32
@@ -27,6 +27,7 @@ import numpy as np
 
 from randsvm.arrays import join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
+from randsvm.records import dataclass
 
 # ---- float32 or float64 ----------------------------------------------------------------------
 

@@ -7,9 +7,10 @@ import io
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from randsvm.records import dataclass
 
 Format = Literal["csv", "tsv", "parquet"]
 # The byte between the fields of a text format.

@@ -10,7 +10,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -42,6 +42,7 @@ from randsvm.data.shard_executor import (
 from randsvm.files import inputs
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
+from randsvm.records import dataclass
 
 Report = TypeVar("Report")
 State = TypeVar("State")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from randsvm.data.reading import (
 )
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
+from randsvm.records import dataclass
 
 # What a label of a file, and so of a model, can be.
 SPELLABLE = re.compile(r"(?!\?$)[^\s:,#\x00-\x1f\x7f]+")

@@ -5,13 +5,12 @@ This module does not know models or training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import sparse
 
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
+from randsvm.records import dataclass
 
 NOT_FOUND = -1
 

@@ -6,12 +6,12 @@ This module does not know files, kernels or solvers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import join_weights, slices
+from randsvm.records import dataclass
 
 # Rows that are copied at a time.
 ROWS_AT_ONCE = 8192

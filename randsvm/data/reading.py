@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_b
 from randsvm.errors import DataError
 from randsvm.events import Notice, Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
+from randsvm.records import dataclass
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192

@@ -6,10 +6,12 @@ shards, threads or workers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 import numpy as np
+
+from randsvm.records import dataclass
 
 
 @dataclass

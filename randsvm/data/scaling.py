@@ -5,12 +5,11 @@ This module does not know files, data sets or training.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import csr_of_all, squared_norms
+from randsvm.records import dataclass
 
 # Rows with fewer than this share of their features are sparse: scaling leaves zeros zero.
 SPARSE = 0.5

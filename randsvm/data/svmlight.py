@@ -11,7 +11,7 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from io import BufferedReader
 from typing import BinaryIO, Literal, NamedTuple
@@ -24,6 +24,7 @@ from randsvm.data.columns import format_hint
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
+from randsvm.records import dataclass
 
 Labels = Literal["class", "number"]
 

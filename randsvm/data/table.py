@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import BinaryIO
 
 import numpy as np
@@ -42,6 +42,7 @@ from randsvm.data.svmlight import (
 from randsvm.data.table_pieces import Content, Layout, Opener, Piece, Table
 from randsvm.errors import DataError, ParameterError, quoted
 from randsvm.events import Watch, silent
+from randsvm.records import dataclass
 
 MOST_CATEGORIES = _table.MOST_CATEGORIES
 # Characters that a label in a model or an output cannot have.

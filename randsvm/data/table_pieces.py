@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from randsvm.data.svmlight import NOT_FINITE, NUMBER, Block, Fault
 from randsvm.errors import quoted
 from randsvm.files import decoded
+from randsvm.records import dataclass
 
 # Opens a file for reading, from its start.
 Opener = Callable[[str], AbstractContextManager[BinaryIO]]

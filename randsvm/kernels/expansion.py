@@ -15,7 +15,6 @@ This module does not know files, tasks or solutions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -39,6 +38,7 @@ from randsvm.kernels._kernels import (
     sort_into_cells,
 )
 from randsvm.kernels.kernel import Kernel
+from randsvm.records import dataclass
 
 # ---- sums over some centres ------------------------------------------------------------------
 

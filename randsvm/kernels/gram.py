@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy import sparse
 
@@ -11,6 +9,7 @@ from randsvm.arrays import Matrix, slices, squared_norms
 from randsvm.kernels._kernels import difference_gram, rbf_gram
 from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
 from randsvm.kernels.kernel import Kernel
+from randsvm.records import dataclass
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256

@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -31,6 +30,7 @@ from randsvm.arrays import slices
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import require
+from randsvm.records import dataclass
 
 # ---- random numbers --------------------------------------------------------------------------
 

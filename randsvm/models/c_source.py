@@ -7,7 +7,6 @@ probabilities.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from textwrap import dedent, indent, wrap
 
 import numpy as np
@@ -25,6 +24,7 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.kernel import KERNELS
+from randsvm.records import dataclass
 
 # The first words of a file, by which a later export recognises that it may replace it.
 BEGINNING = b"/* randsvm model in C"

@@ -7,13 +7,13 @@ finds no probabilities in such a model and predicts labels only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.decimals import join_numbers, parse_numbers, shortest
 from randsvm.models import decisions
 from randsvm.models.trailer import Trailer
+from randsvm.records import dataclass
 
 
 class Calibrator(ABC):

@@ -11,7 +11,7 @@ import shlex
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan, nan
 from typing import NamedTuple
@@ -36,6 +36,7 @@ from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import Params
+from randsvm.records import dataclass
 
 # Support vectors are found among the rows by this number of random projections.
 PROJECTIONS = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ from randsvm.models.model import Model, ModelRows
 from randsvm.models.row_files import RowFiles
 from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.run import EXPORT_FORMATS
+from randsvm.records import dataclass
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

@@ -6,7 +6,6 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
+from randsvm.records import dataclass
 
 
 @dataclass(frozen=True, repr=False)

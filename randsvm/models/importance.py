@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -38,6 +37,7 @@ from randsvm.models.prediction import weights_at
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import ImportanceParams, Resources
+from randsvm.records import dataclass
 
 # Bytes of shuffled columns in memory.
 COLUMN_BYTES = 1 << 28

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import log
 from typing import Any
@@ -29,6 +29,7 @@ from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import Trailer
 from randsvm.parameters.kernel import KERNELS
+from randsvm.records import dataclass
 
 # Kernel names of this package -> names in LIBSVM's models, and the inverse.
 LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}

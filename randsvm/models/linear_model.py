@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ from randsvm.models.calibration import Calibrator, Sigmoid
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer
+from randsvm.records import dataclass
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
 # 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is

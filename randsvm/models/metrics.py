@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import nan
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ from randsvm.events import (
     ReliabilityBin,
 )
 from randsvm.models.decisions import predicted_classes
+from randsvm.records import dataclass
 
 AnyMetric = TypeVar("AnyMetric", bound="Metric")
 # Intervals of equal width of the expected calibration error, as in Guo et al. 2017.

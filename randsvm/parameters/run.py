@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from randsvm.errors import ParameterError
@@ -23,6 +23,7 @@ from randsvm.parameters.option import (
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, Params
+from randsvm.records import dataclass
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
@@ -33,6 +33,7 @@ from randsvm.parameters.svm import (
     check_random_features,
     uses_field,
 )
+from randsvm.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from randsvm.errors import ParameterError
@@ -20,6 +20,7 @@ from randsvm.parameters.kernel import (
     resolve_gamma,
 )
 from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
+from randsvm.records import dataclass
 
 # Tasks in LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")

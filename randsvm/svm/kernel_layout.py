@@ -5,7 +5,7 @@ This module does not know coefficients, solvers or files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -25,6 +25,7 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 
 # Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
 # number, is below FLOAT32_LIMIT.

@@ -9,12 +9,11 @@ rows with xi_i >= 1 can be wrong when they are left out. Both statements hold fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from randsvm.arrays import squared_norms, sum_in_order
 from randsvm.kernels.kernel import Kernel
+from randsvm.records import dataclass
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.solution import SV
 

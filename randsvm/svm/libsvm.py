@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +21,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ violators, solvers or files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from threading import Lock
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window

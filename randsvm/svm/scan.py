@@ -9,7 +9,7 @@ of the shards.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import squared_norms, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
+from randsvm.records import dataclass
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
     BeyondMargin,

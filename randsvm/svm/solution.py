@@ -6,7 +6,6 @@ Knows nothing of solvers, scans or files.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
@@ -14,6 +13,7 @@ from scipy import sparse
 from randsvm.data.points import Points
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 
 # |beta| may exceed its bound by this part.
 BOUND_ROUNDING = 1e-9

@@ -31,11 +31,12 @@ scans or solvers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from threading import Event
@@ -20,6 +19,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, Queued, emit, listening
 from randsvm.parallel import Cancelled, completed_results
+from randsvm.records import dataclass
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Decision, Fit, Job, P
 

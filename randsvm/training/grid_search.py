@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil, inf, isnan, nan, sqrt
 from threading import Lock
@@ -25,6 +25,7 @@ from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
+from randsvm.records import dataclass
 from randsvm.training.cross_validation import (
     CrossValidation,
     Fold,

@@ -6,7 +6,7 @@ Knows no algorithm.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
+from randsvm.records import dataclass
 
 # The parameters of a kernel machine or of a linear one.
 P = TypeVar("P", bound=Params | SgdParams)

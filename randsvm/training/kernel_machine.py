@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
 from threading import Lock
@@ -38,6 +38,7 @@ from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.option import AUTO, command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
+from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import SV

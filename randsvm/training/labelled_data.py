@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -20,6 +20,7 @@ from randsvm.files import display_name, inputs
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
+from randsvm.records import dataclass
 from randsvm.training.job import Job
 
 # More integer classes than this look like the targets of a regression.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.option import require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
+from randsvm.records import dataclass
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
     Classes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import inf
 from threading import Lock
@@ -31,6 +31,7 @@ from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSSES
 from randsvm.parameters.svm import Params, Problem
+from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.linear import EPSILON_INSENSITIVE
 from randsvm.svm.running_values import FEW_ROWS

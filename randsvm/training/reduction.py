@@ -6,7 +6,7 @@ The certificate is split: P is that of the reduced machine over all rows, D that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.records import dataclass
 from randsvm.svm.basis import Basis, objective
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 
 import numpy as np
@@ -21,6 +21,7 @@ from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration
 from randsvm.parallel import Cancelled
 from randsvm.parameters.svm import Problem
+from randsvm.records import dataclass
 from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm

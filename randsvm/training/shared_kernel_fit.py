@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 
 import numpy as np
@@ -16,6 +16,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parameters.svm import Params, class_weights
+from randsvm.records import dataclass
 from randsvm.svm.libsvm import Machine
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.training.multiclass import Subtasks
