@@ -6,11 +6,12 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn
+from types import FrameType, ModuleType
+from typing import Any, ClassVar, NoReturn
 
 import click
 
@@ -22,9 +23,14 @@ from randsvm.files import make_standard_streams_patient
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
 
-# Modules that are loaded at their first use. numpy.ma is not among them, because np.unique uses it:
-# if several threads load a lazy module at the same time, they may see it incomplete (Python 3.11).
-UNUSED_PARTS_OF_NUMPY = ("numpy.f2py", "numpy.polynomial", "numpy.testing")
+# Modules that are loaded at their first use. scipy imports the last one, which asks numpy for every
+# name that it has and thereby imports the others, but scipy.sparse uses none of them.
+LATE_MODULES = (
+    "numpy.f2py",
+    "numpy.polynomial",
+    "numpy.testing",
+    "scipy._lib.array_api_compat.numpy",
+)
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
@@ -41,25 +47,45 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     _leave(_exit_code(command, name))
 
 
-def import_api() -> Any:
-    """Import randsvm.api and return it, without parts of numpy that commands do not use.
+class LateModule(ModuleType):
+    """A module that is loaded when a name in it is asked for.
 
-    numpy imports these at their first use. But scipy, while it is imported, asks for every name
-    that numpy lists, which takes 70 of 240 ms (scipy 1.17, numpy 2.4).
+    `importlib.util.LazyLoader` loads a module as soon as it is imported a second time, and shows it
+    incomplete to other threads (Python 3.11).
+    """
+
+    lock: ClassVar = threading.RLock()
+
+    def __getattr__(self, name: str) -> Any:
+        # Imports and inspect ask for names that a module may lack, such as __wrapped__.
+        if not name.startswith("__") or name == "__all__":
+            with self.lock:
+                # The loader is taken away before it runs, as the module may ask for its own names.
+                loader = vars(self).pop("late_loader", None)
+                if loader is not None:
+                    loader.exec_module(self)
+                return super().__getattribute__(name)
+        raise AttributeError(name)
+
+
+def import_api() -> Any:
+    """Import randsvm.api and return it, without parts of numpy and scipy that commands do not use.
+
+    They would take 100 of 240 ms (scipy 1.17, numpy 2.4).
     """
     import importlib.util
 
-    import numpy
-
-    for name in UNUSED_PARTS_OF_NUMPY:
-        spec = None if name in sys.modules else importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = importlib.util.LazyLoader(spec.loader)
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module
-            spec.loader.exec_module(module)
-            # As Python does with every module of a package once it is imported.
-            setattr(numpy, name.rpartition(".")[2], module)
+    for name in LATE_MODULES:
+        parent, _, last = name.rpartition(".")
+        with contextlib.suppress(ModuleNotFoundError):  # another version of scipy
+            spec = None if name in sys.modules else importlib.util.find_spec(name)
+            if spec is not None and spec.loader is not None:
+                module = importlib.util.module_from_spec(spec)
+                vars(module)["late_loader"] = spec.loader
+                module.__class__ = LateModule
+                sys.modules[name] = module
+                # As Python does with every module of a package once it is imported.
+                setattr(sys.modules[parent], last, module)
     from randsvm import api
 
     return api
