@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,17 +103,34 @@ class BoundedOption(click.Option):
 class Command(click.Command):
     """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
 
-    examples: command line -> what it does.
+    examples: command line -> what it does. late_params: returns more parameters; it is called when
+    they are needed, as a process runs one of several commands.
     """
 
     # Titles of the groups of options in the help, in their order.
     TITLES: tuple[str, ...] = (MODEL, STOP, SEARCH, RESOURCES, OUTPUT)
 
     def __init__(
-        self, *arguments: Any, examples: dict[str, str] | None = None, **attributes: Any
+        self,
+        *arguments: Any,
+        examples: dict[str, str] | None = None,
+        late_params: Callable[[], list[click.Parameter]] = list,
+        **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = examples or {}
+        self.late_params = late_params
+
+    @property
+    def params(self) -> list[click.Parameter]:
+        """The arguments and options."""
+        more, self.late_params = self.late_params(), list
+        self._params += more
+        return self._params
+
+    @params.setter
+    def params(self, params: list[click.Parameter]) -> None:
+        self._params = params
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args == ["-h"]:  # with other words it is LIBSVM's -h, shrinking

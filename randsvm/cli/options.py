@@ -275,21 +275,18 @@ def parameters(
     return decorate
 
 
-def algorithm_options(algorithm: str) -> Callable[[Decorated], Decorated]:
-    """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
+def algorithm_parameters(algorithm: str) -> list[click.Parameter]:
+    """Return the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
     # sgd has no gap and does not use LIBSVM. It takes --require-gap and the cache of LIBSVM too, so
     # that scripts work and errors give the reason, but its help omits them.
     rounds = StopParams in groups
     hidden = () if rounds else ("require_gap", "libsvm_cache")
-
-    def decorate(command: Decorated) -> Decorated:
-        command = parameters(*COMMON, hidden=hidden)(report(quiet(log(command))))
-        command = parameters(*groups)(warm_start(command) if rounds else command)
-        return click.argument("train_file", type=PATH)(more(command))
-
-    return decorate
+    command = parameters(*COMMON, hidden=hidden)(report(quiet(log(click.Command(algorithm)))))
+    command = parameters(*groups)(warm_start(command) if rounds else command)
+    # A decorator appends its parameter; they are applied from the last to the first.
+    return click.argument("train_file", type=PATH)(more(command)).params[::-1]
 
 
 # Arguments and options of the commands, not of the library.

@@ -39,6 +39,7 @@ def train() -> None:
 
 @train.command(
     cls=Command,
+    late_params=partial(options.algorithm_parameters, "randsvm"),
     short_help="Any kernel: random sampling, certified; start here.",
     examples={
         "randsvm-train randsvm -c 1 -g 0.5 data.svm": (
@@ -52,7 +53,6 @@ def train() -> None:
         ),
     },
 )
-@options.algorithm_options("randsvm")
 def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
@@ -71,6 +71,7 @@ def randsvm(**given: Any) -> None:
 
 @train.command(
     cls=Command,
+    late_params=partial(options.algorithm_parameters, "osuna"),
     short_help="Any kernel: a working set of fixed size, for comparison.",
     examples={
         "randsvm-train osuna -c 1 -g 0.5 data.svm": (
@@ -82,7 +83,6 @@ def randsvm(**given: Any) -> None:
         "randsvm-train osuna --gap none data.svm": "until no row violates the KKT conditions",
     },
 )
-@options.algorithm_options("osuna")
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
@@ -96,6 +96,7 @@ def osuna(**given: Any) -> None:
 @train.command(
     "osuna-closest",
     cls=Command,
+    late_params=partial(options.algorithm_parameters, "osuna-closest"),
     short_help="Any kernel: osuna with the worst violators, for clean data.",
     examples={
         "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
@@ -109,7 +110,6 @@ def osuna(**given: Any) -> None:
         ),
     },
 )
-@options.algorithm_options("osuna-closest")
 def osuna_closest(**given: Any) -> None:
     """Train as osuna does, but swap in the violators of smallest y f(x) (Mostefaoui, Zaou).
 
@@ -120,6 +120,7 @@ def osuna_closest(**given: Any) -> None:
 
 @train.command(
     cls=Command,
+    late_params=partial(options.algorithm_parameters, "sgd"),
     short_help="Linear, by stochastic gradient: text, many features.",
     examples={
         "randsvm-train sgd --lambda 1e-4 text.svm.gz text.model": (
@@ -133,7 +134,6 @@ def osuna_closest(**given: Any) -> None:
         ),
     },
 )
-@options.algorithm_options("sgd")
 def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
