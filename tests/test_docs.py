@@ -43,7 +43,7 @@ OTHERS = {
     *("--all-files", "--collector", "--config-settings", "--print-build-identifiers"),
     *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
-    *("--scheduler-file", "--help", "--layout", "--output", "--published", "--resume"),
+    *("--scheduler-file", "--help", "--layout", "--merge", "--output", "--published", "--resume"),
 }
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(

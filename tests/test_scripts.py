@@ -248,6 +248,23 @@ def test_the_page_of_results_and_the_pictures_come_from_the_published_results(
         assert len(picture) < 100_000
 
 
+def test_a_later_run_replaces_what_it_measured(script: ImportScript, tmp_path: Path) -> None:
+    """The number of rows belongs to a work: the large set of the same name stays."""
+    page, published = script("benchmarks.results_page"), published_results()
+    (work,) = [each for each in published["comparisons"] if each["name"] == "a9a"]
+    newer = dict(work, date="2101-02-03", commands=work["commands"][:1])
+    other = dict(work, rows=7, date="2101-02-03")
+    found = page.merged(published, dict(published, seconds=60.0, comparisons=[newer, other]))
+    names = [each["name"] for each in published["comparisons"]]
+    assert [each["name"] for each in found["comparisons"]] == [*names, "a9a"]
+    assert found["comparisons"][names.index("a9a")] == newer
+    assert found["comparisons"][-1] == other
+    assert found["seconds"] == published["seconds"] + 60
+    shown = page.results_page(found, [])
+    for each in (newer, other):
+        assert f"a9a, {each['rows']:,} rows (2101-02-03)" in shown
+
+
 def test_a_table_has_the_numbers_of_the_results(script: ImportScript) -> None:
     """A changed time of one program changes its cells and no others."""
     tables, found = script("benchmarks.page_tables"), published_results()

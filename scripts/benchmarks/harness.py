@@ -347,12 +347,13 @@ def compare(
     works: name -> function that returns the comparison. The JSON lists works that failed as
     skipped, and works that were not begun as not run. sections: returns lines of Markdown below the
     table. again: whether the works are added to the last run or replace works of it; its other
-    works are kept, and those that are replaced are listed. metadata: further entries of the JSON.
+    works are kept. metadata: further entries of the JSON.
     Raises ClickException at the end if a gate failed.
     """
     began = time.perf_counter()
     found: Record = {
         "title": title,
+        "date": _today(),
         "machine": machine(),
         "load": [os.getloadavg()[0]],
         "effort": asdict(effort),
@@ -361,20 +362,17 @@ def compare(
         "not_run": list(works),
         "skipped": [],
         "comparisons": [],
-        "again": [],
     }
     if again:
         before = json.loads((into / f"{title}.json").read_text())
-        kept = ("comparisons", "skipped", "load", "again")
-        found |= {of: before[of] for of in (*kept, "not_run", "seconds") if of in before}
+        kept = ("comparisons", "skipped", "load", "not_run", "seconds", "date")
+        found |= {of: before[of] for of in kept if of in before}
     into.mkdir(parents=True, exist_ok=True)
-    earlier, left = found["seconds"], list(found["not_run"])
+    earlier = found["seconds"]
     for name, work in works.items():
         if found["seconds"] - earlier > effort.whole:
             break
         _add(found, name, work, effort)
-        repeated = again and name not in {*left, *found["again"]}
-        found["again"] += [name] if repeated else []
         found["seconds"] = earlier + time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
@@ -393,8 +391,8 @@ def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effor
         comparison = work()
         click.echo(f"{name}: {comparison.name}, {comparison.rows:,} rows", err=True)
         measured = measure(comparison, effort)
-        measured["seconds"] = time.perf_counter() - began
-        _put(found["comparisons"], measured)
+        measured |= {"seconds": time.perf_counter() - began, "date": _today()}
+        put(found["comparisons"], measured)
         _skip(found, [command.missing for command in comparison.commands])
     except click.ClickException as error:
         _skip(found, [error.message])
@@ -402,7 +400,11 @@ def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effor
     found["load"].append(os.getloadavg()[0])
 
 
-def _put(comparisons: list[Record], measured: Record) -> None:
+def _today() -> str:
+    return time.strftime("%Y-%m-%d")
+
+
+def put(comparisons: list[Record], measured: Record) -> None:
     """Add a comparison, in the place of an earlier one of the same work and rows."""
     for place, each in enumerate(comparisons):
         if (each["name"], each["rows"]) == (measured["name"], measured["rows"]):

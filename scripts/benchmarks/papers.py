@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.tables import Record, bounded, table
 
 GAP, LARGE_GAP = "randsvm --gap 0.001", "randsvm --gap 0.01"
+LARGE_REDUCED = f"{LARGE_GAP} --reduce auto"
 RULE, FORMULA = "randsvm -k 1000 --sample-size 5000", "randsvm --gap none"
 LINEAR_GAP, LINEAR_RULE = f"{GAP} -t linear", f"{RULE} -t linear"
 SGD = "sgd"

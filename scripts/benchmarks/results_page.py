@@ -19,6 +19,7 @@ import click
 
 import plot
 from benchmarks import page_tables, papers
+from benchmarks.harness import put
 from benchmarks.sets import SCRIPTS, results_option
 from benchmarks.tables import Record, bounded, left_out, peak, spread, table, value
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
@@ -417,6 +418,23 @@ def to_publish(found: Record) -> Record:
     return dict(found, comparisons=comparisons)
 
 
+def merged(published: Record, found: Record) -> Record:
+    """Return published results in which the comparisons of a later run replace the older ones.
+
+    found: as to_publish returns it. The day of the run stays that of the published results; each
+    comparison of the later run has its own.
+    """
+    comparisons = list(published["comparisons"])
+    for each in found["comparisons"]:
+        put(comparisons, each)
+    return dict(
+        published,
+        comparisons=comparisons,
+        seconds=published["seconds"] + found["seconds"],
+        versions=list(dict.fromkeys([*published["versions"], *found["versions"]])),
+    )
+
+
 def _file(word: str) -> str:
     return Path(word).name if "/" in word else word
 
@@ -466,15 +484,17 @@ def results_page(found: Record, pictures: Sequence[str]) -> str:
     type=click.Path(path_type=Path),
     help="Folder of the pages.",
 )
+@click.option("--merge", is_flag=True, help="Replace only what the last run measured.")
 @click.option("--published", is_flag=True, help="Read TITLE.json in the folder of the pages.")
 @results_option
-def main(title: str, output: Path, published: bool, results: Path) -> None:
+def main(title: str, output: Path, merge: bool, published: bool, results: Path) -> None:
     """Write the pages and the pictures from the measurements of the benchmarks."""
     kept = output / f"{title}.json"
     if published:
         found = json.loads(kept.read_text())
     else:
         found = to_publish(json.loads((results / f"{title}.json").read_text()))
+        found = merged(json.loads(kept.read_text()), found) if merge else found
         _write(kept, json.dumps(found, separators=(",", ":")) + "\n")
     drawn = [
         name for name, (_, draw) in PICTURES.items() if draw(found, output / f"results-{name}.png")

@@ -45,11 +45,21 @@ def left_out(found: Record) -> list[str]:
         if record["ended"]
     ]
     lines = [f"Skipped: {what}" for what in found["skipped"]]
-    if again := found.get("again"):
-        lines += [f"Repeated later, perhaps with a newer version: {', '.join(again)}"]
+    if later := measured_later(found):
+        lines += [f"Measured on another day, perhaps with another version: {', '.join(later)}"]
     lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
     lines += [f"Ended after {found['effort']['most']:g} s: {', '.join(ended)}"] if ended else []
     return [line for text in lines for line in ("", text)]
+
+
+def measured_later(found: Record) -> list[str]:
+    """Return name, rows and day of the comparisons that were not measured on the day of the run."""
+    day = found.get("date")
+    return [
+        f"{each['name']}, {each['rows']:,} rows ({each['date']})"
+        for each in found["comparisons"]
+        if each.get("date", day) != day
+    ]
 
 
 def _cells(record: Record) -> list[str]:
