@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from typing import Any
@@ -133,3 +135,34 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch: pytest.Mo
     assert len(seen) > 3
     assert all(one == {1} for one in seen)
     parallel._blas.cache_clear()
+
+
+def test_calls_in_daemon_threads_share_a_thread_while_it_is_idle() -> None:
+    first = parallel.run_in_daemon_thread(threading.current_thread, "call")
+    others = set()
+    for _ in range(20):
+        time.sleep(0.005)
+        others.add(parallel.run_in_daemon_thread(threading.current_thread, "call"))
+    assert others == {first}
+    assert first.daemon
+    gate = threading.Event()
+    waiting = threading.Thread(
+        target=parallel.run_in_daemon_thread, args=[lambda: gate.wait(10), "call"]
+    )
+    waiting.start()
+    time.sleep(0.05)
+    assert parallel.run_in_daemon_thread(threading.current_thread, "call") is not first
+    gate.set()
+    waiting.join()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_its_own_daemon_threads() -> None:
+    parallel.run_in_daemon_thread(int, "call")
+    time.sleep(0.05)
+    child = os.fork()
+    if not child:
+        signal.alarm(5)
+        os._exit(parallel.run_in_daemon_thread(lambda: 7, "call"))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

@@ -140,8 +140,20 @@ class RawChunk:
             None if self.weights is None else self.weights[begin:end],
         )
 
+    def copy(self) -> RawChunk:
+        """Return a copy of all rows."""
+        return RawChunk(
+            self.y.copy(),
+            self.indptr.copy(),
+            self.indices.copy(),
+            self.values.copy(),
+            None if self.weights is None else self.weights.copy(),
+        )
+
     def __getitem__(self, rows: np.ndarray) -> RawChunk:
-        """Return a copy of some rows."""
+        """Return a copy of some rows. rows : (m,) int64."""
+        if len(rows) == len(self.y) and (rows == np.arange(len(rows))).all():
+            return self.copy()
         begins = self.indptr[rows]
         lengths = self.indptr[rows + 1] - begins
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])

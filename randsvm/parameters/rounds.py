@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 from randsvm.parameters.option import AUTO, changed_flags, check_bounds, option, require
 from randsvm.parameters.svm import NU_TASKS, Params
@@ -75,13 +76,14 @@ class RandsvmParams:
                 f"raise --sample-size or lower --support-bound",
             )
 
-    @property
+    @cached_property
     def support_bound_flags(self) -> list[str]:
         """The flags of the given options that only determine k."""
         return [flag for flag in changed_flags(self) if flag != "--sample-size"]
 
+    @cached_property
     def without_support_bound(self) -> RandsvmParams:
-        """Return the parameters without the options that only determine k."""
+        """The parameters without the options that only determine k."""
         return RandsvmParams(sample_size=self.sample_size)
 
     def resolved(self, n: int) -> RandsvmParams:

@@ -194,6 +194,8 @@ class _Library:
         self.svm = svm
         self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
         self.read_iterations = svm.PRINT_STRING_FUN(_solver.READ_ITERATIONS)
+        self.labels_type = ctypes.POINTER(ctypes.c_double)
+        self.rows_type = ctypes.POINTER(ctypes.POINTER(svm.svm_node))
 
     def parameter(self, svm_type: int, variables: int, tolerance: float) -> Any:
         # The constructor would change the print function of LIBSVM for all threads.
@@ -247,8 +249,8 @@ class _Library:
         # The bindings' constructor loops over the rows in Python; this sets the same three fields.
         problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
         problem.l = len(labels)
-        problem.y = labels.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
-        problem.x = pointers.ctypes.data_as(ctypes.POINTER(ctypes.POINTER(self.svm.svm_node)))
+        problem.y = ctypes.cast(labels.ctypes.data, self.labels_type)
+        problem.x = ctypes.cast(pointers.ctypes.data, self.rows_type)
         # This applies to the calling thread. LIBSVM's loops over one kernel row are too short for
         # OpenMP: when the other cores are busy, its spinning threads cost a factor of 10.
         if self.one_thread is not None:
@@ -277,9 +279,9 @@ def _coefficients(model: Any, variables: int) -> np.ndarray:
     assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
     alpha = np.zeros(variables)
     if model.l:
-        # 1-based, grouped by class.
-        at = np.ctypeslib.as_array(model.sv_indices, (model.l,)) - 1
-        alpha[at] = np.ctypeslib.as_array(model.sv_coef[0], (model.l,))
+        # 1-based, grouped by class. np.ctypeslib.as_array would make a type for each length.
+        at = np.frombuffer(ctypes.string_at(model.sv_indices, 4 * model.l), np.int32) - 1
+        alpha[at] = np.frombuffer(ctypes.string_at(model.sv_coef[0], 8 * model.l))
     return alpha
 
 

@@ -302,6 +302,8 @@ class Coefficients:
 
     def after(self, rows: np.ndarray, beta: np.ndarray) -> Coefficients:
         """Return the coefficients with new ones for these rows, ascending; beta may be 0."""
+        if not len(self.rows):
+            return Coefficients(rows[beta != 0], beta[beta != 0])
         others = ~np.isin(self.rows, rows, assume_unique=True)
         every = np.concatenate([self.rows[others], rows[beta != 0]])
         values = np.concatenate([self.beta[others], beta[beta != 0]])

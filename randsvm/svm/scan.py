@@ -9,7 +9,7 @@ of the shards.
 from __future__ import annotations
 
 import time
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from randsvm.svm.running_values import (
     ShardValues,
     ValuesQuery,
 )
-from randsvm.svm.solution import SV, Certificate, Step
+from randsvm.svm.solution import NO_STEP, SV, Certificate, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
@@ -62,7 +62,7 @@ class Violators:
     changed: int = 0
     seconds: float = 0.0
     full_scan_seconds: float = 0.0
-    step: Step = field(default_factory=Step.nothing)
+    step: Step = NO_STEP
     inside: int = 0
     dual_error: float = 0.0
 

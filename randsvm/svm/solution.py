@@ -133,8 +133,9 @@ class Step:
     ended: bool = True
     iterations: int = 0
 
-    @staticmethod
-    def nothing() -> Step:
-        """Return a step that changes no coefficient."""
-        X = sparse.csr_matrix((0, 0), dtype=np.float32)
-        return Step(Points(np.empty(0, np.int64), X, np.empty(0)), np.empty(0))
+
+# A step that changes no coefficient.
+NO_STEP = Step(
+    Points(np.empty(0, np.int64), sparse.csr_matrix((0, 0), dtype=np.float32), np.empty(0)),
+    np.empty(0),
+)

@@ -179,6 +179,8 @@ def _final_share(problem: Problem, bound: float) -> float:
 
 def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
     """Return an estimate of the change of u = K beta by rounding K to float32."""
+    if not beta.any():
+        return 0.0
     norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
     largest = float(norms.max(initial=0.0))
     return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))

@@ -35,7 +35,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
-from randsvm.parameters.option import AUTO, command_line, require
+from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.records import dataclass
@@ -175,25 +175,25 @@ def randsvm_spec(
         solve = partial(randsvm_1, r=r)
         formula = algorithm.support_bound is None and problem.kernel != "rbf"
         # -k says by itself that no gap ends the run.
-        arguments = command_line(own, replace(job.stop, gap=None))
+        options = own, replace(job.stop, gap=None)
         notices = [FORMULA_FOR_K] if formula else []
-        return AlgorithmSpec("randsvm", solve, r, False, arguments, rules, notices)
-    unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound()
+        return AlgorithmSpec("randsvm", solve, r, False, options, rules, notices)
+    unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound
     rule = "no violators" if job.stop.wanted_gap is None else "--gap"
     notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
     r = _working_set_rows("--sample-size", own.sample_size, n, nonzeros, problem)
-    arguments = command_line(own, job.stop)
+    options = own, job.stop
     # --max-iterations counts rounds over all rows: with it there are none over an inner set.
     if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
         solve = partial(certified, r=r)
-        return AlgorithmSpec("randsvm", solve, r, True, arguments, notices=notices)
+        return AlgorithmSpec("randsvm", solve, r, True, options, notices=notices)
 
     def certified_over(rows: int) -> Callable[[Decomposition], SV]:
         own_r = _working_set_rows("--sample-size", own.sample_size, rows, nonzeros, problem)
         return partial(certified, r=min(own_r, rows))
 
     inner = partial(on_inner_set, r=r, certified_over=certified_over)
-    return AlgorithmSpec("randsvm", inner, r, True, arguments, notices=notices, parts=True)
+    return AlgorithmSpec("randsvm", inner, r, True, options, notices=notices, parts=True)
 
 
 def osuna_spec(
@@ -224,7 +224,7 @@ def _decomposition(
     def solve(run: Decomposition) -> SV:
         return algorithm_of_size(run, rows, algorithm.swap)
 
-    return AlgorithmSpec(name, solve, rows, True, command_line(algorithm, job.stop))
+    return AlgorithmSpec(name, solve, rows, True, (algorithm, job.stop))
 
 
 def _working_set_rows(
@@ -645,11 +645,10 @@ class KernelTrainingRun(TrainingRun[Trained]):
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, earlier = self.trainer.job, sum(self.counts.values())
-        own = replace(job, stop=replace(job.stop, gap=job.stop.full_gap or job.stop.gap))
         spec, seed = self.spec_of(task), self.seeds.pop(number, None)
         if seed is not None:
             spec = replace(spec, warm_start=SeededStart(seed))
-        rounds = Rounds(task, spec, own, clock, end, earlier, self.at_once)
+        rounds = Rounds(task, spec, self._subtask_job, clock, end, earlier, self.at_once)
         rounds.reduced_gap = job.stop.wanted_gap if job.stop.reduce is not None else None
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
@@ -678,6 +677,12 @@ class KernelTrainingRun(TrainingRun[Trained]):
                 self.has_solution = True
             del self.under_way[number]
             rounds.scan.forget()
+
+    @cached_property
+    def _subtask_job(self) -> Job:
+        """The job of a subtask: it ends at the gap that is asked for before any --reduce."""
+        job = self.trainer.job
+        return replace(job, stop=replace(job.stop, gap=job.stop.full_gap or job.stop.gap))
 
     def _reduce(self, number: int, solution: SubtaskSolution, rounds: Rounds, end: float) -> None:
         """Replace the solution of a subtask by one with fewer support vectors, if time allows."""

@@ -20,6 +20,8 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration
 from randsvm.parallel import Cancelled
+from randsvm.parameters.option import command_line
+from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
 from randsvm.records import dataclass
 from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
@@ -100,7 +102,7 @@ class AlgorithmSpec:
     solve: the algorithm
     r: the number of rows of its working sets
     freezes: whether coefficients outside of a working set keep their values; otherwise they are 0
-    arguments: the options of the algorithm and the user's limits, as on a command line
+    options: the parameters of the algorithm and the user's limits
     rules: stop rules besides V = 0 and the user's limits
     notices: messages for the user
     warm_start: makes the first step in place of a random working set
@@ -111,11 +113,16 @@ class AlgorithmSpec:
     solve: Callable[[Decomposition], SV]
     r: int
     freezes: bool
-    arguments: list[str]
+    options: tuple[RandsvmParams | OsunaParams, StopParams]
     rules: list[Rule] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     warm_start: Start | None = None
     parts: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        """The options as on a command line."""
+        return command_line(*self.options)
 
     def working_set(self, subtasks: Subtasks) -> int:
         """Return the largest number of rows of a working set."""

@@ -342,3 +342,20 @@ def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path: Path) -> 
     summary, _ = in_memory.read(Arrays(K, ["a", "a", "b"], weights=[1, 0, 2]), options)
     assert {**vars(summary), "features": 0} == {**vars(file), "features": 0}
     assert summary.features.tolist() == file.features.tolist() == [0, 1, 2, 3]
+
+
+def test_a_copy_of_all_rows_of_a_chunk_shares_no_memory_with_it() -> None:
+    whole = chunk_of(7, 1, weighted=True)
+    assert whole.weights is not None
+    for rows in (np.arange(7), np.arange(7)[::-1]):
+        copy = whole[rows]
+        assert copy.weights is not None
+        assert copy.y.tolist() == whole.y[rows].tolist()
+        assert copy.weights.tolist() == whole.weights[rows].tolist()
+        X, Z = (
+            sparse.csr_matrix((of.values, of.indices, of.indptr), shape=(7, 7))
+            for of in (whole, copy)
+        )
+        assert (X[rows] != Z).nnz == 0
+        for name in ("y", "indptr", "indices", "values", "weights"):
+            assert not np.shares_memory(getattr(copy, name), getattr(whole, name)), name
