@@ -107,6 +107,40 @@ def test_the_time_on_more_cores_is_computed_from_the_parts_of_a_round(
     assert "| 100 | 17.50 |" in said
 
 
+def test_the_tables_of_the_page_of_clusters_are_those_of_the_script(script: ImportScript) -> None:
+    many_cores, pages = script("many_cores"), script("benchmarks.page_tables")
+    text = (SCRIPTS.parent / "docs" / "cluster.md").read_text()
+    filled = pages.filled_with(text, lambda name: many_cores.TABLES[name]())
+    assert text == filled, "run: python scripts/many_cores.py --page docs/cluster.md"
+    assert [mark["name"] for mark in pages.MARKED.finditer(text)] == list(many_cores.TABLES)
+    said = CliRunner().invoke(many_cores.main, [], catch_exceptions=False).output
+    assert all(row in text for row in said.splitlines())
+
+
+def test_a_whole_run_on_many_cores_takes_its_work_its_rounds_and_its_messages(
+    script: ImportScript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten times the rows have twice the support vectors and four times the changes."""
+    many_cores = script("many_cores")
+    counted = many_cores.Counted
+    first, last = counted(100, 3, 10, 20, 1000.0, 50.0), counted(1000, 5, 40, 40, None, 100.0)
+    monkeypatch.setattr(many_cores, "COUNTED", (first, last))
+    monkeypatch.setattr(many_cores, "MOVED", (30.0, 60.0))
+    monkeypatch.setattr(many_cores, "RATES", (100.0, 10.0))
+    parts = many_cores.Round(100, 1, 0.1, 7.0, 0.2, 0.3, 0.4, 1.0)
+    monkeypatch.setattr(many_cores, "ROUNDS", {"checkerboard": parts})
+    more = many_cores.continued(first, last, 10_000)
+    # Half a kernel value for each pair of 80 support vectors and 10,000 rows.
+    assert (more.rounds, more.changed, more.support_vectors) == pytest.approx((20, 160, 80))
+    assert (more.kernel_values, more.reduced_values) == pytest.approx((400_000, 200))
+    # 40 cores are 5 workers, to each of which 16 times half of MOVED goes; 20 rounds of 1 s.
+    full, reduced = (
+        many_cores.seconds_of_a_run(more, how, 40, 8, network=10.0) for how in (False, True)
+    )
+    assert full == pytest.approx(400_000 / (40 * 100) + 20 + 5 * 16 * 15 / 10)
+    assert reduced == pytest.approx(200 / (40 * 10) + 20 + 5 * 16 * 30 / 10)
+
+
 # ---- the quality of a model file ---------------------------------------------------------------
 
 

@@ -51,7 +51,12 @@ LINEAR = {"`sgd`": papers.SGD, "LIBLINEAR": papers.LIBLINEAR, "scikit-learn": "S
 
 def filled(text: str, found: Record) -> str:
     """Return a page with today's tables."""
-    return MARKED.sub(lambda mark: mark[1] + "\n".join(TABLES[mark["name"]](found)) + "\n", text)
+    return filled_with(text, lambda name: TABLES[name](found))
+
+
+def filled_with(text: str, make: Callable[[str], Iterable[str]]) -> str:
+    """Return a page with new tables. make : returns the lines of the table of a name."""
+    return MARKED.sub(lambda mark: mark[1] + "\n".join(make(mark["name"])) + "\n", text)
 
 
 # ---- cells ------------------------------------------------------------------------------------
