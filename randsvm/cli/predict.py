@@ -44,14 +44,17 @@ MODES = {
         frozenset(f.name for f, _ in option_fields(CertifyParams)),
         frozenset({"jobs", "row_weights"}),
     ),
-    "export": Mode(("test_file", "model_file", "output_file"), shared=frozenset({"format"})),
+    "export": Mode(
+        ("test_file", "model_file", "output_file"), shared=frozenset({"format", "no_header"})
+    ),
     "importance": Mode(
         ("test_file", "model_file"),
         frozenset(f.name for f, _ in option_fields(ImportanceParams)),
-        frozenset({"jobs", "row_weights", "format"}),
+        frozenset({"jobs", "row_weights", "format", "no_header"}),
     ),
     "explain": Mode(
-        ("test_file", "model_file", "output_file"), shared=frozenset({"jobs", "format", "keep"})
+        ("test_file", "model_file", "output_file"),
+        shared=frozenset({"jobs", "format", "keep", "no_header"}),
     ),
 }
 # Options that every work has.
@@ -220,6 +223,12 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "names, in any order]",
 )
 @click.option(
+    "--no-header",
+    is_flag=True,
+    help="The first line of a CSV or TSV file is a row. Its columns are those of the training in "
+    "their order, with or without the label, or those of the features.",
+)
+@click.option(
     "--keep",
     metavar="COLUMNS",
     help="Write a table: these columns of TEST_FILE, names separated by commas, and the prediction "
@@ -253,6 +262,7 @@ def predict(
     metrics: bool,
     coverage: float | None,
     format: str | None,
+    no_header: bool,
     keep: str | None,
     info: str | None,
     certify: bool,
@@ -284,16 +294,16 @@ def predict(
         _certify(test_file, model_file, row_weights, jobs, given)
         return
     if export is not None:
-        _export(export, test_file, model_file, output_file, format, given)
+        _export(export, test_file, model_file, output_file, format, no_header, given)
         return
     if importance:
-        _importance(test_file, model_file, row_weights, jobs, format, given)
+        _importance(test_file, model_file, row_weights, jobs, format, no_header, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
     files = {"data": test_file, "model": model_file, "output": output_file}
     with Report(COMMAND, [], files, given) as report:
         params = PredictParams(
-            scores, probability, metrics, labels, coverage, format, keep, row_weights
+            scores, probability, metrics, labels, coverage, format, keep, row_weights, no_header
         )
         roles = {"TEST_FILE": inputs(test_file), "MODEL_FILE": [model_file]}
         report.check_outputs(
@@ -307,6 +317,7 @@ def predict(
                 resources=resources,
                 format=format,
                 keep=keep,
+                no_header=no_header,
                 watch=report,
             )
             return
@@ -336,12 +347,15 @@ def _importance(
     row_weights: str | None,
     jobs: int | None,
     data_format: str | None,
+    no_header: bool,
     given: dict[str, Any],
 ) -> None:
     from randsvm.cli.report import Report
 
     own = {name: given[name] for name in MODES["importance"].own}
-    params = ImportanceParams(**own, row_weights=row_weights, format=data_format)
+    params = ImportanceParams(
+        **own, row_weights=row_weights, format=data_format, no_header=no_header
+    )
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         roles = {"TEST_FILE": inputs(data), "MODEL_FILE": [model]}
         report.check_outputs({**roles, "--row-weights": [row_weights]})
@@ -356,6 +370,7 @@ def _export(
     model: str,
     output: str,
     data_format: str | None,
+    no_header: bool,
     given: dict[str, Any],
 ) -> None:
     from randsvm.cli.report import Report
@@ -367,7 +382,13 @@ def _export(
     with Report(COMMAND, [], files, given) as report:
         report.check_outputs(roles)
         process.import_api().export(
-            model, output, data, format=format_name, data_format=data_format, watch=report
+            model,
+            output,
+            data,
+            format=format_name,
+            data_format=data_format,
+            no_header=no_header,
+            watch=report,
         )
 
 

@@ -64,7 +64,8 @@ class Columns:
     """The columns that a model was trained with.
 
     format, header, label, fill : see TableOptions; columns : those of features, in the order of
-    their features
+    their features; others : the other columns of a training file with a header, such as the label:
+    their positions from 0, ascending, and their names
     """
 
     format: Format
@@ -72,6 +73,7 @@ class Columns:
     label: str | None
     fill: bool
     columns: tuple[Column, ...]
+    others: tuple[tuple[int, str], ...] = ()
 
     def with_starts(self, zero_based: bool) -> Iterator[tuple[Column, int]]:
         """Yield each column and its first feature index."""
@@ -94,6 +96,28 @@ class Columns:
             for text in (column.categories or (None,))
         ]
 
+    def names_without_header(self, width: int) -> list[str]:
+        """Return the names of the columns of a file without a header.
+
+        These are the columns of the training file in their order, with or without the label, or
+        those of the features. Raise ValueError, with the expected widths, for another width.
+        """
+        features = [column.name for column in self.columns]
+        every = list(features)
+        for position, name in self.others:
+            every.insert(position, name)
+        unlabelled = [name for name in every if name != self.label]
+        layouts = {
+            len(every): (every, "as in the training"),
+            len(unlabelled): (unlabelled, "without the label"),
+            len(features): (features, "only features"),
+        }
+        # Layouts of equal widths are equal.
+        if width in layouts:
+            return layouts[width][0]
+        found = [f"{count} ({words})" for count, (_, words) in layouts.items()]
+        raise ValueError(f"{' or '.join(found)} fields")
+
     def to_json(self) -> str:
         """Return the text that `from_json` reads."""
         columns: list[dict[str, Any]] = []
@@ -104,15 +128,14 @@ class Columns:
             if column.mean is not None:
                 entry["mean"] = column.mean
             columns.append(entry)
-        return json.dumps(
-            {
-                "format": self.format,
-                "header": self.header,
-                "label": self.label,
-                "fill": self.fill,
-                "columns": columns,
-            }
-        )
+        found: dict[str, Any] = {
+            "format": self.format,
+            "header": self.header,
+            "label": self.label,
+            "fill": self.fill,
+            "columns": columns,
+        }
+        return json.dumps(found | ({"others": self.others} if self.others else {}))
 
     @staticmethod
     def from_json(text: str) -> Columns:
@@ -121,18 +144,25 @@ class Columns:
             found = json.loads(text)
             columns = tuple(map(_column, found["columns"]))
             label = found["label"]
+            others = tuple(sorted((position, name) for position, name in found.get("others", ())))
+            width = len(columns) + len(others)
+            names = {column.name for column in columns} | {name for _, name in others}
             valid = (
                 found["format"] in (*DELIMITERS, "parquet")
                 and isinstance(found["header"], bool)
                 and isinstance(found["fill"], bool)
                 and (label is None or isinstance(label, str))
-                and len({column.name for column in columns}) == len(columns) > 0
+                and len(columns) > 0
+                and len(names) == width
+                and all(isinstance(name, str) for _, name in others)
+                and all(type(position) is int and 0 <= position < width for position, _ in others)
+                and len({position for position, _ in others}) == len(others)
             )
             if not valid:
                 raise TypeError
         except (TypeError, KeyError, ValueError, RecursionError):
             raise ValueError(f"expected the columns of a table, found {text[:40]!r}") from None
-        return Columns(found["format"], found["header"], label, found["fill"], columns)
+        return Columns(found["format"], found["header"], label, found["fill"], columns, others)
 
 
 def _column(entry: dict[str, Any]) -> Column:

@@ -105,10 +105,24 @@ def _check_names(table: Table, hint: str = "") -> None:
             raise DataError(table.name, 1, 1, problem + hint)
 
 
-def _no_column(table: Table | DelimitedText, wanted: str) -> DataError:
+def _header_hint(header: bool, format_: Format) -> str:
+    """Return the option for a file whose first record is a row, if the format may lack a header."""
+    return " (--no-header if the first line is a row)" if header and format_ != "parquet" else ""
+
+
+def _names_without_header(table: Table, columns: Columns) -> list[str]:
+    try:
+        return columns.names_without_header(len(table.names))
+    except ValueError as error:
+        problem = f"expected {error} in a file without a header, found {len(table.names)}"
+        raise DataError(table.name, 1, 1, problem) from None
+
+
+def _no_column(table: Table | DelimitedText, wanted: str, hint: str = "") -> DataError:
     more = ", ..." if len(table.names) > MOST_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
-    return DataError(table.name, 1, 1, f"expected a column {quoted(wanted)}, found {found}")
+    problem = f"expected a column {quoted(wanted)}, found {found}"
+    return DataError(table.name, 1, 1, problem + hint)
 
 
 def _place(table: Table | DelimitedText, wanted: str) -> int:
@@ -199,9 +213,8 @@ def learn(
     the files are read once more, for the numbers as categories. next_file: called after each file.
     """
     learnt: dict[str, _Learnt] = {}
-    label = None
-    may_lack_names = options.header and options.format != "parquet"
-    hint = " (--no-header if the first line is a row)" if may_lack_names else ""
+    label, others = None, list[tuple[int, str]]()
+    hint = _header_hint(options.header, options.format)
     while not learnt or not all(one.is_known for one in learnt.values()):
         again = bool(learnt)
         wanted = [name for name, one in learnt.items() if not one.is_known]
@@ -220,6 +233,8 @@ def learn(
                         raise DataError(table.name, 1, 1, f"{problem}, found {found}")
                     if not names:
                         raise DataError(table.name, 1, 1, "expected a column of features")
+                    if not learnt and options.header:
+                        others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
                     for name in names if not learnt else ():
                         learnt[name] = _Learnt()
                     roles = dict.fromkeys(names, _table.UNKNOWN)
@@ -231,7 +246,7 @@ def learn(
             learnt[name].complete = True
     first = files.display_name(paths[0])
     columns = tuple(one.column(name, options.fill, first) for name, one in learnt.items())
-    return Columns(options.format, options.header, label, options.fill, columns)
+    return Columns(options.format, options.header, label, options.fill, columns, tuple(others))
 
 
 def _left_out(table: Table, options: TableOptions) -> set[str]:
@@ -276,18 +291,23 @@ def read_blocks(
     keep: Sequence[str] = (),
     unseen: Counter[str] | None = None,
     opener: Opener = files.open_input,
+    no_header: bool = False,
 ) -> Generator[Block, None, None]:
     """Yield the rows of a table in order, parsed by `jobs` threads.
 
     The columns may have another order than in `columns`, and others may be among them. unlabelled:
     the label may be missing. keep: names of columns whose text `Block.keys` holds. unseen: counts
-    the texts of each column that are no category. Memory and errors are those of
-    svmlight.read_blocks.
+    the texts of each column that are no category. no_header: the first line is a row, and the names
+    follow from `columns`. Memory and errors are those of svmlight.read_blocks.
     """
     clean = CleanLabels(files.display_name(path))
-    with _opened(path, columns.format, columns.header, watch, opener, block_size) as table:
-        _check_names(table)
-        layout, has_label = _layout(table, columns, labels, zero_based, unlabelled, keep)
+    header = columns.header and not no_header
+    hint = _header_hint(header, columns.format)
+    with _opened(path, columns.format, header, watch, opener, block_size) as table:
+        if columns.header and no_header:
+            table.names = _names_without_header(table, columns)
+        _check_names(table, hint)
+        layout, has_label = _layout(table, columns, labels, zero_based, unlabelled, keep, hint)
         places = [_place(table, name) for name in keep]
         order = [sorted(set(places)).index(place) for place in places]
         parsed = table.pieces(layout, jobs, unlabelled=unlabelled, float64=float64, order=order)
@@ -372,8 +392,12 @@ def _layout(
     zero_based: bool,
     unlabelled: bool,
     keep: Sequence[str],
+    hint: str = "",
 ) -> tuple[Layout, bool]:
-    """Return the layout of a file, and whether it has the column of the label."""
+    """Return the layout of a file, and whether it has the column of the label.
+
+    hint : ends the message of a missing column
+    """
     width = len(table.names)
     roles: np.ndarray = np.full(width, _table.IGNORED, np.int8)
     kept: np.ndarray = np.zeros(width, np.uint8)
@@ -382,7 +406,7 @@ def _layout(
     categories: list[list[bytes]] = [[] for _ in range(width)]
     for column, start in columns.with_starts(zero_based):
         if column.name not in table.names:
-            raise _no_column(table, column.name)
+            raise _no_column(table, column.name, hint)
         at = table.names.index(column.name)
         roles[at] = _table.NUMBER if column.categories is None else _table.TEXT
         starts[at] = start
@@ -394,7 +418,7 @@ def _layout(
         role = _table.TARGET if labels == "number" else _table.CLASS
         roles[table.names.index(label)] = role
     elif label is not None and not unlabelled:
-        raise _no_column(table, label)
+        raise _no_column(table, label, hint)
     for name in keep:
         kept[_place(table, name)] = 1
     return Layout(roles, kept, starts, means, columns.fill, categories), has_label

@@ -56,6 +56,7 @@ def export(
     *,
     format: Literal["c", "onnx"] = "c",
     data_format: str | None = None,
+    no_header: bool = False,
     watch: Watch = silent,
 ) -> Exported:
     """Write a model as C99 source or as an ONNX graph, and compare its predictions.
@@ -73,6 +74,8 @@ def export(
         Format of the file; "onnx" needs the package onnx.
     data_format : {"svmlight", "csv", "tsv", "parquet"}, optional
         Format of the files of rows; by default that of the training.
+    no_header : bool, default=False
+        Whether the first line of a CSV or TSV file is a row, with the columns of the training.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -118,7 +121,11 @@ def export(
             )
         if len(loaded.labels) == 1:
             raise ModelError(f"{model}: expected a model of two or more classes")
-        row_files = None if paths is None else RowFiles(loaded, model, paths, data_format)
+        row_files = (
+            None
+            if paths is None
+            else RowFiles(loaded, model, paths, data_format, no_header=no_header)
+        )
         rows = _Rows(loaded, row_files)
         content, check = _EXPORTERS[format](loaded, rows)
         found = check()

@@ -108,7 +108,7 @@ def importance(
                 f"{model}: expected a model of features, found one with a precomputed kernel"
             )
         with ThreadPool(resources.workers) as pool:
-            rows = RowFiles(loaded, model, paths, params.format)
+            rows = RowFiles(loaded, model, paths, params.format, no_header=params.no_header)
             scan = _Scan(rows, loaded, params, pool)
             found = scan.importances()
         outcome = Importances(

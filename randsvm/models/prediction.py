@@ -216,7 +216,7 @@ class _FilePrediction:
         self.weighted = False
         self.row_weights = weights_at(params.row_weights, paths)
         self.unseen = np.empty(0, np.int32)
-        self.rows = RowFiles(model, path, paths, params.format, params.keep)
+        self.rows = RowFiles(model, path, paths, params.format, params.keep, params.no_header)
 
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""

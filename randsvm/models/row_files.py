@@ -32,8 +32,10 @@ class RowFiles:
         paths: Sequence[str],
         format_: str | None = None,
         keep: str | None = None,
+        no_header: bool = False,
     ) -> None:
         """path : the model file. format_ : of the files; None: that of the training files.
+        no_header : the first line of a text table is a row.
 
         Raise ParameterError for a table and a model without columns.
         """
@@ -50,6 +52,8 @@ class RowFiles:
                 raise ParameterError(
                     "--keep is for tables: a model of --format csv, tsv or parquet"
                 )
+            if no_header:
+                raise ParameterError("--no-header is for CSV and TSV files")
             return
         if columns is None:
             raise ParameterError(
@@ -61,9 +65,15 @@ class RowFiles:
 
         if format_ is not None:
             columns = replace(columns, format=cast("Format", format_))
+        if no_header and columns.format == "parquet":
+            raise ParameterError("--no-header is for CSV and TSV files")
         self.columns = columns
         self.read = partial(
-            table.read_blocks, columns=columns, keep=self.kept, unseen=self.other_texts
+            table.read_blocks,
+            columns=columns,
+            keep=self.kept,
+            unseen=self.other_texts,
+            no_header=no_header,
         )
 
     @property

@@ -53,6 +53,7 @@ def explain(
     resources: Resources | None = None,
     format: str | None = None,
     keep: str | None = None,
+    no_header: bool = False,
     watch: Watch = silent,
 ) -> Explained:
     """Write the exact Shapley values of rows for a model with the RBF kernel.
@@ -74,6 +75,8 @@ def explain(
         Format of the files; by default that of the training.
     keep : str, optional
         Columns of a table that are written before f, separated by commas.
+    no_header : bool, default=False
+        Whether the first line of a CSV or TSV file is a row, with the columns of the training.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
 
@@ -110,7 +113,7 @@ def explain(
         loaded = load(model)
         if not isinstance(loaded, KernelModel) or loaded.kernel.name != "rbf":
             raise ModelError(f"{model}: expected a model with the RBF kernel, found another")
-        row_files = RowFiles(loaded, model, paths, format, keep)
+        row_files = RowFiles(loaded, model, paths, format, keep, no_header)
         table = row_files.columns
         header, kind = HEADER, "a file of Shapley values"
         if table is not None:

@@ -422,6 +422,8 @@ class PredictParams:
     format : format of the files; None: that of the training files
     keep : columns of a table that are written before each prediction, separated by commas
     row_weights : file of the weights with which rows count in metrics; None: `cost:` in the rows
+    no_header : whether the first line of a CSV or TSV file is a row, with the columns of the
+    training
     """
 
     scores: bool = False
@@ -432,6 +434,7 @@ class PredictParams:
     format: str | None = None
     keep: str | None = None
     row_weights: str | None = None
+    no_header: bool = False
 
     def __post_init__(self) -> None:
         if self.labels not in LABEL_SPELLINGS:
@@ -510,6 +513,8 @@ class ImportanceParams:
 
     row_weights : file of the weights with which rows count in the score; None: `cost:` in the rows
     format : format of the files; None: that of the training files
+    no_header : whether the first line of a CSV or TSV file is a row, with the columns of the
+    training
     """
 
     repeats: int = option(
@@ -520,6 +525,7 @@ class ImportanceParams:
     )
     row_weights: str | None = None
     format: str | None = None
+    no_header: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(self)

@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -31,7 +31,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ModelError, OutputError, ParameterError, SpillError
 from randsvm.events import Notice, Progress, listening
-from randsvm.parameters.run import PredictParams, Resources
+from randsvm.parameters.run import ImportanceParams, PredictParams, Resources
 
 SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
 
@@ -409,8 +409,9 @@ def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path: Path) -> N
 def test_a_damaged_line_of_columns_is_refused(value: Any, number: int) -> None:
     import json
 
-    for key in ("columns", "format", "label", "header", "fill"):
-        good = Columns("csv", True, "y", False, (Column("a"), Column("b", ("u", "v")))).to_json()
+    for key in ("columns", "format", "label", "header", "fill", "others"):
+        columns = Column("a"), Column("b", ("u", "v"))
+        good = Columns("csv", True, "y", False, columns, ((1, "y"), (3, "id"))).to_json()
         assert Columns.from_json(good).to_json() == good
         damaged = json.dumps({**json.loads(good), key: value})
         try:
@@ -418,7 +419,97 @@ def test_a_damaged_line_of_columns_is_refused(value: Any, number: int) -> None:
         except ValueError as error:
             assert "expected the columns of a table" in str(error)
         else:
-            assert json.loads(found.to_json())[key] == value
+            assert json.loads(found.to_json()).get(key, []) == value
+
+
+@pytest.mark.parametrize(
+    "others", [[[4, "y"]], [[-1, "y"]], [[True, "y"]], [[0, "a"]], [[0, "y"], [0, "z"]], [[0, 1]]]
+)
+def test_positions_of_columns_that_do_not_fit_are_refused(others: Any) -> None:
+    import json
+
+    good = json.loads(Columns("csv", True, None, False, (Column("a"), Column("b"))).to_json())
+    with pytest.raises(ValueError, match="expected the columns of a table"):
+        Columns.from_json(json.dumps({**good, "others": others}))
+
+
+# ---- files without a header -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", ["csv", "parquet"])
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+@pytest.mark.parametrize("dropped", [(), ("income",), ("id", "income", "gain")])
+def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
+    tmp_path: Path, training: Literal["csv", "parquet"], form: str, dropped: tuple[str, ...]
+) -> None:
+    """The label is not the last column, and the columns left out are first and in the middle."""
+    if training == "parquet":
+        pytest.importorskip("pyarrow")
+    names = ["id", "age", "workclass", "income", "gain", "education", "hours", "country"]
+    frame, data = census(200)[names], tmp_path / f"t.{training}"
+    if training == "csv":
+        frame.to_csv(data, index=False)
+    else:
+        frame.to_parquet(data, index=False)
+    model = tmp_path / "model"
+    own: dict[str, Any] = {"format": training, "label_column": "income"}
+    randsvm.train_randsvm(data, model, **own, ignore_columns="id,gain", scale="minmax", **SVM)
+    rows = census(50, seed=1)[names].drop(columns=list(dropped))
+    for name, header in (("with", True), ("without", False)):
+        separator = "\t" if form == "tsv" else ","
+        rows.to_csv(tmp_path / name, sep=separator, index=False, header=header)
+        params = PredictParams(format=form, keep="age,country", no_header=not header)
+        found = randsvm.predict(tmp_path / name, model, tmp_path / f"{name}.out", params=params)
+        assert (found.rows, found.labelled) == (50, 0 if dropped else 50)
+    assert (tmp_path / "with.out").read_bytes() == (tmp_path / "without.out").read_bytes()
+
+
+def test_a_file_without_a_header_and_with_another_width_is_refused(
+    tmp_path: Path, command: Command
+) -> None:
+    census(100).to_csv(tmp_path / "t.csv", index=False)
+    model = tmp_path / "model"
+    own: dict[str, Any] = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
+    randsvm.train_randsvm(tmp_path / "t.csv", model, **own, **SVM)
+    data, out = tmp_path / "rows.csv", tmp_path / "out"
+    data.write_text("1,2,3\n")
+    ended = command("predict", "--no-header", data, model, out)
+    assert ended.returncode == 65
+    assert ended.stderr == (
+        f"{data}:1:1: expected 8 (as in the training) or 7 (without the label) or 6 (only "
+        "features) fields in a file without a header, found 3\n"
+    )
+    census(20).to_csv(data, index=False, header=False)
+    with pytest.raises(DataError, match=r"expected a column 'age', .*\(--no-header if the first"):
+        randsvm.predict(data, model, out)
+    for form in ("svmlight", "parquet"):
+        with pytest.raises(ParameterError, match="--no-header is for CSV and TSV files"):
+            randsvm.predict(data, model, out, params=PredictParams(format=form, no_header=True))
+    # A model without a header has numbers as names, in training and in predictions.
+    randsvm.train_randsvm(data, model, format="csv", label_column="8", no_header=True, **SVM)
+    for no_header in (False, True):
+        params = PredictParams(no_header=no_header)
+        assert randsvm.predict(data, model, out, params=params).labelled == 20
+
+
+def test_importance_explanations_and_exports_read_files_without_a_header(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    for name, header in (("with", True), ("without", False)):
+        census(60).to_csv(tmp_path / name, index=False, header=header)
+    own: dict[str, Any] = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
+    randsvm.train_randsvm(tmp_path / "with", model, **own, **SVM)
+    found = [
+        randsvm.importance(tmp_path / name, model, params=ImportanceParams(no_header=no_header))
+        for name, no_header in (("with", False), ("without", True))
+    ]
+    assert found[0].features == found[1].features
+    for name, no_header in (("with", False), ("without", True)):
+        data = tmp_path / name
+        randsvm.explain(data, model, tmp_path / f"{name}.out", no_header=no_header)
+        exported = randsvm.export(model, tmp_path / f"{name}.c", data, no_header=no_header)
+        assert exported.rows in (0, 60)
+    assert (tmp_path / "with.out").read_bytes() == (tmp_path / "without.out").read_bytes()
+    assert (tmp_path / "with.c").read_bytes() == (tmp_path / "without.c").read_bytes()
 
 
 def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
