@@ -479,9 +479,16 @@ def test_a_file_without_a_header_and_with_another_width_is_refused(
         f"{data}:1:1: expected 8 (as in the training) or 7 (without the label) or 6 (only "
         "features) fields in a file without a header, found 3\n"
     )
+    for text, problem in (
+        ("1,2,3", "expected a column 'age'"),
+        ("1,1", "expected different names"),
+    ):
+        data.write_text(f"{text}\n")
+        with pytest.raises(
+            DataError, match=rf"{problem}.* \(--no-header if the first line is a row"
+        ):
+            randsvm.predict(data, model, out)
     census(20).to_csv(data, index=False, header=False)
-    with pytest.raises(DataError, match=r"expected a column 'age', .*\(--no-header if the first"):
-        randsvm.predict(data, model, out)
     for form in ("svmlight", "parquet"):
         with pytest.raises(ParameterError, match="--no-header is for CSV and TSV files"):
             randsvm.predict(data, model, out, params=PredictParams(format=form, no_header=True))
