@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import nan
-from typing import NamedTuple
 
 from randsvm.errors import Interrupted
+from randsvm.records import NamedTuple
 
 # Seconds between two checks for signals while this thread waits.
 HEARTBEAT = 0.1

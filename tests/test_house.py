@@ -109,14 +109,14 @@ def test_only_the_listed_modules_import_a_library(library: str) -> None:
     assert users <= LIBRARY_USERS[library]
 
 
-def test_dataclasses_are_those_of_records() -> None:
+def test_dataclasses_and_named_tuples_are_those_of_records() -> None:
     """Estimators are the exception: scikit-learn reads the signature of their __init__."""
     users = {
         file
         for file, path in FILES.items()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
-        if "dataclass" in {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module in ("dataclasses", "typing")
+        if {"dataclass", "NamedTuple"} & {alias.name for alias in node.names}
     }
     assert {package_of(file) for file in users} == {"records", "estimators"}
 

@@ -7,13 +7,15 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import typing
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
 
 from randsvm import records
+from randsvm.events import Notice
 from randsvm.kernels.kernel import Kernel
 
 T = TypeVar("T")
@@ -184,3 +186,50 @@ def test_pickles_and_copies_are_equal() -> None:
     kernel = Kernel("rbf", gamma=0.5)
     for copied in (pickle.loads(pickle.dumps(kernel)), copy.copy(kernel), copy.deepcopy(kernel)):
         assert (copied, hash(copied)) == (kernel, hash(kernel))
+
+
+def test_a_named_tuple_behaves_as_that_of_the_standard_library() -> None:
+    def made(base: Any) -> Any:
+        class Span(base):  # type: ignore[misc]
+            """A span."""
+
+            first: int
+            last: int = 2
+            step: int = 1
+
+            @property
+            def count(self) -> int:
+                return self.last - self.first
+
+            def __str__(self) -> str:
+                return f"{self.first} to {self.last}"
+
+        return Span
+
+    def behaviour(Span: Any) -> Any:
+        span = Span(1, last=4)
+        with pytest.raises(TypeError):
+            Span()
+        with pytest.raises(TypeError):
+            Span(1, unknown=2)
+        with pytest.raises(AttributeError):
+            span.first = 2
+        return (
+            span == (1, 4, 1),
+            (span.count, str(span), repr(span)),
+            (span._fields, span._field_defaults, span._asdict(), span._replace(first=2)),
+            [(one.name, one.default) for one in inspect.signature(Span).parameters.values()],
+            typing.get_type_hints(Span),
+            (inspect.getdoc(Span), Span.__name__, Span.__qualname__, Span.__module__),
+            Span.__mro__[1:],
+            list(Span.__annotations__),
+            Span.__match_args__,
+        )
+
+    assert behaviour(made(records.NamedTuple)) == behaviour(made(NamedTuple))
+
+
+def test_named_tuples_are_pickled() -> None:
+    notice = Notice("a sentence")
+    assert pickle.loads(pickle.dumps(notice)) == notice
+    assert type(pickle.loads(pickle.dumps(notice))) is Notice

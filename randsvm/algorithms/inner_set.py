@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
+from randsvm.records import NamedTuple
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import SV, Step

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.linear import Linear
 
 # The mean restarts at these epochs: earlier weights are worse and would slow its progress.

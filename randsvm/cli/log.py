@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 from randsvm import __version__
 from randsvm.events import (
@@ -35,6 +35,7 @@ from randsvm.events import (
     Updated,
 )
 from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
+from randsvm.records import NamedTuple
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 3

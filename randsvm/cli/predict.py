@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,7 @@ from randsvm.parameters.run import (
     PredictParams,
     Resources,
 )
+from randsvm.records import NamedTuple
 
 COMMAND = "randsvm-predict"
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -54,7 +54,7 @@ from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
 from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name, open_input
 from randsvm.parameters.run import Resources
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +15,7 @@ from randsvm.arrays import slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # A batch fits the processor's cache. Its pieces, ranges of rows, come from all over D, so that
 # the classes of a sorted file are mixed.

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock, local
-from typing import IO, Any, BinaryIO, NamedTuple, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 from zlib import crc32
 
 import numpy as np
 
 from randsvm.arrays import join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # ---- float32 or float64 ----------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -42,7 +42,7 @@ from randsvm.data.shard_executor import (
 from randsvm.files import inputs
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 Report = TypeVar("Report")
 State = TypeVar("State")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -34,6 +34,7 @@ from randsvm.data.table_pieces import (
 from randsvm.errors import ContentError, DataError, quoted, shortened
 from randsvm.events import Progress, Watch
 from randsvm.parallel import ThreadPool
+from randsvm.records import NamedTuple
 
 # Bytes of a value of a batch while it is parsed: a number, an index and their copies; the least and
 # the largest number of rows of a batch.

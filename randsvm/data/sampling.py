@@ -7,11 +7,10 @@ shards, threads or workers.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 
 @dataclass

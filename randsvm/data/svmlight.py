@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from io import BufferedReader
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from randsvm.data.columns import format_hint
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 Labels = Literal["class", "number"]
 

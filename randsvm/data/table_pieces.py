@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 
 from randsvm.data.svmlight import NOT_FINITE, NUMBER, Block, Fault
 from randsvm.errors import quoted
 from randsvm.files import decoded
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # Opens a file for reading, from its start.
 Opener = Callable[[str], AbstractContextManager[BinaryIO]]

@@ -15,7 +15,7 @@ This module does not know files, tasks or solutions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -38,7 +38,7 @@ from randsvm.kernels._kernels import (
     sort_into_cells,
 )
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # ---- sums over some centres ------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan, nan
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -36,7 +35,7 @@ from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import Params
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # Support vectors are found among the rows by this number of random projections.
 PROJECTIONS = 4

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy import sparse
@@ -26,7 +26,7 @@ from randsvm.models.model import Model, ModelRows
 from randsvm.models.row_files import RowFiles
 from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.run import EXPORT_FORMATS
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from randsvm.models.prediction import weights_at
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import ImportanceParams, Resources
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # Bytes of shuffled columns in memory.
 COLUMN_BYTES = 1 << 28

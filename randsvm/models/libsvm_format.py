@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from randsvm.models import header as headers
 from randsvm.models.header import Header, HeaderFormat
 from randsvm.models.trailer import SealedStream, has_float64_values
 from randsvm.parameters.kernel import KERNELS
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")
 SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")

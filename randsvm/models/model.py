@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +20,7 @@ from randsvm.models import decisions
 from randsvm.models.calibration import Calibrator, Sigmoid, parse_calibrator
 from randsvm.models.conformal import ConformalScores, class_scores
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")

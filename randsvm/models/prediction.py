@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +51,7 @@ from randsvm.models.model import Model
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"

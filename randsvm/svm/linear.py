@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from randsvm.arrays import Matrix
@@ -11,7 +9,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSSES
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.tasks import Task
 
 

@@ -35,12 +35,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.libsvm import (
     HELD_ROW,
     LARGEST_SUM,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from math import ceil, inf, isnan, nan, sqrt
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.training.cross_validation import (
     CrossValidation,
     Fold,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from randsvm.models.calibration import Isotonic, Temperature, softmax
 from randsvm.models.conformal import ConformalScores, class_scores, own_pair_scores
 from randsvm.models.decisions import class_count, class_pairs, pair_index
 from randsvm.parameters.run import Search
+from randsvm.records import NamedTuple
 from randsvm.training.clock import Clock, TimeLimitError
 from randsvm.training.cross_validation import (
     CrossValidation,

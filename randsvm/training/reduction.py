@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -20,7 +19,7 @@ from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.basis import Basis, objective
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, isnan, nan
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from randsvm.models.trailer import SeenFeatures
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.training import grid_search, probabilities
 from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
 from randsvm.training.job import (

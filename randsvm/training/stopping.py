@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 
 
 class StopReason(Enum):
