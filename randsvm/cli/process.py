@@ -6,31 +6,22 @@ import contextlib
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any, ClassVar, NoReturn
+from types import FrameType
+from typing import Any, NoReturn
 
 import click
 
 from randsvm import events
+from randsvm.cli.late import OF_LIBRARIES, import_late
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.files import make_standard_streams_patient
 
 # Exit codes of errors that are none of randsvm.errors.
 BUG = 70
 BROKEN_PIPE = 128 + signal.SIGPIPE
-
-# Modules that are loaded at their first use. scipy imports the last one, which asks numpy for every
-# name that it has and thereby imports the others, but scipy.sparse uses none of them.
-LATE_MODULES = (
-    "numpy.f2py",
-    "numpy.polynomial",
-    "numpy.testing",
-    "scipy._lib.array_api_compat.numpy",
-)
 
 
 def run(command: Callable[..., object], name: str) -> NoReturn:
@@ -47,45 +38,9 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     _leave(_exit_code(command, name))
 
 
-class LateModule(ModuleType):
-    """A module that is loaded when a name in it is asked for.
-
-    `importlib.util.LazyLoader` loads a module as soon as it is imported a second time, and shows it
-    incomplete to other threads (Python 3.11).
-    """
-
-    lock: ClassVar = threading.RLock()
-
-    def __getattr__(self, name: str) -> Any:
-        # Imports and inspect ask for names that a module may lack, such as __wrapped__.
-        if not name.startswith("__") or name == "__all__":
-            with self.lock:
-                # The loader is taken away before it runs, as the module may ask for its own names.
-                loader = vars(self).pop("late_loader", None)
-                if loader is not None:
-                    loader.exec_module(self)
-                return super().__getattribute__(name)
-        raise AttributeError(name)
-
-
 def import_api() -> Any:
-    """Import randsvm.api and return it, without parts of numpy and scipy that commands do not use.
-
-    They would take 100 of 240 ms (scipy 1.17, numpy 2.4).
-    """
-    import importlib.util
-
-    for name in LATE_MODULES:
-        parent, _, last = name.rpartition(".")
-        with contextlib.suppress(ModuleNotFoundError):  # another version of scipy
-            spec = None if name in sys.modules else importlib.util.find_spec(name)
-            if spec is not None and spec.loader is not None:
-                module = importlib.util.module_from_spec(spec)
-                vars(module)["late_loader"] = spec.loader
-                module.__class__ = LateModule
-                sys.modules[name] = module
-                # As Python does with every module of a package once it is imported.
-                setattr(sys.modules[parent], last, module)
+    """Import randsvm.api and return it, without parts of libraries that commands do not use."""
+    import_late(OF_LIBRARIES)
     from randsvm import api
 
     return api

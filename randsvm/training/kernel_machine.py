@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -48,7 +48,6 @@ from randsvm.training.job import Decision, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
-from randsvm.training.reduction import Reduction, SubtaskReduction, total_reduction
 from randsvm.training.rounds import (
     USELESS_MODEL_TEXTS,
     AlgorithmSpec,
@@ -58,9 +57,11 @@ from randsvm.training.rounds import (
     total_certificate,
 )
 from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
-from randsvm.training.shared_kernel_fit import SharedKernelFit
 from randsvm.training.stopping import Stopped, StopReason, support_bound
-from randsvm.training.warm_start import SeededStart, WarmStart
+
+if TYPE_CHECKING:
+    from randsvm.training.reduction import SubtaskReduction
+    from randsvm.training.warm_start import WarmStart
 
 # Each class is trained separately.
 MAX_CLASSES = 1000
@@ -100,6 +101,8 @@ def prepare(
     """
     old, notices, asked = None, list[str](), job.stop.wanted_gap or job.limits.require_gap
     if job.warm_start:
+        from randsvm.training.warm_start import WarmStart
+
         old = WarmStart.read(job.warm_start)
         params, notices = old.params(params, job.given)
     job.stop.check(params)
@@ -329,6 +332,8 @@ class KernelTrainer(Trainer[Params, Trained]):
         fits: list[SearchFit[Params]] = []
         # LIBSVM ends at a tolerance, not at a gap that the user asks for.
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
+            from randsvm.training.shared_kernel_fit import SharedKernelFit
+
             fits.append(SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
         # The workers of a cluster do not know weights that are not in the data.
         if type(self.D) is Dataset:
@@ -519,6 +524,8 @@ class SeededKernelFit:
             task = subtasks[number]
             spec = self.trainer.algorithm_for(task.D.n, task.problem)
             if start is not None:
+                from randsvm.training.warm_start import SeededStart
+
                 spec = replace(spec, warm_start=SeededStart(start))
             rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)
             try:
@@ -647,6 +654,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
         job, earlier = self.trainer.job, sum(self.counts.values())
         spec, seed = self.spec_of(task), self.seeds.pop(number, None)
         if seed is not None:
+            from randsvm.training.warm_start import SeededStart
+
             spec = replace(spec, warm_start=SeededStart(seed))
         rounds = Rounds(task, spec, self._subtask_job, clock, end, earlier, self.at_once)
         rounds.reduced_gap = job.stop.wanted_gap if job.stop.reduce is not None else None
@@ -695,6 +704,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.full[number], self.reductions[number] = full.in_whole(task), done
             self.solved[number] = replace(solution, violators=None).in_whole(task)
             return
+        from randsvm.training.reduction import Reduction
+
         reduction = Reduction(
             rounds.scan,
             solution.SV,
@@ -719,6 +730,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
         """Return the changes by --reduce; None without it."""
         if not self.reductions:
             return None
+        from randsvm.training.reduction import total_reduction
+
         full = [self.full.get(number, one) for number, one in sorted(self.solved.items())]
         rows = distinct(np.concatenate([one.SV.rows for one in full]))
         return total_reduction(

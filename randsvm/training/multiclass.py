@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import inf
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
@@ -23,19 +23,18 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.random_features import RandomMap
 from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSSES
 from randsvm.parameters.svm import Params, Problem
 from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import kernel_centres
-from randsvm.svm.linear import EPSILON_INSENSITIVE
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import SV, Certificate
+
+if TYPE_CHECKING:
+    from randsvm.kernels.random_features import RandomMap
 
 EMPTY = np.empty(0)
 # Pairs of few rows are kept for the next training on them if all take at most this part of memory.
@@ -368,6 +367,10 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     """
     if mapping is None:
         return replace(machine.without_unused_features(), **common)
+    from randsvm.models.linear_model import LinearModel
+    from randsvm.parameters.sgd import LOSSES
+    from randsvm.svm.linear import EPSILON_INSENSITIVE
+
     return LinearModel(
         w=machine.Z.T.astype(np.float64) @ machine.beta,
         b=machine.b,

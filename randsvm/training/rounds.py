@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from math import inf
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,7 +33,6 @@ from randsvm.svm.subproblem import memory_of
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
-from randsvm.training.reduction import Reduction, SubtaskReduction
 from randsvm.training.stopping import (
     Record,
     Rule,
@@ -48,6 +48,9 @@ from randsvm.training.stopping import (
     no_violators,
     time_limit,
 )
+
+if TYPE_CHECKING:
+    from randsvm.training.reduction import SubtaskReduction
 
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
 FLOAT64_GAP = 3e-5
@@ -387,6 +390,8 @@ class Rounds:
         seed = self.job.run.seed
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = size is not None
+        from randsvm.training.reduction import Reduction
+
         reduction = Reduction(self.scan, SV, certificate, size, gap, seed, lowers)
         machine, certificate, found = reduction.run()
         if len(machine) >= len(SV) or certificate.gap > MOST_STAND_IN_GAP:

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, isnan, nan
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from randsvm.arrays import Matrix
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import LinearTrained, Notice, Started, Trained, Tried, Watch, emit, listening
-from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
 from randsvm.models.load import configuration_and_gap
 from randsvm.models.model import Model
@@ -47,6 +46,9 @@ from randsvm.training.job import (
 from randsvm.training.labelled_data import LabelledData, joint_name, load_rows
 from randsvm.training.selection import check_select_by
 from randsvm.training.stopping import Stopped, StopReason
+
+if TYPE_CHECKING:
+    from randsvm.kernels.random_features import RandomMap
 
 # The event that a run ends with.
 Outcome = TypeVar("Outcome", bound=Trained | LinearTrained)
@@ -105,6 +107,8 @@ class Trainer(ABC, Generic[P, Outcome]):
         """Return the random features that approximate the kernel, or None."""
         if params.components is None:
             return None
+        from randsvm.kernels.random_features import RandomMap
+
         return RandomMap(
             kernel=params.kernel,
             components=params.components,

@@ -19,13 +19,45 @@ print(*found, *(name for name in sys.modules if name.startswith("scipy")))
 """
 RUN = """
 import sys
+sys.argv = ["randsvm-{0}"]
 from randsvm.cli.{0} import {0}
 try:
     {0}.main({1}, standalone_mode=False)
 finally:
     print()
-    print(*sys.modules)
+    print(*(name for name, one in sys.modules.items() if "late_loader" not in vars(one)))
 """
+# Prints the commands of randsvm-train whose options were made, and the dataclasses whose methods
+# were compiled.
+MADE = """
+import sys
+from randsvm.cli.train import train
+train.main({0}, standalone_mode=False)
+print()
+print(*(name for name, one in train.commands.items() if one.late_params is list))
+print(*sorted({{
+    f"{{one.__module__}}.{{one.__name__}}"
+    for name, module in sys.modules.items() if name.startswith("randsvm.")
+    for one in vars(module).values()
+    if isinstance(one, type) and hasattr(one, "__dataclass_params__")
+    if one.__module__.startswith("randsvm.") and one.__dataclass_params__.init
+}}), "end")
+"""
+# Modules of the package that a small training does not need, beside those of cluster and tables.
+UNUSED = {
+    *("algorithms.reduced_set", "data.matching", "kernels.random_features", "models.certification"),
+    *(
+        "models.export",
+        "models.importance",
+        "models.linear_model",
+        "models.prediction",
+        "svm.basis",
+    ),
+    *("svm.linear", "svm.shared_kernel", "training.reduction", "training.shared_kernel_fit"),
+    *("training.linear_machine", "training.online", "training.warm_start", "data.table"),
+}
+# The most modules of the package that a training or prediction of 100 rows imports.
+MOST_MODULES = {"train": 95, "predict": 62}
 # Prints the number of garbage collections while the modules of a command are imported.
 COLLECTED = """
 import gc, sys
@@ -84,7 +116,30 @@ def test_a_small_run_imports_what_it_works_with(
     for found in (trained - bare, predicted - bare):
         assert "randsvm.api" in found
         assert not found & {"statistics", "tqdm"}
+        assert not found & {"csv", "pickle", "pydoc", "subprocess", "tempfile"}
         assert not found & {"scipy.linalg", "scipy.special", "scipy.stats"}
+
+
+def test_a_small_run_imports_few_modules(folder: Path) -> None:
+    trained = imported(folder, "train", "rows", "model")
+    predicted = imported(folder, "predict", "rows", "model", "labels")
+    assert [name for name in sorted(UNUSED) if f"randsvm.{name}" in trained] == []
+    for command, found in (("train", trained), ("predict", predicted)):
+        own = {name for name in found if name.startswith("randsvm")}
+        assert len(own) <= MOST_MODULES[command]
+        assert not {name for name in own if name.startswith("randsvm.cluster")}
+
+
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [(["--help"], []), (["rows", "model"], ["randsvm"]), (["sgd", "rows", "model"], ["sgd"])],
+)
+def test_only_what_a_command_needs_is_made(folder: Path, words: list[str], made: list[str]) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", MADE.format(words)], cwd=folder, capture_output=True, text=True
+    )
+    commands, dataclasses = ended.stdout.splitlines()[-2:]
+    assert (commands.split(), dataclasses) == (made, "end")
 
 
 def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None:
@@ -94,9 +149,10 @@ def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None
 
 LATE_IN_THREADS = """
 import sys, threading
-from randsvm.cli.process import LATE_MODULES, import_api
+from randsvm.cli.late import OF_LIBRARIES
+from randsvm.cli.process import import_api
 import_api()
-late = [sys.modules[name] for name in LATE_MODULES if name in sys.modules]
+late = [sys.modules[name] for name in OF_LIBRARIES if name in sys.modules]
 assert [module.__name__ for module in late if "late_loader" not in vars(module)] == []
 import numpy as np
 import numpy.testing
