@@ -203,11 +203,12 @@ def on_equal_rows(records: list[Record]) -> list[Record]:
 
 def rows_of_all_folds(record: Record, records: list[Record]) -> int:
     """Return the rows of all folds of a combination, also if it was dropped after some of them."""
-    dropped, own = record.get("dropped_after"), int(record["rows"])
-    if dropped is None:
+    own = int(record["rows"])
+    if record.get("dropped_after") is None:
         return own
     wholes = [one for one in records if one.get("dropped_after") is None]
-    near = [abs(one["rows"] * dropped / len(one["scores"]) - own) for one in wholes]
+    folds = len(record["scores"])
+    near = [abs(one["rows"] * folds / len(one["scores"]) - own) for one in wholes]
     return int(wholes[near.index(min(near))]["rows"]) if wholes else own
 
 

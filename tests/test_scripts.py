@@ -396,6 +396,27 @@ def test_the_picture_of_a_search_has_every_combination(plot, tmp_path: Path) -> 
     )
 
 
+def test_the_picture_of_a_search_has_combinations_whose_fit_ended_early(
+    plot: Any, tmp_path: Path
+) -> None:
+    """Their number of folds is 0, and they have the score of one."""
+
+    def record(C: float, scores: list[float], rows: int, dropped: int | None) -> str:
+        own = {"values": {"C": C, "gamma": 1 + C}, "scores": scores, "rows": rows}
+        rest = {"event": "tried", "digest": "d", "score": scores[0], "score_name": "accuracy"}
+        return json.dumps({**own, **rest, "dropped_after": dropped})
+
+    log = tmp_path / "log"
+    lines = record(1, [90, 91, 90], 60, None), record(2, [80, 79, 80], 60, None)
+    more = record(4, [70], 20, 0), record(8, [70, 70], 40, 2)
+    # Combinations of a stage on fewer rows are not in the picture.
+    fewer = record(16, [90, 90, 90], 15, None), record(32, [70], 5, 0)
+    log.write_text("\n".join([*fewer, *lines, *more]) + "\n")
+    axis, *_ = drawn(plot, "search", log, "--axes", "C,gamma")
+    dots, _ = axis.lines
+    assert {C for C, _ in map(tuple, dots.get_xydata())} == {1, 2, 4, 8}
+
+
 def test_the_picture_of_importances_has_a_bar_for_each_feature(
     plot: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -356,7 +356,8 @@ class Report:
             for one in event.tried:
                 fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
                 if one.dropped_after is not None:
-                    fewer = f"  dropped after {_counted(one.dropped_after, 'fold')}"
+                    folds = _counted(one.dropped_after, "fold")
+                    fewer = f"  dropped after {folds}" if one.dropped_after else "  dropped early"
                 if one.values == event.one_standard_error:
                     fewer += "  simplest within one standard error"
                 error = one.standard_error

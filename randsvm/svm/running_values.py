@@ -352,12 +352,13 @@ class ScanState:
 class SavedSolution:
     """A solution that scans of the same rows continue from: the state of its scan, and its u.
 
-    u : (n,) float64. bounds: of |beta|, see Problem.
+    u : (n,) float64. bounds: of |beta|, see Problem. left_out : (n,) bool, the rows of weight 0.
     """
 
     state: ScanState
     u: np.ndarray
     bounds: tuple[float, float]
+    left_out: np.ndarray
 
 
 class RowReader:
@@ -537,16 +538,17 @@ class RunningValues:
     @property
     def saved_solution(self) -> SavedSolution:
         """The current coefficients and their u, for `resume` of a scan of the same rows."""
-        return SavedSolution(self.state, self.u, self.problem.bounds)
+        left_out = np.zeros(self.D.n, bool) if self.weights is None else self.weights == 0
+        return SavedSolution(self.state, self.u, self.problem.bounds, left_out)
 
     def resume(self, saved: SavedSolution) -> None:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
 
-        The rows may have other weights. Where C is another one, all coefficients and u change in
-        proportion to C, so that they stay feasible. If this scan is in float64 and the saved one in
-        float32, u is computed from scratch.
+        The rows may have other weights. Where C is another one, all coefficients and u are
+        multiplied by one factor, see `_best_factor`. If this scan is in float64 and the saved one
+        in float32, u is computed from scratch.
         """
-        factor = self.problem.bounds[0] / saved.bounds[0]
+        factor = self._best_factor(saved)
         own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
         old, state, audited = saved.state.coefficients, saved.state, saved.state.audited
         coefficients, u = Coefficients(old.rows, factor * old.beta), factor * saved.u
@@ -569,6 +571,20 @@ class RunningValues:
             return
         beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
         self.values.restart(beta, SetValues(u))
+
+    def _best_factor(self, saved: SavedSolution) -> float:
+        """Return the multiple of saved coefficients that has the largest D of those within the
+        bounds of this problem, whose C may be another one.
+
+        D(s beta) = s linear - s^2 / 2 |w|^2. Where most coefficients are bounded, the best multiple
+        is in proportion to C. Where most are unbounded, it is little above 1.
+        """
+        most, coefficients = self.problem.bounds[0] / saved.bounds[0], saved.state.coefficients
+        if most == 1.0 or not len(coefficients.rows):
+            return most
+        linear = self.task.linear(self.D.labels()[coefficients.rows], coefficients.beta)
+        norm = float(coefficients.beta @ saved.u[coefficients.rows])
+        return min(most, linear / norm) if linear > 0 and norm > 0 else most
 
     def take_over(self, rows: np.ndarray, beta: np.ndarray, u: np.ndarray) -> None:
         """Continue from coefficients whose u is known. rows : (m,) int64, ascending; beta : (m,)

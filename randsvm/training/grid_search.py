@@ -215,6 +215,15 @@ COST_POWER = 1.5
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
+# A first fit ends early if its losses exceed those of the best combination so far by this many
+# standard errors, and by the change of their mean since the look before. It looks at them once its
+# gap is below each of these. A fit that is nearer to its end than the last of them goes on.
+#
+# Measured with first fits of covtype, a9a and magic04 whose gap falls slowly: from a gap of 10% on,
+# the accuracy of the rows that they leave out changes by at most 0.8 points, and 4 standard errors
+# are 1.6 points and more.
+EARLY_DEVIATIONS = 3.0
+LOOKS, LAST_LOOK = (0.4, 0.2, 0.1, 0.05), 0.03
 # The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend
 # on --memory, which changes no result.
 MOST_RACING_VALUES = 1 << 24
@@ -385,6 +394,7 @@ class CandidateScores(Generic[P]):
         for found in self._computed(candidates, missing, rows):
             one, folds = candidates[found.number], found.folds
             dropped = len(folds) if len(folds) < self.setup.folds else None
+            dropped = 0 if found.ended_early else dropped
             result = _merge_folds(folds)
             if dropped is None and rows == self.setup.D.n and found.first_fit is not None:
                 rank = self._rank_of_score(one.key, result["score"])
@@ -437,7 +447,7 @@ class CandidateScores(Generic[P]):
             try:
                 races = self._races(candidates, some)
                 params = [one.params for one in candidates]
-                yield FoldFits(validation, params, setup.search_fits, races)
+                yield FoldFits(validation, params, setup.search_fits, setup.count, races)
             finally:
                 for shared in setup.search_fits:
                     shared.close()
@@ -459,18 +469,25 @@ class CandidateScores(Generic[P]):
     def first_fit_of_best(self) -> Any:
         """Return the first fit of the best candidate.
 
-        None: its folds started from nothing, or were of fewer rows than all.
+        None: its folds started from nothing, or were of fewer rows than all, or it started from a
+        fit that ended early, which cannot be made again without the losses of other combinations.
 
         The result is the same whether scores come from a log or not, except under a time limit.
         """
         best = self._best_first[0]
+        candidates, number = self.stages[best]
+        index, smaller = number, _smaller_costs([one.params for one in candidates])
+        while index in smaller:
+            index = smaller[index]
+            found = self.results.get(candidates[index].key)
+            if found is not None and found[1].dropped_after == 0:
+                return None
         if self.best_fit is not None and self.best_fit[1] == best:
             return self.best_fit[2]
         if self.results[best][0] < self.setup.D.n or self.setup.until < inf:
             return None
-        candidates, index = self.stages[best]
         with self._fits(candidates, self.setup.D.n) as fits:
-            return fits.first_fit(index)
+            return fits.first_fit(number)
 
     def _patience(self, at_once: int, rows: int, left: int, taken: Sequence[float]) -> float:
         """Return the seconds that a fold may take before it is given up.
@@ -521,7 +538,7 @@ class CandidateScores(Generic[P]):
         def scored(index: int) -> ScoredFolds:
             folds = parts.pop(index)
             counts = [folds[fold].counts for fold in sorted(folds)]
-            return ScoredFolds(index, counts, fits.drop(index))
+            return ScoredFolds(index, counts, fits.drop(index), index in fits.ended_early)
 
         # The folds that are scored before combinations are dropped.
         stages = [[fold] for fold in validation.folds] if races else [validation.folds]
@@ -529,17 +546,24 @@ class CandidateScores(Generic[P]):
         dropped: set[int] = set()
         for stage in stages:
             tasks = [(i, fold) for i, fold in order if fold in stage and i not in dropped]
-            for index, fold, one in concurrently(tasks):
-                folds = parts.setdefault(index, {})
-                folds[fold] = one
-                if len(folds) == len(validation.folds) and not races:
-                    yield scored(index)
+            for some in fits.waves(tasks):
+                for index, fold, one in concurrently(some):
+                    folds = parts.setdefault(index, {})
+                    folds[fold] = one
+                    if len(folds) == len(validation.folds) and not races:
+                        yield scored(index)
+                if fits.left_out is not None and stage[0] == validation.folds[0]:
+                    done = {i: folds[stage[0]].losses for i, folds in parts.items()}
+                    fits.best_losses = least_losses(done)
             if races and stage[0] < validation.folds[-1]:
                 losses = {
                     index: np.concatenate([folds[fold].losses for fold in sorted(folds)])
                     for index, folds in parts.items()
+                    if index not in fits.ended_early
                 }
-                for index in significantly_worse(losses, D.n):
+                for index in sorted(
+                    {*significantly_worse(losses, D.n), *fits.ended_early} & {*parts}
+                ):
                     dropped.add(index)
                     yield scored(index)
         for index in sorted(parts):
@@ -561,11 +585,13 @@ class ScoredFolds(NamedTuple):
     number: of the candidate
     folds: the metric of each fold
     first_fit: from which its folds started; None: there is none
+    ended_early: whether this fit showed that others are better before its gap was reached
     """
 
     number: int
     folds: list[Metric]
     first_fit: Any
+    ended_early: bool
 
 
 @dataclass(frozen=True)
@@ -622,6 +648,38 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
     return worse
 
 
+def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    """Return the losses of the candidate with the smallest mean; None: no mean is a number."""
+    means = {index: float(losses[index].mean(dtype=float)) for index in sorted(losses)}
+    numbers = [index for index in means if not isnan(means[index])]
+    return losses[min(numbers, key=means.__getitem__)] if numbers else None
+
+
+class EarlyEnd:
+    """Judges the losses of a first fit before its gap is reached; see EARLY_DEVIATIONS.
+
+    best : (m,) float32, the losses of the best combination so far
+    losses_of: returns those of this fit, given f
+    ended: whether the fit ended early
+    """
+
+    def __init__(self, best: np.ndarray, losses_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.best, self.losses_of, self.ended = best, losses_of, False
+        self.looks, self.before = list(LOOKS), inf
+
+    def __call__(self, gap: float, values: Callable[[], np.ndarray]) -> bool:
+        """Return whether the fit ends; see EndsEarly."""
+        if not self.looks or not LAST_LOOK < gap <= self.looks[0]:
+            return False
+        self.looks = [look for look in self.looks if look < gap]
+        losses = self.losses_of(values())
+        difference = losses.astype(float) - self.best
+        error, mean = float(difference.std()) / sqrt(len(difference)), float(difference.mean())
+        excess = EARLY_DEVIATIONS * error + abs(mean - self.before)
+        self.ended, self.before = mean > excess, mean
+        return self.ended
+
+
 class FoldFits(Generic[P]):
     """The fits of all folds of some candidates, in an order in which each is near earlier ones.
 
@@ -629,7 +687,12 @@ class FoldFits(Generic[P]):
     next smaller C and is on all rows. In a race it leaves out the rows of the first fold, and so
     scores this fold: most candidates need no other fit, as they are dropped after one fold.
 
+    In a race, first fits end early that prove much worse than the best of the waves before.
+
+    count: makes the metric that counts predictions
     races: whether candidates are dropped after some folds
+    best_losses : (m,) float32, of the rows of the first fold; None: first fits do not end early
+    ended_early: the candidates whose first fits did
     """
 
     def __init__(
@@ -637,8 +700,14 @@ class FoldFits(Generic[P]):
         validation: CrossValidation[P],
         candidates: Sequence[P],
         search_fits: Sequence[SearchFit[P]],
+        count: Callable[[], Metric],
         races: bool = False,
     ) -> None:
+        self.count = count
+        self.best_losses: np.ndarray | None = None
+        self.ended_early: set[int] = set()
+        # The candidates to score; others are only fitted as starts of these.
+        self.scored: set[int] = set()
         suitable = (one for one in search_fits if one.suits(validation.D, candidates))
         self.shared, self.races = next(suitable, None), races
         self.validation, self.candidates = validation, candidates
@@ -661,12 +730,26 @@ class FoldFits(Generic[P]):
         first, even if it is not scored.
         """
         indices = list(indices)
+        self.scored = set(indices)
         self.users = Counter([*indices, *self.near.values()])
         if self.near:
             indices.sort(key=lambda index: _cost(self.candidates[index]))
         step = self.validation.at_once if self.shared is not None else 1
         groups = [indices[at : at + step] for at in range(0, len(indices), step)]
         return [(i, fold) for group in groups for fold in self.validation.folds for i in group]
+
+    def waves(self, tasks: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+        """Return the tasks in waves: each candidate is in a later one than that it starts from.
+
+        Which fits end early depends on the waves before, and so not on the number of workers.
+        """
+        waves: dict[int, list[tuple[int, int]]] = {}
+        for index, fold in tasks:
+            depth, at = 0, index
+            while self.left_out is not None and at in self.near:
+                depth, at = depth + 1, self.near[at]
+            waves.setdefault(depth, []).append((index, fold))
+        return [waves[depth] for depth in sorted(waves)]
 
     def values(
         self, index: int, fold: int
@@ -698,12 +781,30 @@ class FoldFits(Generic[P]):
             if index not in self.first_fits:
                 near = self.first_fit(self.near[index]) if index in self.near else None
                 D, params = self.validation.D, self.candidates[index]
-                self.first_fits[index] = self.shared.first_fit(D, params, near, self.left_out)
+                early_end = self._early_end(index)
+                self.first_fits[index] = self.shared.first_fit(
+                    D, params, near, self.left_out, early_end
+                )
+                if early_end is not None and early_end.ended:
+                    self.ended_early.add(index)
                 if index in self.near:
                     self._release(self.near[index])
             return self.first_fits[index]
         finally:
             self.locks[index].release()
+
+    def _early_end(self, index: int) -> EarlyEnd | None:
+        """Return what judges the first fit of a candidate; None: it ends with its gap."""
+        if self.best_losses is None or self.left_out is None or index not in self.scored:
+            return None
+        D, held_out = self.validation.D, self.left_out
+        y, weights = D.labels()[held_out], D.weights()
+        own = None if weights is None else weights[held_out]
+
+        def losses_of(f: np.ndarray) -> np.ndarray:
+            return self.count().losses(y, f[:, 0], own)
+
+        return EarlyEnd(self.best_losses, losses_of)
 
     def drop(self, index: int) -> Any:
         """Free and return the first fit of a candidate that needs no more folds, or None."""

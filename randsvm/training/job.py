@@ -38,6 +38,9 @@ IN_MEMORY = "<memory>"
 Fit = Callable[[Dataset, P], Decision]
 # Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, P, float], Decision]
+# Returns whether a fit ends before its gap is reached, given the gap so far and the function that
+# returns f of the rows that the fit leaves out, (m, K) float64.
+EndsEarly = Callable[[float, Callable[[], np.ndarray]], bool]
 
 
 class SearchFit(Protocol[P_contra]):
@@ -52,13 +55,19 @@ class SearchFit(Protocol[P_contra]):
         """Return whether fits on most rows of D with these parameters gain from each other."""
 
     def first_fit(
-        self, D: Dataset, params: P_contra, near: Any, held_out: np.ndarray | None = None
+        self,
+        D: Dataset,
+        params: P_contra,
+        near: Any,
+        held_out: np.ndarray | None = None,
+        ends_early: EndsEarly | None = None,
     ) -> Any:
         """Return the fit from which folds start; None: folds do not need one.
 
         near: a first fit with the same parameters but for C, or None
         held_out : (n,) bool, the rows of the first fold, which the fit leaves out; its `f`, (m, K),
             contains their values. None: the fit is on all rows of D
+        ends_early: called after each round of a fit of one machine; None: the fit ends with its gap
         """
 
     def held_out(

@@ -44,7 +44,7 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import SV
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
 from randsvm.training.cross_validation import at_once, decision_values
-from randsvm.training.job import Decision, Job, SearchFit
+from randsvm.training.job import Decision, EndsEarly, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
@@ -57,7 +57,7 @@ from randsvm.training.rounds import (
     total_certificate,
 )
 from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
-from randsvm.training.stopping import Stopped, StopReason, support_bound
+from randsvm.training.stopping import Record, Stopped, StopReason, support_bound
 
 if TYPE_CHECKING:
     from randsvm.training.reduction import SubtaskReduction
@@ -441,11 +441,13 @@ class SeededKernelFit:
         params: Params,
         near: FirstFit | None,
         held_out: np.ndarray | None = None,
+        ends_early: EndsEarly | None = None,
     ) -> FirstFit:
         """Return a fit on all rows of D, or on those that the first fold does not hold out.
 
         near: a first fit with the same parameters but for C; None: there is none
         held_out : (n,) bool
+        ends_early: see SearchFit.first_fit
         """
         if near is None:
             subtasks = self._subtasks(D, params)
@@ -455,7 +457,7 @@ class SeededKernelFit:
             starts = near.seeds
         rest = subtasks if held_out is None else subtasks.without(held_out)
         with limited(inf) as clock:
-            found = list(self._solved(rest, starts, clock))
+            found = list(self._solved(rest, starts, clock, held_out, ends_early))
         f = None if held_out is None else self._values(rest, found, held_out)
         return FirstFit(subtasks, [None if one is None else one[1] for one in found], f)
 
@@ -513,10 +515,18 @@ class SeededKernelFit:
         return decisions.votes(f > 0, ~(f > 0), len(subtasks.names))
 
     def _solved(
-        self, subtasks: Subtasks, starts: Sequence[SavedSolution | None], clock: Clock
+        self,
+        subtasks: Subtasks,
+        starts: Sequence[SavedSolution | None],
+        clock: Clock,
+        held_out: np.ndarray | None = None,
+        ends_early: EndsEarly | None = None,
     ) -> Iterator[tuple[SV, SavedSolution] | None]:
         """Yield the solution of each subtask, and what others start from; None: one side has no
-        rows."""
+        rows.
+
+        held_out : (n,) bool, the rows whose values `ends_early` judges
+        """
         for number, start in enumerate(starts):
             if subtasks.pairs and 0 in subtasks.side_weights(number):
                 yield None
@@ -528,12 +538,28 @@ class SeededKernelFit:
 
                 spec = replace(spec, warm_start=SeededStart(start))
             rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)
+            # The values of an inner set are not those of the rows that are left out.
+            if ends_early and held_out is not None and len(starts) == 1 and not spec.parts:
+                rule = partial(_judged, rounds, held_out, ends_early)
+                rounds.algorithm_spec = replace(spec, rules=[*spec.rules, rule])
             try:
                 SV, _ = rounds.run(inf)
                 rounds.scan.return_to(SV)
                 yield task.in_whole(SV), rounds.scan.saved_solution
             finally:
                 rounds.scan.forget()
+
+
+def _judged(
+    rounds: Rounds, held_out: np.ndarray, ends_early: EndsEarly, record: Record
+) -> Stopped | None:
+    """Return the answer of `ends_early` as that of a stop rule. held_out : (n,) bool"""
+
+    def values() -> np.ndarray:
+        scan = rounds.scan
+        return np.asarray((scan.u[held_out] + scan.state.b)[:, None])
+
+    return Stopped(StopReason.WORSE_COMBINATION) if ends_early(record.gap, values) else None
 
 
 class KernelTrainingRun(TrainingRun[Trained]):

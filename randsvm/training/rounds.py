@@ -295,9 +295,9 @@ class Rounds:
     def run(self, latest: float) -> tuple[SV, Stopped]:
         """Make the rounds that there is time for; return the solution, and why they ended.
 
-        The last solution is returned if it has no violators or the gap that was asked for, and
-        the one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
-        `latest`.
+        The last solution is returned if it has no violators or the gap that was asked for, or if
+        its values showed a worse combination, and the one of lowest P otherwise. Raises
+        TimeLimitError if there is no solution at the moment `latest`.
         """
         self.latest = latest
         self.record = Record(self.task.problem.tolerance, rounds=self.count)
@@ -321,7 +321,8 @@ class Rounds:
             return self.best.solution, Stopped(StopReason.TIME_LIMIT)
         reason = self.stopped.reason
         is_solved = reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
-        SV = last if is_solved else self.best.solution
+        is_judged = reason is StopReason.WORSE_COMBINATION
+        SV = last if is_solved or is_judged else self.best.solution
         assert SV is not None
         if reason is StopReason.NO_MARGIN and self.best.certified:
             raise self._no_margin

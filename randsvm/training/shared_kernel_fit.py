@@ -19,6 +19,7 @@ from randsvm.parameters.svm import Params, class_weights
 from randsvm.records import dataclass
 from randsvm.svm.libsvm import Machine
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
+from randsvm.training.job import EndsEarly
 from randsvm.training.multiclass import Subtasks
 
 
@@ -111,7 +112,12 @@ class SharedKernelFit:
         return all(shares_kernel(D, self.subtasks_of(D, one).problem) for one in candidates)
 
     def first_fit(
-        self, D: Dataset, params: Params, near: None, held_out: np.ndarray | None = None
+        self,
+        D: Dataset,
+        params: Params,
+        near: None,
+        held_out: np.ndarray | None = None,
+        ends_early: EndsEarly | None = None,
     ) -> None:
         """Return None: folds share kernel values, and do not start from a fit."""
 

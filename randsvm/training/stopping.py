@@ -33,6 +33,8 @@ class StopReason(Enum):
     ITERATION_LIMIT = "iteration limit"
     # --time-limit is over, or what it leaves is too short for another round.
     TIME_LIMIT = "time limit"
+    # The rows that a fit of a search leaves out show that its combination is worse than another.
+    WORSE_COMBINATION = "another combination is better"
     # SGD has made all of its epochs.
     ALL_EPOCHS = "all epochs"
     # An epoch of SGD did not lower the loss of the held-out rows below its lowest value so far.

@@ -15,16 +15,19 @@ import oracle
 import pytest
 from learning import Finished, gaussians, learn
 from scipy import stats
+from scipy.spatial import distance
 from task_sets import GAMMA, SETS, open_dataset
 
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
+from randsvm.svm.scan import Scan
 from randsvm.training import grid_search, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtasks
+from randsvm.training.warm_start import SeededStart
 
 TIGHT = 1e-7
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -319,3 +322,209 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
     assert grid_search.significantly_worse(twice, m) == expected
+
+
+# ---- starts -------------------------------------------------------------------------------------
+
+
+def dual_objective(name: str, y: np.ndarray, beta: np.ndarray) -> float:
+    """Return D of the coefficients of all rows of a set, by its formula; y: as in the task."""
+    _, X = SETS[name]
+    K = np.exp(-GAMMA * distance.cdist(X, X, "sqeuclidean"))
+    tube = Params().epsilon * np.abs(beta).sum() if name == "svr" else 0.0
+    return float(y @ beta - tube - beta @ K @ beta / 2)
+
+
+@contextmanager
+def scan_of(folds: FoldsOfSearch, C: float) -> Iterator[Scan]:
+    """Yield a scan of all rows with this C."""
+    params = replace(folds.params, C=C)
+    task = folds.seeded.trainer._subtasks(folds.validation.D, params)[0]
+    scan = Scan(task.D, task.problem, 0)
+    yield scan
+    scan.forget()
+
+
+@pytest.mark.parametrize("C", [0.02, 1.0])
+@pytest.mark.parametrize("name", ["svc", "svr"])
+def test_a_larger_c_starts_from_the_best_multiple_of_a_solution(
+    tmp_path: Path, name: str, C: float
+) -> None:
+    with folds_of_search(tmp_path, name, few_rows=True) as folds:
+        D = folds.validation.D
+        (seed,) = folds.seeded.first_fit(D, replace(folds.params, C=C), None).seeds
+        assert seed is not None
+        saved = np.zeros(D.n)
+        saved[seed.state.coefficients.rows] = seed.state.coefficients.beta
+        with scan_of(folds, 4 * C) as scan:
+            scan.resume(seed)
+            y, found, u = scan.D.labels(), scan.beta, scan.u
+    best = max(dual_objective(name, y, s * saved) for s in np.linspace(0, 4, 401))
+    assert dual_objective(name, y, found) >= best - 1e-6 * abs(best)
+    assert np.abs(found).max() <= 4 * C * (1 + 1e-12)
+    _, X = SETS[name]
+    K = np.exp(-GAMMA * distance.cdist(X, X, "sqeuclidean"))
+    assert u == pytest.approx(K @ found, abs=1e-4 * float(np.abs(u).max()))
+
+
+@pytest.mark.parametrize("name", ["svc", "svr"])
+def test_of_rows_that_join_the_share_at_bounds_is_that_of_others(tmp_path: Path, name: str) -> None:
+    with folds_of_search(tmp_path, name, few_rows=True) as folds:
+        D, C = folds.validation.D, 0.05
+        left_out = folds.validation.held_out(0)
+        (seed,) = folds.seeded.first_fit(D, replace(folds.params, C=C), None, left_out).seeds
+        assert seed is not None
+        with scan_of(folds, C) as scan:
+            scan.resume(seed)
+            y, before, u = scan.D.labels(), scan.beta, scan.u
+            step, _ = SeededStart(seed)(scan, len(y))
+    after = before.copy()
+    after[step.points.rows] = step.beta
+    assert not before[left_out].any()
+    assert after.sum() == pytest.approx(0, abs=1e-9)
+    assert np.abs(after).max() <= C * (1 + 1e-12)
+    assert dual_objective(name, y, after) > dual_objective(name, y, before)
+    for group in (y > 0, y <= 0) if name == "svc" else (np.ones(len(y), bool),):
+        for bound in -C, C:
+            own, others = group & left_out, group & ~left_out
+            # One row of each group may repair the sum.
+            share = np.mean(before[others] == bound)
+            assert abs(np.count_nonzero(after[own] == bound) - share * own.sum()) < 3
+        if name == "svr":
+            at = after[own] == C
+            assert (y - u)[own][at].min() >= (y - u)[own][~at].max()
+
+
+# ---- fits that end early ------------------------------------------------------------------------
+
+
+def ended_at(accuracies: dict[float, float], best: np.ndarray) -> float | None:
+    """Return the gap at which a fit ends early; None: it does not.
+
+    accuracies: of the fit, by its gap
+    """
+    early_end = grid_search.EarlyEnd(best, lambda f: f[:, 0].astype(np.float32))
+    losses = np.arange(len(best)) / len(best)
+    for gap, accuracy in accuracies.items():
+        values = (losses >= accuracy).astype(float)[:, None]
+        if early_end(gap, lambda values=values: values):  # type: ignore[misc]
+            assert early_end.ended
+            return gap
+    return None
+
+
+def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
+    m = 1000
+    best = (np.arange(m) / m >= 0.9).astype(np.float32)
+
+    def is_worse(accuracy: float) -> bool:
+        difference = (np.arange(m) / m >= accuracy).astype(float) - best
+        return bool(difference.mean() > 3 * stats.sem(difference, ddof=0))
+
+    accuracies = [0.9 - each / m for each in range(1, 30)]
+    expected = [is_worse(accuracy) for accuracy in accuracies]
+    assert 0 < sum(expected) < len(expected)
+    found = [ended_at({0.4: accuracy, 0.2: accuracy}, best) for accuracy in accuracies]
+    assert [gap == 0.2 for gap in found] == expected
+
+
+def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near() -> None:
+    best = (np.arange(1000) / 1000 >= 0.9).astype(np.float32)
+    # One look says nothing of the losses that are to come.
+    assert ended_at({0.9: 0.7, 0.6: 0.7, 0.3: 0.7}, best) is None
+    assert ended_at({0.3: 0.7, 0.15: 0.8, 0.07: 0.8}, best) == 0.07
+    assert ended_at({0.3: 0.6, 0.15: 0.75, 0.09: 0.85, 0.02: 0.85}, best) is None
+    assert ended_at({0.3: 0.895, 0.15: 0.895, 0.07: 0.895}, best) is None
+    assert ended_at({0.3: 0.95, 0.15: 0.95, 0.07: 0.95}, best) is None
+
+
+# Large C and gamma take many rounds, and this set is too noisy for them.
+SLOW = (*STARTS_NEAR, "-g", "0.1,10", "-c", "0.1,1,10,100", "-v", 3)
+
+
+def slow_search(
+    tmp_path: Path, name: str, *words: object
+) -> tuple[dict[tuple[float, ...], dict[str, Any]], Finished]:
+    """Return the `tried` records of a search with slow fits, by values."""
+    path = tmp_path / "d"
+    if not path.exists():
+        gaussians(1500).save(path)
+    found = learn("randsvm", path, tmp_path / name, *SLOW, *words)
+    (searched,) = found.of("searched")[-1:]
+    return {values_of(one): one for one in searched["tried"]}, found
+
+
+def test_first_fits_end_early_whose_combinations_are_much_worse(tmp_path: Path) -> None:
+    every, _ = slow_search(tmp_path, "whole", "--no-racing")
+    raced, found = slow_search(tmp_path, "raced")
+    early = [values for values, one in raced.items() if one["dropped_after"] == 0]
+    assert early
+    best = max(one["score"] for one in every.values())
+    for values in early:
+        # The score is of one fold, and of a fit that has not reached the gap.
+        assert len(raced[values]["scores"]) == 1
+        assert every[values]["score"] < best - 1
+        assert raced[values]["scores"][0] == pytest.approx(every[values]["scores"][0], abs=2)
+    assert found.of("searched")[0]["tried"][0]["score"] == pytest.approx(best, abs=0.5)
+    assert all(one["dropped_after"] is None for one in every.values())
+
+
+def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path: Path) -> None:
+    one, found = slow_search(tmp_path, "one", "--jobs", 1)
+    three, other = slow_search(tmp_path, "three", "--jobs", 3)
+    assert other.body == found.body
+    again, known = slow_search(tmp_path, "one")
+    assert known.body == found.body
+    for records in three, again:
+        for values, record in records.items():
+            assert record["scores"] == one[values]["scores"]
+            assert record["dropped_after"] == one[values]["dropped_after"]
+
+
+def test_first_fits_are_compared_with_the_best_of_smaller_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the order in which workers end does not matter."""
+    compared: dict[tuple[float, ...], float] = {}
+    early_end = grid_search.FoldFits._early_end
+
+    def recording(self: grid_search.FoldFits[Params], index: int) -> grid_search.EarlyEnd | None:
+        params = self.candidates[index]
+        if self.best_losses is not None:
+            own = float(params.gamma or 0), params.C
+            compared[own] = 100 * (1 - float(self.best_losses.mean()))
+        return early_end(self, index)
+
+    monkeypatch.setattr(grid_search.FoldFits, "_early_end", recording)
+    tried, _ = slow_search(tmp_path, "m", "--jobs", 1)
+    first_scores = {values: one["scores"][0] for values, one in tried.items()}
+    smallest = min(C for _, C in tried)
+    assert compared.keys() == {values for values in tried if values[1] > smallest}
+    for (_, C), best in compared.items():
+        smaller = [score for values, score in first_scores.items() if values[1] < C]
+        assert best == pytest.approx(max(smaller), abs=1e-3)
+
+
+def test_the_final_training_does_not_start_from_a_fit_after_one_that_ended_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a fit cannot be made again from a log."""
+    early_end = grid_search.FoldFits._early_end
+
+    def ending(self: grid_search.FoldFits[Params], index: int) -> grid_search.EarlyEnd | None:
+        found = early_end(self, index)
+        if found is not None and self.candidates[index].C == 0.2:
+            found.ended = True
+        return found
+
+    monkeypatch.setattr(grid_search.FoldFits, "_early_end", ending)
+    path = gaussians(800).save(tmp_path / "d")
+    words = "-v", 3, "-g", 0.001, "-c", "0.02,0.2,50", *STARTS_NEAR
+    found = learn("randsvm", path, tmp_path / "m", *words)
+    (searched,) = found.of("searched")
+    assert searched["tried"][0]["values"]["C"] == 50
+    assert [one["dropped_after"] for one in searched["tried"]].count(0) == 1
+    again = learn("randsvm", path, tmp_path / "m", *words)
+    assert again.body == found.body
+    cold = learn("randsvm", path, tmp_path / "cold", "-g", 0.001, "-c", 50, *STARTS_NEAR[:2])
+    assert found.of("trained")[0]["iterations"] == cold.of("trained")[0]["iterations"]
