@@ -28,12 +28,20 @@ def add_rbf_sums(
 def add_sparse_sums(
     starts: NDArray[np.int32],
     features: NDArray[np.int32],
-    x: NDArray[np.float32],
-    left: NDArray[np.float32],
-    panels: NDArray[np.float32],
-    beta: NDArray[np.float32],
+    x: NDArray[np.floating[Any]],
+    left: NDArray[np.floating[Any]],
+    panels: NDArray[np.floating[Any]],
+    beta: NDArray[np.floating[Any]],
     u: NDArray[np.float64],
     widest: int = 512,
+) -> None: ...
+def lay_out_panels(
+    starts: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    values: NDArray[np.floating[Any]],
+    scale: float,
+    right: NDArray[np.float64],
+    panels: NDArray[np.floating[Any]],
 ) -> None: ...
 def add_difference_sums(
     x: NDArray[np.float64],

@@ -21,6 +21,10 @@ cdef extern from "_sparse.h":
         int columns, const int *starts, const int *features, const float *x, const float *left,
         long m, long d, const float *panels, long count, const float *beta, double *u, int widest
     ) noexcept nogil
+    void _add_sparse_sums64 "add_sparse_sums64"(
+        int columns, const int *starts, const int *features, const double *x, const double *left,
+        long m, long d, const double *panels, long count, const double *beta, double *u, int widest
+    ) noexcept nogil
 
 cdef extern from "_differences.h":
     void _add_difference_sums "add_difference_sums"(
@@ -65,6 +69,11 @@ CELLS_ROWS = 1 << 16
 CELL_CENTRES = MOST
 
 ctypedef fused real:
+    float
+    double
+
+# Values of rows, which may have another precision than sums.
+ctypedef fused stored:
     float
     double
 
@@ -117,12 +126,13 @@ def add_rbf_sums(
 
 
 def add_sparse_sums(
-    const int[::1] starts, const int[::1] features, const float[::1] x, const float[::1] left,
-    const float[:, :, ::1] panels, const float[:, ::1] beta, double[:, ::1] u, int widest=512,
+    const int[::1] starts, const int[::1] features, const real[::1] x, const real[::1] left,
+    const real[:, :, ::1] panels, const real[:, ::1] beta, double[:, ::1] u, int widest=512,
 ):
     """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]); exponents are <= 0.
 
     x is in CSR: row i has the values x[starts[i]:starts[i + 1]] of `features`, all below d;
+    All are float32, or all are float64.
     panels : (count, d + 1, PANEL_CENTRES), panels[p, :, l] is z_j and right_j of centre 32 p + l;
     beta, u, widest: see add_rbf_sums.
     """
@@ -134,13 +144,48 @@ def add_sparse_sums(
         raise ValueError("expected rows, panels, beta and u of shapes that fit")
     # If x is empty, it has no first value.
     cdef const int* first = &features[0] if x.shape[0] else NULL
-    cdef const float* values = &x[0] if x.shape[0] else NULL
+    cdef const real* values = &x[0] if x.shape[0] else NULL
     if left.shape[0] and panels.shape[0]:
         with nogil:
-            _add_sparse_sums(
-                beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
-                panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
-                widest)
+            if real is float:
+                _add_sparse_sums(
+                    beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
+                    panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
+                    widest)
+            else:
+                _add_sparse_sums64(
+                    beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
+                    panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
+                    widest)
+
+
+def lay_out_panels(
+    const int[::1] starts, const int[::1] columns, const stored[::1] values, double scale,
+    const double[::1] right, real[:, :, ::1] panels,
+):
+    """Write CSR rows as panels of centres: panels[p, :, l] is [scale z_j, right_j], j = 32 p + l.
+
+    The last row fills up the last panel: 0 times the infinity of a large row would be nan.
+
+    right : (m,); panels : (m / 32 rounded up, d + 1, PANEL_CENTRES).
+    """
+    cdef Py_ssize_t m = right.shape[0], d = panels.shape[1] - 1, i, k, at, row
+    cdef real* to
+    if starts.shape[0] != m + 1 or panels.shape[1] < 1 or panels.shape[2] != PANEL or (
+        panels.shape[0] != (m + PANEL - 1) // PANEL or columns.shape[0] != values.shape[0]
+        or starts[m] > columns.shape[0]
+    ):
+        raise ValueError("expected rows, right and panels of shapes that fit")
+    with nogil:
+        for i in range(panels.shape[0] * PANEL):
+            row = min(i, m - 1)
+            to = &panels[i // PANEL, 0, i % PANEL]
+            if i % PANEL == 0:
+                for k in range(d * PANEL):
+                    to[k] = 0
+            for at in range(starts[row], starts[row + 1]):
+                to[columns[at] * PANEL] += <real> (scale * values[at])
+            to[d * PANEL] = <real> right[row]
 
 
 def add_difference_sums(

@@ -8,7 +8,8 @@ gives the arguments of a block, and one in-place function turns them into kernel
 
 Blocks stay in the second-level cache. Compiled code computes and adds values of RBF over dense rows
 without storing them. In float32 it uses the arguments above; if rows have few nonzeros, it reads
-only these. In float64 it uses differences of features, which lose no digits if rows are far from 0.
+only these, also in float64 if rounding is small. Otherwise it uses differences of features in
+float64, which lose no digits if rows are far from 0.
 This module does not know files, tasks or solutions.
 """
 
@@ -34,6 +35,7 @@ from randsvm.kernels._kernels import (
     add_squared_distances,
     add_sums_of_cells,
     lay_out_cells,
+    lay_out_panels,
     lay_out_rows,
     sort_into_cells,
 )
@@ -46,13 +48,13 @@ from randsvm.records import NamedTuple, dataclass
 # matrix product, the in-place function and the sum.
 BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
-# The largest rounding error of an exponent from float64 products of sparse rows. If the error may
-# be larger, the exponent is computed from differences, which takes several times as long.
+# The largest rounding error of an exponent from float64 products of rows. If the error may be
+# larger, the exponent is computed from differences, which takes several times as long.
 ROUNDING = 1e-12
 
 
 class SparseRows(NamedTuple):
-    """The arguments of compiled sums: rows in CSR, float32, and `left` of each row."""
+    """The arguments of compiled sums: rows in CSR, and `left` of each row, in one precision."""
 
     starts: np.ndarray
     features: np.ndarray
@@ -116,12 +118,18 @@ class DenseRbfSum:
 
 
 class SparseRbfSum:
-    """Sums of RBF over sparse float32 rows: one compiled loop over the features of each row."""
+    """Sums of RBF over sparse rows: one compiled loop over the features of each row.
 
-    def __init__(self, kernel: Kernel, Z: LayoutRows, beta: np.ndarray) -> None:
-        centres = np.column_stack([Z.X * kernel.scale, kernel.right(Z.norms)])
-        self.panels = to_panels(centres.astype(np.float32))
-        self.beta = _columns(beta, np.float32)
+    Z : (m, d), the centres; beta : (m,) or (m, K).
+    """
+
+    def __init__(self, kernel: Kernel, dtype: type, Z: Matrix, beta: np.ndarray) -> None:
+        rows = sparse.csr_matrix(Z)
+        m, d = rows.shape
+        self.panels = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), dtype)
+        right = kernel.right(squared_norms(rows))
+        lay_out_panels(*csr_parts(rows), kernel.scale, right, self.panels)
+        self.beta = _columns(beta, dtype)
 
     def add(self, u: np.ndarray, rows: SparseRows, largest: float, buffer: np.ndarray) -> None:
         """Add the sums to u, see CentreSum."""
@@ -334,8 +342,9 @@ class KernelLayout:
     dtype: of the blocks, float32 or float64.
     cutoff: RBF values below exp(-cutoff) may be left out of float32 sums over dense rows, which are
     then sorted into cells (see CellRows). None: nothing is left out.
-    uses_nonzeros: whether float32 sums of RBF go over the nonzeros of a row only: for dense layouts
-    of rows with few nonzeros, which are not centred.
+    uses_nonzeros: whether sums of RBF go over the nonzeros of a row only: for dense layouts of rows
+    with few nonzeros, which are not centred. In float64, exponents are then sums of products, not
+    of differences: their rounding must be below ROUNDING.
     """
 
     kernel: Kernel
@@ -348,7 +357,12 @@ class KernelLayout:
     @property
     def uses_differences(self) -> bool:
         """Return whether exponents come from differences; rows are not centred then."""
-        return self.kernel.name == "rbf" and self.dense and self.dtype is np.float64
+        is_float64 = self.dtype is np.float64 and not self.uses_nonzeros
+        return self.kernel.name == "rbf" and self.dense and is_float64
+
+    def sums_nonzeros(self, d: int) -> bool:
+        """Return whether sums over rows of d features use the compiled code for nonzeros."""
+        return self.uses_nonzeros and self.kernel.name == "rbf" and d <= PANEL_FEATURES
 
     def uses_cells(self, d: int) -> bool:
         """Return whether rows of d features are sorted into cells."""
@@ -410,7 +424,7 @@ class KernelLayout:
         if self.uses_cells(X.shape[1]):
             yield from self._cell_blocks(X, extra, cells)
             return
-        if self.uses_nonzeros and self.is_compiled(X.shape[1]):
+        if self.sums_nonzeros(X.shape[1]):
             yield from self._sparse_blocks(X, extra)
             return
         size = (
@@ -437,10 +451,10 @@ class KernelLayout:
         for part in slices(X.shape[0], PANEL_ROWS):
             rows = sparse.csr_matrix(rows_of(X, part))
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
-            left = self.kernel.left(norms).astype(np.float32)
+            left: np.ndarray = self.kernel.left(norms).astype(self.dtype)
             # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
             starts, features, values = (np.array(each) for each in csr_parts(rows))
-            kept = SparseRows(starts, features, values.astype(np.float32, copy=False), left)
+            kept = SparseRows(starts, features, values.astype(self.dtype, copy=False), left)
             yield part, kept, float(norms.max(initial=0.0))
 
     def is_compiled(self, d: int) -> bool:
@@ -456,16 +470,17 @@ class KernelLayout:
             else SparseCentres(self.kernel, self.dtype, Z)
         )
 
-    def centre_sum(self, Z: LayoutRows, beta: np.ndarray) -> CentreSum:
-        """Return the sums over the centres Z. beta : (m,) or (m, K) float64."""
+    def centre_sum(self, centres: Matrix, beta: np.ndarray) -> CentreSum:
+        """Return the sums over centres, (m, d). beta : (m,) or (m, K) float64."""
+        if self.sums_nonzeros(centres.shape[1]):
+            return SparseRbfSum(self.kernel, self.dtype, centres, beta)
+        Z = self.convert(centres)
         if self.uses_differences:
             return Float64RbfSum(self.kernel.gamma, Z.X, beta)
         if self.uses_cells(Z.X.shape[1]):
             assert self.cutoff is not None
             limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
             return CellRbfSum(DenseCentres(self.kernel, self.dtype, Z).rows, Z.X, beta, limit)
-        if self.uses_nonzeros and self.is_compiled(Z.X.shape[1]):
-            return SparseRbfSum(self.kernel, Z, beta)
         if self.is_compiled(Z.X.shape[1]) and beta[0].size <= PANEL_COLUMNS:
             return DenseRbfSum(DenseCentres(self.kernel, self.dtype, Z).rows, beta)
         return BlockSum(self.kernel, self.right_operand(Z), beta.astype(self.dtype))
@@ -495,7 +510,7 @@ def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: 
     """
     if not kernel_layout.uses_cells(X.shape[1]) or 0 in (X.shape[0], Z.shape[0]):
         return False
-    centres = kernel_layout.centre_sum(kernel_layout.convert(Z), np.zeros(Z.shape[0]))
+    centres = kernel_layout.centre_sum(Z, np.zeros(Z.shape[0]))
     assert isinstance(centres, CellRbfSum)
     u = np.zeros(X.shape[0])
     kept = sum(centres.add(u[at], rows, 0.0, u) for at, rows, _ in kernel_layout.row_blocks(X))
@@ -542,7 +557,7 @@ class Expansion:
             return
         with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
             self.centre_sums = [
-                kernel_layout.centre_sum(kernel_layout.convert(rows_of(Z, at)), beta[at])
+                kernel_layout.centre_sum(rows_of(Z, at), beta[at])
                 for at in slices(self.count, BLOCK_CENTRES)
             ]
 

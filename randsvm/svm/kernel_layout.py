@@ -18,6 +18,7 @@ from randsvm.errors import ContentError
 from randsvm.kernels import gram
 from randsvm.kernels.expansion import (
     BLOCK_ROWS,
+    ROUNDING,
     KernelLayout,
     has_few_nonzeros,
     prefers_dense,
@@ -68,6 +69,20 @@ def kernel_layout_of(
         return profits_from_cells(in_cells, D.chunk_matrix(shard), sample.X)
 
     return in_cells if next(D.executor.map(profits, D.shards[:1])) else kernel_layout
+
+
+def float64_layout_of(D: Dataset, kernel_layout: KernelLayout, rows: Points) -> KernelLayout:
+    """Return the layout for float64 sums over a few rows, which are all rows of D.
+
+    Sums go over nonzeros where this is faster and rounding changes no exponent by ROUNDING.
+    """
+    kernel, layout = kernel_layout.kernel, replace(kernel_layout, dtype=np.float64)
+    if not (kernel_layout.dense and has_few_nonzeros(kernel, D.n, D.d, D.nnz)):
+        return layout
+    largest = float(squared_norms(rows.X).max(initial=0.0))
+    if kernel.magnitude(largest) * np.finfo(np.float64).eps > ROUNDING:
+        return layout
+    return replace(layout, centre=None, uses_nonzeros=True)
 
 
 def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:

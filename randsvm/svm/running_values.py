@@ -26,7 +26,12 @@ from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_blo
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
 from randsvm.records import dataclass
-from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layout_of
+from randsvm.svm.kernel_layout import (
+    float64_layout_of,
+    gram_of,
+    kernel_centres,
+    kernel_layout_of,
+)
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.tasks import Task, task_of
@@ -435,7 +440,9 @@ class RunningValues:
         gram_layout = kernel_layout_of(
             D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
-        layout = replace(gram_layout, dtype=np.float64) if self.all_audited else gram_layout
+        layout = gram_layout
+        if self.all_audited:
+            layout = float64_layout_of(D, gram_layout, self.audit)
         task, zeros = task_of(problem), np.zeros(len(self.audit))
         self.least_objective = _least_objective(D, problem, gram_layout.kernel, self.audit)
         self.state = ScanState(

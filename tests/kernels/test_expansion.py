@@ -15,6 +15,7 @@ from randsvm.kernels._kernels import (
     PANEL_COLUMNS,
     add_rbf_sums,
     add_sparse_sums,
+    lay_out_panels,
 )
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
@@ -22,6 +23,7 @@ from randsvm.kernels.expansion import (
     PANEL_FEATURES,
     Expansion,
     KernelLayout,
+    to_panels,
 )
 from randsvm.kernels.gram import GRAM_ROWS, gram
 from randsvm.kernels.kernel import Kernel
@@ -236,32 +238,52 @@ def few_nonzeros(rows: int, d: int, seed: int) -> sparse.csr_matrix:
     return X
 
 
+@pytest.mark.parametrize(
+    "dtype, most, mean", [(np.float32, 2e-3, 1e-4), (np.float64, 1e-11, 1e-12)]
+)
 @pytest.mark.parametrize("sums", [(), (1,), (3,), (PANEL_COLUMNS + 1,)], ids=str)
-def test_sums_over_nonzeros_follow_the_formula(sums: tuple[int, ...]) -> None:
+def test_sums_over_nonzeros_follow_the_formula(
+    sums: tuple[int, ...], dtype: type, most: float, mean: float
+) -> None:
     """There are several blocks of centres; the last has an odd number of panels."""
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
     extra = np.random.default_rng(3).random(X.shape[0])
-    kernel_layout = KernelLayout(kernel, True, None, np.float32, uses_nonzeros=True)
+    kernel_layout = KernelLayout(kernel, True, None, dtype, uses_nonzeros=True)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.05)
     exact = (K * np.exp(-0.05 * extra)[:, None]) @ beta
     for rows in (X, X.toarray()):
         found = Expansion(kernel_layout, Z, beta).values(rows, extra)
-        assert found == pytest.approx(exact, abs=2e-3)
-        assert np.abs(found - exact).mean() < 1e-4
+        assert found == pytest.approx(exact, abs=most)
+        assert np.abs(found - exact).mean() < mean
 
 
+@pytest.mark.parametrize("dtype, far", [(np.float32, 1e-4), (np.float64, 1e-12)])
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_sums_over_nonzeros_agree_for_every_vector_width(widest: int) -> None:
+def test_sums_over_nonzeros_agree_for_every_vector_width(
+    widest: int, dtype: type, far: float
+) -> None:
     X, Z = few_nonzeros(300, 40, 0), few_nonzeros(PANEL_CENTRES * 3, 40, 1).toarray()
     left, right = -squared_norms(X) / 8, -squared_norms(Z) / 8
     panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
     beta, u = np.random.default_rng(2).normal(size=(1, len(Z))), np.zeros((300, 1))
-    floats = [np.ascontiguousarray(each, np.float32) for each in (X.data, left, panels, beta)]
-    values, lefts, centres, coefficients = floats
+    numbers: list[np.ndarray] = [
+        np.ascontiguousarray(each, dtype) for each in (X.data, left, panels, beta)
+    ]
+    values, lefts, centres, coefficients = numbers
     add_sparse_sums(X.indptr, X.indices, values, lefts, centres, coefficients, u, widest)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.astype(float), 1 / 8)
-    assert u[:, 0] == pytest.approx(K @ beta[0], abs=1e-4)
+    assert u[:, 0] == pytest.approx(K @ beta[0], abs=far)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sparse_centres_are_written_as_panels(dtype: type) -> None:
+    """The last row fills up the last panel."""
+    X, right = few_nonzeros(PANEL_CENTRES + 5, 40, 1), np.arange(PANEL_CENTRES + 5.0)
+    panels: np.ndarray = np.full((2, 41, PANEL_CENTRES), np.nan, dtype)
+    lay_out_panels(X.indptr, X.indices, X.data, 0.25, right, panels)
+    centres = np.column_stack([X.toarray() / 4, right])
+    assert np.array_equal(panels, to_panels(centres.astype(dtype)))
 
 
 def test_rows_without_features_are_at_the_origin() -> None:

@@ -302,6 +302,26 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(
         assert error_of_u(one) <= one.problem.tolerance / 4
 
 
+@pytest.mark.parametrize("size, over_nonzeros", [(1.0, True), (300.0, False)])
+def test_sums_over_nonzeros_in_float64_lose_no_digits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: float, over_nonzeros: bool
+) -> None:
+    """Exponents of large rows are computed from differences, also where rows have few nonzeros."""
+    monkeypatch.setattr(running_values, "FEW_ROWS", FEW_ROWS)
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((300, 40)) < 0.2, size + rng.random((300, 40)), 0)
+    X[:, 0] = size
+    X, y = oracle.as_float32(X), np.where(rng.random(300) < 0.5, 1.0, -1.0)
+    path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
+    gamma = 0.05 if over_nonzeros else 0.5
+    with case(path, y, X, problem(gamma=gamma, C=10.0)) as one:
+        one.scan.after(one.step(one.some(0, m=200)), KEEP_ALL)
+        assert one.scan.kernel_layout.uses_nonzeros is over_nonzeros
+        assert one.scan.kernel_layout.dtype is np.float64
+        one.K = np.exp(-gamma * np.square(X[:, None] - X).sum(axis=2))
+        assert error_of_u(one) <= 1e-11
+
+
 @pytest.mark.parametrize("shows", [True, False])
 def test_stored_layouts_change_no_result(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch, shows: bool
