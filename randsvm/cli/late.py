@@ -7,11 +7,14 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ClassVar
 
 # Modules of Python, which this package, pathlib, shutil, numpy and scipy import.
 OF_PYTHON = ("bz2", "csv", "ipaddress", "json", "lzma", "pickle", "pydoc", "subprocess", "tempfile")
+# numpy imports these for the docstrings that they give to compiled functions.
+DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 # The last one, of scipy.sparse, asks numpy for every name that it has, and thereby imports numpy.ma
 # and others: 90 of 240 ms (scipy 1.17, numpy 2.4).
 OF_LIBRARIES = (
@@ -32,32 +35,44 @@ class LateModule(ModuleType):
     lock: ClassVar = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
-        # Imports and inspect ask for names that a module may lack, such as __wrapped__.
-        if not name.startswith("__") or name == "__all__":
-            with self.lock:
-                # The loader is taken away before it runs, as the module may ask for its own names.
-                loader = vars(self).pop("late_loader", None)
-                if loader is not None:
-                    loader.exec_module(self)
-                    self.__class__ = ModuleType  # type: ignore[assignment]
-                    return getattr(self, name)
+        with self.lock:
+            # The loader is taken away before it runs, as the module may ask for its own names.
+            loader = vars(self).pop("late_loader", None)
+            if loader is None:
                 return ModuleType.__getattribute__(self, name)
-        raise AttributeError(name)
+            loader.exec_module(self)
+            self.__class__ = ModuleType  # type: ignore[assignment]
+        return getattr(self, name)
 
 
-def import_late(names: Sequence[str]) -> None:
+def import_late(names: Sequence[str], *, with_package: bool = False) -> None:
     """Put modules that are not imported yet in place of those that imports would load.
 
-    names: full names, which need not exist, as in another version of a library
+    names: full names, which need not exist, as in another version of a library. with_package:
+    import their packages first, and make the modules attributes of them, as imports do.
     """
     for name in names:
         parent, _, last = name.rpartition(".")
-        with contextlib.suppress(ModuleNotFoundError):
-            spec = None if name in sys.modules else importlib.util.find_spec(name)
-            if spec is not None and spec.loader is not None:
-                module = importlib.util.module_from_spec(spec)
-                vars(module)["late_loader"] = spec.loader
-                module.__class__ = LateModule
-                sys.modules[name] = module
-                if parent:  # as Python does with every module of a package once it is imported
-                    setattr(sys.modules[parent], last, module)
+        if with_package:
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(parent)
+        spec = None if name in sys.modules else _find(name)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            vars(module)["late_loader"] = spec.loader
+            module.__class__ = LateModule
+            sys.modules[name] = module
+            if with_package:
+                setattr(sys.modules[parent], last, module)
+
+
+def _find(name: str) -> ModuleSpec | None:
+    """Return the spec of a module. importlib.util.find_spec would import its package."""
+    parts = name.split(".")
+    folders = None
+    for end in range(1, len(parts)):
+        package = PathFinder.find_spec(".".join(parts[:end]), folders)
+        if package is None:
+            return None
+        folders = package.submodule_search_locations
+    return PathFinder.find_spec(name, folders)

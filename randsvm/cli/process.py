@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from randsvm import events
-from randsvm.cli.late import OF_LIBRARIES, import_late
+from randsvm.cli.late import DOCSTRINGS, OF_LIBRARIES, import_late
 from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
 from randsvm.files import make_standard_streams_patient
 
@@ -40,7 +40,8 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
 
 def import_api() -> Any:
     """Import randsvm.api and return it, without parts of libraries that commands do not use."""
-    import_late(OF_LIBRARIES)
+    import_late(DOCSTRINGS)
+    import_late(OF_LIBRARIES, with_package=True)
     from randsvm import api
 
     return api

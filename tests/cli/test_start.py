@@ -112,7 +112,10 @@ def test_a_small_run_imports_what_it_works_with(
     for found in (trained, predicted):
         assert "randsvm.models.certification" not in found
         assert not found & {"numpy.testing._private", "numpy.f2py.f2py2e"}
-        assert "scipy._lib.array_api_compat.numpy._aliases" not in found
+        assert not found & {
+            "scipy._lib.array_api_compat.numpy._aliases",
+            "numpy._core._add_newdocs",
+        }
     for found in (trained - bare, predicted - bare):
         assert "randsvm.api" in found
         assert not found & {"statistics", "tqdm"}
@@ -156,13 +159,14 @@ late = [sys.modules[name] for name in OF_LIBRARIES if name in sys.modules]
 assert [module.__name__ for module in late if "late_loader" not in vars(module)] == []
 import numpy as np
 import numpy.testing
-import scipy.sparse
+import scipy.linalg
 barrier, succeeded = threading.Barrier(4), []
 def work():
     barrier.wait()
     for module in late:
         assert len([getattr(module, name) for name in module.__all__]) > 1
     assert not hasattr(np.testing, "unknown")
+    assert scipy.linalg.solve(np.eye(2), [1.0, 2.0]).tolist() == [1, 2]
     np.testing.assert_equal(np.polynomial.Polynomial([1, 2])(3), 7)
     succeeded.append(len(np.unique(np.arange(5.0))))
 threads = [threading.Thread(target=work) for _ in range(4)]
