@@ -70,6 +70,9 @@ MAX_SOLVES = 3
 # a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
 DIAGONAL_INCREASE = 2.0**-20
 
+# The largest violation of a C-SVC whose coefficients are all 0: the slopes are 1 and -1.
+FIRST_VIOLATION = 2.0
+
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
 
@@ -80,8 +83,13 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     frozen: whether coefficients outside of W may differ from 0. If not, LIBSVM solves more than
         GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
     """
-    points, problem, slack = scan.points(W.rows), scan.problem, scan.slack
-    began = time.perf_counter()
+    problem, slack, began = scan.problem, scan.slack, time.perf_counter()
+    is_first = not len(scan.coefficients.rows) and problem.task == "svc" and not problem.weighted
+    if is_first and laid_out(len(W.rows), problem, frozen and not W.whole):
+        points = scan.rows(W.rows)
+        points = replace(points, beta=np.zeros(len(points)))
+        return _step(points, _first_svc(scan, points, W), problem, began)
+    points = scan.points(W.rows)
     if not laid_out(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_own_kernel(points, problem, problem.tolerance / 2)
@@ -146,6 +154,21 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
             break
         tolerance /= 10
     return _step(points, Solution(best, found.ended, iterations), problem, began)
+
+
+def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
+    """Solve the C-SVC of some rows while all coefficients are 0.
+
+    The violation of two rows of different classes is 2. LIBSVM starts at 0, so D cannot decrease.
+    """
+    problem, y = scan.problem, points.y
+    if (y == y[0]).all():
+        return Solution(np.zeros(len(y)), True, 0)
+    K, (lower, upper) = scan.gram(points), scan.task.box(y)
+    if _rounding(K, upper - lower) > FIRST_VIOLATION:
+        K = centred_gram(Kernel.of(problem), points.X, K)
+    share = _final_share(problem, max(problem.bounds)) if W.whole else SOLVE_SHARE
+    return _svc(Boxed(K, y, lower, upper, 0.0, lower, share * FIRST_VIOLATION))
 
 
 def _step(points: Points, found: Solution, problem: Problem, began: float) -> Step:

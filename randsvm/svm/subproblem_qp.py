@@ -181,7 +181,7 @@ class Boxed:
 
 def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
     """Change beta in place so that its sum is s; all values stay within their boxes."""
-    rest = task.s - math.fsum(beta)
+    rest = task.s - math.fsum(beta.tolist())
     room = np.minimum(beta - task.lower, task.upper - beta)
     i = int(np.argmax(room))
     if abs(rest) <= room[i] / 2:

@@ -615,7 +615,7 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
     audit, problem = scan.audit, scan.problem
     if not len(solution) or problem.kernel == "precomputed":
         return None
-    u, beta = np.concatenate(scan.ask(ValuesQuery(audit.rows))), scan.coefficients.of(audit.rows)
+    u = np.concatenate(scan.ask(ValuesQuery(audit.rows)))
     if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
         problem, solution, audit.y
     ):
@@ -623,6 +623,7 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
     nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
     if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
         return None
+    beta = scan.coefficients.of(audit.rows)
     others = u - beta  # K(x, x) = 1
     typical = np.median(np.abs(others - np.median(others)))
     return MEMORISED if typical < MAX_CONTRIBUTION * np.median(np.abs(beta)) else None
