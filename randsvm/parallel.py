@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from math import inf
 from queue import SimpleQueue
@@ -133,11 +134,13 @@ def result_of(future: Future[Result], stage: str | None = None) -> Result:
     While this thread waits, it emits an event every HEARTBEAT seconds: Progress if a stage is
     given, else Waiting. Each event checks for signals, so a signal ends the wait.
     """
-    beats, done = 0, threading.Event()
-    future.add_done_callback(lambda _: done.set())
-    while not done.wait(HEARTBEAT):
-        beats += 1
-        emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
+    beats = 0
+    while not future.done():
+        try:
+            future.exception(HEARTBEAT)
+        except FutureTimeoutError:
+            beats += 1
+            emit(Waiting() if stage is None else Progress(stage, beats, None, "beat"))
     return future.result()
 
 

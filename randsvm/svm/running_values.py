@@ -431,6 +431,8 @@ class RunningValues:
         held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
         self.training_rows = D.n - held_out
         self.all_audited = D.n <= FEW_ROWS
+        # The values of `gram` of all rows, for the next round, and their settings.
+        self._whole_gram: tuple[np.ndarray, KernelLayout, bool] | None = None
         numbers = (
             np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), audit_rows(D))
         )
@@ -498,11 +500,21 @@ class RunningValues:
         return self.row_reader.read(rows, self.coefficients.rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        """Return K of every pair of some points, (m, m) float32. centred: whether values may be
-        centred, which suits steps that leave the sum of beta as it is. Raises ParameterError if
-        values may exceed float32."""
+        """Return K of every pair of some points, (m, m) float32, which the caller does not change.
+
+        centred: whether values may be centred, which suits steps that leave the sum of beta as it
+        is. Raises ParameterError if values may exceed float32.
+        """
+        kernel_layout = self.state.gram_layout
+        if self._whole_gram is not None and len(points) == self.D.n:
+            K, of_layout, is_centred = self._whole_gram
+            if of_layout is kernel_layout and is_centred == centred:
+                return K
         check_values(points, self.problem)
-        return gram_of(self.D, self.state.gram_layout, points, centred=centred)
+        K = gram_of(self.D, kernel_layout, points, centred=centred)
+        if self.all_audited and len(points) == self.D.n:
+            self._whole_gram = K, kernel_layout, centred
+        return K
 
     def ask(self, question: Callable[[ShardValues], Report], stage: str | None = None) -> Report:
         """Return the sum of the reports of all shards. stage: name of the progress events."""
@@ -689,6 +701,7 @@ class RunningValues:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""
         self.values.close()
         self.row_reader.clear()
+        self._whole_gram = None
 
 
 def audit_rows(D: Dataset) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import oracle
@@ -14,7 +15,7 @@ from scans import TASKS, Case, case, problem, task_file, working_set
 
 from randsvm.data.sampling import Draw
 from randsvm.parameters.svm import Problem
-from randsvm.svm import subproblem
+from randsvm.svm import running_values, subproblem
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import Solution
 from randsvm.svm.working_set import LargestViolation
@@ -150,6 +151,35 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
         assert not step.beta.any()
         assert len(tolerances) == subproblem.MAX_SOLVES
         assert (np.diff(tolerances) < 0).all()
+
+
+def test_rounds_of_all_rows_compute_their_kernel_values_once(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed, plain = [], running_values.gram_of
+
+    def counted(*words: Any, **named: Any) -> np.ndarray:
+        computed.append(plain(*words, **named))
+        return computed[-1]
+
+    monkeypatch.setattr(running_values, "gram_of", counted)
+    with case(*made("two_gaussians", 450), problem()) as one:
+        everything, some = np.arange(450), np.arange(0, 450, 2)
+        first = one.scan.gram(one.scan.points(everything))
+        X = one.scan.points(everything).X.toarray().astype(float)
+        squares = np.square(X[:, None] - X[None]).sum(axis=2)
+        expected = np.exp(-one.problem.gamma * squares)
+        assert first == pytest.approx(expected, abs=1e-5)
+        assert one.scan.gram(one.scan.points(everything)) is first
+        assert len(computed) == 1
+        part = one.scan.gram(one.scan.points(some))
+        assert part == pytest.approx(expected[np.ix_(some, some)], abs=1e-5)
+        one.scan.refine()
+        layout = replace(one.scan.state.gram_layout, dtype=np.float64)
+        one.scan.state = replace(one.scan.state, gram_layout=layout)
+        again = one.scan.gram(one.scan.points(everything))
+        assert len(computed) == 3
+        assert again == pytest.approx(expected, abs=1e-7)
 
 
 def test_a_working_set_without_a_gram_matrix_has_the_same_solution(
