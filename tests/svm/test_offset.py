@@ -122,6 +122,17 @@ def test_b_is_the_midpoint_if_p_is_flat() -> None:
         assert b_and_reports(task, y, u, 0.0, window, 2)[0] == pytest.approx((0.5 - 1.0) / 2)
 
 
+@pytest.mark.parametrize("C", [0.137, 3.455, 6.91, 9.857])
+def test_b_is_the_midpoint_where_rounding_makes_the_slope_of_a_flat_p(C: float) -> None:
+    """8,192 and 8,000 equal bounds have equal sums, and their float64 sums differ by 2e-13 of all
+    bounds: each sum has a rounding error with a bias.
+    """
+    task = Task((C, C * 8192 / 8000), one_sided=True)
+    y = np.repeat([1.0, -1.0], [8192, 8000])
+    for window in (WHOLE, Window(-0.5, 0.5), Window(-3.0, -0.5), Window(0.5, 3.0)):
+        assert b_and_reports(task, y, np.zeros(len(y)), 0.0, window, 2)[0] == 0.0
+
+
 def test_without_rows_b_is_0() -> None:
     assert b_and_reports(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
 
