@@ -298,16 +298,26 @@ def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[
             near = difflib.get_close_matches(name, value_types, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
-    return {name: _parameter_value(value_types[name], value) for name, value in given.items()}
+    return {name: _parameter_value(name, value_types[name], value) for name, value in given.items()}
 
 
-def _parameter_value(value_type: str | tuple[str, ...], value: Any) -> Any:
+def _parameter_value(name: str, value_type: str | tuple[str, ...], value: Any) -> Any:
     if value_type == "weights":
         pairs = {BALANCED: 1.0} if value == BALANCED else value
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         return tuple((str(label), float(weight)) for label, weight in pairs)
     if value_type == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(map(float, value))
+        return tuple(_number_of_a_list(name, one) for one in value)
     if value_type in ("float", "floats", "gap") and isinstance(value, numbers.Real):
         return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _number_of_a_list(name: str, value: Any) -> float:
+    """Return a value of a search. Raise ParameterError for a word: a list has numbers only."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        from randsvm.errors import ParameterError
+
+        raise ParameterError(f"{name} must be numbers in a list, got {value!r}") from None

@@ -176,6 +176,8 @@ def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
         ({"gama": 5}, TypeError, "there is no option 'gama'; did you mean 'gamma'"),
         ({"working_set": 5}, TypeError, "there is no option 'working_set'"),
         ({"C": -1}, ParameterError, "must be > 0"),
+        ({"gamma": ["scale", 0.1]}, ParameterError, "gamma must be numbers in a list, got 'scale'"),
+        ({"C": [1, None]}, ParameterError, "C must be numbers in a list, got None"),
         ({"cache": "x"}, ParameterError, "--cache keeps what was parsed from a file"),
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],

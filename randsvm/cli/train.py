@@ -15,6 +15,13 @@ from randsvm.cli.commands import SETTINGS, Command, Commands
 COMMAND = "randsvm-train"
 
 
+class TrainCommand(Command):
+    """A command whose MODEL_FILE may have a default name."""
+
+    def check_files(self, ctx: click.Context) -> None:
+        options.files_of(ctx.params)
+
+
 @click.group(
     cls=Commands,
     context_settings=SETTINGS,
@@ -38,7 +45,7 @@ def train() -> None:
 
 
 @train.command(
-    cls=Command,
+    cls=TrainCommand,
     late_params=partial(options.algorithm_parameters, "randsvm"),
     short_help="Any kernel: random sampling, certified; start here.",
     examples={
@@ -70,7 +77,7 @@ def randsvm(**given: Any) -> None:
 
 
 @train.command(
-    cls=Command,
+    cls=TrainCommand,
     late_params=partial(options.algorithm_parameters, "osuna"),
     short_help="Any kernel: a working set of fixed size, for comparison.",
     examples={
@@ -95,7 +102,7 @@ def osuna(**given: Any) -> None:
 
 @train.command(
     "osuna-closest",
-    cls=Command,
+    cls=TrainCommand,
     late_params=partial(options.algorithm_parameters, "osuna-closest"),
     short_help="Any kernel: osuna with the worst violators, for clean data.",
     examples={
@@ -119,7 +126,7 @@ def osuna_closest(**given: Any) -> None:
 
 
 @train.command(
-    cls=Command,
+    cls=TrainCommand,
     late_params=partial(options.algorithm_parameters, "sgd"),
     short_help="Linear, by stochastic gradient: text, many features.",
     examples={

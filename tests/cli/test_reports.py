@@ -187,6 +187,20 @@ def test_a_failed_run_writes_its_report_and_its_record(command: Command, folder,
     validate(last)
 
 
+@pytest.mark.parametrize("words", [("-",), ("part*",)])
+def test_a_run_without_a_name_for_its_model_has_a_report(
+    command: Command, folder: None, words: tuple[str, ...]
+) -> None:
+    for name in ("part1", "part2"):
+        Path(name).write_text("+1 1:1\n-1 2:1\n")
+    ended = command("train", "-q", "--report", "json", *words)
+    last = json.loads(ended.stdout)
+    assert (ended.returncode, last["event"], last["exit_code"]) == (2, "failed", 2)
+    assert last["problem"] in ended.stderr
+    assert "a MODEL_FILE" in last["problem"]
+    validate(last)
+
+
 def test_a_failed_prediction_has_a_report(command: Command, folder) -> None:
     run_train("-q", "data", "m")
     ended = command("predict", *TO_FILE, "bad", "m", "labels")
