@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -31,10 +32,41 @@ LINES = [
 BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
 
-def by_ranges(path: Path, options: ParseOptions) -> text_file.ChunkedText:
-    return byte_ranges.first_pass(
-        FakeWorkerPool("1"), "key", [byte_ranges.text_file_at(str(path), options)]
-    )
+def by_ranges(paths: Sequence[Path], options: ParseOptions) -> text_file.ChunkedText:
+    files = byte_ranges.text_files([str(path) for path in paths], options, 1)
+    return byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
+
+
+@contextmanager
+def ranges_of(size: int, piece: int) -> Iterator[None]:
+    """Read ranges of `size` bytes, parsed in pieces of `piece` bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(byte_ranges, "RANGE_BYTES", size)
+        patch.setattr(byte_ranges, "PIECE_BYTES", piece)
+        patch.setattr(text_file, "PIECE_BYTES", piece)
+        yield
+
+
+def written(folder: Path, *parts: Sequence[str]) -> list[Path]:
+    """Write a file for each part, and return their paths."""
+    paths = [folder / f"part {i}" for i in range(len(parts))]
+    for path, lines in zip(paths, parts, strict=True):
+        path.write_text("".join(lines), newline="")
+    return paths
+
+
+def check_result(paths: Sequence[Path], options: ParseOptions, size: int, piece: int) -> None:
+    """Compare ranges of some size with the whole files: the rows, or the error."""
+    with ranges_of(size, piece):
+        try:
+            whole = dataset.load(tuple(map(str, paths)), options, Resources())
+        except DataError as error:
+            with pytest.raises(DataError) as other:
+                by_ranges(paths, options)
+            assert str(other.value) == str(error)
+            return
+        with closing(whole):
+            assert_same(by_ranges(paths, options), whole)
 
 
 @settings(max_examples=60)
@@ -58,19 +90,7 @@ def test_ranges_of_any_size_give_the_same_summary(
     content = "".join(["\ufeff" if mark else "", *lines])
     path.write_text(content.rstrip("\n") if cut else content, newline="")
     options = ParseOptions(labels=labels, chunk_rows=rows, chunk_nonzeros=nonzeros)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_ranges, "RANGE_BYTES", size)
-        patch.setattr(text_file, "PIECE_BYTES", piece)
-        try:
-            whole = dataset.load(str(path), options, Resources())
-        except DataError as error:
-            with pytest.raises(DataError) as other:
-                by_ranges(path, options)
-            assert str(other.value) == str(error)
-            return
-        with closing(whole):
-            source = by_ranges(path, options)
-            assert_same(source, whole)
+    check_result([path], options, size, piece)
 
 
 RECORDS = [
@@ -107,28 +127,11 @@ def test_ranges_of_a_table_give_the_same_summary(
     for i, lines in enumerate(records):
         first = '"x",t,"the\nlabel"\n' if header else "0,u,p\n"
         content = "".join(["\ufeff" if mark else "", first, *lines])
-        paths.append(str(folder / f"{i}.csv"))
-        Path(paths[-1]).write_text(content.rstrip("\r\n") if cut else content, newline="")
+        paths.append(folder / f"{i}.csv")
+        paths[-1].write_text(content.rstrip("\r\n") if cut else content, newline="")
     own = TableOptions("csv", "3", header=header, fill=True)
     options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros, table=own)
-
-    def on_cluster() -> text_file.ChunkedText:
-        files = byte_ranges.text_files(paths, options, 1)
-        return byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_ranges, "RANGE_BYTES", size)
-        patch.setattr(byte_ranges, "PIECE_BYTES", piece)
-        patch.setattr(text_file, "PIECE_BYTES", piece)
-        try:
-            whole = dataset.load(tuple(paths), options, Resources())
-        except DataError as error:
-            with pytest.raises(DataError) as other:
-                on_cluster()
-            assert str(other.value) == str(error)
-            return
-        with closing(whole):
-            assert_same(on_cluster(), whole)
+    check_result(paths, options, size, piece)
 
 
 @settings(max_examples=60)
@@ -150,26 +153,12 @@ def test_ranges_have_the_weights_of_a_file_of_weights(
 ) -> None:
     """Also for too few weights, too many weights and classes whose weights are all 0."""
     folder = tmp_path_factory.mktemp("text")
-    paths = folder / "a", folder / "b"
-    for path, some in zip(paths, (lines[:split], lines[split:]), strict=True):
-        path.write_text("".join(some), newline="")
+    paths = written(folder, lines[:split], lines[split:])
     count = sum(bool(line.split("#")[0].split()) for line in lines)
     wanted = weights[: max(0, count + excess)]
     (folder / "w").write_text("".join(f"{weight}\n" for weight in wanted))
     options = ParseOptions(chunk_rows=rows, row_weights=str(folder / "w"))
-    files = [byte_ranges.text_file_at(str(path), options) for path in paths]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_ranges, "RANGE_BYTES", size)
-        patch.setattr(text_file, "PIECE_BYTES", piece)
-        try:
-            whole = dataset.load(tuple(map(str, paths)), options, Resources())
-        except DataError as error:
-            with pytest.raises(DataError) as other:
-                byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
-            assert str(other.value) == str(error)
-            return
-        with closing(whole):
-            assert_same(byte_ranges.first_pass(FakeWorkerPool("1"), "key", files), whole)
+    check_result(paths, options, size, piece)
 
 
 @settings(max_examples=40)
@@ -184,17 +173,12 @@ def test_ranges_have_the_groups_of_one_process(
     piece: int,
     split: int,
 ) -> None:
-    folder = tmp_path_factory.mktemp("text")
-    paths = folder / "a", folder / "b"
     lines = [f"1 {cost}qid:{qid} 1:1\n# a line\n" for qid, cost in rows]
-    for path, some in zip(paths, (lines[:split], [*lines[split:], "-1 qid:5\n"]), strict=True):
-        path.write_text("".join(some))
+    folder = tmp_path_factory.mktemp("text")
+    paths = written(folder, lines[:split], [*lines[split:], "-1 qid:5\n"])
     options = ParseOptions(groups=True, any_label=True)
-    files = [byte_ranges.text_file_at(str(path), options) for path in paths]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(byte_ranges, "RANGE_BYTES", size)
-        patch.setattr(text_file, "PIECE_BYTES", piece)
-        found = byte_ranges.first_pass(FakeWorkerPool("1"), "key", files).summary.groups
+    with ranges_of(size, piece):
+        found = by_ranges(paths, options).summary.groups
     expected = [qid for qid, cost in rows if not cost] + [5]
     assert found is not None
     assert found.tolist() == expected
@@ -214,7 +198,7 @@ def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(
     with pytest.raises(RandsvmError) as expected:
         dataset.load(str(path), options, Resources())
     with pytest.raises(type(expected.value)) as error:
-        by_ranges(path, options)
+        by_ranges([path], options)
     assert str(error.value) == str(expected.value)
 
 
@@ -248,5 +232,5 @@ def test_the_error_names_the_first_bad_line(
     with pytest.raises(DataError) as expected:
         dataset.load(str(path), ParseOptions(), Resources())
     with pytest.raises(DataError) as error:
-        by_ranges(path, ParseOptions())
+        by_ranges([path], ParseOptions())
     assert str(error.value) == str(expected.value)
