@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import randsvm
 
 PACKAGE = Path(randsvm.__file__).parent
+ROOT = Path(__file__).resolve().parents[1]
 
 # A package imports only packages of lower layers, and modules of its own.
 LAYERS = [
@@ -124,3 +126,14 @@ def test_dataclasses_and_named_tuples_are_those_of_records() -> None:
 def test_known_imports_are_found() -> None:
     assert "svm.scan" in imported_modules(FILES["algorithms.decomposition"])
     assert "data.dataset" in imported_modules(FILES["svm.running_values"])
+
+
+def test_the_metadata_of_the_package_and_of_the_citation_agree() -> None:
+    project = (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0]
+    citation = (ROOT / "CITATION.cff").read_text().partition("references:")[0]
+    for field in ("version", "license"):
+        (ours,) = re.findall(rf'^{field} = "(.*)"$', project, re.MULTILINE)
+        assert re.findall(rf"^{field}: (.*)$", citation, re.MULTILINE) == [ours]
+    (author,) = re.findall(r'^authors = \[\{ name = "(.*)" \}\]$', project, re.MULTILINE)
+    assert re.findall(r"- name: (.*)", citation) == [author]
+    assert author.lower() in (ROOT / "LICENSE").read_text().lower()
