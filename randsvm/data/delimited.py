@@ -78,6 +78,7 @@ class DelimitedTable:
             layout=own,
             names=self.names,
             delimiter=self.delimiter,
+            label=layout.label,
             unlabelled=unlabelled,
             float64=float64,
             order=order,
@@ -160,12 +161,13 @@ def parse(
     layout: _table.Layout,
     names: Sequence[str],
     delimiter: str,
+    label: int,
     unlabelled: bool,
     float64: bool,
     order: Sequence[int] = (),
     learns: bool = False,
 ) -> Piece:
-    """Return the rows of complete records followed by PADDING."""
+    """Return the rows of complete records followed by PADDING. label : see `Layout`"""
     rows, fields = _table.count(text, ord(delimiter))
     room = 1 if learns else fields
     codes, y, indptr = np.empty(rows, np.int32), np.empty(rows), np.empty(rows + 1, np.int64)
@@ -188,7 +190,7 @@ def parse(
         keys=_keys(text, spans, m, order, delimiter) if order else None,
     )
     found = [Content(*records.column(i)) for i in range(layout.width)] if learns else []
-    fault = _fault(records, names)
+    fault = _fault(records, names, label)
     unseen = records.unseen_texts()
     # The last record may end without a newline.
     ends = np.minimum(ends[:m], len(text) - len(PADDING))
@@ -208,7 +210,7 @@ def _keys(
     return [files.decoded(join([text[a:b] for a, b in row])) for row in ends]
 
 
-def _fault(records: _table.Records, names: Sequence[str]) -> Fault | None:
+def _fault(records: _table.Records, names: Sequence[str], label: int) -> Fault | None:
     bad = records.bad_field()
     if bad is None:
         return None
@@ -224,7 +226,8 @@ def _fault(records: _table.Records, names: Sequence[str]) -> Fault | None:
     elif kind == _table.AFTER_QUOTE:
         problem = f"expected the end of a field {where} after its quote, found {quoted(content)}"
     elif kind == _table.MISSING:
-        problem = missing(names[place], quoted(content) if content else "an empty field")
+        found = quoted(content) if content else "an empty field"
+        problem = missing(names[place], found, place == label)
     else:
         problem = not_a_number(names[place], content)
     return Fault(line, column, problem)

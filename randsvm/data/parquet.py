@@ -324,7 +324,7 @@ def _numbers(array: Any, place: int, name: str, mean: float, faults: _Faults) ->
     _check_numbers(numbers, array, place, name, faults)
     at = np.isnan(numbers.values)
     if np.isnan(mean):
-        faults.add(at, place, partial(_missing, array, name))
+        faults.add(at, place, partial(_missing, array, name, False))
     return np.where(at, mean, numbers.values) if at.any() else numbers.values
 
 
@@ -341,7 +341,7 @@ def _categories(
     category = np.array([known.get(text, -1) for text in texts.texts])
     empty = np.array([not text for text in texts.texts])[texts.codes]
     if not layout.fill:
-        faults.add(empty, place, partial(_missing, array, name))
+        faults.add(empty, place, partial(_missing, array, name, False))
     return category[texts.codes], empty
 
 
@@ -465,9 +465,10 @@ def _check_numbers(numbers: _Numbers, array: Any, place: int, name: str, faults:
     faults.add(large, place, partial(_not_a_number, array, name))
 
 
-def _missing(array: Any, name: str, row: int) -> str:
+def _missing(array: Any, name: str, is_label: bool, row: int) -> str:
     found = array[row].as_py()
-    return missing(name, quoted(found) if isinstance(found, str) else str(found or "null"))
+    text = quoted(found) if isinstance(found, str) else str(found or "null")
+    return missing(name, text, is_label)
 
 
 def _not_a_number(array: Any, name: str, row: int) -> str:
@@ -482,7 +483,7 @@ def _target(array: Any, place: int, name: str, unlabelled: bool, faults: _Faults
         bad |= numbers.bad
     faults.add(bad, place, partial(_not_a_number, array, name))
     if not unlabelled:
-        faults.add(np.isnan(numbers.values), place, partial(_missing, array, name))
+        faults.add(np.isnan(numbers.values), place, partial(_missing, array, name, True))
     return numbers.values
 
 
@@ -493,7 +494,7 @@ def _classes(
     texts = _as_texts(array)
     if not unlabelled:
         empty = np.array([not text for text in texts.texts])
-        faults.add(empty[texts.codes], place, partial(_missing, array, name))
+        faults.add(empty[texts.codes], place, partial(_missing, array, name, True))
     first_rows = texts.first_rows()
     spellings: list[Text] = []
     codes: dict[str, int] = {}

@@ -361,7 +361,7 @@ class DelimitedText:
         layout, has_label = _layout(self, self.columns, labels, zero_based, unlabelled, ())
         delimiter = DELIMITERS[self.columns.format]
         own = _table.Layout(ord(delimiter), *layout)
-        piece = delimited.parse(records, own, self.names, delimiter, unlabelled, True)
+        piece = delimited.parse(records, own, self.names, delimiter, layout.label, unlabelled, True)
         if not has_label:
             piece.block.codes.fill(0)
             piece.block.y.fill(np.nan)

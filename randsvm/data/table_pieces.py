@@ -8,6 +8,7 @@ from typing import BinaryIO, Protocol
 
 import numpy as np
 
+import randsvm.data._table as _table
 from randsvm.data.svmlight import NOT_FINITE, NUMBER, Block, Fault
 from randsvm.errors import quoted
 from randsvm.files import decoded
@@ -36,6 +37,12 @@ class Layout(NamedTuple):
     means: np.ndarray
     fill: bool
     categories: list[list[bytes]]
+
+    @property
+    def label(self) -> int:
+        """The position of the label, -1 if there is none."""
+        found = np.flatnonzero((self.roles == _table.CLASS) | (self.roles == _table.TARGET))
+        return int(found[0]) if len(found) else -1
 
 
 class Content(NamedTuple):
@@ -97,10 +104,12 @@ class Table(Protocol):
         ...
 
 
-def missing(column: str, found: str) -> str:
+def missing(column: str, found: str, is_label: bool) -> str:
     """Return the problem of a missing value. found : what is in its place."""
-    where = f"in column {quoted(column)}"
-    return f"expected a value {where}, found {found} (--missing mean fills features)"
+    where = f"in column {quoted(column)}, found {found}"
+    if is_label:
+        return f"expected a label {where}"
+    return f"expected a value {where} (--missing mean fills it)"
 
 
 def not_a_number(column: str, content: bytes) -> str:

@@ -248,7 +248,7 @@ def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:
         ({"a": ["1", "na"], "y": "pq"}, "2:1: expected a value in column 'a', found 'na'"),
         ({"a": ["u", ""], "y": "pq"}, "2:1: expected a value in column 'a', found ''"),
         ({"a": ["u", None], "y": "pq"}, "2:1: expected a value in column 'a', found null"),
-        ({"a": [1, 2], "y": ["p", None]}, "2:2: expected a value in column 'y', found null"),
+        ({"a": [1, 2], "y": ["p", None]}, "2:2: expected a label in column 'y', found null"),
         ({"a": [1, None], "b": [None, 1], "y": "pq"}, "1:2: expected a value in column 'b'"),
         ({"a": [None, None], "y": "pq"}, "1:1: expected values in column 'a', found none"),
         ({"a": [[1], [2]], "y": "pq"}, "1:1: expected numbers or texts in column 'a', found the"),

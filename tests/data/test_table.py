@@ -252,7 +252,7 @@ def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None
         ("a,y\n1,p\n NA ,q\n", "3:2: expected a value in column 'a', found 'NA'"),
         ("a,y\n1,p\n1e99,q\n", "3:1: expected a number within float32 .* in column 'a'"),
         ("a,y\n1,p\n-inf,q\n", "3:1: expected a finite number in column 'a', found '-inf'"),
-        ("a,y\n1,p\n2,\n", "3:3: expected a value in column 'y'"),
+        ("a,y\n1,p\n2,\n", "3:3: expected a label in column 'y', found an empty field$"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:3: expected text in column 'y', found a NUL byte"),
         ("a,b\n1,p\n2,q\n", "1:1: expected a column 'y', found 'a', 'b'"),
