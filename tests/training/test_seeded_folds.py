@@ -424,14 +424,14 @@ def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
     accuracies = [0.9 - each / m for each in range(1, 30)]
     expected = [is_worse(accuracy) for accuracy in accuracies]
     assert 0 < sum(expected) < len(expected)
-    found = [ended_at({0.4: accuracy, 0.2: accuracy}, best) for accuracy in accuracies]
-    assert [gap == 0.2 for gap in found] == expected
+    found = [ended_at({0.2: accuracy, 0.1: accuracy}, best) for accuracy in accuracies]
+    assert [gap == 0.1 for gap in found] == expected
 
 
 def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near() -> None:
     best = (np.arange(1000) / 1000 >= 0.9).astype(np.float32)
     # One look says nothing of the losses that are to come.
-    assert ended_at({0.9: 0.7, 0.6: 0.7, 0.3: 0.7}, best) is None
+    assert ended_at({0.9: 0.7, 0.3: 0.7, 0.15: 0.7}, best) is None
     assert ended_at({0.3: 0.7, 0.15: 0.8, 0.07: 0.8}, best) == 0.07
     assert ended_at({0.3: 0.6, 0.15: 0.75, 0.09: 0.85, 0.02: 0.85}, best) is None
     assert ended_at({0.3: 0.895, 0.15: 0.895, 0.07: 0.895}, best) is None
