@@ -60,6 +60,13 @@ def test_a_missing_program_is_named(harness: ModuleType) -> None:
         harness.run(["no-such-program"])
 
 
+def test_results_that_are_missing_are_reported_in_one_line(
+    harness: ModuleType, tmp_path: Path
+) -> None:
+    with pytest.raises(click.ClickException, match="no results yet"):
+        harness.compare("title", {}, harness.Effort(rounds=1), tmp_path, again=True)
+
+
 def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_path: Path) -> None:
     def work(name: str, took: int) -> Callable[[], object]:
         commands = [harness.Command("ours", seconds(took), goal=harness.Goal())]

@@ -364,7 +364,10 @@ def compare(
         "comparisons": [],
     }
     if again:
-        before = json.loads((into / f"{title}.json").read_text())
+        path = into / f"{title}.json"
+        if not path.exists():
+            raise click.ClickException(f"{path}: no results yet; run without --again and --resume")
+        before = json.loads(path.read_text())
         kept = ("comparisons", "skipped", "load", "not_run", "seconds", "date")
         found |= {of: before[of] for of in kept if of in before}
     into.mkdir(parents=True, exist_ok=True)
