@@ -144,7 +144,8 @@ class Columns:
             found = json.loads(text)
             columns = tuple(map(_column, found["columns"]))
             label = found["label"]
-            others = tuple(sorted((position, name) for position, name in found.get("others", ())))
+            given = found.get("others", [])
+            others = tuple(sorted((position, name) for position, name in given))
             width = len(columns) + len(others)
             names = {column.name for column in columns} | {name for _, name in others}
             valid = (
@@ -152,6 +153,7 @@ class Columns:
                 and isinstance(found["header"], bool)
                 and isinstance(found["fill"], bool)
                 and (label is None or isinstance(label, str))
+                and isinstance(given, list)
                 and len(columns) > 0
                 and len(names) == width
                 and all(isinstance(name, str) for _, name in others)
