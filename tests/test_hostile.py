@@ -356,7 +356,7 @@ FORBIDDEN = {
 ALLOWED = {
     ("files.py", "__import__"),
     ("__init__.py", "importlib"),
-    ("process.py", "importlib"),
+    ("late.py", "importlib"),
     ("api.py", "importlib"),
     ("export.py", "subprocess"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -361,7 +361,7 @@ def _blocks(
     features: _Features,
     jobs: int,
     read: Reader,
-) -> Iterator[Block]:
+) -> Generator[Block, None, None]:
     """Yield the blocks of all files, and set the path of `table` and `features` to the current
     file.
 
@@ -493,11 +493,16 @@ def first_pass(
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
 
-    with reader_of(paths, options, jobs, tmpdir) as (read, columns):
-        blocks = _blocks(paths, options, classes.table, features, jobs, read)
+    # After an error this thread ends the threads of the reader. If the garbage collector ended
+    # them, it could do so in a thread that is just starting, which is a deadlock.
+    with (
+        reader_of(paths, options, jobs, tmpdir) as (read, columns),
+        closing(_blocks(paths, options, classes.table, features, jobs, read)) as blocks,
+    ):
+        weighted: Iterable[Block] = blocks
         if options.row_weights is not None:
-            blocks = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
-        for whole in map(groups.of, blocks):
+            weighted = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
+        for whole in map(groups.of, weighted):
             block = whole.without_zero_weights()
             groups.add(block)
             zero_weights += len(whole) - len(block)

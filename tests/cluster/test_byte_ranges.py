@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,8 +34,13 @@ BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
 
 def by_ranges(paths: Sequence[Path], options: ParseOptions) -> text_file.ChunkedText:
+    """Return what all workers know, as byte_ranges.load finds it: float64 if a chunk needs it."""
     files = byte_ranges.text_files([str(path) for path in paths], options, 1)
-    return byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
+    text = byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
+    with closing(text.store(0, None)) as store:
+        chunks = map(store.read, range(len(text.rows)))
+        needs_float64 = any(chunk.float64 for chunk in chunks)
+    return replace(text, summary=replace(text.summary, float64=needs_float64))
 
 
 @contextmanager
