@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from benchmarks import papers
 from benchmarks.harness import beyond_start
 from benchmarks.reductions import REDUCED
+from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING, SKLEARN_GRID, SVM_GRID
 from benchmarks.tables import Record, bounded, peak, table
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
 from benchmarks.untuned import LINEAR as LINEAR_TUNED
@@ -294,6 +295,32 @@ def reduced(found: Record) -> list[str]:
     return table(header, rows)
 
 
+def searches(found: Record) -> list[str]:
+    """Return the times of searches, in seconds and in trainings of the best combination."""
+    peers = (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)
+    rows = []
+    for each in _starting(found, "search "):
+        records = {record["name"]: record for record in each["commands"]}
+        ours = [records.get(name) for name in (RACING, ALL_FOLDS)]
+        fits = [f"{one['quality']['fits']:.2g}" if one else "-" for one in ours]
+        theirs = [records.get(name) for name in peers]
+        scores = [
+            f"{one['quality']['score']:.2f}%"
+            for one in (*ours, *theirs)
+            if one and "score" in one["quality"]
+        ]
+        rows.append([
+            f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows", *map(_seconds, ours),
+            ", ".join(fits), *map(_seconds, theirs), ", ".join(scores),
+        ])  # fmt: skip
+    header = [
+        *("data", f"`{RACING}`", f"`{ALL_FOLDS}`", "final fits"),
+        *peers,
+        "best scores, in this order",
+    ]
+    return table(header, rows)
+
+
 def rule(found: Record) -> list[str]:
     """Return what the rule of the paper of 2007 reaches."""
     rows = [
@@ -351,6 +378,7 @@ TABLES: dict[str, Callable[[Record], list[str]]] = {
     "large": large,
     "others": others,
     "reduced": reduced,
+    "searches": searches,
     "rule": rule,
     "linear": linear,
     "memory": memory,

@@ -76,14 +76,15 @@ def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> d
 
     options: LIBSVM's, in pairs. The result also has `reported_gap`, the gap that a model of randsvm
     reports. With several classes `gap` is the largest of a pair. The gap or the score is missing
-    if it would take more than MOST_VALUES kernel values.
+    if it would take more than MOST_VALUES kernel values. The gap of a reduced model is missing too:
+    it needs D of the full machine, which is not in the file.
     """
     words: list[str] = []
     for name, value in zip(options[::2], options[1::2], strict=True):
         if name.startswith("-w") or name in ("-c", "-p", "-n"):
             words += [name, value]
     found: dict[str, float] = {"SV": size(model)}
-    if affordable(train, model):
+    if affordable(train, model) and "\n# randsvm certificate reduced\n" not in model.read_text():
         given = ["--certify", train, model, *words, *JSON]
         judged = json.loads(output(PREDICT, *given))
         gap = judged["gap"] if judged["largest_gap"] is None else judged["largest_gap"]
