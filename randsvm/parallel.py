@@ -167,15 +167,15 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     return result_of(future, stage)
 
 
-# The queues of the daemon threads that wait for a call: a training of several classes makes
-# hundreds of short calls. A forked process has none of these threads.
+# The queues of the daemon threads that wait for a call. Threads are used again, as a training of
+# several classes makes hundreds of short calls. A forked process has none of these threads.
 _idle_threads: list[SimpleQueue[Callable[[], object]]] = []
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_idle_threads.clear)
 
 
 def _call_all(calls: SimpleQueue[Callable[[], object]]) -> None:
-    """Make the calls of a queue for ever; between two of them the queue is in `_idle_threads`."""
+    """Make the calls of a queue forever. Between calls the queue is in `_idle_threads`."""
     while True:
         calls.get()()
         _idle_threads.append(calls)

@@ -151,8 +151,8 @@ def _repr(self: Any) -> str:
 
 
 def _refuse_change(record: Any, name: str) -> None:
-    """Raise FrozenInstanceError, except in a subclass that is no dataclass itself and has
-    attributes of its own."""
+    """Raise FrozenInstanceError, unless the class of the record is a subclass that is not a
+    dataclass itself, and `name` is not a field."""
     if "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__:
         raise FrozenInstanceError(f"{type(record).__qualname__} is frozen: {name!r} cannot change")
 

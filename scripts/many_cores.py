@@ -115,7 +115,7 @@ def split(path: Path) -> Round:
 
 
 def workers(cores: float, threads: int) -> float:
-    """Return the number of workers of so many threads that have these cores, at least 1."""
+    """Return the number of workers, each with `threads` threads, on these cores, at least 1."""
     return max(1.0, cores / threads)
 
 

@@ -104,7 +104,7 @@ class Command(click.Command):
     """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
 
     examples: command line -> what it does. late_params: returns more parameters; it is called when
-    they are needed, as a process runs one of several commands.
+    they are first needed, because a process runs only one of several commands.
     """
 
     # Titles of the groups of options in the help, in their order.

@@ -46,7 +46,7 @@ class LateModule(ModuleType):
 
 
 def import_late(names: Sequence[str], *, with_package: bool = False) -> None:
-    """Put modules that are not imported yet in place of those that imports would load.
+    """Put a LateModule into sys.modules for each of these modules that is not imported yet.
 
     names: full names, which need not exist, as in another version of a library. with_package:
     import their packages first, and make the modules attributes of them, as imports do.

@@ -106,7 +106,7 @@ def _check_names(table: Table, hint: str = "") -> None:
 
 
 def _header_hint(header: bool, format_: Format) -> str:
-    """Return the option for a file whose first record is a row, if the format may lack a header."""
+    """Return the end of a message that names --no-header, empty if the option would not apply."""
     return " (--no-header if the first line is a row)" if header and format_ != "parquet" else ""
 
 

@@ -131,8 +131,8 @@ def add_sparse_sums(
 ):
     """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]); exponents are <= 0.
 
-    x is in CSR: row i has the values x[starts[i]:starts[i + 1]] of `features`, all below d;
-    All are float32, or all are float64.
+    x is in CSR: row i has the values x[starts[i]:starts[i + 1]] of `features`, all below d.
+    x, left, panels and beta are all float32, or all float64.
     panels : (count, d + 1, PANEL_CENTRES), panels[p, :, l] is z_j and right_j of centre 32 p + l;
     beta, u, widest: see add_rbf_sums.
     """

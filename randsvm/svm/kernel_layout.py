@@ -72,9 +72,9 @@ def kernel_layout_of(
 
 
 def float64_layout_of(D: Dataset, kernel_layout: KernelLayout, rows: Points) -> KernelLayout:
-    """Return the layout for float64 sums over a few rows, which are all rows of D.
+    """Return the layout for float64 sums over `rows`, which are all rows of D.
 
-    Sums go over nonzeros where this is faster and rounding changes no exponent by ROUNDING.
+    Sums go over nonzeros if this is faster and rounding changes exponents by at most ROUNDING.
     """
     kernel, layout = kernel_layout.kernel, replace(kernel_layout, dtype=np.float64)
     if not (kernel_layout.dense and has_few_nonzeros(kernel, D.n, D.d, D.nnz)):

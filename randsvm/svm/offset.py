@@ -29,8 +29,9 @@ MAX_BREAKPOINTS, CELLS = 32768, 1024
 # of its sum, which is at most the sum of the bounds that it adds up. A shard adds up to 8,192 rows
 # one by one, the search up to MAX_BREAKPOINTS breakpoints and one slope a shard: for 10^8 rows at
 # most (8,192 + 32,768 + 12,208) 2^-53 = 5.9e-12. Sums of equal bounds, whose errors do not cancel,
-# reach 2e-13 in a shard and 9e-13 in the search. Where such a slope is no rounding, the midpoint of
-# its interval raises P by at most this share of the sum of all bounds times half of the interval.
+# reach 2e-13 in a shard and 9e-13 in the search. If such a slope is not due to rounding, the
+# midpoint of its interval raises P by at most this share of the sum of all bounds times half of
+# the interval.
 SLOPE_ROUNDING = 1e-11
 
 

@@ -500,10 +500,10 @@ class RunningValues:
         return self.row_reader.read(rows, self.coefficients.rows)
 
     def gram(self, points: Points, *, centred: bool = True) -> np.ndarray:
-        """Return K of every pair of some points, (m, m) float32, which the caller does not change.
+        """Return K of every pair of some points, (m, m) float32; the caller must not change it.
 
-        centred: whether values may be centred, which suits steps that leave the sum of beta as it
-        is. Raises ParameterError if values may exceed float32.
+        centred: whether values may be centred, which is valid for steps that do not change the sum
+        of beta. Raises ParameterError if values may exceed float32.
         """
         kernel_layout = self.state.gram_layout
         if self._whole_gram is not None and len(points) == self.D.n:
@@ -563,7 +563,7 @@ class RunningValues:
     def resume(self, saved: SavedSolution) -> None:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
 
-        The rows may have other weights. Where C is another one, all coefficients and u are
+        The rows may have other weights. If C differs, all coefficients and u are
         multiplied by one factor, see `_best_factor`. If this scan is in float64 and the saved one
         in float32, u is computed from scratch.
         """

