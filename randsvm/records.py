@@ -59,7 +59,7 @@ else:
             methods["__repr__"] = _repr
         if eq:
             methods["__eq__"], hashed = _comparison(cls)
-            # Python itself adds __hash__ = None to a class with an __eq__ of its own.
+            # Python sets __hash__ = None in a class that defines __eq__.
             if vars(cls).get("__hash__") is None:
                 own.discard("__hash__")
                 methods["__hash__"] = hashed if frozen else None

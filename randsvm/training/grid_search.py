@@ -221,7 +221,7 @@ RACING_DEVIATIONS = 2.326
 #
 # Measured with first fits of covtype, a9a and magic04 whose gap falls slowly: from a gap of 10% on,
 # the accuracy of the rows that they leave out changes by at most 0.8 points, and from 20% on by up
-# to 2.6. So no fit ends above 10%: the first look only tells how much the losses change.
+# to 2.6. So no fit ends above 10%: the first comparison only serves to find the later change.
 EARLY_DEVIATIONS = 3.0
 LOOKS, LAST_LOOK = (0.2, 0.1, 0.05), 0.03
 # The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend

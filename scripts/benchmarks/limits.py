@@ -152,14 +152,15 @@ def _row(name: str, bytes_per_second: float, bandwidth: float) -> list[str]:
 
 def _scan(found: Record, limit: dict[str, float]) -> list[list[str]]:
     """Kernel values per second of all scans of --gap: every coefficient that changed over every
-    row. A value costs 2 (d + 2) + 2 operations of matrix products, and one exp."""
+    row, or every row of the inner set. A value costs 2 (d + 2) + 2 operations of matrix products,
+    and one exp."""
     rows = []
     for name in papers.SYNTHETIC:
         for title, record in _commands(found, name):
             started = papers.log(record)["started"]
             rounds = [each for each in papers.events(record) if each["event"] == "iteration"]
             n, d = started["n"], started["d"]
-            values = n * sum(each["changed"] for each in rounds)
+            values = sum(each["changed"] * (each["inner_set"] or n) for each in rounds)
             seconds = sum(each["scan_seconds"] for each in rounds)
             most = 1 / ((2 * (d + 2) + 2) / limit["product"] + 1 / limit["exp"])
             did = values / seconds
