@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# As the commands set it before they import numpy: the sums of BLAS depend on its number of threads.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 import importlib
 import itertools
 import signal
