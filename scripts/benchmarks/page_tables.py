@@ -31,6 +31,8 @@ DATA = {
     "a9a": "a9a, {rows} x 123",
     "several-satimage": "satimage, 6 classes, {rows} x 36",
     "several-reuters_r8": "reuters_r8, 8 classes, {rows} texts",
+    "kernel-linear": "a9a, linear kernel, {rows} x 123",
+    "large-c": "covtype, large C, {rows} x 54",
     "checkerboard": "checkerboard, {rows} x 2",
     "twonorm": "twonorm, {rows} x 20",
     "ringnorm": "ringnorm, {rows} x 20",
@@ -40,7 +42,7 @@ DATA = {
     "regression-40000": "regression, {rows} x 8",
     "several-letters": "26 generated classes, {rows} x 16",
 }
-REAL = list(DATA)[:9]
+REAL = list(DATA)[:11]
 # Without the small sets, whose times are mostly the start of Python.
 IN_README = REAL[:7]
 EXACT = (SVM_TRAIN, ALL_CORES, "intelex")

@@ -76,16 +76,17 @@ def _narrow(X: sparse.csr_matrix) -> sparse.csr_matrix:
     return X
 
 
-# LIBSVM's numbers of the tasks -> its words for them.
+# LIBSVM's numbers of the tasks and kernels -> its words for them.
 SVM_TYPES = {"0": "c_svc", "2": "one_class", "3": "epsilon_svr"}
+KERNELS = {"0": "linear", "2": "rbf"}
 
 
 def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]]:
     """Options in LIBSVM's letters, the layout, and class weights: label -> weight."""
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     weights = {float(name[2:]): float(pairs.pop(name)) for name in list(pairs) if name[1] == "w"}
-    usual = {"-s": "0", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001", "--layout": "dense"}
-    return usual | pairs, weights
+    usual = {"-s": "0", "-t": "2", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001"}
+    return usual | {"--layout": "dense"} | pairs, weights
 
 
 def machine(library: str, train: str, model: str, *words: str) -> None:
@@ -102,7 +103,10 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
     X, y = load(train)
     if options["--layout"] == "dense" and hasattr(X, "toarray"):
         X = X.toarray()
-    common = {"gamma": float(options["-g"]), "cache_size": 2000, "tol": float(options["-e"])}
+    kernel = KERNELS[options["-t"]]
+    common = {"kernel": kernel, "cache_size": 2000, "tol": float(options["-e"])}
+    if kernel == "rbf":
+        common["gamma"] = float(options["-g"])
     C, task = float(options["-c"]), SVM_TYPES[options["-s"]]
     if task == "c_svc":
         learner = svm.SVC(C=C, class_weight=weights or None, **common)
@@ -112,10 +116,10 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
         learner = svm.OneClassSVM(nu=float(options["-n"]), **common)
     with clocked("fit"):
         learner.fit(X, y)
-    _write(learner, task, options["-g"], model)
+    _write(learner, task, model)
 
 
-def _write(learner: Any, task: str, gamma: str, path: str) -> None:
+def _write(learner: Any, task: str, path: str) -> None:
     """Write a machine of scikit-learn in LIBSVM's format.
 
     Both group support vectors by class. For two classes scikit-learn's f > 0 predicts the second
@@ -130,7 +134,8 @@ def _write(learner: Any, task: str, gamma: str, path: str) -> None:
     beta = np.atleast_2d(beta.toarray() if hasattr(beta, "toarray") else beta)
     Z = _narrow(Z) if hasattr(Z, "toarray") else Z
     order = np.arange(Z.shape[0])
-    lines = [f"svm_type {task}", "kernel_type rbf", f"gamma {gamma}"]
+    lines = [f"svm_type {task}", f"kernel_type {learner.kernel}"]
+    lines += [f"gamma {learner.gamma!r}"] if learner.kernel == "rbf" else []
     labels = list(learner.classes_) if task == "c_svc" else []
     counts = list(learner.n_support_)
     if len(labels) == 2:

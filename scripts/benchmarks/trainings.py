@@ -152,6 +152,12 @@ TRAININGS = {
         "reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, SEVERAL, points=0.3, layout="csr"
     ),
     "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
+    # Of the benchmarks of scikit-learn-intelex (scikit-learn_bench): C and kernel are theirs, gamma
+    # is scikit-learn's "scale", 1 / (features x variance of all values).
+    "kernel-linear": Trainer(
+        "a9a", 32_561, "-t 0 -c 1", (SVM_TRAIN, "intelex"), INTELEX_FOUR, layout="csr"
+    ),
+    "large-c": Trainer("covtype", 20_000, "-c 100 -g 0.25", (SVM_TRAIN, "intelex"), INTELEX_FOUR),
 }
 
 # Work -> a training, and a tolerance at which the gaps of peers are a little below 0.1%, our gap.
@@ -221,8 +227,9 @@ def ours(
 
 
 def task(options: list[str]) -> str:
-    """Return the task in the options, for names: works on the same rows have their own models."""
-    return " " + "".join(options[:2]) if options[0] == "-s" else ""
+    """Return the task or kernel in the options, for names: works on the same rows have their own
+    models."""
+    return " " + "".join(options[:2]) if options[0] in ("-s", "-t") else ""
 
 
 def peer(
