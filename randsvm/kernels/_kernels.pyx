@@ -165,7 +165,8 @@ def lay_out_panels(
 ):
     """Write CSR rows as panels of centres: panels[p, :, l] is [scale z_j, right_j], j = 32 p + l.
 
-    The last row fills up the last panel: 0 times the infinity of a large row would be nan.
+    Unused places of the last panel repeat the last row. With zeros there, a row whose values
+    overflow to infinity would give 0 times infinity, which is nan.
 
     right : (m,); panels : (m / 32 rounded up, d + 1, PANEL_CENTRES).
     """
