@@ -104,7 +104,8 @@ class Started(NamedTuple):
     C : float or None
         C of the machine.
     lambda_ : float
-        The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2.
+        The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2. If rows have weights, n is the
+        sum of the weights.
     seconds : float
         Seconds since the start of the run.
     pass_bytes : int or None
@@ -333,9 +334,9 @@ class LeaveOneOut(NamedTuple):
         Joachims' xi-alpha estimate, an upper bound on the leave-one-out error: the share of rows
         with 2 alpha R^2 + xi >= 1.
     recall : float
-        The xi-alpha estimate of the recall, a lower bound; nan if no row has the label.
+        The xi-alpha estimate of the recall, a lower bound; 0 if no row has the label.
     precision : float
-        The xi-alpha estimate of the precision; nan if no row would be predicted as the label.
+        The xi-alpha estimate of the precision; 0 if no row would be predicted as the label.
     count_bound : float
         An upper bound on the leave-one-out error from counts: the share of rows that are support
         vectors or wrong.
@@ -397,7 +398,8 @@ class Trained(NamedTuple):
         What `--reduce` did; None without it.
     leave_one_out : LeaveOneOut or None
         Bounds on the leave-one-out error of two classes; None for other tasks, and where the
-        certificate was not computed from scratch. With `--reduce` they are of the full machine.
+        certificate was not computed from scratch. With `--reduce` they are of the full machine, and
+        None if the machine was reduced before it was scanned with all rows.
     """
 
     model: str

@@ -114,6 +114,7 @@ class Block:
             features=self.features if self.numbers is not None else np.unique(indices),
             weights=self.weights[rows],
             groups=None if self.groups is None else self.groups[rows],
+            keys=None if self.keys is None else [self.keys[row] for row in rows],
         )
 
 

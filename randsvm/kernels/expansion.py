@@ -160,8 +160,8 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
     """Return centres (m, d) as panels (count, d, PANEL_CENTRES), features side by side."""
     m, d = centres.shape
     count = -(-m // PANEL_CENTRES)
-    # Unused places repeat the last centre. With zeros there, a row whose values overflow to infinity
-    # would give 0 times infinity, which is nan.
+    # Unused places repeat the last centre. With zeros there, a row whose values overflow to
+    # infinity would give 0 times infinity, which is nan.
     padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
     panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
     return np.ascontiguousarray(panels)

@@ -21,7 +21,7 @@ from scipy import sparse
 from randsvm import files
 from randsvm.arrays import slices, squared_norms
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import Block, numbers_of
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.models import decisions
@@ -438,7 +438,10 @@ class _Judge:
         indptr = block.indptr[part.start : part.stop + 1]
         values = slice(indptr[0], indptr[-1])
         rows = self.model.rows(indptr - indptr[0], block.indices[values], block.values[values])
-        numbers = None if block.numbers is None else block.numbers.rows[part]
+        # block.numbers.rows also has the rows of weight 0, which the block leaves out.
+        numbers = None
+        if block.numbers is not None:
+            numbers = numbers_of(indptr - indptr[0], block.indices[values], block.values[values])
         f = self.model.decision(rows).reshape(len(indptr) - 1, -1)
         weights = np.ones(len(f)) if block.weights is None else block.weights[part]
         losses, sums = self.row_losses(f, y[part], weights)

@@ -41,7 +41,7 @@ from randsvm.svm.subproblem_row_boxes import MAX_SOLVES_OF_ROUND
 from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.working_set import WorkingSet
 
-# Up to this many rows LIBSVM gets precomputed kernel values (12 bytes a value in all). For more
+# Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
 # rows, see `laid_out`.
 GRAM_MOST = 4096
 # The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller

@@ -284,7 +284,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         return params.resolved(len(self.D.summary.features), len(self.labelled_data.labels))
 
     def scales(self, params: Params) -> tuple[float, float]:
-        return params.cost, 1 / (params.cost * self.D.n)
+        return params.cost, 1 / (params.cost * self.D.total_weight())
 
     def describe(self, params: Params) -> RunDescription:
         subtasks = self._subtasks(self.D, params)

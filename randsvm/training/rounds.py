@@ -427,8 +427,9 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
-                # Of several machines none says what their joint model does. A guess is no solution.
-                solved = not self.task.name and SV.within_bounds
+                # The errors of one pair say nothing about the model of all classes. A guess beyond
+                # the bounds and a reduced solution are no solutions of the problem.
+                solved = not self.task.name and SV.within_bounds and self.reduction_of(SV) is None
                 flagged = leave_one_out(self.scan, SV) if solved else None
         except TimeLimitError:
             return self.unevaluated(SV, stopped)

@@ -296,6 +296,23 @@ def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path: Path) -> None:
     assert 0 <= found.gap < 1e-4
 
 
+def test_rows_of_weight_0_keep_their_columns_of_a_precomputed_kernel(tmp_path: Path) -> None:
+    y, X = oracle.two_gaussians(60)
+    K = oracle.kernel_matrix("rbf", X, X, 0.5)
+    weights = np.where(np.arange(60) % 5 == 0, 0.0, 1.0 + np.arange(60) % 3)
+    train, path = tmp_path / "train", tmp_path / "model"
+    lines = [
+        f"{label:+g} cost:{weight:g} 0:{i} "
+        + " ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1))
+        for i, (label, weight, row) in enumerate(zip(y, weights, K.tolist(), strict=True), 1)
+    ]
+    train.write_text("\n".join(lines) + "\n")
+    run_train("-q", "-t", "precomputed", "-c", 1, "--gap", 1e-5, train, path)
+    found = certificate_of(train, path, "-c 1")
+    assert found.feasible
+    assert found.gap == pytest.approx(float(oracle.trailer(path)["gap"]), abs=2e-5)
+
+
 def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path: Path) -> None:
     """Without a class's rows, or with moved rows, the coefficients are those of other rows."""
     y, X = oracle.two_gaussians(200)

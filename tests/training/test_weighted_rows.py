@@ -65,6 +65,7 @@ def test_a_weight_is_as_many_equal_rows(name: str, algorithm: Any, options: dict
     plain = trained(train_randsvm, Arrays(X[repeated], y[repeated]), task, 2e-5, **parameters)
     assert weighted.gap <= 2e-5
     assert weighted.primal == pytest.approx(plain.primal, rel=1e-4)
+    assert pytest.approx(plain.J, rel=1e-4) == weighted.J
 
 
 REFERENCES: dict[str, tuple[Any, int, dict[str, Any]]] = {
