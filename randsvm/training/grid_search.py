@@ -8,31 +8,35 @@ rows. The caller gives the function that fits.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf, isnan, nan, sqrt
-from threading import Lock
 from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
 from randsvm.data.dataset import Dataset
-from randsvm.events import HEARTBEAT, Notice, Searched, Tried, Waiting, emit
+from randsvm.events import Notice, Searched, Tried, emit
 from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
-from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
-from randsvm.records import NamedTuple, dataclass
+from randsvm.records import dataclass
 from randsvm.training.cross_validation import (
     CrossValidation,
-    Fold,
     replicated,
     rows_of_groups,
     run_concurrently,
     subset_of,
+)
+from randsvm.training.fold_fits import (
+    Chain,
+    FoldFits,
+    FoldScore,
+    ScoredFolds,
+    least_losses,
+    significantly_worse,
+    smaller_costs,
 )
 from randsvm.training.job import Fit, Job, P, SearchFit
 from randsvm.training.selection import mean_and_error, metric_maker, simplest_within_error
@@ -211,19 +215,6 @@ PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
-# A combination is dropped if its losses exceed those of the best one by this many standard errors
-# of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
-# distribution.
-RACING_DEVIATIONS = 2.326
-# A first fit ends early if its mean loss exceeds that of the best combination so far by more than
-# this many standard errors plus the change of this excess since the previous comparison. Losses
-# are compared when the gap first falls to each of LOOKS; at LAST_LOOK or below, the fit goes on.
-#
-# Measured with first fits of covtype, a9a and magic04 whose gap falls slowly: from a gap of 10% on,
-# the accuracy of the rows that they leave out changes by at most 0.8 points, and from 20% on by up
-# to 2.6. So no fit ends above 10%: the first comparison only serves to find the later change.
-EARLY_DEVIATIONS = 3.0
-LOOKS, LAST_LOOK = (0.2, 0.1, 0.05), 0.03
 # The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend
 # on --memory, which changes no result.
 MOST_RACING_VALUES = 1 << 24
@@ -382,16 +373,16 @@ class CandidateScores(Generic[P]):
         self, candidates: Sequence[Candidate[P]], rows: int
     ) -> Iterator[tuple[Candidate[P], dict[str, Any], bool]]:
         """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
-        missing = []
+        missing, logged_folds = [], {}
         self.stages |= {one.key: (candidates, index) for index, one in enumerate(candidates)}
         for index, line in enumerate(self._known_lines(candidates, rows)):
             if line is None:
                 missing.append(index)
             else:
-                one = candidates[index]
+                one, logged_folds[index] = candidates[index], len(line["scores"])
                 result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
                 yield one, {**result, DROPPED: line.get(DROPPED)}, True
-        for found in self._computed(candidates, missing, rows):
+        for found in self._computed(candidates, missing, logged_folds, rows):
             one, folds = candidates[found.number], found.folds
             dropped = len(folds) if len(folds) < self.setup.folds else None
             dropped = 0 if found.ended_early else dropped
@@ -425,18 +416,30 @@ class CandidateScores(Generic[P]):
         ]
 
     def _computed(
-        self, candidates: Sequence[Candidate[P]], missing: Sequence[int], rows: int
+        self,
+        candidates: Sequence[Candidate[P]],
+        missing: Sequence[int],
+        logged_folds: Mapping[int, int],
+        rows: int,
     ) -> Iterator[ScoredFolds]:
         """Yield candidates once all of their folds are done.
 
         missing: the indices of the candidates to score; their fits may start from those of others
+        logged_folds: the number of folds of each other candidate, by its index
         """
         if missing:
-            with self._fits(candidates, rows) as fits:
-                yield from self._run_folds(fits, missing, rows)
+            with self._fits(candidates, rows, logged_folds) as fits:
+                fits.score(missing)
+                run = self._race if fits.races else self._run_folds
+                yield from run(fits, missing, rows)
 
     @contextmanager
-    def _fits(self, candidates: Sequence[Candidate[P]], rows: int) -> Iterator[FoldFits[P]]:
+    def _fits(
+        self,
+        candidates: Sequence[Candidate[P]],
+        rows: int,
+        logged_folds: Mapping[int, int] | None = None,
+    ) -> Iterator[FoldFits[P]]:
         """Return the fits of candidates on this number of rows."""
         setup = self.setup
         with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
@@ -447,7 +450,15 @@ class CandidateScores(Generic[P]):
             try:
                 races = self._races(candidates, some)
                 params = [one.params for one in candidates]
-                yield FoldFits(validation, params, setup.search_fits, setup.count, races)
+                yield FoldFits(
+                    validation,
+                    params,
+                    setup.search_fits,
+                    setup.count,
+                    races,
+                    setup.until == inf,
+                    logged_folds,
+                )
             finally:
                 for shared in setup.search_fits:
                     shared.close()
@@ -476,7 +487,7 @@ class CandidateScores(Generic[P]):
         """
         best = self._best_first[0]
         candidates, number = self.stages[best]
-        index, smaller = number, _smaller_costs([one.params for one in candidates])
+        index, smaller = number, smaller_costs([one.params for one in candidates])
         while index in smaller:
             index = smaller[index]
             found = self.results.get(candidates[index].key)
@@ -509,66 +520,65 @@ class CandidateScores(Generic[P]):
     def _run_folds(
         self, fits: FoldFits[P], missing: Sequence[int], rows: int
     ) -> Iterator[ScoredFolds]:
-        """Score the folds of the candidates `missing`, and yield each once its folds are done."""
-        setup, validation = self.setup, fits.validation
-        cancelled: set[int] = set()
-        D, races = validation.D, fits.races
-
-        def run_fold(index: int, fold: int) -> tuple[int, int, FoldScore]:
-            if index in cancelled:
-                raise Cancelled
-            try:
-                return index, fold, FoldScore.of(setup.count, fits.values(index, fold), races)
-            except Cancelled:
-                # The other folds of this candidate are cancelled as well.
-                cancelled.add(index)
-                raise
-
-        def concurrently(
-            tasks: Sequence[tuple[int, int]],
-        ) -> Iterator[tuple[int, int, FoldScore]]:
-            calls = [partial(run_fold, index, fold) for index, fold in tasks]
-            patience = partial(self._patience, validation.at_once, rows)
-            return run_concurrently(
-                calls, validation.at_once, setup.until, "cross-validation", patience
-            )
-
+        """Score all folds of the candidates `missing`, and yield each once its folds are done."""
         parts: dict[int, dict[int, FoldScore]] = {}
+        every = fits.validation.folds
+        for index, fold, score in self._scores(fits, fits.chains(missing, every), rows):
+            folds = parts.setdefault(index, {})
+            folds[fold] = score
+            if len(folds) == len(every):
+                yield fits.finish(index, parts.pop(index))
 
-        def scored(index: int) -> ScoredFolds:
-            folds = parts.pop(index)
-            counts = [folds[fold].counts for fold in sorted(folds)]
-            return ScoredFolds(index, counts, fits.drop(index), index in fits.ended_early)
+    def _race(self, fits: FoldFits[P], missing: Sequence[int], rows: int) -> Iterator[ScoredFolds]:
+        """Score the candidates `missing` fold by fold; yield those that are dropped, then others.
 
-        # The folds that are scored before combinations are dropped.
-        stages = [[fold] for fold in validation.folds] if races else [validation.folds]
-        order = fits.order(missing)
-        dropped: set[int] = set()
-        for stage in stages:
-            tasks = [(i, fold) for i, fold in order if fold in stage and i not in dropped]
-            for some in fits.waves(tasks):
-                for index, fold, one in concurrently(some):
-                    folds = parts.setdefault(index, {})
-                    folds[fold] = one
-                    if len(folds) == len(validation.folds) and not races:
-                        yield scored(index)
-                if fits.left_out is not None and stage[0] == validation.folds[0]:
-                    done = {i: folds[stage[0]].losses for i, folds in parts.items()}
+        After each fold, those are dropped that are significantly worse than another one so far, and
+        those whose first fits ended early.
+        """
+        parts: dict[int, dict[int, FoldScore]] = {index: {} for index in missing}
+        for fold in fits.validation.folds:
+            for chains in fits.waves(sorted(parts), fold):
+                for index, _, score in self._scores(fits, chains, rows):
+                    parts[index][fold] = score
+                if fold == fits.validation.folds[0]:
+                    done = {i: folds[fold].losses for i, folds in parts.items() if folds}
                     fits.best_losses = least_losses(done)
-            if races and stage[0] < validation.folds[-1]:
+            if fold < fits.validation.folds[-1]:
                 losses = {
-                    index: np.concatenate([folds[fold].losses for fold in sorted(folds)])
+                    index: np.concatenate([folds[one].losses for one in sorted(folds)])
                     for index, folds in parts.items()
                     if index not in fits.ended_early
                 }
-                for index in sorted(
-                    {*significantly_worse(losses, D.n), *fits.ended_early} & {*parts}
-                ):
-                    dropped.add(index)
-                    yield scored(index)
+                worse = significantly_worse(losses, fits.validation.D.n)
+                for index in sorted({*worse, *fits.ended_early} & {*parts}):
+                    yield fits.finish(index, parts.pop(index))
         for index in sorted(parts):
-            if len(parts[index]) == len(validation.folds):
-                yield scored(index)
+            yield fits.finish(index, parts[index])
+
+    def _scores(
+        self, fits: FoldFits[P], chains: Sequence[Chain], rows: int
+    ) -> Iterator[tuple[int, int, FoldScore]]:
+        """Run chains side by side, and yield their scores as they complete.
+
+        If a fold takes too long, the other folds of its candidates are cancelled as well.
+        """
+        setup, at_once = self.setup, fits.validation.at_once
+        cancelled: set[int] = set()
+
+        def run(chain: Chain) -> list[tuple[int, int, FoldScore]]:
+            indices = {index for index, _ in chain}
+            if indices & cancelled:
+                raise Cancelled
+            try:
+                return fits.scores(chain)
+            except Cancelled:
+                cancelled.update(indices)
+                raise
+
+        calls = [partial(run, chain) for chain in chains]
+        patience = partial(self._patience, at_once, rows)
+        for found in run_concurrently(calls, at_once, setup.until, "cross-validation", patience):
+            yield from found
 
     def _configuration(self, one: Candidate[P], rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
@@ -577,268 +587,6 @@ class CandidateScores(Generic[P]):
         if rows < self.setup.D.n:
             job = replace(job, search=replace(job.search, subset=rows))
         return " ".join(self.setup.configuration(one.params, job))
-
-
-class ScoredFolds(NamedTuple):
-    """A candidate whose folds are done.
-
-    number: of the candidate
-    folds: the metric of each fold
-    first_fit: from which its folds started; None: there is none
-    ended_early: whether the first fit ended before its gap was reached, as another is better
-    """
-
-    number: int
-    folds: list[Metric]
-    first_fit: Any
-    ended_early: bool
-
-
-@dataclass(frozen=True)
-class FoldScore:
-    """The metric of the rows that a fold holds out, and the loss of each of them.
-
-    losses : (m,) float32; empty if they are not needed
-    """
-
-    counts: Metric
-    losses: np.ndarray
-
-    @staticmethod
-    def of(
-        count: Callable[[], Metric],
-        values: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]],
-        with_losses: bool,
-    ) -> FoldScore:
-        """Return the score of y, f and weights of some rows."""
-        counts, losses = count(), [np.empty(0, np.float32)]
-        for y, f, weights in values:
-            f = f[:, 0] if f.shape[1] == 1 else f
-            counts.add(y, f, weights=weights)
-            if with_losses:
-                losses.append(counts.losses(y, f, weights))
-        return FoldScore(counts, np.concatenate(losses))
-
-
-def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
-    """Return the candidates whose losses are significantly above those of the best, in order.
-
-    The test is paired, over rows: see RACING_DEVIATIONS.
-
-    losses : (m,) float32 of each candidate, of the same rows
-    rows: the number of all rows; more losses than rows come from repetitions, which score the same
-        rows again
-    """
-    means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
-    if len(means) < 2:
-        return []
-    numbers = [index for index in sorted(means) if not isnan(means[index])]
-    if not numbers:
-        return []
-    best = min(numbers, key=means.__getitem__)
-    worse = []
-    for index in sorted(means):
-        if isnan(means[index]):
-            worse.append(index)
-            continue
-        difference = losses[index].astype(float) - losses[best]
-        error = float(difference.std()) / sqrt(min(len(difference), rows))
-        if means[index] - means[best] > RACING_DEVIATIONS * error:
-            worse.append(index)
-    return worse
-
-
-def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """Return the losses of the candidate with the smallest mean; None: no mean is a number."""
-    means = {index: float(losses[index].mean(dtype=float)) for index in sorted(losses)}
-    numbers = [index for index in means if not isnan(means[index])]
-    return losses[min(numbers, key=means.__getitem__)] if numbers else None
-
-
-class EarlyEnd:
-    """Judges the losses of a first fit before its gap is reached; see EARLY_DEVIATIONS.
-
-    best : (m,) float32, the losses of the best combination so far
-    losses_of: returns those of this fit, given f
-    ended: whether the fit ended early
-    """
-
-    def __init__(self, best: np.ndarray, losses_of: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.best, self.losses_of, self.ended = best, losses_of, False
-        self.looks, self.before = list(LOOKS), inf
-
-    def __call__(self, gap: float, values: Callable[[], np.ndarray]) -> bool:
-        """Return whether the fit ends; see EndsEarly."""
-        if not self.looks or not LAST_LOOK < gap <= self.looks[0]:
-            return False
-        self.looks = [look for look in self.looks if look < gap]
-        losses = self.losses_of(values())
-        difference = losses.astype(float) - self.best
-        error, mean = float(difference.std()) / sqrt(len(difference)), float(difference.mean())
-        excess = EARLY_DEVIATIONS * error + abs(mean - self.before)
-        self.ended, self.before = mean > excess, mean
-        return self.ended
-
-
-class FoldFits(Generic[P]):
-    """The fits of all folds of some candidates, in an order in which each is near earlier ones.
-
-    Where folds start from a first fit of their candidate, this fit starts from the one with the
-    next smaller C and is on all rows. In a race it leaves out the rows of the first fold, and so
-    scores this fold: most candidates need no other fit, as they are dropped after one fold.
-
-    In a race, a first fit ends early if it is much worse than the best of the earlier waves.
-
-    count: makes the metric that counts predictions
-    races: whether candidates are dropped after some folds
-    best_losses : (m,) float32, of the rows of the first fold; None: first fits do not end early
-    ended_early: the candidates whose first fits did
-    """
-
-    def __init__(
-        self,
-        validation: CrossValidation[P],
-        candidates: Sequence[P],
-        search_fits: Sequence[SearchFit[P]],
-        count: Callable[[], Metric],
-        races: bool = False,
-    ) -> None:
-        self.count = count
-        self.best_losses: np.ndarray | None = None
-        self.ended_early: set[int] = set()
-        # The candidates to score; others are only fitted as starts of these.
-        self.scored: set[int] = set()
-        suitable = (one for one in search_fits if one.suits(validation.D, candidates))
-        self.shared, self.races = next(suitable, None), races
-        self.validation, self.candidates = validation, candidates
-        starts_near = self.shared is not None and self.shared.starts_near
-        self.near = _smaller_costs(candidates) if starts_near else {}
-        # The rows that first fits leave out; None: they are on all rows. With folds in the order of
-        # time, the first fold trains on too few rows for a start.
-        self.left_out: np.ndarray | None = None
-        if starts_near and races and not validation.forward:
-            self.left_out = validation.held_out(validation.folds[0])
-        self.locks = [Lock() for _ in candidates]
-        self.first_fits: dict[int, Any] = {}
-        # The number of uses of each fit that are to come: its folds, and fits that start from it.
-        self.users: Counter[int] = Counter(self.near.values())
-
-    def order(self, indices: Sequence[int]) -> list[tuple[int, int]]:
-        """Return candidates and folds; as many candidates side by side as there are workers.
-
-        indices: the candidates to score. One that starts from another candidate has that one fitted
-        first, even if it is not scored.
-        """
-        indices = list(indices)
-        self.scored = set(indices)
-        self.users = Counter([*indices, *self.near.values()])
-        if self.near:
-            indices.sort(key=lambda index: _cost(self.candidates[index]))
-        step = self.validation.at_once if self.shared is not None else 1
-        groups = [indices[at : at + step] for at in range(0, len(indices), step)]
-        return [(i, fold) for group in groups for fold in self.validation.folds for i in group]
-
-    def waves(self, tasks: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-        """Return the tasks in waves: a candidate comes in a later wave than its starting point.
-
-        Which fits end early depends on the waves before, and so not on the number of workers.
-        """
-        waves: dict[int, list[tuple[int, int]]] = {}
-        for index, fold in tasks:
-            depth, at = 0, index
-            while self.left_out is not None and at in self.near:
-                depth, at = depth + 1, self.near[at]
-            waves.setdefault(depth, []).append((index, fold))
-        return [waves[depth] for depth in sorted(waves)]
-
-    def values(
-        self, index: int, fold: int
-    ) -> Iterable[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-        """Train without the rows that a fold holds out; yield y, f and weights of these rows."""
-        params, validation = self.candidates[index], self.validation
-        if self.shared is None:
-            return validation.run_fold(_values, params, fold)
-        D, held_out = validation.D, validation.held_out(fold)
-        first_fit = self.first_fit(index)
-        if self.left_out is not None and fold == validation.folds[0]:
-            f = first_fit.f
-        else:
-            training = validation.training(fold)
-            f = self.shared.held_out(D, params, first_fit, training, held_out)
-        weights = D.weights()
-        return [(D.labels()[held_out], f, None if weights is None else weights[held_out])]
-
-    def first_fit(self, index: int) -> Any:
-        """Return the first fit of a candidate; None: there is none.
-
-        The first caller makes it.
-        """
-        if self.shared is None:
-            return None
-        while not self.locks[index].acquire(timeout=HEARTBEAT):
-            emit(Waiting())
-        try:
-            if index not in self.first_fits:
-                near = self.first_fit(self.near[index]) if index in self.near else None
-                D, params = self.validation.D, self.candidates[index]
-                early_end = self._early_end(index)
-                self.first_fits[index] = self.shared.first_fit(
-                    D, params, near, self.left_out, early_end
-                )
-                if early_end is not None and early_end.ended:
-                    self.ended_early.add(index)
-                if index in self.near:
-                    self._release(self.near[index])
-            return self.first_fits[index]
-        finally:
-            self.locks[index].release()
-
-    def _early_end(self, index: int) -> EarlyEnd | None:
-        """Return what judges the first fit of a candidate; None: it ends with its gap."""
-        if self.best_losses is None or self.left_out is None or index not in self.scored:
-            return None
-        D, held_out = self.validation.D, self.left_out
-        y, weights = D.labels()[held_out], D.weights()
-        own = None if weights is None else weights[held_out]
-
-        def losses_of(f: np.ndarray) -> np.ndarray:
-            return self.count().losses(y, f[:, 0], own)
-
-        return EarlyEnd(self.best_losses, losses_of)
-
-    def drop(self, index: int) -> Any:
-        """Free and return the first fit of a candidate that needs no more folds, or None."""
-        first_fit = self.first_fits.get(index)
-        self._release(index)
-        return first_fit
-
-    def _release(self, index: int) -> None:
-        self.users[index] -= 1
-        if not self.users[index]:
-            self.first_fits.pop(index, None)
-
-
-def _smaller_costs(candidates: Sequence[P]) -> dict[int, int]:
-    """Return, for each candidate, the one with the next smaller C that differs in nothing else."""
-    groups: dict[Any, list[int]] = {}
-    for index, params in enumerate(candidates):
-        if isinstance(params, Params):
-            groups.setdefault(replace(params, C=1.0), []).append(index)
-    found = {}
-    for indices in groups.values():
-        indices.sort(key=lambda index: _cost(candidates[index]))
-        found.update(dict(zip(indices[1:], indices, strict=False)))
-    return found
-
-
-def _cost(params: Params | SgdParams) -> float:
-    """Return C of a kernel machine."""
-    assert isinstance(params, Params)
-    return params.C
-
-
-def _values(fold: Fold[P]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    return list(fold.values())
 
 
 # The fields of a line of a log that hold the result of a combination.

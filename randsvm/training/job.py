@@ -39,14 +39,24 @@ Fit = Callable[[Dataset, P], Decision]
 # Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, P, float], Decision]
 # Returns whether a fit ends before its gap is reached, given the gap so far and the function that
-# returns f of the rows that the fit leaves out, (m, K) float64.
-EndsEarly = Callable[[float, Callable[[], np.ndarray]], bool]
+# returns f of the rows that the fit holds out, (m, K) float64.
+EarlyStopping = Callable[[float, Callable[[], np.ndarray]], bool]
+
+
+class ScoredFit(Protocol):
+    """A fit of a search.
+
+    f : (m, K) float64, the values of the rows that it holds out; None: it is on all rows
+    """
+
+    @property
+    def f(self) -> np.ndarray | None: ...
 
 
 class SearchFit(Protocol[P_contra]):
     """Fits of a search that share work with each other.
 
-    starts_near: whether folds start from a first fit, and that from the one with the next smaller C
+    starts_near: whether a fit starts from one with other rows or another C
     """
 
     starts_near: bool
@@ -54,34 +64,23 @@ class SearchFit(Protocol[P_contra]):
     def suits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from each other."""
 
-    def first_fit(
+    def fit(
         self,
         D: Dataset,
         params: P_contra,
-        near: Any,
+        near: Any = None,
+        training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        ends_early: EndsEarly | None = None,
-    ) -> Any:
-        """Return the fit from which folds start; None: folds do not need one.
+        early_stopping: EarlyStopping | None = None,
+    ) -> ScoredFit:
+        """Return a fit on some rows of D.
 
-        near: a first fit with the same parameters but for C, or None
-        held_out : (n,) bool, the rows of the first fold, which the fit leaves out; its `f`, (m, K),
-            contains their values. None: the fit is on all rows of D
-        ends_early: called after each round of a fit of one machine; None: the fit ends with its gap
-        """
-
-    def held_out(
-        self,
-        D: Dataset,
-        params: P_contra,
-        first_fit: Any,
-        training: np.ndarray,
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of the rows that a fold holds out, (m, K) float64.
-
-        first_fit: the one with these parameters
-        training, held_out : (n,) bool, rows of the fold
+        near: a fit with the same parameters but for C, on these or other rows, to start from; None:
+            there is none
+        training, held_out : (n,) bool, the rows to train on and those that f is of; None: the fit
+            is on all rows
+        early_stopping: called after each round of a fit of one machine; None: the fit ends with its
+            gap
         """
 
     def close(self) -> None:

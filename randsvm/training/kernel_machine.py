@@ -44,7 +44,7 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import SV
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
 from randsvm.training.cross_validation import at_once, decision_values
-from randsvm.training.job import Decision, EndsEarly, Job, SearchFit
+from randsvm.training.job import Decision, EarlyStopping, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
@@ -353,7 +353,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         return params.probability and params.prediction_type != "one-class"
 
     def start(
-        self, params: Params, clock: Clock, until: float, first_fit: FirstFit | None = None
+        self, params: Params, clock: Clock, until: float, first_fit: SeededFit | None = None
     ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
         largest = self.algorithm_for(subtasks.most_rows, subtasks.problem)
@@ -388,14 +388,12 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
 
 
 @dataclass(frozen=True)
-class FirstFit:
-    """The fit from which folds, first fits with another C, and the final training start.
-
-    It is on all rows, or leaves out those of the first fold.
+class SeededFit:
+    """A fit from which others start: with a larger C, on other rows, or the final training.
 
     subtasks: of all rows
     seeds: the solution of each subtask; None: the fit has no rows of one of its sides
-    f : (m, K) float64, the values of the rows that the fit leaves out; None: it is on all rows
+    f : (m, K) float64, the values of the rows that the fit holds out; None: it is on all rows
     """
 
     subtasks: Subtasks
@@ -404,7 +402,7 @@ class FirstFit:
 
 
 class SeededKernelFit:
-    """First fits and folds of a search, each from a fit that is near it."""
+    """Fits of a search, each of which starts from a fit that is near it."""
 
     starts_near = True
 
@@ -435,31 +433,27 @@ class SeededKernelFit:
         rows = subtasks.most_rows * (folds - 1) // folds
         return trainer.algorithm_for(rows, subtasks.problem).r < rows
 
-    def first_fit(
+    def fit(
         self,
         D: Dataset,
         params: Params,
-        near: FirstFit | None,
+        near: SeededFit | None = None,
+        training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        ends_early: EndsEarly | None = None,
-    ) -> FirstFit:
-        """Return a fit on all rows of D, or on those that the first fold does not hold out.
-
-        near: a first fit with the same parameters but for C; None: there is none
-        held_out : (n,) bool
-        ends_early: see SearchFit.first_fit
-        """
+        early_stopping: EarlyStopping | None = None,
+    ) -> SeededFit:
+        """Return a fit on some rows of D that starts from `near`; see SearchFit.fit."""
         if near is None:
             subtasks = self._subtasks(D, params)
             starts: list[SavedSolution | None] = [None] * len(subtasks)
         else:
             subtasks = near.subtasks.with_params(self.trainer.resolved(params))
             starts = near.seeds
-        rest = subtasks if held_out is None else subtasks.without(held_out)
+        rest = subtasks if training is None else subtasks.without(~training)
         with limited(inf) as clock:
-            found = list(self._solved(rest, starts, clock, held_out, ends_early))
+            found = list(self._solved(rest, starts, clock, held_out, early_stopping))
         f = None if held_out is None else self._values(rest, found, held_out)
-        return FirstFit(subtasks, [None if one is None else one[1] for one in found], f)
+        return SeededFit(subtasks, [None if one is None else one[1] for one in found], f)
 
     def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
         subtasks = self.trainer._subtasks(D, params, at_once(D, self.trainer.job))
@@ -470,23 +464,6 @@ class SeededKernelFit:
                 subtasks.group_rows()
                 self._pairs = subtasks
             return self._pairs.with_params(self.trainer.resolved(params))
-
-    def held_out(
-        self,
-        D: Dataset,
-        params: Params,
-        first_fit: FirstFit,
-        training: np.ndarray,
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of the rows that a fold holds out, (m, K) float64.
-
-        training, held_out : (n,) bool
-        """
-        subtasks = first_fit.subtasks.without(~training)
-        with limited(inf) as clock:
-            found = list(self._solved(subtasks, first_fit.seeds, clock))
-        return self._values(subtasks, found, held_out)
 
     def _values(
         self,
@@ -520,12 +497,12 @@ class SeededKernelFit:
         starts: Sequence[SavedSolution | None],
         clock: Clock,
         held_out: np.ndarray | None = None,
-        ends_early: EndsEarly | None = None,
+        early_stopping: EarlyStopping | None = None,
     ) -> Iterator[tuple[SV, SavedSolution] | None]:
         """Yield the solution of each subtask, and what others start from; None: one side has no
         rows.
 
-        held_out : (n,) bool, the rows whose values `ends_early` judges
+        held_out : (n,) bool, the rows whose values `early_stopping` judges
         """
         for number, start in enumerate(starts):
             if subtasks.pairs and 0 in subtasks.side_weights(number):
@@ -539,8 +516,8 @@ class SeededKernelFit:
                 spec = replace(spec, warm_start=SeededStart(start))
             rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)
             # The values of an inner set are not those of the rows that are left out.
-            if ends_early and held_out is not None and len(starts) == 1 and not spec.parts:
-                rule = partial(_judged, rounds, held_out, ends_early)
+            if early_stopping and held_out is not None and len(starts) == 1 and not spec.parts:
+                rule = partial(_judged, rounds, held_out, early_stopping)
                 rounds.algorithm_spec = replace(spec, rules=[*spec.rules, rule])
             try:
                 SV, _ = rounds.run(inf)
@@ -551,15 +528,15 @@ class SeededKernelFit:
 
 
 def _judged(
-    rounds: Rounds, held_out: np.ndarray, ends_early: EndsEarly, record: Record
+    rounds: Rounds, held_out: np.ndarray, early_stopping: EarlyStopping, record: Record
 ) -> Stopped | None:
-    """Return the answer of `ends_early` as that of a stop rule. held_out : (n,) bool"""
+    """Return the answer of `early_stopping` as that of a stop rule. held_out : (n,) bool"""
 
     def values() -> np.ndarray:
         scan = rounds.scan
         return np.asarray((scan.u[held_out] + scan.state.b)[:, None])
 
-    return Stopped(StopReason.WORSE_COMBINATION) if ends_early(record.gap, values) else None
+    return Stopped(StopReason.WORSE_COMBINATION) if early_stopping(record.gap, values) else None
 
 
 class KernelTrainingRun(TrainingRun[Trained]):

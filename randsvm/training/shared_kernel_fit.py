@@ -16,10 +16,10 @@ from randsvm.data.dataset import Dataset
 from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parameters.svm import Params, class_weights
-from randsvm.records import dataclass
+from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.libsvm import Machine
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
-from randsvm.training.job import EndsEarly
+from randsvm.training.job import EarlyStopping
 from randsvm.training.multiclass import Subtasks
 
 
@@ -85,6 +85,12 @@ class SharedFit:
             f[:, column] = sign * values
 
 
+class HeldOutValues(NamedTuple):
+    """The values of the rows that a fit holds out. f : (m, K) float64."""
+
+    f: np.ndarray
+
+
 class SharedKernelFit:
     """Fits of a search on few rows; see training.job.SearchFit.
 
@@ -111,28 +117,20 @@ class SharedKernelFit:
             return False
         return all(shares_kernel(D, self.subtasks_of(D, one).problem) for one in candidates)
 
-    def first_fit(
+    def fit(
         self,
         D: Dataset,
         params: Params,
-        near: None,
+        near: object = None,
+        training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        ends_early: EndsEarly | None = None,
-    ) -> None:
-        """Return None: folds share kernel values, and do not start from a fit."""
-
-    def held_out(
-        self,
-        D: Dataset,
-        params: Params,
-        first_fit: None,
-        training: np.ndarray,
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of the rows that a fold holds out, (m, K) float64."""
+        early_stopping: EarlyStopping | None = None,
+    ) -> HeldOutValues:
+        """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
+        assert training is not None and held_out is not None
         subtasks = self.subtasks_of(D, params)
         fit = SharedFit(self._kernel(D, subtasks), subtasks)
-        return fit.held_out(np.flatnonzero(training), np.flatnonzero(held_out))
+        return HeldOutValues(fit.held_out(np.flatnonzero(training), np.flatnonzero(held_out)))
 
     def _kernel(self, D: Dataset, subtasks: Subtasks) -> SharedKernel:
         """Return the kernel values of all rows; the first caller computes them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
 from randsvm.svm.scan import Scan
-from randsvm.training import grid_search, kernel_machine
+from randsvm.training import fold_fits, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
@@ -54,13 +54,27 @@ class FoldsOfSearch(NamedTuple):
         left_out : (n,) bool, the rows of the first fold; None: the first fits are on all rows
         """
         validation, seeded, params = self
-        half = seeded.first_fit(validation.D, replace(params, C=params.C / 2), None, left_out)
-        first_fit = seeded.first_fit(validation.D, params, half, left_out)
+        training = None if left_out is None else ~left_out
+        half = replace(params, C=params.C / 2)
+        start = seeded.fit(validation.D, half, None, training, left_out)
+        first_fit = seeded.fit(validation.D, params, start, training, left_out)
         found = [] if first_fit.f is None else [first_fit.f]
         for fold in validation.folds[len(found) :]:
             held = validation.held_out(fold)
-            found.append(seeded.held_out(validation.D, params, first_fit, ~held, held))
+            f = seeded.fit(validation.D, params, first_fit, ~held, held).f
+            assert f is not None
+            found.append(f)
         return found
+
+    def values_from_another_c(self, fold: int, factor: float) -> np.ndarray:
+        """Return f of the rows of a fold, from the same fold with `factor` times C."""
+        validation, seeded, params = self
+        held = validation.held_out(fold)
+        other = replace(params, C=params.C * factor)
+        start = seeded.fit(validation.D, other, None, ~held, held)
+        f = seeded.fit(validation.D, params, start, ~held, held).f
+        assert f is not None
+        return f
 
 
 @contextmanager
@@ -115,7 +129,9 @@ def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path: Path) 
             words = f"-c {folds.params.C} -g {GAMMA} -e 1e-6"
             machine = oracle.libsvm_train(y[~held], X[~held], words).model
             f = oracle.libsvm_decisions(machine, X[held])
-            assert found[fold][:, 0] == pytest.approx(f, abs=0.01 * float(np.abs(f).max()))
+            close = pytest.approx(f, abs=0.01 * float(np.abs(f).max()))
+            assert found[fold][:, 0] == close
+            assert folds.values_from_another_c(fold, 1 / 8)[:, 0] == close
 
 
 # ---- the final model ----------------------------------------------------------------------------
@@ -257,14 +273,67 @@ def test_a_combination_that_is_dropped_after_one_fold_has_one_fit(
     assert not counted_fits.on_all_rows.total()
 
 
-@pytest.mark.parametrize("words", [("--no-racing",), ("--groups", "time")], ids=str)
-def test_first_fits_are_on_all_rows(
-    tmp_path: Path, counted_fits: CountedFits, words: Sequence[object]
+def test_each_fold_of_each_combination_is_one_fit(
+    tmp_path: Path, counted_fits: CountedFits
 ) -> None:
-    """They are if nothing is dropped, or if the first fold trains on a part of the rows only."""
-    tried, _ = search(tmp_path, "m", *STARTS_NEAR, *words)
-    assert counted_fits.on_all_rows == {values_of(one): 1 for one in tried}
-    assert counted_fits.every == {values_of(one): 1 + (one["dropped_after"] or 4) for one in tried}
+    tried, _ = search(tmp_path, "m", *STARTS_NEAR, "--no-racing")
+    assert counted_fits.every == {values_of(one): 4 for one in tried}
+    assert not counted_fits.on_all_rows.total()
+
+
+def test_forward_folds_start_from_fits_on_all_rows(
+    tmp_path: Path, counted_fits: CountedFits
+) -> None:
+    """The first fold trains on a part of the rows only."""
+    words = *STARTS_NEAR, "--groups", "time", "--no-racing"
+    tried, _ = search(tmp_path, "m", *words)
+    in_folds = counted_fits.every - counted_fits.on_all_rows
+    assert in_folds == {values_of(one): 4 for one in tried}
+    # Besides those of the smallest C, those that lead to the start of the final training.
+    (gamma, C), smallest = values_of(tried[0]), min(C for _, C in map(values_of, tried))
+    for own_gamma, own in map(values_of, tried):
+        expected = (own == smallest) + (own_gamma == gamma and own <= C)
+        assert counted_fits.on_all_rows[own_gamma, own] == expected
+
+
+@pytest.mark.parametrize("racing", [True, False])
+def test_a_fold_starts_from_the_same_fold_of_the_next_smaller_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, racing: bool
+) -> None:
+    """Those that are dropped before this fold do not count."""
+    fits: dict[int, tuple[float, float, int]] = {}
+    starts: dict[tuple[float, float, int], tuple[float, float, int]] = {}
+    kept = []
+    real = kernel_machine.SeededKernelFit.fit
+    folds: dict[bytes, int] = {}
+
+    def recording(
+        self: kernel_machine.SeededKernelFit, D: Any, params: Params, *given: Any, **others: Any
+    ) -> kernel_machine.SeededFit:
+        found = real(self, D, params, *given, **others)
+        near, _, held_out = given[:3]
+        fold = folds.setdefault(held_out.tobytes(), len(folds))
+        own = fits[id(found)] = float(params.gamma or 0), params.C, fold
+        assert own not in starts
+        if near is not None:
+            starts[own] = fits[id(near)]
+        kept.append(found)
+        return found
+
+    monkeypatch.setattr(kernel_machine.SeededKernelFit, "fit", recording)
+    words = *STARTS_NEAR, "--jobs", 1, "-c", "0.01,0.1,1,10,100"
+    tried, _ = search(tmp_path, "m", *words, *(() if racing else ("--no-racing",)))
+    done = {values_of(one): one["dropped_after"] or 4 for one in tried}
+    assert len(fits) == sum(done.values())
+    for (gamma, C), count in done.items():
+        for fold in range(count):
+            smaller = [c for (g, c), n in done.items() if g == gamma and c < C and n > fold]
+            if smaller:
+                assert starts[gamma, C, fold] == (gamma, max(smaller), fold)
+            elif fold:
+                assert starts[gamma, C, fold] == (gamma, C, 0)
+            else:
+                assert (gamma, C, 0) not in starts
 
 
 def test_the_first_fit_of_one_combination_is_on_all_rows(
@@ -318,10 +387,10 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
-    assert grid_search.significantly_worse(losses, m) == expected
+    assert fold_fits.significantly_worse(losses, m) == expected
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
-    assert grid_search.significantly_worse(twice, m) == expected
+    assert fold_fits.significantly_worse(twice, m) == expected
 
 
 # ---- starts -------------------------------------------------------------------------------------
@@ -352,7 +421,7 @@ def test_a_larger_c_starts_from_the_best_multiple_of_a_solution(
 ) -> None:
     with folds_of_search(tmp_path, name, few_rows=True) as folds:
         D = folds.validation.D
-        (seed,) = folds.seeded.first_fit(D, replace(folds.params, C=C), None).seeds
+        (seed,) = folds.seeded.fit(D, replace(folds.params, C=C)).seeds
         assert seed is not None
         saved = np.zeros(D.n)
         saved[seed.state.coefficients.rows] = seed.state.coefficients.beta
@@ -372,7 +441,8 @@ def test_of_rows_that_join_the_share_at_bounds_is_that_of_others(tmp_path: Path,
     with folds_of_search(tmp_path, name, few_rows=True) as folds:
         D, C = folds.validation.D, 0.05
         left_out = folds.validation.held_out(0)
-        (seed,) = folds.seeded.first_fit(D, replace(folds.params, C=C), None, left_out).seeds
+        params = replace(folds.params, C=C)
+        (seed,) = folds.seeded.fit(D, params, None, ~left_out, left_out).seeds
         assert seed is not None
         with scan_of(folds, C) as scan:
             scan.resume(seed)
@@ -403,12 +473,12 @@ def ended_at(accuracies: dict[float, float], best: np.ndarray) -> float | None:
 
     accuracies: of the fit, by its gap
     """
-    early_end = grid_search.EarlyEnd(best, lambda f: f[:, 0].astype(np.float32))
+    comparison = fold_fits.LossComparison(best, lambda f: f[:, 0].astype(np.float32))
     losses = np.arange(len(best)) / len(best)
     for gap, accuracy in accuracies.items():
         values = (losses >= accuracy).astype(float)[:, None]
-        if early_end(gap, lambda values=values: values):  # type: ignore[misc]
-            assert early_end.ended
+        if comparison(gap, lambda values=values: values):  # type: ignore[misc]
+            assert comparison.ended
             return gap
     return None
 
@@ -486,16 +556,16 @@ def test_first_fits_are_compared_with_the_best_of_smaller_c(
 ) -> None:
     """So the order in which workers end does not matter."""
     compared: dict[tuple[float, ...], float] = {}
-    early_end = grid_search.FoldFits._early_end
+    comparison = fold_fits.FoldFits._loss_comparison
 
-    def recording(self: grid_search.FoldFits[Params], index: int) -> grid_search.EarlyEnd | None:
+    def recording(self: fold_fits.FoldFits[Params], index: int) -> fold_fits.LossComparison | None:
         params = self.candidates[index]
         if self.best_losses is not None:
             own = float(params.gamma or 0), params.C
             compared[own] = 100 * (1 - float(self.best_losses.mean()))
-        return early_end(self, index)
+        return comparison(self, index)
 
-    monkeypatch.setattr(grid_search.FoldFits, "_early_end", recording)
+    monkeypatch.setattr(fold_fits.FoldFits, "_loss_comparison", recording)
     tried, _ = slow_search(tmp_path, "m", "--jobs", 1)
     first_scores = {values: one["scores"][0] for values, one in tried.items()}
     smallest = min(C for _, C in tried)
@@ -509,15 +579,15 @@ def test_the_final_training_does_not_start_from_a_fit_after_one_that_ended_early
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a fit cannot be made again from a log."""
-    early_end = grid_search.FoldFits._early_end
+    comparison = fold_fits.FoldFits._loss_comparison
 
-    def ending(self: grid_search.FoldFits[Params], index: int) -> grid_search.EarlyEnd | None:
-        found = early_end(self, index)
+    def ending(self: fold_fits.FoldFits[Params], index: int) -> fold_fits.LossComparison | None:
+        found = comparison(self, index)
         if found is not None and self.candidates[index].C == 0.2:
             found.ended = True
         return found
 
-    monkeypatch.setattr(grid_search.FoldFits, "_early_end", ending)
+    monkeypatch.setattr(fold_fits.FoldFits, "_loss_comparison", ending)
     path = gaussians(800).save(tmp_path / "d")
     words = "-v", 3, "-g", 0.001, "-c", "0.02,0.2,50", *STARTS_NEAR
     found = learn("randsvm", path, tmp_path / "m", *words)

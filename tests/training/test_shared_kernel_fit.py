@@ -104,7 +104,7 @@ def test_decision_values_equal_those_of_scikit_learn(tmp_path: Path, name: str) 
             training = ~held & (np.arange(len(y)) % 10 > 0)
             machine.fit(X[training], y[training])
             wanted = expected_f(machine, X[held], order)
-            found = fits.held_out(D, params, None, training, held)
+            found = fits.fit(D, params, None, training, held).f
             if name.endswith("several"):
                 assert np.mean(found.argmax(axis=1) == wanted.argmax(axis=1)) > 0.98
             else:
@@ -117,10 +117,10 @@ def test_a_class_without_training_rows_is_never_predicted(tmp_path: Path) -> Non
     with open_dataset(path, "several") as D:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
         held = D.labels() == 1
-        f = fits.held_out(D, params, None, ~held, held)
+        f = fits.fit(D, params, None, ~held, held).f
         assert set(f.argmax(axis=1).tolist()) <= {0, 2}
         only = D.labels() == 2
-        f = fits.held_out(D, params, None, only, ~only)
+        f = fits.fit(D, params, None, only, ~only).f
         assert set(f.argmax(axis=1).tolist()) == {2}
 
 
@@ -130,10 +130,10 @@ def test_memory_bounds_the_kernels_that_are_kept(tmp_path: Path) -> None:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
         held = np.arange(D.n) < 50
         fits.most_bytes = 0
-        first = fits.held_out(D, params, None, ~held, held)
-        fits.held_out(D, Params(gamma=2 * GAMMA), None, ~held, held)
+        first = fits.fit(D, params, None, ~held, held).f
+        fits.fit(D, Params(gamma=2 * GAMMA), None, ~held, held)
         assert len(fits._kernels) == 1
-        assert (fits.held_out(D, params, None, ~held, held) == first).all()
+        assert (fits.fit(D, params, None, ~held, held).f == first).all()
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_few_rows_share_kernel_values_unless_a_gap_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], shares: bool
 ) -> None:
     calls = []
-    real = SharedKernelFit.held_out
+    real = SharedKernelFit.fit
     monkeypatch.setattr(
         SharedKernelFit,
-        "held_out",
+        "fit",
         lambda self, *given: calls.append(1) or real(self, *given),  # type: ignore[func-returns-value]
     )
     path = gaussians(200).save(tmp_path / "d")

@@ -1,0 +1,391 @@
+"""The fits of the folds of a search, and the tests by which a race drops combinations."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf, isnan, sqrt
+from threading import Lock
+from typing import Any, Generic, TypeAlias, cast
+
+import numpy as np
+
+from randsvm.events import HEARTBEAT, Waiting, emit
+from randsvm.models.metrics import Metric
+from randsvm.parameters.sgd import SgdParams
+from randsvm.parameters.svm import Params
+from randsvm.records import NamedTuple, dataclass
+from randsvm.training.cross_validation import CrossValidation, Fold
+from randsvm.training.job import P, ScoredFit, SearchFit
+
+# A combination is dropped if its losses exceed those of the best one by this many standard errors
+# of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
+# distribution.
+RACING_DEVIATIONS = 2.326
+# A first fit ends early if its mean loss exceeds that of the best combination so far by more than
+# this many standard errors plus the change of this excess since the previous comparison. Losses
+# are compared when the gap first falls to each of LOOKS; at LAST_LOOK or below, the fit goes on.
+#
+# Measured with first fits of covtype, a9a and magic04 whose gap falls slowly: from a gap of 10% on,
+# the accuracy of the rows that they leave out changes by at most 0.8 points, and from 20% on by up
+# to 2.6. So no fit ends above 10%: the first comparison only serves to find the later change.
+EARLY_DEVIATIONS = 3.0
+LOOKS, LAST_LOOK = (0.2, 0.1, 0.05), 0.03
+
+# y, f and weights of some rows.
+Values: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray | None]"
+
+
+class ScoredFolds(NamedTuple):
+    """A candidate whose folds are done.
+
+    number: of the candidate
+    folds: the metric of each fold
+    first_fit: from which its folds started; None: there is none
+    ended_early: whether the first fit ended before its gap was reached, as another is better
+    """
+
+    number: int
+    folds: list[Metric]
+    first_fit: Any
+    ended_early: bool
+
+
+@dataclass(frozen=True)
+class FoldScore:
+    """The metric of the rows that a fold holds out, and the loss of each of them.
+
+    losses : (m,) float32; empty if they are not needed
+    """
+
+    counts: Metric
+    losses: np.ndarray
+
+    @staticmethod
+    def of(
+        count: Callable[[], Metric],
+        values: Iterable[Values],
+        with_losses: bool,
+    ) -> FoldScore:
+        """Return the score of y, f and weights of some rows."""
+        counts, losses = count(), [np.empty(0, np.float32)]
+        for y, f, weights in values:
+            f = f[:, 0] if f.shape[1] == 1 else f
+            counts.add(y, f, weights=weights)
+            if with_losses:
+                losses.append(counts.losses(y, f, weights))
+        return FoldScore(counts, np.concatenate(losses))
+
+
+def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
+    """Return the candidates whose losses are significantly above those of the best, in order.
+
+    The test is paired, over rows: see RACING_DEVIATIONS.
+
+    losses : (m,) float32 of each candidate, of the same rows
+    rows: the number of all rows; more losses than rows come from repetitions, which score the same
+        rows again
+    """
+    means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
+    if len(means) < 2:
+        return []
+    numbers = [index for index in sorted(means) if not isnan(means[index])]
+    if not numbers:
+        return []
+    best = min(numbers, key=means.__getitem__)
+    worse = []
+    for index in sorted(means):
+        if isnan(means[index]):
+            worse.append(index)
+            continue
+        difference = losses[index].astype(float) - losses[best]
+        error = float(difference.std()) / sqrt(min(len(difference), rows))
+        if means[index] - means[best] > RACING_DEVIATIONS * error:
+            worse.append(index)
+    return worse
+
+
+def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
+    """Return the losses of the candidate with the smallest mean; None: no mean is a number."""
+    means = {index: float(losses[index].mean(dtype=float)) for index in sorted(losses)}
+    numbers = [index for index in means if not isnan(means[index])]
+    return losses[min(numbers, key=means.__getitem__)] if numbers else None
+
+
+class LossComparison:
+    """Comparison of the losses of a first fit with the best so far; see EARLY_DEVIATIONS.
+
+    best : (m,) float32, the losses of the best combination
+    losses_of: returns those of this fit, given f
+    ended: whether the fit ended early
+    """
+
+    def __init__(self, best: np.ndarray, losses_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.best, self.losses_of, self.ended = best, losses_of, False
+        self.looks, self.before = list(LOOKS), inf
+
+    def __call__(self, gap: float, values: Callable[[], np.ndarray]) -> bool:
+        """Return whether the fit ends; see EarlyStopping."""
+        if not self.looks or not LAST_LOOK < gap <= self.looks[0]:
+            return False
+        self.looks = [look for look in self.looks if look < gap]
+        losses = self.losses_of(values())
+        difference = losses.astype(float) - self.best
+        error, mean = float(difference.std()) / sqrt(len(difference)), float(difference.mean())
+        excess = EARLY_DEVIATIONS * error + abs(mean - self.before)
+        self.ended, self.before = mean > excess, mean
+        return self.ended
+
+
+# Candidates of one family, in ascending order of C, with the fold that each is fitted for. Each fit
+# after the first starts from the one before.
+Chain: TypeAlias = "list[tuple[int, int]]"
+
+
+class FoldFits(Generic[P]):
+    """The fits of all folds of some candidates, each from a fit that is near it.
+
+    A family is all candidates that differ in C alone. Each candidate has a first fit, which starts
+    from that of the next smaller C. It leaves out the rows of the first fold, and so scores this
+    fold: in a race, most candidates need no other fit. In every other fold, the smallest C of a
+    family starts from its first fit, and each other C from the same fold of the next smaller C.
+    Measured on a9a: from there a fold changes a half of the coefficients that it changes from the
+    first fit of its own C.
+
+    First fits are on all rows if there is only one candidate, which the final training then starts
+    from, and if the rows have an order in time: the first fold then trains on few rows. Under a
+    time limit they are on all rows, too, and all folds start from them, since every fold must then
+    be fast on its own.
+
+    In a race, a first fit ends early if it is much worse than the best of the earlier waves.
+
+    count: makes the metric that counts predictions
+    races: whether candidates are dropped after some folds
+    chained: whether folds start from those of smaller C; False under a time limit
+    fitted_folds: the number of folds that each candidate is fitted for; those in the log have some
+    best_losses : (m,) float32, of the rows of the first fold; None: first fits do not end early
+    ended_early: the candidates whose first fits did
+    """
+
+    def __init__(
+        self,
+        validation: CrossValidation[P],
+        candidates: Sequence[P],
+        search_fits: Sequence[SearchFit[P]],
+        count: Callable[[], Metric],
+        races: bool = False,
+        chained: bool = True,
+        logged_folds: Mapping[int, int] | None = None,
+    ) -> None:
+        self.count, self.races = count, races
+        self.validation, self.candidates = validation, candidates
+        self.fitted_folds = dict(logged_folds or {})
+        self.best_losses: np.ndarray | None = None
+        self.ended_early: set[int] = set()
+        # The candidates to score; others are only fitted as starts of these.
+        self.scored: set[int] = set()
+        suitable = (one for one in search_fits if one.suits(validation.D, candidates))
+        self.shared = next(suitable, None)
+        starts_near = self.shared is not None and self.shared.starts_near
+        self.near: dict[int, int] = smaller_costs(candidates) if starts_near else {}
+        self.chained = starts_near and chained
+        # The rows that first fits leave out; None: they are on all rows.
+        self.left_out: np.ndarray | None = None
+        if self.chained and len(candidates) > 1 and not validation.forward:
+            self.left_out = validation.held_out(validation.folds[0])
+        self.locks = [Lock() for _ in candidates]
+        self.first_fits: dict[int, Any] = {}
+        # The number of uses of each first fit that are to come: its folds, and the next larger C.
+        self.users: Counter[int] = Counter(self.near.values())
+        # The seconds of the latest fit of each candidate.
+        self.seconds: dict[int, float] = {}
+
+    # --- order -----------------------------------------------------------------------------
+
+    def score(self, indices: Iterable[int]) -> None:
+        """Score these candidates in all folds."""
+        self.scored = set(indices)
+        self.fitted_folds |= dict.fromkeys(self.scored, len(self.validation.folds))
+        self.users = Counter([*self.fitted_folds, *self.near.values()])
+
+    def chains(self, indices: Sequence[int], folds: Sequence[int]) -> list[Chain]:
+        """Return the fits of these candidates for these folds, in the order to make them.
+
+        There are as many families side by side as there are workers.
+        """
+        families = self._families(indices)
+        step = self.validation.at_once if self.shared is not None else 1
+        groups = [families[at : at + step] for at in range(0, len(families), step)]
+        return [self._chain(one, fold) for group in groups for fold in folds for one in group]
+
+    def waves(self, indices: Sequence[int], fold: int) -> list[list[Chain]]:
+        """Return the fits of these candidates for a fold of a race.
+
+        A first fit comes in a later wave than the one it starts from. Which ones end early depends
+        on the waves before, and so not on the number of workers. In a wave, the fits that are
+        expected to take longest come first, so that no worker waits for long at its end.
+        """
+        if not self._is_of_first_fits(fold):
+            chains = self.chains(indices, [fold])
+            chains.sort(key=lambda chain: self._seconds_of(i for i, _ in chain), reverse=True)
+            return [chains]
+        waves: dict[int, list[int]] = {}
+        for index in indices:
+            depth, at = 0, index
+            while at in self.near:
+                depth, at = depth + 1, self.near[at]
+            waves.setdefault(depth, []).append(index)
+
+        def expected_seconds(index: int) -> float:
+            return self._seconds_of([self.near[index]] if index in self.near else [])
+
+        for wave in waves.values():
+            wave.sort(key=expected_seconds, reverse=True)
+        return [[[(index, fold)] for index in waves[depth]] for depth in sorted(waves)]
+
+    def _seconds_of(self, indices: Iterable[int]) -> float:
+        return sum(self.seconds.get(index, 0.0) for index in indices)
+
+    def _families(self, indices: Sequence[int]) -> list[list[int]]:
+        """Return the candidates by family if folds start from each other, else each on its own."""
+        if not self.near:
+            return [[index] for index in indices]
+        ascending = sorted(indices, key=lambda index: _cost(self.candidates[index]))
+        families: dict[int, list[int]] = {}
+        for index in ascending:
+            first = index
+            while self.chained and first in self.near:
+                first = self.near[first]
+            families.setdefault(first, []).append(index)
+        return list(families.values())
+
+    def _chain(self, family: Sequence[int], fold: int) -> Chain:
+        """Return the fits of a fold that the scores of these candidates need.
+
+        Candidates in the log are fitted again: then scores do not depend on what the log has.
+        """
+        chain, at = [], family[-1]
+        if not self.chained:
+            return [(at, fold)]
+        while True:
+            if self.fitted_folds.get(at, 0) > fold:
+                chain.append((at, fold))
+            if at not in self.near:
+                return chain[::-1]
+            at = self.near[at]
+
+    # --- fits ------------------------------------------------------------------------------
+
+    def scores(self, chain: Chain) -> list[tuple[int, int, FoldScore]]:
+        """Make the fits of a chain; return the scores of its candidates."""
+        found: list[tuple[int, int, FoldScore]] = []
+        fit = None
+        for index, fold in chain:
+            began = time.perf_counter()
+            if self.shared is None:
+                values = self.validation.run_fold(_values, self.candidates[index], fold)
+            else:
+                fit = self._fold_fit(index, fold, fit)
+                values = self._held_out_values(fit, fold)
+            self.seconds[index] = time.perf_counter() - began
+            if index in self.scored:
+                found.append((index, fold, FoldScore.of(self.count, values, self.races)))
+        return found
+
+    def _held_out_values(self, fit: ScoredFit, fold: int) -> list[Values]:
+        """Return y, f and weights of the rows that a fold holds out."""
+        D, held_out = self.validation.D, self.validation.held_out(fold)
+        assert fit.f is not None
+        weights = D.weights()
+        return [(D.labels()[held_out], fit.f, None if weights is None else weights[held_out])]
+
+    def _fold_fit(self, index: int, fold: int, near: Any) -> ScoredFit:
+        """Return the fit of a candidate for a fold. near: that of a smaller C; None: none."""
+        assert self.shared is not None
+        if self._is_of_first_fits(fold):
+            return cast(ScoredFit, self.first_fit(index))
+        D, validation = self.validation.D, self.validation
+        start = self.first_fit(index) if near is None else near
+        training, held_out = validation.training(fold), validation.held_out(fold)
+        return self.shared.fit(D, self.candidates[index], start, training, held_out)
+
+    def _is_of_first_fits(self, fold: int) -> bool:
+        """Return whether first fits score this fold."""
+        return self.left_out is not None and fold == self.validation.folds[0]
+
+    def first_fit(self, index: int) -> Any:
+        """Return the first fit of a candidate; None: there is none.
+
+        The first caller makes it.
+        """
+        if self.shared is None or not self.shared.starts_near:
+            return None
+        while not self.locks[index].acquire(timeout=HEARTBEAT):
+            emit(Waiting())
+        try:
+            if index not in self.first_fits:
+                near = self.first_fit(self.near[index]) if index in self.near else None
+                D, params, held_out = self.validation.D, self.candidates[index], self.left_out
+                training = None if held_out is None else ~held_out
+                comparison = self._loss_comparison(index)
+                self.first_fits[index] = self.shared.fit(
+                    D, params, near, training, held_out, comparison
+                )
+                if comparison is not None and comparison.ended:
+                    self.ended_early.add(index)
+                if index in self.near:
+                    self._release(self.near[index])
+            return self.first_fits[index]
+        finally:
+            self.locks[index].release()
+
+    def _loss_comparison(self, index: int) -> LossComparison | None:
+        """Return what may end the first fit of a candidate; None: it ends with its gap."""
+        if self.best_losses is None or self.left_out is None or index not in self.scored:
+            return None
+        D, held_out = self.validation.D, self.left_out
+        y, weights = D.labels()[held_out], D.weights()
+        own = None if weights is None else weights[held_out]
+
+        def losses_of(f: np.ndarray) -> np.ndarray:
+            return self.count().losses(y, f[:, 0], own)
+
+        return LossComparison(self.best_losses, losses_of)
+
+    def finish(self, index: int, folds: Mapping[int, FoldScore]) -> ScoredFolds:
+        """Return the result of a candidate that needs no more folds, and free its first fit."""
+        self.fitted_folds[index] = len(folds)
+        first_fit = self.first_fits.get(index)
+        self._release(index)
+        counts = [folds[fold].counts for fold in sorted(folds)]
+        return ScoredFolds(index, counts, first_fit, index in self.ended_early)
+
+    def _release(self, index: int) -> None:
+        self.users[index] -= 1
+        if not self.users[index]:
+            self.first_fits.pop(index, None)
+
+
+def smaller_costs(candidates: Sequence[P]) -> dict[int, int]:
+    """Return, for each candidate, the one with the next smaller C that differs in nothing else."""
+    groups: dict[Any, list[int]] = {}
+    for index, params in enumerate(candidates):
+        if isinstance(params, Params):
+            groups.setdefault(replace(params, C=1.0), []).append(index)
+    found = {}
+    for indices in groups.values():
+        indices.sort(key=lambda index: _cost(candidates[index]))
+        found.update(dict(zip(indices[1:], indices, strict=False)))
+    return found
+
+
+def _cost(params: Params | SgdParams) -> float:
+    """Return C of a kernel machine."""
+    assert isinstance(params, Params)
+    return params.C
+
+
+def _values(fold: Fold[P]) -> list[Values]:
+    return list(fold.values())
