@@ -1,7 +1,7 @@
 /* Compute K(x_i, x_j) for every pair of rows, float32, in the layouts of _rbf.h and _differences.h.
 
-   Only values above the diagonal are computed, for 32 rows at a time. They are mirrored while they
-   are in the cache. */
+   Only values above the diagonal are computed, for 32 rows at a time, or SPARSE_ROWS rows if only
+   their nonzeros are read. They are mirrored while they are in the cache. */
 
 #include "_differences.h"
 
@@ -57,6 +57,40 @@ INLINED void upper_gram64(const int vectors, const double *x, long m, long w, do
     }
 }
 
+/* The number of sparse rows whose values are computed while a pair of panels is in the cache. */
+#define SPARSE_ROWS 128
+
+/* Compute the values of some panels above the diagonal for the sparse rows first .. last - 1.
+
+   starts, features, x, left: as in _sparse.h; z: panel number p of `abreast` panels, as there. The
+   additions have the order of `upper_gram`, so that both functions return the same values. */
+INLINED void sparse_upper_gram(const int abreast, const int *starts, const int *features,
+                               const float *x, const float *left, long m, long d, const float *z,
+                               long p, float *K, long first, long last)
+{
+    const long panel = (d + 1) * PANEL;
+    for (long i = first; i < last; i++) {
+        reals values[2 * (PANEL / LANES)] = {{0}};
+        for (long at = starts[i]; at < starts[i + 1]; at++)
+            for (int v = 0; v < abreast * (PANEL / LANES); v++)
+                values[v] += x[at] * *(const reals *)(z + v / (PANEL / LANES) * panel
+                                                      + (long)features[at] * PANEL
+                                                      + v % (PANEL / LANES) * LANES);
+        for (int v = 0; v < abreast * (PANEL / LANES); v++) {
+            values[v] += *(const reals *)(z + v / (PANEL / LANES) * panel + d * PANEL
+                                          + v % (PANEL / LANES) * LANES);
+            reals value = exponential(values[v] + left[i]);
+            long column = p * PANEL + v * LANES;
+            float *to = K + i * m + column;
+            if (column + LANES <= m)
+                *(reals *)to = value;
+            else
+                for (int lane = 0; column + lane < m; lane++)
+                    to[lane] = value[lane];
+        }
+    }
+}
+
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 
 /* Copy the transpose of 4 x 4 values. Both matrices have m columns. */
@@ -93,6 +127,25 @@ INLINED void mirror(float *K, long m, long begin)
         }                                                                                        \
     }
 
+#define FOR_SPARSE_GRAM(name, vectors, target)                                                   \
+    target static void name(const int *starts, const int *features, const float *x,              \
+                            const float *left, long m, long d, const float *panels, float *K)    \
+    {                                                                                            \
+        const long count = (m + PANEL - 1) / PANEL, panel = (d + 1) * PANEL;                     \
+        for (long begin = 0; begin < m; begin += SPARSE_ROWS) {                                  \
+            const long end = begin + SPARSE_ROWS < m ? begin + SPARSE_ROWS : m;                  \
+            long p = begin / PANEL;                                                              \
+            for (; p + 2 <= count; p += 2)                                                       \
+                sparse_upper_gram(2, starts, features, x, left, m, d, panels + p * panel, p, K,  \
+                                  begin, end < (p + 2) * PANEL ? end : (p + 2) * PANEL);         \
+            if (p < count)                                                                       \
+                sparse_upper_gram(1, starts, features, x, left, m, d, panels + p * panel, p, K,  \
+                                  begin, end);                                                   \
+            for (long i = begin; i < end; i += PANEL)                                            \
+                mirror(K, m, i);                                                                 \
+        }                                                                                        \
+    }
+
 #define FOR_DIFFERENCE_GRAM(name, vectors, target)                                               \
     target static void name(const double *x, long m, long w, double gamma, const double *panels, \
                             float *K)                                                            \
@@ -104,12 +157,22 @@ INLINED void mirror(float *K, long m, long begin)
     }
 
 FOR_EACH_WIDTH(FOR_GRAM, gram)
+FOR_EACH_WIDTH(FOR_SPARSE_GRAM, sparse_gram)
 FOR_EACH_WIDTH(FOR_DIFFERENCE_GRAM, gram64)
 
 /* Compute K : (m, m). `widest`: see add_rbf_sums. */
 static void rbf_gram(const float *x, long m, long d, const float *panels, float *K, int widest)
 {
     BEST_WIDTH(gram, widest)(x, m, d, panels, K);
+}
+
+/* starts : (m + 1,), features, x: rows in CSR; left : (m,); panels : (m / 32 rounded up, d + 1,
+   PANEL); K : (m, m). */
+static void sparse_rbf_gram(const int *starts, const int *features, const float *x,
+                            const float *left, long m, long d, const float *panels, float *K,
+                            int widest)
+{
+    BEST_WIDTH(sparse_gram, widest)(starts, features, x, left, m, d, panels, K);
 }
 
 static void difference_gram(const double *x, long m, long w, double gamma, const double *panels,

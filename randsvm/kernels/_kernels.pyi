@@ -57,6 +57,15 @@ def rbf_gram(
     K: NDArray[np.float32],
     widest: int = 512,
 ) -> None: ...
+def sparse_rbf_gram(
+    starts: NDArray[np.int32],
+    features: NDArray[np.int32],
+    x: NDArray[np.float32],
+    left: NDArray[np.float32],
+    panels: NDArray[np.float32],
+    K: NDArray[np.float32],
+    widest: int = 512,
+) -> None: ...
 def difference_gram(
     x: NDArray[np.float64],
     panels: NDArray[np.float64],

@@ -34,6 +34,9 @@ cdef extern from "_differences.h":
 cdef extern from "_gram.h":
     void _rbf_gram "rbf_gram"(
         const float *x, long m, long d, const float *panels, float *K, int widest) noexcept nogil
+    void _sparse_rbf_gram "sparse_rbf_gram"(
+        const int *starts, const int *features, const float *x, const float *left, long m, long d,
+        const float *panels, float *K, int widest) noexcept nogil
     void _difference_gram "difference_gram"(
         const double *x, long m, long w, double gamma, const double *panels, float *K, int widest
     ) noexcept nogil
@@ -225,6 +228,32 @@ def rbf_gram(
     if x.shape[0]:
         with nogil:
             _rbf_gram(&x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], &K[0, 0], widest)
+
+
+def sparse_rbf_gram(
+    const int[::1] starts, const int[::1] features, const float[::1] x, const float[::1] left,
+    const float[:, :, ::1] panels, float[:, ::1] K, int widest=512,
+):
+    """Compute K[i, j] = K[j, i] = exp(<x_i, z_j> + right_j + left[i]) for j > i, and K[i, i] = 1.
+
+    The arguments are those of add_sparse_sums, and K : (m, m). The values are those of rbf_gram for
+    the same rows.
+    """
+    cdef Py_ssize_t m = left.shape[0]
+    if K.shape[0] != m or K.shape[1] != m or starts.shape[0] != m + 1 or (
+        panels.shape[0] != (m + PANEL - 1) // PANEL or panels.shape[1] < 1
+        or panels.shape[2] != PANEL_CENTRES or features.shape[0] != x.shape[0]
+        or (m and starts[m] > x.shape[0])
+    ):
+        raise ValueError("expected rows, panels and K of shapes that fit")
+    # If x is empty, it has no first value.
+    cdef const int* first = &features[0] if x.shape[0] else NULL
+    cdef const float* values = &x[0] if x.shape[0] else NULL
+    if m:
+        with nogil:
+            _sparse_rbf_gram(
+                &starts[0], first, values, &left[0], m, panels.shape[1] - 1, &panels[0, 0, 0],
+                &K[0, 0], widest)
 
 
 def difference_gram(

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from randsvm.arrays import Matrix, slices, squared_norms
-from randsvm.kernels._kernels import difference_gram, rbf_gram
+from randsvm.arrays import Matrix, csr_parts, slices, squared_norms
+from randsvm.kernels._kernels import (
+    PANEL_CENTRES,
+    difference_gram,
+    lay_out_panels,
+    rbf_gram,
+    sparse_rbf_gram,
+)
 from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import dataclass
@@ -29,6 +35,8 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
     if m and kernel_layout.uses_differences:
         rows = kernel_layout.convert(X)
         difference_gram(kernel_layout.left_operand(rows), to_panels(rows.X), kernel.gamma, K)
+    elif m and kernel_layout.is_compiled(d) and kernel_layout.sums_nonzeros(d):
+        _sparse_gram(kernel, X, K)
     elif m and kernel_layout.is_compiled(d):
         x, _ = kernel_layout.lay_out(X)
         # [2 gamma x, left, 1], as in DenseCentres, but scaled in float32.
@@ -39,6 +47,18 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
         if centred and kernel.name in ("linear", "poly") and _is_far_from_0(K):
             return centred_gram(kernel, X, K)
     return K
+
+
+def _sparse_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> None:
+    """Compute RBF values into K, (m, m) float32, from the nonzeros of the rows."""
+    m, d = X.shape
+    norms = squared_norms(X)
+    panels: np.ndarray = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), np.float32)
+    # Products of float32 values have the same digits as in a dense layout.
+    lay_out_panels(*csr_parts(X), float(np.float32(kernel.scale)), kernel.right(norms), panels)
+    starts, features, values = csr_parts(X)
+    left = kernel.left(norms).astype(np.float32)
+    sparse_rbf_gram(starts, features, values.astype(np.float32, copy=False), left, panels, K)
 
 
 def _gram_in_blocks(kernel_layout: KernelLayout, X: sparse.csr_matrix, K: np.ndarray) -> None:

@@ -7,6 +7,8 @@ import oracle
 import pytest
 from scipy import sparse
 
+from randsvm.arrays import csr_parts, squared_norms
+from randsvm.kernels._kernels import PANEL_CENTRES, lay_out_panels, sparse_rbf_gram
 from randsvm.kernels.expansion import KernelLayout
 from randsvm.kernels.gram import GRAM_ROWS, centred_gram, gram
 from randsvm.kernels.kernel import Kernel
@@ -66,3 +68,35 @@ def test_centred_values_are_those_of_centred_rows(name: str) -> None:
     K = centred_gram(kernel, sparse.csr_matrix(X), values.astype(np.float32))
     centring = np.eye(40) - 1 / 40
     assert pytest.approx(centring @ values @ centring, rel=1e-6, abs=1e-6) == K
+
+
+@pytest.mark.parametrize("widest", [128, 256, 512])
+@pytest.mark.parametrize("m", [1, 33, 160, 217])
+def test_values_over_nonzeros_are_those_over_all_features(m: int, widest: int) -> None:
+    rng = np.random.default_rng(m)
+    X = sparse.random(m, 40, 0.2, "csr", np.float32, rng)
+    X.data[:] = rng.choice([1.0, 0.7, -2.3], X.nnz)
+    X.sort_indices()
+    kernel = Kernel("rbf", 0.37)
+    dense, over_nonzeros = (
+        KernelLayout(kernel, True, None, np.float32, uses_nonzeros=flag) for flag in (False, True)
+    )
+    K = gram(over_nonzeros, X)
+    assert np.array_equal(K, gram(dense, X))
+    rows = X.toarray().astype(np.float64)
+    exact = oracle.kernel_matrix("rbf", rows, rows, 0.37)
+    assert pytest.approx(exact, abs=1e-6) == K
+    norms = squared_norms(X)
+    panels = np.empty((-(-m // PANEL_CENTRES), 41, PANEL_CENTRES), np.float32)
+    lay_out_panels(*csr_parts(X), kernel.scale, kernel.right(norms), panels)
+    narrow: np.ndarray = np.zeros((m, m), np.float32)
+    left = kernel.left(norms).astype(np.float32)
+    sparse_rbf_gram(*csr_parts(X), left, panels, narrow, widest)
+    assert pytest.approx(K, abs=1e-6) == narrow
+    assert np.array_equal(narrow, narrow.T)
+
+
+def test_a_gram_matrix_of_rows_without_nonzeros_is_1() -> None:
+    X = sparse.csr_matrix((40, 30), dtype=np.float32)
+    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
+    assert (gram(kernel_layout, X) == 1).all()
