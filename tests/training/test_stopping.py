@@ -7,6 +7,7 @@ import math
 import re
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,7 @@ from randsvm.training.stopping import (
 )
 
 WORDS = "-t 2 -g 5"
+EVALUATED = ("evaluated",)  # the certificate in the trailer of a run that ended in time
 
 
 class Solution:
@@ -263,14 +265,16 @@ def test_the_first_rule_that_applies_gives_the_reason() -> None:
 ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 
-def assert_certificate(model: Path, metadata: dict[str, str], data: Data, words: str) -> None:
+def assert_certificate(
+    model: Path, metadata: dict[str, str], data: Data, words: str, kinds: Sequence[str] = EVALUATED
+) -> None:
     """Check P and D of the trailer in dense float64; D may come from any round."""
     found, whole = answer_of(model, data, words), optimum("board", len(data.y), words)
     assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
     assert found.dual * (1 - 1e-4) <= float(metadata["dual"]) <= whole.primal * (1 + 1e-4)
     P, D = float(metadata["primal"]), float(metadata["dual"])
     assert float(metadata["gap"]) == pytest.approx((P - D) / max(P, D))
-    assert metadata["certificate"] == "evaluated"
+    assert metadata["certificate"] in kinds
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
@@ -363,7 +367,8 @@ def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (len(calls), len(learnt.rounds)) == (3, 2)
     assert learnt.metadata["stopped"] == "time limit"
     assert learnt.outcome["seconds"] <= 4 + LATE
-    assert_certificate(learnt.model, learnt.metadata, data, WORDS)
+    # A busy machine may leave no time for the evaluation.
+    assert_certificate(learnt.model, learnt.metadata, data, WORDS, [*EVALUATED, "running"])
 
 
 # ---- refused --------------------------------------------------------------------------------
