@@ -57,7 +57,7 @@ class ParameterError(RandsvmError, ValueError):
 
 
 class DataError(RandsvmError, ValueError):
-    """Bad svmlight text.
+    """Bad content of a data, label or weight file.
 
     Parameters
     ----------

@@ -182,8 +182,8 @@ class Folds(click.ParamType):
         return int(value)
 
 
-class Epochs(click.ParamType):
-    """A number of passes, or the word auto."""
+class CountOrAuto(click.ParamType):
+    """A number, or the word auto."""
 
     name = "N|auto"
 
@@ -218,7 +218,7 @@ VALUE_TYPES: dict[str, dict[str, Any]] = {
     "size": {"type": Size()},
     "switch": {"type": Switch()},
     "duration": {"type": Duration()},
-    "epochs": {"type": Epochs()},
+    "count_or_auto": {"type": CountOrAuto()},
     "folds": {"type": Folds()},
     "gap": {"type": Gap()},
     "checkpoint": {"type": Checkpoint()},

@@ -492,7 +492,7 @@ class Dataset:
 def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
     """Return the numbers of r rows drawn uniformly, the set S of the algorithms; ascending.
 
-    Each class has at least min(10, its size) rows in S, as far as half of r holds them.
+    Up to half of the r rows are reserved so that each class has min(CLASS_ROWS, its size) rows.
     """
     if D.n <= r:
         return np.arange(D.n)

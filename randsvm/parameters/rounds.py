@@ -179,11 +179,11 @@ class StopParams:
         below=1,
     )
     max_iterations: int | None = option(
-        None, "int", "--max-iterations", help="Most rounds.", least=1
+        None, "int", "--max-iterations", help="Maximum number of rounds.", least=1
     )
     reduce: int | str | None = option(
         None,
-        "epochs",
+        "count_or_auto",
         "--reduce",
         help="Express the decision function by at most N of its support vectors, of several "
         "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "

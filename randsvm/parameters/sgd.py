@@ -176,7 +176,7 @@ class SgdParams:
     )
     epochs: int | str | None = option(
         None,
-        "epochs",
+        "count_or_auto",
         "--epochs",
         help="Passes over the data; auto: as many as were best on two small sets of rows.  "
         f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",

@@ -320,7 +320,8 @@ class Coefficients:
 class AuditedValues:
     """The comparison of running values with float64 sums on the audit rows.
 
-    exact : (m,) float64, u from float64 kernel values. errors : (m,) float64, running u less exact.
+    exact : (m,) float64, u from float64 kernel values. errors : (m,) float64, running u
+    minus exact.
     """
 
     exact: np.ndarray

@@ -140,9 +140,11 @@ class Boxed:
     def has_two_boxes(self) -> bool:
         """Return whether all boxes end at 0; those above have one width, those below also."""
         above, below = self.upper > 0, self.upper <= 0
-        zero = (self.lower[above] == 0).all() and (self.upper[below] == 0).all()
-        return bool(zero and not np.ptp(self.upper[above]) if above.any() else zero) and not (
-            below.any() and np.ptp(self.lower[below])
+        if (self.lower[above] != 0).any() or (self.upper[below] != 0).any():
+            return False
+        return all(
+            not len(widths) or not np.ptp(widths)
+            for widths in (self.upper[above], self.lower[below])
         )
 
     def gradient(self, beta: np.ndarray) -> np.ndarray:

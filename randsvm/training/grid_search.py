@@ -109,7 +109,7 @@ def search(
 def halve_successively(
     candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], most: int
 ) -> None:
-    """Halve successively: try all candidates on few rows, and the best on more, up to `most`.
+    """Score all candidates on few rows, then the best KEPT_PART of them on more rows, up to `most`.
 
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
     AISTATS 2016. No candidate is dropped if there is ample time.
@@ -166,7 +166,7 @@ def refine_range(
         if candidate_scores.results and enough:
             candidate_scores.stage(some, rows)
             return True
-        emit(Notice(f"no time to search finer, on {rows:,} rows"))
+        emit(Notice(f"no time for a finer grid on {rows:,} rows"))
         return False
 
     coarse = first_rows(candidate_scores, COARSE_ROWS, most)

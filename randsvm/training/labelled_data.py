@@ -109,8 +109,8 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
     if D.summary.float64:
         emit(
             Notice(
-                "features are large beside their differences, which float32 would round: kept as "
-                "float64"
+                "feature values differ by little compared with their size, so float32 would lose "
+                "the differences: kept as float64"
             )
         )
     return D

@@ -50,7 +50,7 @@ def update(
     leaves the model trained so far.
     """
     if not isinstance(data, str | tuple) or model is None:
-        raise ParameterError("--update goes from a file to a file: name both")
+        raise ParameterError("--update needs the names of TRAIN_FILE and MODEL_FILE")
     path, *others = inputs(data)
     if others:
         raise ParameterError("--update reads one TRAIN_FILE: cat the files into a pipe")

@@ -123,7 +123,7 @@ def fit_by_cross_validation(
         found = validation.decisions(params, until, calibration.keep)
     late = f"no time for all folds of {calibration.options}"
     if found is None:
-        emit(Notice(f"{late}: few rows are held out, or none"))
+        emit(Notice(f"{late}, and too few rows are held out to fit it"))
         return {}
     held, f = found
     if not held.all():

@@ -58,7 +58,8 @@ FLOAT64_GAP = 3e-5
 FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
 # values is below its former target times this factor, at most MAX_CONTINUATIONS times. After
-# FLOAT32_CONTINUATIONS of them it continues in float64: rounding may have feigned the gap.
+# FLOAT32_CONTINUATIONS of them it continues in float64: rounding may have made the
+# gap look smaller than it is.
 TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
@@ -74,13 +75,13 @@ PART_GAP_SHARE = 0.9
 # gamma, the optimum itself is useless for rows that it was not trained on.
 MEMORISED = (
     "nearly every row is a support vector and is fitted by its own coefficient alone, since kernel "
-    "values between rows are almost 0: the model says little of other rows, however small its gap; "
+    "values between rows are almost 0: the model is overfitted, however small its gap is; "
     "try --scale standard, -g scale or a smaller -g"
 )
 CONSTANT = (
     "all rows have nearly the same decision value, since kernel values hardly differ: the model "
-    "says nothing, however small its gap; try --scale standard, -g scale, a larger -g or a larger "
-    "-c"
+    "predicts a constant, however small its gap is; try --scale standard, -g scale, a larger -g or "
+    "a larger -c"
 )
 USELESS_MODEL_TEXTS = (MEMORISED, CONSTANT)
 

@@ -24,7 +24,7 @@ class StopReason(Enum):
     # No row violates the KKT conditions by more than the tolerance.
     NO_VIOLATORS = "no violators"
     # No row violates the tightest tolerance, and yet the gap is above the one asked for.
-    PRECISION_LIMIT = "float64 carries no further"
+    PRECISION_LIMIT = "limit of float64 precision"
     # Further rounds gain nothing in the dual objective, the violations or the gap.
     NO_PROGRESS = "no progress: scale the features"
     # The optimum of -s nu-svc has rho <= 0.

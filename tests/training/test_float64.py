@@ -29,7 +29,10 @@ from randsvm.parameters.run import Resources
 from randsvm.training import labelled_data
 
 ROWS = 400
-NOTICE = "features are large beside their differences, which float32 would round: kept as float64"
+NOTICE = (
+    "feature values differ by little compared with their size, so float32 would lose the "
+    "differences: kept as float64"
+)
 OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
 
 

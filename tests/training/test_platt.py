@@ -298,7 +298,7 @@ def test_the_number_of_jobs_does_not_change_the_model(tmp_path: Path, algorithm:
     assert load(str(seeded.model)).sigmoid is not None
 
 
-@pytest.mark.parametrize("last, said", [(0, "few rows are held out"), (1, "folds of -b 1: ")])
+@pytest.mark.parametrize("last, said", [(0, "too few rows are held out"), (1, "folds of -b 1: ")])
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predict: Predict, last: int, said: str
 ) -> None:

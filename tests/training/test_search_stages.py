@@ -353,7 +353,7 @@ def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
     assert {**found.by_rows, 60: 0} == {60: 0}
     assert found.by_rows[60] == (110 if until == 10_000 else len(searched.tried))
     assert searched.tried[0].values["C"] == params.C
-    assert found.notices[-1] == "no time to search finer, on 240 rows"
+    assert found.notices[-1] == "no time for a finer grid on 240 rows"
 
 
 def test_the_printed_command_contains_auto(
