@@ -489,23 +489,29 @@ def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
 
     def is_worse(accuracy: float) -> bool:
         difference = (np.arange(m) / m >= accuracy).astype(float) - best
-        return bool(difference.mean() > 3 * stats.sem(difference, ddof=0))
+        return bool(difference.mean() > stats.norm.ppf(0.99) * stats.sem(difference, ddof=0))
 
     accuracies = [0.9 - each / m for each in range(1, 30)]
     expected = [is_worse(accuracy) for accuracy in accuracies]
     assert 0 < sum(expected) < len(expected)
-    found = [ended_at({0.2: accuracy, 0.1: accuracy}, best) for accuracy in accuracies]
-    assert [gap == 0.1 for gap in found] == expected
+    found = [ended_at(dict.fromkeys((0.4, 0.3, 0.2), accuracy), best) for accuracy in accuracies]
+    assert [gap == 0.2 for gap in found] == expected
 
 
 def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near() -> None:
     best = (np.arange(1000) / 1000 >= 0.9).astype(np.float32)
-    # One look says nothing of the losses that are to come.
+    # Two rounds say little of the losses that are to come.
     assert ended_at({0.9: 0.7, 0.3: 0.7, 0.15: 0.7}, best) is None
-    assert ended_at({0.3: 0.7, 0.15: 0.8, 0.07: 0.8}, best) == 0.07
-    assert ended_at({0.3: 0.6, 0.15: 0.75, 0.09: 0.85, 0.02: 0.85}, best) is None
-    assert ended_at({0.3: 0.895, 0.15: 0.895, 0.07: 0.895}, best) is None
-    assert ended_at({0.3: 0.95, 0.15: 0.95, 0.07: 0.95}, best) is None
+    assert ended_at({0.9: 0.7, 0.3: 0.7, 0.15: 0.7, 0.14: 0.7}, best) == 0.14
+    # Losses changed while the gap fell to a third of 0.42.
+    assert ended_at({0.42: 0.7, 0.3: 0.8, 0.2: 0.8, 0.14: 0.8}, best) is None
+    assert ended_at({0.43: 0.7, 0.3: 0.8, 0.2: 0.8, 0.14: 0.8}, best) == 0.14
+    assert ended_at({0.3: 0.8, 0.2: 0.7, 0.1: 0.8, 0.11: 0.8, 0.06: 0.8}, best) == 0.06
+    # Above 20% they may still fall, and below 3% the fit is nearly done.
+    assert ended_at({0.6: 0.7, 0.4: 0.7, 0.3: 0.7, 0.21: 0.7}, best) is None
+    assert ended_at(dict.fromkeys((0.03, 0.02, 0.015, 0.01), 0.7), best) is None
+    assert ended_at(dict.fromkeys((0.3, 0.2, 0.15, 0.07, 0.05), 0.895), best) is None
+    assert ended_at(dict.fromkeys((0.3, 0.2, 0.15, 0.07, 0.05), 0.95), best) is None
 
 
 # Large C and gamma take many rounds, and this set is too noisy for them.
