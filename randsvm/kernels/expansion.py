@@ -38,6 +38,7 @@ from randsvm.kernels._kernels import (
     lay_out_panels,
     lay_out_rows,
     sort_into_cells,
+    subtract_centre,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import NamedTuple, dataclass
@@ -120,11 +121,12 @@ class DenseRbfSum:
 class SparseRbfSum:
     """Sums of RBF over sparse rows: one compiled loop over the features of each row.
 
-    Z : (m, d), the centres; beta : (m,) or (m, K).
+    rows : (m, d), the centres; beta : (m,) or (m, K).
     """
 
-    def __init__(self, kernel: Kernel, dtype: type, Z: Matrix, beta: np.ndarray) -> None:
-        rows = sparse.csr_matrix(Z)
+    def __init__(
+        self, kernel: Kernel, dtype: type, rows: sparse.csr_matrix, beta: np.ndarray
+    ) -> None:
         m, d = rows.shape
         self.panels = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), dtype)
         right = kernel.right(squared_norms(rows))
@@ -338,14 +340,15 @@ class KernelLayout:
     """The layout of rows for kernel blocks.
 
     dense: rows become dense blocks (few features); else they stay sparse.
-    centre: (d,) float64, subtracted from dense rows for RBF, which leaves the kernel unchanged and
-    reduces rounding. None: nothing is subtracted.
+    centre: (d,) float64, subtracted from rows for RBF, which leaves the kernel unchanged. It makes
+    the rounding of dense rows smaller, and the nonzeros of rows fewer, see `usual_values`. None:
+    nothing is subtracted.
     dtype: of the blocks, float32 or float64.
     cutoff: RBF values below exp(-cutoff) may be left out of float32 sums over dense rows, which are
     then sorted into cells (see CellRows). None: nothing is left out.
     uses_nonzeros: whether sums of RBF go over the nonzeros of a row only: for dense layouts of rows
-    with few nonzeros, which are not centred. In float64, exponents are then sums of products, not
-    of differences: their rounding must be below ROUNDING.
+    with few nonzeros. In float64, exponents are then sums of products, not of differences: their
+    rounding must be below ROUNDING.
     """
 
     kernel: Kernel
@@ -368,6 +371,24 @@ class KernelLayout:
     def uses_cells(self, d: int) -> bool:
         """Return whether rows of d features are sorted into cells."""
         return self.cutoff is not None and d > 0 and self.is_compiled(d) and not self.uses_nonzeros
+
+    def nonzeros(self, X: Matrix) -> sparse.csr_matrix:
+        """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
+        rows = sparse.csr_matrix(X)
+        features = np.flatnonzero(np.zeros(0) if self.centre is None else self.centre)
+        if self.centre is None or not len(features):
+            return rows.astype(self.dtype, copy=False)
+        starts = np.empty(rows.shape[0] + 1, np.int32)
+        most = rows.nnz + rows.shape[0] * len(features)
+        new_features: np.ndarray = np.empty(most, np.int32)
+        values = np.empty(most, self.dtype)
+        count = subtract_centre(
+            *csr_parts(sorted_csr(rows)),
+            features.astype(np.int32), self.centre[features],
+            starts, new_features, values,
+        )  # fmt: skip
+        parts = values[:count].copy(), new_features[:count].copy(), starts
+        return sparse.csr_matrix(parts, shape=rows.shape)
 
     def convert(self, X: Matrix, extra: np.ndarray | None = None) -> LayoutRows:
         """Return X in this layout. extra : (m,) squared norm of features outside X."""
@@ -450,12 +471,12 @@ class KernelLayout:
 
     def _sparse_blocks(self, X: Matrix, extra: np.ndarray | None) -> Iterator[RowBlock]:
         for part in slices(X.shape[0], PANEL_ROWS):
-            rows = sparse.csr_matrix(rows_of(X, part))
+            rows = self.nonzeros(rows_of(X, part))
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
             left: np.ndarray = self.kernel.left(norms).astype(self.dtype)
             # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
             starts, features, values = (np.array(each) for each in csr_parts(rows))
-            kept = SparseRows(starts, features, values.astype(self.dtype, copy=False), left)
+            kept = SparseRows(starts, features, values, left)
             yield part, kept, float(norms.max(initial=0.0))
 
     def is_compiled(self, d: int) -> bool:
@@ -474,7 +495,7 @@ class KernelLayout:
     def centre_sum(self, centres: Matrix, beta: np.ndarray) -> CentreSum:
         """Return the sums over centres, (m, d). beta : (m,) or (m, K) float64."""
         if self.sums_nonzeros(centres.shape[1]):
-            return SparseRbfSum(self.kernel, self.dtype, centres, beta)
+            return SparseRbfSum(self.kernel, self.dtype, self.nonzeros(centres), beta)
         Z = self.convert(centres)
         if self.uses_differences:
             return Float64RbfSum(self.kernel.gamma, Z.X, beta)
@@ -537,6 +558,24 @@ def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
     and a third slower with 506.
     """
     return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
+
+
+def usual_values(X: sparse.csr_matrix) -> np.ndarray:
+    """Return the most frequent value of each feature, (d,) float64; 0 unless it is more frequent
+    than 0.
+
+    X : (m, d) CSR, a sample of rows. Rows less these values have the fewest nonzeros: of
+    Census-Income 24 instead of 35, of a9a 10 instead of 14.
+    """
+    columns = X.tocsc()
+    starts, values = columns.indptr, columns.data
+    centre = np.zeros(X.shape[1])
+    for feature in np.flatnonzero(2 * np.diff(starts) > X.shape[0]):
+        found, counts = np.unique(values[starts[feature] : starts[feature + 1]], return_counts=True)
+        most = int(counts.argmax())
+        if counts[most] > X.shape[0] - counts.sum():
+            centre[feature] = found[most]
+    return centre
 
 
 class Expansion:

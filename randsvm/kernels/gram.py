@@ -36,7 +36,7 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
         rows = kernel_layout.convert(X)
         difference_gram(kernel_layout.left_operand(rows), to_panels(rows.X), kernel.gamma, K)
     elif m and kernel_layout.is_compiled(d) and kernel_layout.sums_nonzeros(d):
-        _sparse_gram(kernel, X, K)
+        _sparse_gram(kernel, kernel_layout.nonzeros(X), K)
     elif m and kernel_layout.is_compiled(d):
         x, _ = kernel_layout.lay_out(X)
         # [2 gamma x, left, 1], as in DenseCentres, but scaled in float32.
@@ -50,7 +50,7 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
 
 
 def _sparse_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> None:
-    """Compute RBF values into K, (m, m) float32, from the nonzeros of the rows."""
+    """Compute RBF values into K, (m, m) float32, from the nonzeros of float32 rows."""
     m, d = X.shape
     norms = squared_norms(X)
     panels: np.ndarray = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), np.float32)
@@ -58,7 +58,7 @@ def _sparse_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> None:
     lay_out_panels(*csr_parts(X), float(np.float32(kernel.scale)), kernel.right(norms), panels)
     starts, features, values = csr_parts(X)
     left = kernel.left(norms).astype(np.float32)
-    sparse_rbf_gram(starts, features, values.astype(np.float32, copy=False), left, panels, K)
+    sparse_rbf_gram(starts, features, values, left, panels, K)
 
 
 def _gram_in_blocks(kernel_layout: KernelLayout, X: sparse.csr_matrix, K: np.ndarray) -> None:

@@ -21,6 +21,7 @@ from randsvm.kernels.expansion import (
     has_few_nonzeros,
     prefers_dense,
     profits_from_cells,
+    usual_values,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions, libsvm_format
@@ -472,7 +473,8 @@ def _fastest_float32_layout(
     m, d = Z.shape
     dense = prefers_dense(m, d, Z.nnz)
     if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
-        return KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
+        usual = usual_values(Z[:: max(1, -(-m // BLOCK_CENTRES))])
+        return KernelLayout(kernel, dense, usual, np.float32, uses_nonzeros=True)
     centre = np.asarray(Z.mean(axis=0, dtype=np.float64)).ravel() if dense and m else None
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32, cut)
     some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))

@@ -23,6 +23,7 @@ from randsvm.kernels.expansion import (
     has_few_nonzeros,
     prefers_dense,
     profits_from_cells,
+    usual_values,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
@@ -50,7 +51,8 @@ def kernel_layout_of(
         return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
     if dense and not all_rows and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
-        kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
+        usual = usual_values(sample.X)
+        kernel_layout = KernelLayout(kernel, dense, usual, np.float32, uses_nonzeros=True)
         if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
             return kernel_layout
     centre = None
@@ -89,6 +91,9 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
     """Return max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
+        if kernel_layout.uses_nonzeros:
+            rows = kernel_layout.nonzeros(D.chunk_matrix(shard))
+            return float(squared_norms(rows).max(initial=0.0))
         if kernel_layout.centre is None:
             return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [

@@ -24,6 +24,7 @@ from randsvm.kernels.expansion import (
     Expansion,
     KernelLayout,
     to_panels,
+    usual_values,
 )
 from randsvm.kernels.gram import GRAM_ROWS, gram
 from randsvm.kernels.kernel import Kernel
@@ -291,3 +292,56 @@ def test_rows_without_features_are_at_the_origin() -> None:
     Z = sparse.csr_matrix(np.array([[0, 2.0], [0, 0]]))
     found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(sparse.csr_matrix((3, 2)))
     assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)
+
+
+def usual_rows(m: int, seed: int) -> sparse.csr_matrix:
+    """Rows with a usual value in a third of the features, and with few other nonzeros."""
+    rng = np.random.default_rng(seed)
+    X = rng.choice([0.0, 1.0, -0.7], (m, 30), p=[0.9, 0.05, 0.05])
+    X[:, ::3] = rng.choice([0.0, 1.0, 0.3], (m, 10), p=[0.1, 0.2, 0.7])
+    return sparse.csr_matrix(X, dtype=np.float32)
+
+
+def test_usual_values_are_the_most_frequent_ones() -> None:
+    X = usual_rows(300, 0)
+    centre = usual_values(X)
+    for values, found in zip(X.toarray().T, centre, strict=True):
+        every, counts = np.unique(values, return_counts=True)
+        assert found == every[counts.argmax()]
+    # Nothing is subtracted if 0 is as frequent as any other value.
+    assert not usual_values(
+        sparse.csr_matrix([[1.0, 4.0], [2.0, 0.0], [0.0, 4.0], [0.0, 0.0], [3.0, 5.0]])
+    ).any()
+    assert len(usual_values(sparse.csr_matrix((0, 4)))) == 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("stored", [np.float32, np.float64])
+def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype: type, stored: type) -> None:
+    X = usual_rows(60, 0).astype(stored)
+    centre = usual_values(X)
+    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, centre, dtype, uses_nonzeros=True)
+    expected = (X.toarray().astype(np.float64) - centre).astype(dtype)
+    in_disorder = sparse.csr_matrix(X[:, ::-1])[:, ::-1]
+    for rows in (X, X.toarray(), in_disorder):
+        found = kernel_layout.nonzeros(rows)
+        assert found.dtype == dtype
+        assert found.nnz == np.count_nonzero(expected) < X.nnz
+        assert found.has_canonical_format
+        assert np.array_equal(found.toarray(), expected)
+
+
+@pytest.mark.parametrize("dtype, most", [(np.float32, 3e-5), (np.float64, 1e-12)])
+@pytest.mark.parametrize("sums", [(), (3,)])
+def test_values_over_nonzeros_do_not_depend_on_the_centre(
+    dtype: type, most: float, sums: tuple[int, ...]
+) -> None:
+    X, Z = usual_rows(200, 0), usual_rows(70, 1)
+    beta, kernel = np.random.default_rng(2).normal(size=(70, *sums)), Kernel("rbf", 0.1)
+    extra = np.random.default_rng(3).random(200)
+    kernel_layout = KernelLayout(kernel, True, usual_values(X), dtype, uses_nonzeros=True)
+    every = np.concatenate([X.toarray(), Z.toarray()]).astype(np.float64)
+    K = oracle.kernel_matrix("rbf", every, every, 0.1)
+    exact = (K[:200, 200:] * np.exp(-0.1 * extra)[:, None]) @ beta
+    assert Expansion(kernel_layout, Z, beta).values(X, extra) == pytest.approx(exact, abs=most)
+    assert gram(kernel_layout, X) == pytest.approx(K[:200, :200], abs=1e-6)
