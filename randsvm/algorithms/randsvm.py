@@ -30,6 +30,7 @@ from randsvm.algorithms.inner_set import (
     starting_from,
     step_to,
 )
+from randsvm.svm.blocks import Blocks
 from randsvm.svm.scan import Violators
 from randsvm.svm.solution import SV, Step
 from randsvm.svm.subproblem import svmlearn
@@ -81,7 +82,8 @@ def certified(run: Decomposition, r: int) -> SV:
 
     `run.stop` asks for the duality gap instead of k. While violators are many, W is a random subset
     of them. Once they are few, W holds the pairs that violate most and a third of the W before
-    (Joachims 1999; ThunderSVM).
+    (Joachims 1999; ThunderSVM). Where blocks of near rows hardly depend on each other, W holds
+    several of them, which are solved at the same time.
     """
     if run.start is None:
         S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
@@ -89,12 +91,16 @@ def certified(run: Decomposition, r: int) -> SV:
     else:
         step, W = run.start(run.scan, r)
     SV, V = run.violators(step, W, _order(W), r)             # V = violators(D, SV)
+    blocks = Blocks(run.scan, run.rng, r)
     while not run.stop(SV, V):                               # while gap > the gap asked for
-        keeps = W.pairs and r >= KEEP_FROM_ROWS
-        kept = W.latest_first[: r // KEPT_SHARE if keeps else 0]
-        R = select(V.candidates.sides, r - len(kept), kept)  #     R = a subset of V
+        m, keeps = blocks.rows_after(step), W.pairs and r >= KEEP_FROM_ROWS
+        kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
+        R = select(V.candidates.sides, m - len(kept), kept)  #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
-        step = svmlearn(run.scan, W, SV.b, frozen=True)      #     svmlearn(W) beside all others
+        if blocks.divide(W):
+            step = blocks.svmlearn(W, SV.b)                  #     svmlearn(blocks of W)
+        else:
+            step = svmlearn(run.scan, W, SV.b, frozen=True)  #     svmlearn(W) beside all others
         SV, V = run.violators(step, W, _order(W), r)         #     V = violators(D, SV)
     return SV
 

@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from threading import Lock
@@ -44,6 +44,7 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 from randsvm.records import NamedTuple, dataclass
 
+Item = TypeVar("Item")
 Report = TypeVar("Report")
 State = TypeVar("State")
 
@@ -176,6 +177,15 @@ class Dataset:
     def single_threaded(self) -> Dataset:
         """Return a view whose work runs in the calling thread."""
         return self._copy_with(Dataset, executor=SerialExecutor())
+
+    def in_threads(self, work: Callable[[Item], Report], items: Iterable[Item]) -> list[Report]:
+        """Return work(item) for each item, computed by the threads of this process.
+
+        In a view whose work runs in the calling thread, that thread computes all of them.
+        """
+        if isinstance(self.executor, SerialExecutor):
+            return list(map(work, items))
+        return list(self.pool.map_in_order(work, items))
 
     def with_computed_chunks(
         self,

@@ -124,7 +124,8 @@ class Step:
 
     points: the rows, with the old coefficients in points.beta. beta : (m,) float64, the new ones.
     seconds: duration of the solve. ended: False if LIBSVM reached its limit of iterations.
-    iterations: number of LIBSVM's iterations.
+    iterations: number of LIBSVM's iterations. coupling: of the blocks of the working set, see
+    blocks.py; None: it is one block.
     """
 
     points: Points
@@ -132,6 +133,7 @@ class Step:
     seconds: float = 0.0
     ended: bool = True
     iterations: int = 0
+    coupling: float | None = None
 
 
 # A step that changes no coefficient.

@@ -83,27 +83,41 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     frozen: whether coefficients outside of W may differ from 0. If not, LIBSVM solves more than
         GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
     """
-    problem, slack, began = scan.problem, scan.slack, time.perf_counter()
+    problem, began = scan.problem, time.perf_counter()
     is_first = not len(scan.coefficients.rows) and problem.task == "svc" and not problem.weighted
     if is_first and laid_out(len(W.rows), problem, frozen and not W.whole):
         points = scan.rows(W.rows)
         points = replace(points, beta=np.zeros(len(points)))
-        return _step(points, _first_svc(scan, points, W), problem, began)
+        return step_to_solution(points, _first_svc(scan, points, W), problem, began)
     points = scan.points(W.rows)
     if not laid_out(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_own_kernel(points, problem, problem.tolerance / 2)
-        return _step(points, Solution(own.alpha, own.ended, own.iterations), problem, began)
+        return step_to_solution(
+            points, Solution(own.alpha, own.ended, own.iterations), problem, began
+        )
+    return step_to_solution(points, solution_of(scan, points, b, whole=W.whole), problem, began)
+
+
+def solution_of(
+    scan: Scan, points: Points, b: float | None = None, *, whole: bool = False
+) -> Solution:
+    """Solve the SVM over some points, with precomputed kernel values; change nothing in the scan.
+
+    Threads may solve different points at the same time, except for a precomputed kernel. b: see
+    svmlearn. whole: whether these are all rows of D.
+    """
+    problem, slack = scan.problem, scan.slack
     task, y, u, beta = task_of(problem), points.y, points.u, points.beta
     assert u is not None and beta is not None
     unchanged = Solution(beta, True, 0)
     violation = task.with_slack(slack).violation(y, u, beta, points.weights)
     if violation <= 0:
-        return _step(points, unchanged, problem, began)
+        return unchanged
 
     K, (lower, upper) = scan.gram(points), task.box(y, points.weights)
     share = SOLVE_SHARE
-    if W.whole:
+    if whole:
         share = _final_share(problem, float(max(upper.max(), -lower.min())))
         # A solve that starts near the optimum needs no smaller tolerance than one from beta = 0.
         # Kernel values of an RBF are at most 1; where they are large, a tenth of a violation may be
@@ -130,11 +144,11 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     # LIBSVM's sums cannot distinguish two gradients that differ by less than this.
     floor = GRADIENT_ROUNDING * float(np.abs(h).max() + np.abs(products).max())
     if violation <= floor:
-        return _step(points, unchanged, problem, began)
+        return unchanged
     tolerance = max(share * violation, floor)
     s = float(beta.sum())
     # Rows of a regression may wait for the next round, where there is one.
-    partly = not W.whole if task.epsilon else rounding_shows
+    partly = not whole if task.epsilon else rounding_shows
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
     for _ in range(MAX_SOLVES):
         if task.absolute_sum:
@@ -153,7 +167,7 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
         if not found.ended:
             break
         tolerance /= 10
-    return _step(points, Solution(best, found.ended, iterations), problem, began)
+    return Solution(best, found.ended, iterations)
 
 
 def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
@@ -172,8 +186,11 @@ def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
     return _svc(Boxed(K, y, lower, upper, 0.0, lower, share * FIRST_VIOLATION))
 
 
-def _step(points: Points, found: Solution, problem: Problem, began: float) -> Step:
-    """Return the step to a solution; emit a notice if LIBSVM reached its limit of iterations."""
+def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:
+    """Return the step to a solution; emit a notice if LIBSVM reached its limit of iterations.
+
+    began: when the solve began, by time.perf_counter().
+    """
     if not found.ended:
         emit_once("iterations of LIBSVM", Notice(NOT_SOLVED + libsvm.remedy(problem)))
     return Step(points, found.beta, time.perf_counter() - began, found.ended, found.iterations)

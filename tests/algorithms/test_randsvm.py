@@ -5,9 +5,11 @@ model.
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -326,3 +328,26 @@ def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(
     with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
         train(path, "-w", label, 2)
     assert caught.value.exit_code == 2
+
+
+# ---- blocks of near rows --------------------------------------------------------------------
+
+
+def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(
+    made: MakeSet, train: Train, tmp_path: Path
+) -> None:
+    """With a narrow kernel most rounds solve four blocks at the same time."""
+    path, y, X = made("checkerboard", 4000)
+    log = tmp_path / "log"
+    runs = [train(path, "-g", 200, "-c", 4, "--jobs", jobs, "--log", log) for jobs in (2, 1)]
+    assert runs[0].model.read_bytes() == runs[1].model.read_bytes()
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    of_one = records[[one["event"] for one in records].index("trained") + 1 :]
+    rounds = [one for one in of_one if one["event"] == "iteration"]
+    assert [one["working_set"] for one in rounds][1:-1].count(2000) >= len(rounds) // 2 > 1
+    duals = [one["dual"] for one in rounds]
+    assert all(b >= a - 1e-6 * abs(a) for a, b in pairwise(duals))
+    model = oracle.read_model(runs[0].model, 2)
+    found = dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 200))
+    assert found == pytest.approx(max(duals), rel=1e-4)
+    assert_as_good_as_libsvm(runs[0], y, X, 4, 200)

@@ -67,7 +67,7 @@ class Script:
     It ends after `rounds`. orders: order of the violators in each scan.
     """
 
-    warm_start = None
+    warm_start = rng = None
 
     def __init__(
         self, first: WorkingSet, solution: SV, found: GroupCandidates, rounds: int = 1
