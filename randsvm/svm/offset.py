@@ -160,7 +160,9 @@ class Breakpoints:
             if self.first == self.last or not self.window.divisible:
                 at, rise = np.array([self.first]), rise.sum(keepdims=True)
         else:
-            order = np.argsort(at, kind="stable")
+            # The order of equal breakpoints does not matter: b is the same at each of them. An
+            # unstable sort takes a seventh of the time of a stable one.
+            order = np.argsort(at)
             at, rise = at[order], rise[order]
         slope, nothing = sum_in_order(self.slope) + total, SLOPE_ROUNDING * most
         slopes = slope + np.cumsum(rise)
