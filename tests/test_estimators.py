@@ -31,7 +31,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
 from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
-from randsvm.errors import ModelError
+from randsvm.errors import ModelError, OutputError
 from randsvm.estimators.classifiers import class_values, pair_weights
 
 # One thread: the machines of a test are too small for more. Few passes where that many do.
@@ -210,6 +210,8 @@ def test_a_sigmoid_has_no_gap() -> None:
         ({"gamma": "median"}, "gamma must be a number, 'scale' or 'auto'"),
         ({"decision_function_shape": "all"}, "must be 'ovr' or 'ovo'"),
         ({"gap": 2}, "gap must be"),
+        ({"calibration": "x"}, "calibration must be one of sigmoid, isotonic, temperature, got"),
+        ({"calibration": "isotonic"}, "'isotonic' has no effect without probability=True"),
     ],
 )
 def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: str) -> None:
@@ -689,3 +691,53 @@ def test_an_estimator_from_a_model_of_svm_train(tmp_path: Path) -> None:
         np.testing.assert_allclose(f, theirs.decision_function(X), atol=1e-2)
     with pytest.raises(ModelError, match="expected a model for SVR"):
         randsvm.SVR.from_model(tmp_path / "m")
+
+
+HARD_LABELS = [
+    ("big cat", "small dog"),
+    ("a,b", "c"),
+    ("cat", ""),
+    ("1.5", "2"),
+    ("#x", "y"),
+    ("?", "x"),
+    ("1", "+1"),
+    ("7", "seven"),
+    ("line\nbreak", "back\\slash", "\u00e4 \u00f6"),
+]
+
+
+@pytest.mark.parametrize("labels", HARD_LABELS)
+@pytest.mark.parametrize("kind", [SVC, LinearSVC])
+def test_saved_labels_that_no_file_of_rows_can_hold_come_back(
+    tmp_path: Path, kind: type[Any], labels: tuple[str, ...]
+) -> None:
+    X = np.random.default_rng(0).standard_normal((90, 2))
+    y = np.array(labels)[np.digitize(X[:, 0], [-0.4, 0.4]) % len(labels)]
+    machine = kind().fit(X, y)
+    machine.save(tmp_path / "m")
+    again = kind.from_model(tmp_path / "m")
+    assert again.classes_.tolist() == machine.classes_.tolist()
+    np.testing.assert_array_equal(again.predict(X), machine.predict(X))
+    f, g = machine.decision_function(X), again.decision_function(X)
+    np.testing.assert_allclose(g, f, rtol=1e-9, atol=1e-12)
+    loaded = randsvm.load(str(tmp_path / "m"))
+    np.testing.assert_array_equal(loaded.predict(X), machine.predict(X))
+    assert sorted(loaded.info()["labels"]) == sorted(labels)
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+
+
+@pytest.mark.parametrize("content", ["a text\n", "#!/bin/sh\nexit\n"])
+def test_saving_replaces_models_only(tmp_path: Path, content: str) -> None:
+    X, y = small(60)
+    machine = SVC().fit(X, y)
+    path = tmp_path / "m"
+    path.write_text(content)
+    for save in (machine.save, machine.model_.save):
+        with pytest.raises(OutputError, match="exists and is not a model, so it is not replaced"):
+            save(path)
+    assert path.read_text() == content
+    path.write_text("")
+    machine.save(path)
+    SVC(C=2).fit(X, y).save(path)
+    assert SVC.from_model(path).model_.info()["C"] == 2

@@ -24,6 +24,7 @@ from randsvm.estimators.kernel_machines import (
 from randsvm.estimators.machine import Classifier
 from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
+from randsvm.parameters.svm import CALIBRATIONS
 
 CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -73,7 +74,15 @@ class KernelClassifier(KernelMachine, Classifier):
             )
         X, arrays = self._checked_labelled_rows(X, y, sample_weight)
         options: dict[str, Any] = {"probability": self._has_probabilities()}
-        if options["probability"] and self.calibration != "sigmoid":
+        if self.calibration not in CALIBRATIONS:
+            raise ValueError(
+                f"calibration must be one of {', '.join(CALIBRATIONS)}, got {self.calibration!r}"
+            )
+        if self.calibration != "sigmoid":
+            if not options["probability"]:
+                raise ValueError(
+                    f"calibration={self.calibration!r} has no effect without probability=True"
+                )
             options["calibration"] = self.calibration
         self._fit(X, arrays, **options, **self._own_options(arrays))
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
-from randsvm.models.fitted import FittedModel, decision_values, load
+from randsvm.models.fitted import FittedModel, decision_values, load, original_values
 
 
 def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
@@ -36,6 +36,15 @@ def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
     if not (weights > 0).any():
         raise ValueError("Invalid input - all samples have zero or negative weights.")
     return np.maximum(weights, 0.0)
+
+
+def _can_be_written(labels: np.ndarray) -> bool:
+    """Return whether a file of rows can have these labels."""
+    try:
+        label_values(label_texts(labels))
+    except ContentError:
+        return False
+    return True
 
 
 AnyMachine = TypeVar("AnyMachine", bound="Machine")
@@ -98,12 +107,13 @@ class Machine(BaseEstimator):
         Raises
         ------
         OutputError, TransferError
-            If the file cannot be created or written.
+            If the file cannot be created or written, or if it exists and is not a model.
 
         Notes
         -----
-        Column j of X is the feature j + 1 of the file. A model that the programs of LIBSVM and
-        LIBLINEAR cannot represent is written so that they refuse it.
+        Column j of X is the feature j + 1 of the file. Labels with blanks or commas, for example,
+        are numbers in the file, whose last lines have the texts. A model that the programs of
+        LIBSVM and LIBLINEAR cannot represent is written so that they refuse it.
         """
         check_is_fitted(self)
         self.model_.save(path)
@@ -217,11 +227,10 @@ class Classifier(ClassifierMixin, Machine):
         if weights is not None and self.class_weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
-        # The class names in a model file are the labels, or numbers if labels cannot be written.
-        try:
+        # The class names in a model file are the labels, or numbers if rows cannot have the labels.
+        if _can_be_written(self.classes_):
             names = label_texts(self.classes_)
-            label_values(names)
-        except ContentError:
+        else:
             names = tuple(map(str, range(len(self.classes_))))
         return X, Arrays(X, codes, names, weights)
 
@@ -235,10 +244,15 @@ class Classifier(ClassifierMixin, Machine):
         self._class_indices = np.array(
             [(arrays.names or ()).index(name) for name in fitted.model.labels]
         )
+        if not _can_be_written(self.classes_):
+            texts = tuple(map(str, self.classes_[self._class_indices]))
+            self.model_ = replace(fitted, model=replace(fitted.model, label_texts=texts))
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        self.classes_, self._class_indices = np.unique(fitted.model.values, return_inverse=True)
+        self.classes_, self._class_indices = np.unique(
+            original_values(fitted.model), return_inverse=True
+        )
 
     @property
     def _sign(self) -> float:

@@ -17,6 +17,7 @@ from randsvm.data.chunks import RawChunk
 from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
 from randsvm.errors import ModelError
 from randsvm.events import LinearTrained, Trained
+from randsvm.models.load import check_replaces_model
 from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool, one_blas_thread
@@ -97,7 +98,7 @@ class FittedModel:
         predicted = self.model.predicted(f)
         if self.model.is_regression:
             return predicted
-        classes = np.array(self.model.values) if self.classes is None else self.classes
+        classes = original_values(self.model) if self.classes is None else self.classes
         return classes[predicted]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -133,9 +134,11 @@ class FittedModel:
         Raises
         ------
         OutputError, TransferError
-            If the file cannot be created or written.
+            If the file cannot be created or written, or if it exists and is not a model.
         """
-        self.model.save(os.fspath(path))
+        path = os.fspath(path)
+        check_replaces_model(path)
+        self.model.save(path)
 
     def info(self) -> dict[str, Any]:
         """Return a description of the model and of its training.
@@ -158,6 +161,22 @@ class FittedModel:
             for line in format_lines(self.info())
         ]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+
+
+def original_values(model: Model) -> np.ndarray:
+    """Return the labels that a model of classes predicts.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+
+    Returns
+    -------
+    ndarray of shape (n_classes,), int64 or str
+        Labels in the order of the model.
+    """
+    return np.array(model.values if model.label_texts is None else model.label_texts)
 
 
 def load(path: str) -> FittedModel:
@@ -285,7 +304,7 @@ def describe(model: Model) -> dict[str, Any]:
     metadata = model.metadata
     return {
         **model.properties(),
-        "labels": list(model.labels),
+        "labels": list(model.original_labels),
         "probabilities": model.has_probabilities,
         "calibration": None if model.calibration is None else model.calibration.name,
         "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),

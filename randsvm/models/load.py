@@ -24,6 +24,11 @@ def check_is_not_model(path: str, order: str) -> None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
+def check_replaces_model(path: str) -> None:
+    """Raise OutputError if the file `path` exists and has other content than a model."""
+    files.check_file_type(path, "a model", lambda head: header.format_of(head) is not None)
+
+
 def configuration_and_gap(path: str) -> tuple[str, float] | None:
     """Return the configuration and the gap in the trailer of a model file.
 

@@ -54,6 +54,8 @@ class Model:
         Label of each class as the training data first spelled it; empty for a regression.
     values : tuple of int or str
         Value of each label.
+    label_texts : tuple of str, optional
+        Texts that the labels stand for, such as "A, b" for A__b; None: the labels themselves.
     b : array of shape (columns of f,), float64
         Offset of each decision value.
     zero_based : bool
@@ -94,6 +96,7 @@ class Model:
     conformal: ConformalScores | None = None
     noise_scale: float | None = None
     columns: Columns | None = None
+    label_texts: tuple[str, ...] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -327,6 +330,11 @@ class Model:
         return self.seen.indices(MAX_FEATURES)
 
     @property
+    def original_labels(self) -> tuple[str, ...]:
+        """The labels of the training data, also those that no svmlight file can hold."""
+        return self.labels if self.label_texts is None else self.label_texts
+
+    @property
     def _c_labels(self) -> tuple[int, ...] | None:
         """The labels as C ints, as in LIBSVM and LIBLINEAR; None if they do not fit."""
         fit = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
@@ -341,7 +349,13 @@ class Model:
         """The lines of the trailer."""
         labels = self.labels if self._labels_from_data else ()
         lines = trailer_items(
-            labels, self.zero_based, self.seen, self.scaling, self.float64, self.columns
+            labels,
+            self.zero_based,
+            self.seen,
+            self.scaling,
+            self.float64,
+            self.columns,
+            self.label_texts,
         )
         for one in (self.calibration, self.conformal):
             lines |= {} if one is None else one.lines()
@@ -378,5 +392,6 @@ def common_fields(
         "calibration": parse_calibrator(trailer, columns),
         "conformal": ConformalScores.parse(trailer),
         "columns": trailer.columns(),
+        "label_texts": trailer.label_texts(len(labels)),
         "metadata": trailer.unparsed,
     }

@@ -8,6 +8,7 @@ line with the sha256 of all bytes before it.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
@@ -216,13 +217,17 @@ def trailer_items(
     scaling: Scaling | None,
     float64: bool,
     columns: Columns | None = None,
+    label_texts: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Return the items that `Trailer` reads.
 
     labels : as the training data spells them; empty if the header or the task determines them.
-    float64 : whether feature values are float64. columns : those of tables.
+    float64 : whether feature values are float64. columns : those of tables. label_texts : what
+    `labels` stand for if no file of rows can hold it.
     """
     lines = {"labels": " ".join(labels)} if labels else {}
+    if label_texts is not None:
+        lines["label_texts"] = json.dumps(label_texts)
     lines["index_base"] = "0" if zero_based else "1"
     if float64:
         lines["values"] = "float64"
@@ -284,6 +289,21 @@ class Trailer:
         if header and values != header:
             raise self.error(f"expected labels as in the header, found {' '.join(labels)[:40]!r}")
         return labels, values
+
+    def label_texts(self, classes: int) -> tuple[str, ...] | None:
+        """Return the texts that the labels stand for; None if these are the labels themselves."""
+
+        def parse(text: str) -> tuple[str, ...]:
+            try:
+                found = json.loads(text)
+            except (ValueError, RecursionError):
+                found = None
+            valid = isinstance(found, list) and all(isinstance(one, str) for one in found)
+            if not valid or not len(found) == len(set(found)) == classes:
+                raise ValueError(f"expected a text for each label, found {text[:40]!r}")
+            return tuple(found)
+
+        return self.take("label_texts", parse)
 
     def _values(self, labels: tuple[str, ...]) -> tuple[int | str, ...]:
         """Return the values of labels by the rules for labels of training data."""

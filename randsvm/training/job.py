@@ -16,8 +16,7 @@ from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import ParameterError
-from randsvm.models.header import format_of
-from randsvm.models.load import check_is_not_model
+from randsvm.models.load import check_is_not_model, check_replaces_model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
@@ -141,7 +140,7 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
             names.append(interrupted_path(model))
         for name in names:
             files.check_output(name)
-            files.check_file_type(name, "a model", lambda head: format_of(head) is not None)
+            check_replaces_model(name)
     if job.resources.cache is not None:
         files.check_file_type(job.resources.cache, "a cache", is_cache)
 

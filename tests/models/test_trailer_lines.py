@@ -134,3 +134,9 @@ def test_a_scaling_that_does_not_fit_its_features_is_refused(lines: dict[str, st
 def test_an_index_base_is_0_or_1() -> None:
     with pytest.raises(ModelError, match="expected index_base 0 or 1 in the trailer, found '2'"):
         Trailer("m", {"index_base": "2"}).zero_based()
+
+
+@pytest.mark.parametrize("text", ["a", "{}", "[1, 2]", '["a"]', '["a", "a"]', '["a", "b", "c"]'])
+def test_what_is_no_text_for_each_label_is_refused(text: str) -> None:
+    with pytest.raises(ModelError, match=r"^m: expected a text for each label, found"):
+        Trailer("m", {"label_texts": text}).label_texts(2)
