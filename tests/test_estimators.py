@@ -741,3 +741,66 @@ def test_saving_replaces_models_only(tmp_path: Path, content: str) -> None:
     machine.save(path)
     SVC(C=2).fit(X, y).save(path)
     assert SVC.from_model(path).model_.info()["C"] == 2
+
+
+RECORDED: dict[str, dict[str, Any]] = {
+    "SVC": {"C": 3.0, "gamma": 1.0, "tol": 1e-4, "gap": 1e-5, "class_weight": {0: 0.1, 1: 3.0}},
+    "NuSVC": {"nu": 0.6, "gamma": 0.3},
+    "SVR": {"C": 3.0, "epsilon": 0.25, "kernel": "linear"},
+    "NuSVR": {"C": 0.1, "nu": 0.7},
+    "OneClassSVM": {"nu": 0.2},
+    "LinearSVC": {"C": 3.0, "loss": "hinge", "class_weight": {0: 2.0, 1: 0.5}},
+}
+SOLUTION = ("support_vectors_", "dual_coef_", "intercept_", "n_support_", "coef_")
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_an_estimator_from_a_saved_model_has_its_parameters_and_solution(
+    tmp_path: Path, name: str, classes: int, layout: Callable[..., Any]
+) -> None:
+    random = np.random.default_rng(1)
+    X = random.standard_normal((90, 5)) * (random.uniform(size=(90, 5)) < 0.3)
+    X = oracle.as_float32(X if layout is sparse.csr_matrix else X + 1.0)
+    y = np.argsort(np.argsort(X[:, 0] + 0.1 * random.standard_normal(90))) * classes // 90
+    machine = getattr(randsvm, name)(**RECORDED[name]).fit(layout(X), y)
+    machine.save(tmp_path / "m")
+    again = getattr(randsvm, name).from_model(tmp_path / "m")
+    given, found = RECORDED[name], again.get_params()
+    for parameter in given.keys() - {"class_weight"}:
+        assert found[parameter] == given[parameter], parameter
+    if "class_weight" in given:
+        assert again.class_weight == {k: given["class_weight"].get(k, 1.0) for k in range(classes)}
+        np.testing.assert_array_equal(again.class_weight_, machine.class_weight_)
+    for attribute in SOLUTION:
+        if hasattr(machine, attribute):
+            ours, theirs = (dense_of(getattr(one, attribute)) for one in (again, machine))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, err_msg=attribute)
+        else:
+            assert not hasattr(again, attribute)
+    if name == "LinearSVC":
+        assert again.n_iter_ == machine.n_iter_
+    if hasattr(machine, "support_vectors_"):
+        assert sparse.issparse(again.support_vectors_) == sparse.issparse(machine.support_vectors_)
+
+
+@pytest.mark.parametrize("order", [[3, 1, 2], [1, 2, 3], [2, 3, 1], [4, 2, 1, 3], [2, 1], [1, 2]])
+def test_the_solution_of_a_model_of_svm_train_is_that_of_scikit_learn(
+    tmp_path: Path, order: list[int]
+) -> None:
+    """LIBSVM's labels are in the order of their first rows, scikit-learn's sorted."""
+    random = np.random.default_rng(3)
+    X = random.standard_normal((120, 3)).round(3)
+    X = X[X[:, 0].argsort()]
+    y = np.repeat(order, 120 // len(order))
+    trained = svmutil.svm_train(y.tolist(), X.tolist(), "-t 0 -c 0.5 -e 1e-8 -q")
+    svmutil.svm_save_model(str(tmp_path / "m"), trained)
+    assert trained.get_labels() == order
+    machine = SVC.from_model(tmp_path / "m")
+    theirs = svm.SVC(kernel="linear", C=0.5, tol=1e-8).fit(X, y)
+    for attribute in SOLUTION:
+        ours, expected = dense_of(getattr(machine, attribute)), getattr(theirs, attribute)
+        np.testing.assert_allclose(ours, expected, atol=1e-5, err_msg=attribute)
+    assert machine.C == 1.0
+    assert not hasattr(machine, "class_weight_")

@@ -117,6 +117,26 @@ class KernelClassifier(KernelMachine, Classifier):
         counts = np.bincount(codes, minlength=len(self.classes_)).astype(np.int32)
         return support[order], dual[:, order], intercept, counts
 
+    def _functions_of_model(
+        self, model: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        order, dual, intercept, _ = super()._functions_of_model(model)
+        K, indices = len(self.classes_), self._class_indices
+        if K == 2:
+            dual, intercept = self._sign * dual, self._sign * intercept
+            codes = (dual[0] > 0).astype(np.int64)
+        elif self._has_pairs:
+            codes = np.repeat(indices, model.nr_sv)
+            dual = coefficients_of_pairs(dual, np.repeat(np.arange(K), model.nr_sv), indices)
+            intercept = pairs_of_classes(intercept[None], indices)[0]
+        else:
+            # A support vector of one class against the rest may be one of several functions.
+            functions = np.argsort(indices)
+            return order, dual[functions], intercept[functions], None
+        order = np.argsort(codes, kind="stable")
+        counts = np.bincount(codes, minlength=K).astype(np.int32)
+        return order, dual[:, order], intercept, counts
+
     @property
     def _has_pairs(self) -> bool:
         """Return whether the model has a decision function for each pair of classes."""
@@ -287,6 +307,23 @@ def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     ordered = np.empty_like(f)
     columns = pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
     ordered[:, columns] = np.where(i < j, f, -f)
+    return ordered
+
+
+def coefficients_of_pairs(dual: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return LIBSVM's coefficients for the pairs of classes_, (K - 1, m).
+
+    dual : (K - 1, m), for the pairs of the model's labels. codes : (m,) the label of each support
+    vector. numbers : (K,) index of each label in classes_.
+    """
+    ordered = np.empty_like(dual)
+    columns, own = np.arange(len(codes)), numbers[codes]
+    for row in range(len(dual)):
+        # Row r has the coefficients of the pair with the r-th of the other classes.
+        label = row + (codes <= row)
+        other = numbers[label]
+        flipped = (codes < label) != (own < other)
+        ordered[other - (other > own), columns] = np.where(flipped, -dual[row], dual[row])
     return ordered
 
 

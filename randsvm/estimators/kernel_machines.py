@@ -17,6 +17,7 @@ from sklearn.utils.validation import _num_samples
 from randsvm import api
 from randsvm.arrays import Matrix, slices
 from randsvm.data.in_memory import Arrays
+from randsvm.data.scaling import SPARSE
 from randsvm.estimators.machine import Machine
 from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
@@ -167,6 +168,26 @@ class KernelMachine(Machine):
         kernel = fitted.model.kernel  # type: ignore[attr-defined]
         self.kernel, self.gamma = kernel.name, kernel.gamma
         self.coef0, self.degree = kernel.coef0, kernel.degree
+
+    def _set_solution_of_model(self) -> None:
+        """Set the attributes of the decision functions that the model file determines."""
+        model: Any = self.model_.model
+        Z = model.Z
+        columns = model.features[Z.indices] - model.index_base
+        vectors = sparse.csr_matrix((Z.data, columns, Z.indptr), (Z.shape[0], model.width))
+        self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
+        order, dual, self.intercept_, n_support = self._functions_of_model(model)
+        self.support_vectors_ = vectors[order] if self._sparse else vectors[order].toarray()
+        self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
+        if n_support is not None:
+            self.n_support_ = n_support
+
+    def _functions_of_model(
+        self, model: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the order of the support vectors, dual_coef_, intercept_ and n_support_."""
+        count = len(model.beta)
+        return np.arange(count), model.beta.T.copy(), model.b.copy(), np.array([count], np.int32)
 
     def _iteration_counts(self, found: Counter[str]) -> Any:
         """Return n_iter_. found : number of rounds of each problem, by its name in events."""

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
+from randsvm.data.scaling import SPARSE
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import Classifier
+from randsvm.estimators.machine import Classifier, recorded_options
+from randsvm.models.fitted import FittedModel
 from randsvm.parameters.sgd import SgdParams
 
 
@@ -46,6 +49,25 @@ class LinearSVC(Classifier):
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
     max_iter: int | None = 1000
+
+    def _set_solution_of_model(self) -> None:
+        model: Any = self.model_.model
+        if len(model.b) == 1:
+            w, self.intercept_ = self._sign * model.w.T, self._sign * model.b
+        else:
+            order = np.argsort(self._class_indices)
+            w, self.intercept_ = model.w.T[order], model.b[order]
+        if model.mapping is not None:
+            return
+        columns = model.features - model.index_base
+        if len(columns) < SPARSE * self.n_features_in_:
+            rows = np.arange(len(w) + 1) * len(columns)
+            entries = (w.ravel(), np.tile(columns, len(w)), rows)
+            weights: Any = sparse.csr_matrix(entries, (len(w), self.n_features_in_))
+        else:
+            weights = np.zeros((len(w), self.n_features_in_))
+            weights[:, columns] = w
+        self.coef_ = weights
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
         """Train a linear classifier on rows and labels.
@@ -85,17 +107,18 @@ class LinearSVC(Classifier):
         }
         fitted = api.train_sgd(arrays, **given)
         self._set_training_attributes(arrays, fitted)
-        model: Any = fitted.model
         self.n_iter_ = given["epochs"]
-        self.coef_ = np.zeros((model.w.shape[1], X.shape[1]))
-        self.coef_[:, model.features - 1] = model.w.T
-        self.intercept_ = model.b.copy()
-        if len(self.intercept_) == 1:
-            self.coef_, self.intercept_ = self._sign * self.coef_, self._sign * self.intercept_
-        else:
-            order = np.argsort(self._class_indices)
-            self.coef_, self.intercept_ = self.coef_[order], self.intercept_[order]
+        self._set_solution_of_model()
+        # As scikit-learn's, coef_ of fit is an array also for sparse rows.
+        weights: Any = self.coef_
+        self.coef_ = weights.toarray() if sparse.issparse(weights) else weights
         return self
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        epochs = recorded_options(fitted.model).get("epochs")
+        if isinstance(epochs, float):
+            self.n_iter_ = int(epochs)
 
     def _check_parameters(self) -> None:
         """Raise ValueError for values of scikit-learn's parameters that are not supported."""

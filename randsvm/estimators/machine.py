@@ -17,6 +17,24 @@ from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.models.fitted import FittedModel, decision_values, load, original_values
+from randsvm.models.model import Model
+from randsvm.parameters.option import BALANCED, options_on_command_line
+from randsvm.parameters.run import ALGORITHMS, COMMON
+from randsvm.parameters.svm import is_same_label
+
+# The options of a training that a model file records, and the parameters of estimators for them.
+PARAMETERS = {
+    "C": "C",
+    "nu": "nu",
+    "epsilon": "epsilon",
+    "tolerance": "tol",
+    "gap": "gap",
+    "calibration": "calibration",
+    "loss": "loss",
+    "multiclass": "multi_class",
+}
+# Parameters whose words have _ in place of -.
+WITH_UNDERSCORES = ("loss", "multi_class")
 
 
 def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
@@ -45,6 +63,13 @@ def _can_be_written(labels: np.ndarray) -> bool:
     except ContentError:
         return False
     return True
+
+
+def recorded_options(model: Model) -> dict[str, Any]:
+    """Return the options of the training by name, as the model file records them."""
+    algorithm, *words = model.metadata.get("configuration", "").split() or [""]
+    groups = ALGORITHMS.get(algorithm)
+    return {} if groups is None else options_on_command_line(words, (*groups, *COMMON))
 
 
 AnyMachine = TypeVar("AnyMachine", bound="Machine")
@@ -130,7 +155,10 @@ class Machine(BaseEstimator):
         Returns
         -------
         Machine
-            The estimator. It has no attributes of a training, such as support_ and n_iter_.
+            The estimator, with the parameters that the file records: those of the kernel, and in
+            files of randsvm C, nu, epsilon, class weights, tolerances, calibration and loss. Other
+            parameters have their defaults. It has no attributes that only a training knows, such
+            as support_ and fit_time_; LinearSVC has n_iter_.
 
         Raises
         ------
@@ -141,7 +169,11 @@ class Machine(BaseEstimator):
 
         Notes
         -----
-        Column j of X is the feature j + 1 of the file, or j where features begin at 0.
+        Column j of X is the feature j + 1 of the file, or j where features begin at 0. Of a model
+        with scaling, support_vectors_ and coef_ are those of scaled rows. The attributes of the
+        solution are sparse if fewer than half of the values of the support vectors are not 0. A
+        kernel model with a decision function for each class has no n_support_, and a model with
+        random features no coef_.
         """
         fitted = load(os.fspath(path))
         model = fitted.model
@@ -150,6 +182,7 @@ class Machine(BaseEstimator):
             raise ModelError(f"{os.fspath(path)}: expected a model for {cls.__name__}")
         estimator = cls()
         estimator._set_model(fitted)
+        estimator._set_solution_of_model()
         return estimator
 
     @classmethod
@@ -162,6 +195,22 @@ class Machine(BaseEstimator):
         self.model_ = fitted
         self.gap_ = fitted.gap
         self.n_features_in_ = fitted.model.width
+        recorded = recorded_options(fitted.model)
+        for option, parameter in PARAMETERS.items():
+            value = recorded.get(option)
+            if value is None or parameter not in self.get_params():
+                continue
+            # The option gap has words, too, which estimators do not take.
+            if isinstance(value, str) == isinstance(getattr(self, parameter), str):
+                setattr(
+                    self,
+                    parameter,
+                    value.replace("-", "_") if parameter in WITH_UNDERSCORES else value,
+                )
+
+    def _set_solution_of_model(self) -> None:
+        """Set the attributes of the decision functions that the model file determines."""
+        raise NotImplementedError
 
     def to_onnx(self) -> Any:
         """Return the model as an ONNX graph.
@@ -250,9 +299,20 @@ class Classifier(ClassifierMixin, Machine):
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        self.classes_, self._class_indices = np.unique(
-            original_values(fitted.model), return_inverse=True
-        )
+        model = fitted.model
+        self.classes_, self._class_indices = np.unique(original_values(model), return_inverse=True)
+        weights = recorded_options(model).get("weights", {})
+        if "configuration" in model.metadata and BALANCED not in weights:
+            self.class_weight_ = np.ones(len(self.classes_))
+            for index, name in zip(self._class_indices, model.labels, strict=True):
+                own = [w for label, w in weights.items() if is_same_label(label, name)]
+                self.class_weight_[index] = own[-1] if own else 1.0
+        if weights:
+            self.class_weight = (
+                BALANCED
+                if BALANCED in weights
+                else dict(zip(self.classes_.tolist(), self.class_weight_.tolist(), strict=True))
+            )
 
     @property
     def _sign(self) -> float:

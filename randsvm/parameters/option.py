@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from randsvm.decimals import is_number
 from randsvm.errors import ParameterError
 from randsvm.records import NamedTuple
 
@@ -162,6 +163,32 @@ def command_line(
                 unit = "s" if spec.value_type == "duration" or timed else ""
                 words += [spec.flags[0], format_value(value) + unit]
     return words
+
+
+def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dict[str, Any]:
+    """Return the values of a command line that `command_line` made, by field.
+
+    Numbers are floats, class weights a dictionary by label (of BALANCED 1.0), and other values
+    texts. Words that are no option of the groups are skipped, and so are flags without a value.
+    """
+    fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in options(group)}
+    found: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        name, spec = fields.get(word, ("", None))
+        if spec is None or spec.value_type == "flag":
+            continue
+        text = next(rest, "")
+        if spec.value_type == "weights":
+            weight = "1" if text == BALANCED else next(rest, "")
+            found.setdefault(name, {})[text] = _value(weight)
+        else:
+            found[name] = _value(text)
+    return found
+
+
+def _value(word: str) -> float | str:
+    return float(word) if is_number(word.encode("utf-8", "surrogateescape")) else word
 
 
 def changed_flags(parameters: DataclassInstance) -> list[str]:
