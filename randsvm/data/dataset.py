@@ -217,10 +217,9 @@ class Dataset:
         one."""
         nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
         n = int(store.sizes.sum())
-        dense = self.scaling is not None and self.scaling.shift is not None
-        view = self._copy_with(
-            store=store, row_mask=None, n=n, nnz=n * self.d if dense else nonzeros
-        )
+        if self.scaling is not None:
+            nonzeros = self.scaling.nonzeros(n, self.d, nonzeros)
+        view = self._copy_with(store=store, row_mask=None, n=n, nnz=nonzeros)
         view.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored_starts)
         return view
@@ -233,9 +232,7 @@ class Dataset:
 
     def scaled(self, scaling: Scaling) -> Dataset:
         """Return a view whose rows are scaled when they are read, before any `mapping`."""
-        return self._copy_with(
-            scaling=scaling, nnz=self.nnz if scaling.shift is None else self.n * self.d
-        )
+        return self._copy_with(scaling=scaling, nnz=scaling.nonzeros(self.n, self.d, self.nnz))
 
     def mapped(self, mapping: FeatureMap) -> Dataset:
         """Return a view whose features are computed by `mapping` when rows are read."""
@@ -530,11 +527,23 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
 # ---- statistics of features ------------------------------------------------------------------
 
 
-def scaling_of(D: Dataset, name: str) -> Scaling:
-    """Return the scaling `name`, fitted to the rows of D. Sparse data is not centred."""
+def scaling_of(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
+    """Return the scaling `name`, fitted to the rows of D.
+
+    Sparse features of sparse rows, and the categories of texts, are not centred.
+
+    zero_based: whether the features of a table begin with 0
+    """
     if name == "unit":
         return Scaling(name)
-    return Scaling.fitted(name, statistics_of(D), centred=D.nnz >= SPARSE * D.n * D.d)
+    found = statistics_of(D)
+    centred = found.stored >= (0 if D.nnz >= SPARSE * D.n * D.d else SPARSE * found.n)
+    if D.summary.columns is not None:
+        for column, start in D.summary.columns.with_starts(zero_based):
+            if column.categories is not None:
+                first, last = np.searchsorted(D.summary.features, (start, start + column.width))
+                centred[first:last] = False
+    return Scaling.fitted(name, found, centred)
 
 
 def statistics_of(D: Dataset) -> Statistics:

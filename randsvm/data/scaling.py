@@ -5,13 +5,16 @@ This module does not know files, data sets or training.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy import sparse
 
 from randsvm.arrays import csr_of_all, squared_norms
 from randsvm.records import dataclass
 
-# Rows with fewer than this share of their features are sparse: scaling leaves zeros zero.
+# Rows with fewer than this share of their features are sparse, and so is a feature that fewer than
+# this share of the rows have: scaling leaves its zeros zero.
 SPARSE = 0.5
 
 
@@ -19,8 +22,8 @@ SPARSE = 0.5
 class Statistics:
     """Statistics of each feature over n rows: minimum, maximum, mean, sum of squared deviations.
 
-    Each is (d,) float64; a missing feature counts as 0. Statistics of disjoint sets of rows can be
-    added.
+    Each is (d,) float64; a missing feature counts as 0. stored : (d,) int64, the numbers of stored
+    values. Statistics of disjoint sets of rows can be added.
     """
 
     n: int
@@ -28,21 +31,23 @@ class Statistics:
     high: np.ndarray
     mean: np.ndarray
     squares: np.ndarray
+    stored: np.ndarray
 
     @staticmethod
     def of(X: sparse.csr_matrix) -> Statistics:
         m, d = X.shape
+        stored = np.bincount(X.indices, minlength=d)
         if X.nnz >= SPARSE * m * d:
             dense = X.toarray().astype(np.float64)
             mean = dense.mean(axis=0)
             squares = np.square(dense - mean).sum(axis=0)
-            return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares)
+            return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares, stored)
         values = X.data.astype(np.float64)
         low, high = (f(axis=0).toarray().ravel().astype(np.float64) for f in (X.min, X.max))
         mean = np.bincount(X.indices, values, d) / m
-        zeros = m - np.bincount(X.indices, minlength=d)
-        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d) + zeros * mean**2
-        return Statistics(m, low, high, mean, squares)
+        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d)
+        squares += (m - stored) * mean**2
+        return Statistics(m, low, high, mean, squares, stored)
 
     def __add__(self, other: Statistics) -> Statistics:
         """Return the statistics of both, without cancellation for large means (Chan, Golub, LeVeque
@@ -55,6 +60,7 @@ class Statistics:
             np.maximum(self.high, other.high),
             self.mean + difference * (other.n / n),
             self.squares + other.squares + difference**2 * (self.n * other.n / n),
+            self.stored + other.stored,
         )
 
     @property
@@ -70,8 +76,9 @@ class Scaling:
     """x_j becomes (x_j - shift_j) factor_j, or for unit x becomes x / |x|.
 
     minmax: to [-1, 1], as svm-scale does; standard: to mean 0 and variance 1. shift, factor : (d,)
-    float64; shift None: zeros stay zeros. A constant feature has the factor 0. Rows are computed in
-    float64, clipped to the range of float32, and converted to the dtype that they had.
+    float64; zeros of a feature with shift 0 stay zeros; shift None: all are 0. A constant feature
+    has the factor 0. Rows are computed in float64, clipped to the range of float32, and converted
+    to the dtype that they had.
     """
 
     name: str
@@ -79,33 +86,54 @@ class Scaling:
     factor: np.ndarray | None = None
 
     @staticmethod
-    def fitted(name: str, found: Statistics, centred: bool) -> Scaling:
+    def fitted(name: str, found: Statistics, centred: np.ndarray) -> Scaling:
         """Return the scaling `name` for these statistics.
 
-        centred: whether to subtract the middle or the mean. If not, minmax divides by the largest
-        absolute value, and standard by the standard deviation.
+        centred : (d,) bool, whether to subtract the middle or the mean of a feature. If not, minmax
+        divides by the largest absolute value, and standard by the standard deviation.
         """
         if name == "minmax":
-            middle = (found.high + found.low) / 2 if centred else None
-            half = np.maximum(np.abs(found.high), np.abs(found.low))
-            half = (found.high - found.low) / 2 if centred else half
+            middle = (found.high + found.low) / 2
+            largest = np.maximum(np.abs(found.high), np.abs(found.low))
+            half = np.where(centred, (found.high - found.low) / 2, largest)
         else:
-            middle = found.mean if centred else None
+            middle = found.mean
             half = np.sqrt(found.squares / found.n)
         # Do not test the deviation: rounding leaves about 1e-17 for a constant feature.
         constant = found.high == found.low
         factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, half))
-        return Scaling(name, middle, factor)
+        return Scaling(name, np.where(centred, middle, 0.0) if centred.any() else None, factor)
+
+    @cached_property
+    def shifted(self) -> np.ndarray:
+        """Return the positions of the features that are shifted, ascending."""
+        return np.empty(0, np.int64) if self.shift is None else np.flatnonzero(self.shift)
+
+    @property
+    def stores_all(self) -> bool:
+        """Return whether every value of a scaled row is stored."""
+        return self.shift is not None and len(self.shifted) >= SPARSE * len(self.shift)
+
+    def nonzeros(self, n: int, d: int, nnz: int) -> int:
+        """Return the largest number of values that are stored for n scaled rows with nnz values."""
+        return n * d if self.stores_all else min(n * d, nnz + n * len(self.shifted))
 
     def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
         """Return the scaled rows, CSR of the same shape and dtype. X : (m, d) CSR.
 
-        With a shift every value is stored.
+        Every row stores the shifted features, or all features if at least half are shifted.
         """
-        if self.shift is not None:
+        if self.stores_all:
             dense = (X.toarray() - self.shift) * self.factor
             m, d = dense.shape
             return csr_of_all(_within_float32(dense, X.data.dtype), m, d)
+        if self.shift is not None and self.factor is not None and len(self.shifted):
+            m, k = X.shape[0], len(self.shifted)
+            columns, starts = np.tile(self.shifted, m), np.arange(m + 1) * k
+            shifts = np.tile(-self.shift[self.shifted], m)
+            moved = X.astype(np.float64) + sparse.csr_matrix((shifts, columns, starts), X.shape)
+            moved.data = _within_float32(moved.data * self.factor[moved.indices], X.data.dtype)
+            return moved
         if self.factor is not None:
             values = X.data * self.factor[X.indices]
         else:

@@ -81,17 +81,23 @@ class LabelledData:
         if params.multiclass and K == 2:
             found.append(f"--multiclass {params.multiclass} has no effect with two classes")
         scaling = self.D.scaling
-        if scaling is not None and scaling.factor is not None and scaling.shift is None:
+        if scaling is not None and scaling.factor is not None and not scaling.stores_all:
             by = {"minmax": "largest absolute value", "standard": "standard deviation"}
+            some = "" if scaling.shift is None else "sparse features and categories "
             found.append(
-                f"sparse rows: --scale {scaling.name} only divides by the {by[scaling.name]}, "
-                "zeros stay zeros"
+                f"sparse rows: --scale {scaling.name} only divides {some}by the "
+                f"{by[scaling.name]}, zeros stay zeros"
             )
         return found
 
-    def scaled(self, name: str | None) -> LabelledData:
-        """Return these rows with features scaled as --scale says; None: as they are."""
-        return self if name is None else replace(self, D=self.D.scaled(scaling_of(self.D, name)))
+    def scaled(self, name: str | None, *, zero_based: bool) -> LabelledData:
+        """Return these rows with features scaled as --scale says; None: as they are.
+
+        zero_based: whether the features of a table begin with 0
+        """
+        if name is None:
+            return self
+        return replace(self, D=self.D.scaled(scaling_of(self.D, name, zero_based)))
 
 
 def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:

@@ -292,7 +292,8 @@ def train(
         trainer.labelled_data.check_classes(name, trainer.most_classes)
         trainer.labelled_data.check_weights(params)
         # Scaling comes before defaults that follow from the features, such as -g scale.
-        trainer = replace(trainer, labelled_data=trainer.labelled_data.scaled(job.run.scale))
+        scaled = trainer.labelled_data.scaled(job.run.scale, zero_based=job.run.zero_based)
+        trainer = replace(trainer, labelled_data=scaled)
         remarks = [*_unused_options(params), *trainer.labelled_data.remarks(params)]
         params = trainer.resolved(trainer.with_gamma(params))
         description = trainer.describe(params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import closing
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -18,9 +19,12 @@ from libsvm import svmutil
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
+from randsvm.data import dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.data.scaling import Scaling, Statistics
 from randsvm.errors import ModelError, RandsvmError
 from randsvm.models.load import load
+from randsvm.parameters.run import Resources
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),
@@ -53,7 +57,7 @@ def huge_means() -> np.ndarray:
 def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
     """Fit a scaling to several parts of the rows."""
     parts = [sparse.csr_matrix(part.astype(np.float32)) for part in np.array_split(X, pieces)]
-    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
+    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), np.full(6, centred))
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
@@ -250,6 +254,54 @@ def test_sparse_data_stays_sparse_with_a_notice(
     mine = predict(test.save(tmp_path / "t"), learnt.model, "--scores").scores
     expected = predict(scaled_test.save(tmp_path / "st"), theirs.model, "--scores").scores
     assert mine == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
+@pytest.mark.parametrize("zero_based", [False, True])
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_a_number_with_an_offset_is_centred_beside_texts(
+    tmp_path: Path, predict: Predict, name: str, algorithm: str, zero_based: bool
+) -> None:
+    """The label depends on the year, which is a small part of the features of the table."""
+    rng = np.random.default_rng(43)
+    year, texts = rng.integers(1990, 2021, 800), rng.integers(0, 8, (800, 2))
+    sold = np.where(year + 3 * (texts[:, 0] < 4) > 2006, "yes", "no")
+    for part, rows in (("train", slice(400)), ("test", slice(400, 800))):
+        lines = zip(texts[rows, 0], year[rows], texts[rows, 1], sold[rows], strict=True)
+        text = "".join(f"a{a},{y},b{b},{label}\n" for a, y, b, label in lines)
+        (tmp_path / part).write_text("a,year,b,sold\n" + text)
+    words = ("--format", "csv", "--label-column", "sold", "--scale", name)
+    words += ("--zero-based",) if zero_based else ()
+    learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", *words)
+    model = load(str(learnt.model))
+    assert model.scaling is not None and model.scaling.shift is not None
+    scaler = DENSE[name]().fit(year[:400, None].astype(float))
+    x = rng.normal(2000, 10, 5)
+    at = 8
+    scaled = (x - model.scaling.shift[at]) * model.scaling.factor[at]
+    assert scaled == pytest.approx(scaler.transform(x[:, None]).ravel())
+    assert np.flatnonzero(model.scaling.shift).tolist() == [at]
+    right = [
+        line == label
+        for line, label in zip(
+            predict(tmp_path / "test", learnt.model).lines, sold[400:], strict=True
+        )
+    ]
+    assert np.mean(right) > 0.9
+
+
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_a_full_feature_of_sparse_rows_is_centred(tmp_path: Path, name: str) -> None:
+    data = thin(300)
+    data.X[:, 7] = oracle.as_float32(np.random.default_rng(44).uniform(1990, 2020, 300))
+    expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
+    expected[:, 7] = DENSE[name]().fit_transform(data.X[:, 7:8]).ravel()
+    path = str(data.save(tmp_path / "d"))
+    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as D:
+        scaled = D.scaled(dataset.scaling_of(D, name))
+        X = sparse.vstack([scaled.chunk(shard.number).X for shard in scaled.shards])
+    assert X.toarray() == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
+    assert D.nnz <= X.nnz <= scaled.nnz <= D.nnz + D.n
 
 
 @pytest.mark.parametrize("name", DENSE)
