@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from randsvm.data.dataset import Source
 from randsvm.data.in_memory import Arrays, original_labels
+from randsvm.errors import ParameterError
 from randsvm.events import LinearTrained, Trained, Watch, check, silent
 from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
@@ -298,14 +299,56 @@ def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[
             near = difflib.get_close_matches(name, value_types, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
+    optional = {f.name for group in groups for f, _ in options(group) if f.default is None}
+    for name, value in given.items():
+        if value is None and name not in optional | {EARLIER, WARM_START}:
+            raise ParameterError(f"{name} must have a value, got None")
     return {name: _parameter_value(name, value_types[name], value) for name, value in given.items()}
 
 
+# The types of the values of an option by its `value_type`, and their name in messages. Bounds and
+# words are checked by the parameter classes.
+NUMBERS = (numbers.Real,)
+NUMBERS_OR_WORDS = (numbers.Real, str)
+EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
+    "int": (NUMBERS, "a whole number"),
+    "float": (NUMBERS, "a number"),
+    "floats": ((*NUMBERS_OR_WORDS, Sequence), "a number or a list of numbers"),
+    "size": (NUMBERS, "a number of bytes"),
+    "duration": (NUMBERS, "a number of seconds"),
+    "gap": (NUMBERS_OR_WORDS, "a number or 'none'"),
+    "folds": (NUMBERS_OR_WORDS, "a number or a text"),
+    "epochs": (NUMBERS_OR_WORDS, "a number or a text"),
+    "checkpoint": (NUMBERS_OR_WORDS, "a number of seconds or a text"),
+    "text": ((str,), "a text"),
+    "path": ((str, os.PathLike), "the name of a file"),
+    "weights": ((str, Mapping, Iterable), "a dictionary of labels and numbers"),
+}
+
+
+def _check_type(name: str, value_type: str, value: Any) -> None:
+    """Raise ParameterError if the value has a type that the option cannot have."""
+    types, expected = EXPECTED[value_type]
+    fits = isinstance(value, types)
+    if value_type == "int":
+        fits = fits and value == value // 1
+    if not fits:
+        raise ParameterError(f"{name} must be {expected}, got {value!r}")
+
+
 def _parameter_value(name: str, value_type: str | tuple[str, ...], value: Any) -> Any:
+    if hasattr(value, "tolist"):  # an array or a number of NumPy
+        value = value.tolist()
+    if isinstance(value_type, str) and value_type in EXPECTED and value is not None:
+        _check_type(name, value_type, value)
     if value_type == "weights":
         pairs = {BALANCED: 1.0} if value == BALANCED else value
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
-        return tuple((str(label), float(weight)) for label, weight in pairs)
+        try:
+            return tuple((str(label), float(weight)) for label, weight in pairs)
+        except (TypeError, ValueError):
+            expected = EXPECTED["weights"][1]
+            raise ParameterError(f"{name} must be {expected}, got {value!r}") from None
     if value_type == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_number_of_a_list(name, one) for one in value)
     if value_type in ("float", "floats", "gap") and isinstance(value, numbers.Real):
@@ -318,6 +361,4 @@ def _number_of_a_list(name: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        from randsvm.errors import ParameterError
-
         raise ParameterError(f"{name} must be numbers in a list, got {value!r}") from None

@@ -24,6 +24,7 @@ from randsvm.errors import (
     InputError,
     OutputError,
     ParameterError,
+    ReplacementError,
     TransferError,
     WriteError,
 )
@@ -396,7 +397,7 @@ def first_bytes(path: str) -> bytes:
 
 
 def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
-    """Raise OutputError if `path` exists and has content of another type, such as a data set.
+    """Raise ReplacementError if `path` exists and has content of another type, such as a data set.
 
     kind: name of the type, for the message. recognised: called with the first bytes.
     """
@@ -405,9 +406,9 @@ def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -
     with _creating(path):
         head = first_bytes(path)
     if head and not recognised(head):
-        raise OutputError(
+        raise ReplacementError(
             f"cannot create {path}: the file exists and is not {kind}, so it is not replaced: "
-            f"choose another name (the last of several names is the output)"
+            f"choose another name"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 import randsvm
-from randsvm.errors import ModelError, ParameterError
+from randsvm.errors import ModelError, OutputError, ParameterError
 from randsvm.events import Progress, Trained
 
 
@@ -162,6 +163,15 @@ def test_lists_are_searched() -> None:
     assert fitted.outcome.cross_validation.score > 65
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    y, X = small(60)
+    arrays = randsvm.Arrays(X, y)
+    given = {"C": np.array([1, 2]), "gamma": np.float32(0.5), "seed": np.int64(1), "folds": 2}
+    same = {"C": [1, 2], "gamma": 0.5, "seed": 1, "folds": 2}
+    infos = [randsvm.train_randsvm(arrays, **options).info() for options in (given, same)]
+    assert infos[0] == infos[1]
+
+
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
 def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
     y, X = small()
@@ -179,6 +189,22 @@ def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
         ({"gamma": ["scale", 0.1]}, ParameterError, "gamma must be numbers in a list, got 'scale'"),
         ({"C": [1, None]}, ParameterError, "C must be numbers in a list, got None"),
         ({"cache": "x"}, ParameterError, "--cache keeps what was parsed from a file"),
+        (
+            {"time_limit": "10m"},
+            ParameterError,
+            "time_limit must be a number of seconds, got '10m'",
+        ),
+        ({"memory": "1G"}, ParameterError, "memory must be a number of bytes, got '1G'"),
+        ({"jobs": "2"}, ParameterError, "jobs must be a whole number, got '2'"),
+        ({"jobs": 1.5}, ParameterError, "jobs must be a whole number, got 1.5"),
+        ({"jobs": math.inf}, ParameterError, "jobs must be a whole number, got inf"),
+        ({"C": None}, ParameterError, "C must have a value, got None"),
+        ({"C": {}}, ParameterError, "C must be a number or a list of numbers, got {}"),
+        ({"gap": [1]}, ParameterError, "gap must be a number or 'none', got "),
+        ({"folds": [2]}, ParameterError, "folds must be a number or a text, got"),
+        ({"cache": 5}, ParameterError, "cache must be the name of a file, got 5"),
+        ({"weights": 3}, ParameterError, "weights must be a dictionary of labels and numbers, got"),
+        ({"weights": {"1": "x"}}, ParameterError, "weights must be a dictionary of labels and"),
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
@@ -189,6 +215,23 @@ def test_unknown_options_are_refused(
     with pytest.raises(error, match=message):
         randsvm.train_randsvm(randsvm.Arrays(X, y), **options)
     assert issubclass(ParameterError, ValueError)
+
+
+def test_messages_name_no_options_of_the_commands(tmp_path: Path) -> None:
+    y, X = small(100)
+    with pytest.raises(ValueError, match=r"class \(or task='svr' for regression\), found '-?0.5'"):
+        randsvm.train_randsvm(randsvm.Arrays(X, y / 2))
+    path = tmp_path / "a.txt"
+    path.write_text("a text\n")
+    with pytest.raises(OutputError, match=r"choose another name$"):
+        randsvm.train_randsvm(randsvm.Arrays(X, y), path)
+    with pytest.warns(UserWarning, match="decision value") as found:
+        randsvm.SVC(gamma=0).fit(X, y)
+    with pytest.raises(ValueError, match="nu-svc finds no margin") as raised:
+        # The corners of a square, opposite ones of one class: no line separates the classes.
+        randsvm.NuSVC(nu=0.5, kernel="linear").fit([[0, 0], [1, 1], [0, 1], [1, 0]], [0, 0, 1, 1])
+    for text in (str(found[0].message), str(raised.value)):
+        assert not re.search(r"(^|\s)--?[a-z]", text), text
 
 
 def test_a_model_without_probabilities_says_so() -> None:

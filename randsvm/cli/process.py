@@ -16,7 +16,14 @@ import click
 
 from randsvm import events
 from randsvm.cli.late import DOCSTRINGS, OF_LIBRARIES, import_late
-from randsvm.errors import DataError, Interrupted, OutOfMemoryError, RandsvmError, TransferError
+from randsvm.errors import (
+    DataError,
+    Interrupted,
+    OutOfMemoryError,
+    RandsvmError,
+    ReplacementError,
+    TransferError,
+)
 from randsvm.files import make_standard_streams_patient
 
 # Exit codes of errors that are none of randsvm.errors.
@@ -79,7 +86,10 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
         if isinstance(error, RandsvmError):
             # A message about data begins with file:line:column, as those of compilers do.
             prefix = "" if isinstance(error, DataError) else f"{name}: "
-            _say(f"{prefix}{error}")
+            hint = " (the last of several names is the output)" * isinstance(
+                error, ReplacementError
+            )
+            _say(f"{prefix}{error}{hint}")
         elif isinstance(error, MemoryError):
             _say(f"{name}: out of memory")
         elif isinstance(error, OSError) and code == TransferError.exit_code:

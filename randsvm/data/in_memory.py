@@ -16,7 +16,7 @@ from scipy import sparse
 
 from randsvm.arrays import Matrix, slices
 from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
-from randsvm.data.labels import LabelTable
+from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import (
     ParseOptions,
     Summary,
@@ -426,7 +426,8 @@ def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | s
     try:
         values = LabelTable("y", names=names, any_label=any_label).values
     except DataError as error:
-        raise ContentError(f"y: {str(error).split(': ', 1)[1]}") from None
+        problem = error.parts[-1].replace(REGRESSION, "task='svr'")
+        raise ContentError(f"y: {problem}") from None
     if len(values) != len(names):
         raise ContentError(f"y: expected different labels, found {' '.join(names)[:40]}")
     return tuple(values)

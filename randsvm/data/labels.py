@@ -12,6 +12,9 @@ from randsvm import files
 from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling
 from randsvm.errors import DataError, quoted
 
+# The option of the commands in a message.
+REGRESSION = "-s svr"
+
 
 class LabelTable:
     """The classes of a file or, with `names`, of a model, numbered by first appearance.
@@ -90,7 +93,7 @@ class LabelTable:
             raise self._error(spelling, "a finite label")
         value = whole_number(number)
         if value is None:
-            raise self._error(spelling, "a whole number as class (or -s svr for regression)")
+            raise self._error(spelling, f"a whole number as class (or {REGRESSION} for regression)")
         return value
 
     def _error(self, spelling: Spelling, expected: str) -> DataError:

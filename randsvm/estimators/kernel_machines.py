@@ -23,7 +23,7 @@ from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.rounds import USELESS_MODEL_TEXTS
+from randsvm.training.rounds import CONSTANT, MEMORISED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
@@ -31,6 +31,13 @@ VARIANCE_VALUES = 8192
 INFINITE_C = 1e10
 # Bytes of one kernel value that a callable kernel returns.
 VALUE_BYTES = 8
+
+# What may help against a useless model, by the notice of the training, which names options of the
+# commands.
+ADVICE = {
+    MEMORISED: "scaled features (StandardScaler), gamma='scale' or a smaller gamma",
+    CONSTANT: "scaled features (StandardScaler), gamma='scale', a larger gamma or a larger C",
+}
 
 SOLUTION_ATTRIBUTES = (
     "support_",
@@ -137,7 +144,7 @@ class KernelMachine(Machine):
         def watch(event: object) -> None:
             if isinstance(event, Iteration):
                 rounds[event.machine] += 1
-            elif isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
+            elif isinstance(event, Notice) and event.text in ADVICE:
                 useless_model_notices.append(event.text)
 
         fitted = api.train_randsvm(arrays, watch=watch, **given)
@@ -146,7 +153,8 @@ class KernelMachine(Machine):
         self.n_iter_ = self._iteration_counts(rounds)
         self._set_solution_attributes(X, arrays)
         for text in useless_model_notices:
-            warnings.warn(text, UserWarning, stacklevel=3)
+            problem = text.partition("; try ")[0]
+            warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=3)
         outcome: Any = fitted.outcome
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
         self.fit_status_ = int(missed)

@@ -514,7 +514,7 @@ class Rounds:
     def _no_margin(self) -> ParameterError:
         """The error for -s nu-svc whose optimum has rho <= 0."""
         between = f" between {self.task.name}" if self.task.name else ""
-        return ParameterError(f"-s nu-svc finds no margin{between}: the classes overlap, raise -n")
+        return ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
 
     def _watch(self, SV: SV, V: Violators) -> None:
         """Report a round."""

@@ -162,9 +162,9 @@ def test_the_note_is_on_stderr_and_in_the_log(
 
 def test_fit_warns_of_a_useless_model() -> None:
     X = one_large(make_rows(400))
-    with pytest.warns(UserWarning, match="try --scale standard"):
+    with pytest.warns(UserWarning, match="try scaled features"):
         randsvm.SVC(gamma="auto").fit(X, curved(X))
-    with pytest.warns(UserWarning, match="try --scale standard"):
+    with pytest.warns(UserWarning, match="try scaled features"):
         randsvm.SVR(gamma="auto").fit(X, slope(X))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
