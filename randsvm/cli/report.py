@@ -334,8 +334,11 @@ class Report:
                 f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
                 f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
             )
-            # click removes the colour if standard error is no terminal.
-            self.say(line if os.environ.get("NO_COLOR") else click.style(line, "red", bold=True))
+            required = self.given.get("require_gap")
+            if not self.quiet or required is None:
+                # click removes the colour if standard error is no terminal.
+                plain = os.environ.get("NO_COLOR")
+                self._say(line if plain else click.style(line, "red", bold=True))
 
     @_show.register
     def _(self, event: Tried) -> None:

@@ -83,6 +83,8 @@ def search(
     )
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
+    if search.refined_fields and until < inf:
+        candidates = from_the_middle(candidates)
     if search.refined_fields:
         refine_range(candidate_scores, candidates, params, rows)
     elif until < inf:
@@ -102,6 +104,8 @@ def search(
         simplest_within_error(ranked, count().sign),
     )
     emit(found)
+    if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
+        emit(Notice(f"all {len(ranked):,} scores are equal: they do not show which one is best"))
     best = replace(params, **found.tried[0].values)  # type: ignore[arg-type]
     return Winner(found, best, first_fit)
 
@@ -189,6 +193,25 @@ def best_part(
     scores = [candidate_scores.results[one.key][1].score for one in best_first]
     equals = scores[count : len(scores) // 2].count(scores[count - 1]) if count < len(scores) else 0
     return best_first[: count + equals]
+
+
+def from_the_middle(candidates: Sequence[Candidate[P]]) -> list[Candidate[P]]:
+    """Return the candidates of a grid, those in its middle first and its corners last.
+
+    A search out of time then has scores of moderate values.
+    """
+    columns = {
+        name: sorted({one.values[name] for one in candidates}) for name in candidates[0].values
+    }
+    places = {name: {x: i for i, x in enumerate(column)} for name, column in columns.items()}
+
+    def distance(one: Candidate[P]) -> float:
+        parts = [
+            (places[name][x] + 0.5) / len(columns[name]) - 0.5 for name, x in one.values.items()
+        ]
+        return sum(part**2 for part in parts)
+
+    return sorted(candidates, key=distance)
 
 
 def _candidates(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]]:

@@ -261,6 +261,20 @@ def test_a_run_that_ends_above_its_gap_says_so_last(train: Train, made: MakeSet)
 
 
 @pytest.mark.parametrize(
+    "words, said",
+    [("", True), ("--require-gap 0.99", False), ("--gap none", False), ("--gap 0.99", False)],
+)
+def test_a_quiet_run_says_that_its_gap_was_not_reached(
+    train: Train, made: MakeSet, words: str, said: bool
+) -> None:
+    path, _, _ = made("checkerboard", 900)
+    sizes = ("--sample-size", 100, "--max-iterations", 2)
+    trained = train(path, "-q", "-g", 5, *sizes, *words.split())
+    assert trained.stderr.startswith("GAP NOT REACHED: ") == said
+    assert len(trained.stderr.splitlines()) == said
+
+
+@pytest.mark.parametrize(
     "words, notes",
     [
         ("sgd -g 3 -d 5 -r 1", "-g -d -r"),

@@ -356,6 +356,27 @@ def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
     assert found.notices[-1] == "no time for a finer grid on 240 rows"
 
 
+def test_a_range_search_with_little_time_begins_in_the_middle_of_the_grid(
+    labelled_file: Path, small_stages: None, clock: FakeClock
+) -> None:
+    _, _, found = search(labelled_file, by_log_distance, Search(2, None, AUTO), clock, 10_000)
+    for one in found.of(Tried)[:12]:
+        # The grid is C from 2^-5 to 2^15 and gamma from 2^-15 to 2^3.
+        assert abs(math.log2(one.values["C"]) - 5) <= 6
+        assert abs(math.log2(one.values["gamma"]) + 6) <= 6
+
+
+@pytest.mark.parametrize("share, said", [(0.0, True), (0.004, False)])
+def test_equal_scores_are_said(
+    labelled_file: Path, clock: FakeClock, share: float, said: bool
+) -> None:
+    def fit(D: Dataset, params: Params) -> Decision:
+        return predict_share(0.5 + share * params.C / 20)
+
+    _, _, found = search(labelled_file, fit, Search(2, None, (("C", (1.0, 900.0, 1800.0)),)), clock)
+    assert any("scores are equal" in text for text in found.notices) == said
+
+
 def test_the_printed_command_contains_auto(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
