@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 import oracle
+import pandas
 import pytest
 from learning import board, learn
 from libsvm import svmutil
 from scipy import sparse
 
 import randsvm
-from randsvm.errors import ModelError, OutputError, ParameterError
+from randsvm.errors import ContentError, ModelError, OutputError, ParameterError
 from randsvm.events import Progress, Trained
 
 
@@ -277,3 +278,40 @@ def test_boolean_labels_come_back_as_booleans(tmp_path: Path) -> None:
     # A file has them as 0 and 1.
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == expected).all()
     assert svmutil.svm_load_model(str(tmp_path / "m")).get_labels() in ([0, 1], [1, 0])
+
+
+def test_arrays_have_the_columns_of_the_training(tmp_path: Path) -> None:
+    y, X = small(100)
+    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), tmp_path / "m", gamma=5)
+    wide, zeros = np.hstack([X, X]), np.hstack([X, 0 * X])
+    expected = fitted.predict(X)
+    for machine in (fitted, randsvm.load(str(tmp_path / "m"))):
+        for bad in (wide, X[:, :1], pandas.DataFrame(wide), wide.tolist()):
+            for predict in (machine.predict, machine.decision_function):
+                with pytest.raises(ContentError, match=r"^X has [14] features, but the model exp"):
+                    predict(bad)
+        # A file of rows may have features that training never saw, or lack some.
+        for good in (zeros, sparse.csr_matrix(zeros), pandas.DataFrame(X)):
+            np.testing.assert_array_equal(machine.predict(good), expected)
+        assert len(machine.predict(sparse.csr_matrix(wide))) == len(X)
+        assert len(machine.predict(sparse.csr_matrix(X[:, :1]))) == len(X)
+
+
+def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path: Path) -> None:
+    words, numbers = ["a", "b", "c"] * 20, np.arange(60) % 7
+    frame = pandas.DataFrame({"word": words, "number": numbers, "y": np.arange(60) % 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    path = tmp_path / "m"
+    randsvm.train_randsvm(tmp_path / "t.csv", path, format="csv", label_column="y")
+    fitted, machine = randsvm.load(str(path)), randsvm.SVC.from_model(path)
+    for predict in (fitted.predict, machine.predict):
+        for bad in (frame, frame[["word", "number"]], frame[["number"]]):
+            with pytest.raises(ContentError, match=r"randsvm.predict\(data, model, output\) reads"):
+                predict(bad)
+    names = fitted.model.columns.feature_names  # type: ignore[union-attr]
+    features = pandas.get_dummies(frame[["word", "number"]], prefix_sep="=", dtype=float)[names]
+    randsvm.predict(tmp_path / "t.csv", path, tmp_path / "out")
+    expected = np.loadtxt(tmp_path / "out")
+    np.testing.assert_array_equal(fitted.predict(features.to_numpy()), expected)
+    np.testing.assert_array_equal(fitted.predict(features), expected)
+    np.testing.assert_array_equal(machine.predict(features), expected)

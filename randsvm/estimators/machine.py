@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
-from randsvm.models.fitted import FittedModel, decision_values, load, original_values
+from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
 from randsvm.models.model import Model
 from randsvm.parameters.option import BALANCED, options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON
@@ -102,6 +102,8 @@ class Machine(BaseEstimator):
 
     def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
         check_is_fitted(self)
+        if self.model_.model.columns is not None:
+            check_columns(self.model_.model, X)
         rows = self._checked_rows(X, reset=False)
         return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
 
@@ -195,6 +197,8 @@ class Machine(BaseEstimator):
         self.model_ = fitted
         self.gap_ = fitted.gap
         self.n_features_in_ = fitted.model.width
+        if fitted.model.columns is not None:
+            self.feature_names_in_ = np.array(fitted.model.columns.feature_names, object)
         recorded = recorded_options(fitted.model)
         for option, parameter in PARAMETERS.items():
             value = recorded.get(option)

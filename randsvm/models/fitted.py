@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from randsvm import files
 from randsvm.data.chunks import RawChunk
 from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
-from randsvm.errors import ModelError
+from randsvm.errors import ContentError, ModelError
 from randsvm.events import LinearTrained, Trained
 from randsvm.models.load import check_replaces_model
 from randsvm.models.load import load as load_model
@@ -76,8 +77,15 @@ class FittedModel:
         Raises
         ------
         ContentError
-            If a value is not finite.
+            If a value is not finite, if an array has too few columns, or values in a column beyond
+            the features of the training, or if a data frame has not the features of a model of
+            tables.
+
+        Notes
+        -----
+        A sparse matrix may have any number of columns, as a file may.
         """
+        check_columns(self.model, X)
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -94,6 +102,7 @@ class FittedModel:
             Labels with the type of the array that the model was trained with; int64 or str if it
             was trained with a file or loaded; float64 targets of a regression.
         """
+        check_columns(self.model, X)
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         predicted = self.model.predicted(f)
         if self.model.is_regression:
@@ -200,6 +209,39 @@ def load(path: str) -> FittedModel:
         If the file cannot be opened.
     """
     return FittedModel(load_model(path), jobs=Resources().workers)
+
+
+def check_columns(model: Model, X: Any) -> None:
+    """Raise ContentError if the columns of an array or a data frame are not the model's features.
+
+    Parameters
+    ----------
+    model : Model
+        The model that predicts.
+    X : array, scipy sparse matrix or data frame of shape (m, d)
+        Rows. A sparse matrix may have any number of columns, as files of rows may.
+
+    Raises
+    ------
+    ContentError
+        If a data frame has not the features of a model of tables, or if an array has fewer columns
+        than the model, or more columns with a value other than 0.
+    """
+    names = None if model.columns is None else model.columns.feature_names
+    if names is not None and hasattr(X, "iloc") and list(map(str, X.columns)) != names:
+        raise ContentError(
+            "X: the model was trained with the columns of a table, which randsvm.predict(data, "
+            "model, output) reads from files; a data frame must have the columns "
+            "model.columns.feature_names: numbers, and 1 or 0 for each category"
+        )
+    if sparse.issparse(X) or model.seen is None or model.has_row_numbers:
+        return
+    shape, width = np.shape(X), model.width
+    if len(shape) != 2 or shape[1] == width:
+        return
+    # Columns of zeros change no decision value.
+    if shape[1] < width or np.count_nonzero(np.asarray(X)[:, width:]):
+        raise ContentError(f"X has {shape[1]} features, but the model expects {width}")
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
