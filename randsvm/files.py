@@ -71,10 +71,12 @@ def inputs(data: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> t
     """Return the paths that names and patterns such as part-*.svm stand for.
 
     The matches of a pattern are sorted. A name without a match stays, so that opening it fails.
-    Raises ParameterError if `data` is empty.
+    Raises ParameterError if `data` is empty or no names.
     """
     paths: list[str] = []
     words = [data] if isinstance(data, str | os.PathLike) else data
+    if not isinstance(words, Sequence):
+        raise ParameterError(f"expected names of files, found {type(data).__name__}")
     if not words:
         raise ParameterError("expected the name of a file, found none")
     for name in words:

@@ -315,3 +315,19 @@ def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fitted.predict(features.to_numpy()), expected)
     np.testing.assert_array_equal(fitted.predict(features), expected)
     np.testing.assert_array_equal(machine.predict(features), expected)
+
+
+def test_functions_of_model_files_take_names_of_files(tmp_path: Path) -> None:
+    y, X = small(100)
+    arrays: Any = randsvm.Arrays(X, y)
+    path = tmp_path / "m"
+    randsvm.train_randsvm(arrays, path, gamma=5)
+    for call in (
+        lambda: randsvm.certify(arrays, path),
+        lambda: randsvm.importance(arrays, path),
+        lambda: randsvm.predict(arrays, path, tmp_path / "out"),
+        lambda: randsvm.explain(arrays, path, tmp_path / "out"),
+    ):
+        with pytest.raises(ParameterError, match="expected names of files, found Arrays"):
+            call()
+    assert not (tmp_path / "out").exists()
