@@ -11,7 +11,7 @@ from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import RESOURCES, SETTINGS, Command
 from randsvm.errors import ParameterError
-from randsvm.files import inputs
+from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import options as option_fields
 from randsvm.parameters.run import (
     EXPORT_FORMATS,
@@ -291,6 +291,8 @@ def predict(
             raise ParameterError("--info MODEL goes with --report text or json, on standard output")
         _print_description(info, given["report"] == "json")
         return
+    if test_file == model_file == STANDARD:
+        raise ParameterError("standard input is both TEST_FILE and MODEL_FILE")
     if certify:
         _certify(test_file, model_file, row_weights, jobs, given)
         return

@@ -649,8 +649,11 @@ def _score(outcome: Predicted) -> list[str]:
     if outcome.labelled == 0:
         return []
     coverage = outcome.coverage
-    if outcome.accuracy is not None:
-        score = f"{outcome.accuracy:g}% ({outcome.correct}/{outcome.labelled})"
+    if outcome.accuracy is not None and outcome.correct is not None:
+        # `correct` and `labelled` count rows, the accuracy their weights.
+        share = 100 * outcome.correct / outcome.labelled
+        counts = f" ({outcome.correct}/{outcome.labelled})"
+        score = f"{outcome.accuracy:g}%" + counts * math.isclose(outcome.accuracy, share)
         return [
             f"Accuracy = {score} (classification)",
             *([] if coverage is None else [_covered(coverage, "labels in a set")]),

@@ -11,6 +11,7 @@ import click
 from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command, Commands
+from randsvm.files import file_exists
 
 COMMAND = "randsvm-train"
 
@@ -19,7 +20,13 @@ class TrainCommand(Command):
     """A command whose MODEL_FILE may have a default name."""
 
     def check_files(self, ctx: click.Context) -> None:
-        options.files_of(ctx.params)
+        data, _ = options.files_of(ctx.params)
+        names = [data] if isinstance(data, str) else data
+        group = ctx.parent.command if ctx.parent is not None else None
+        if isinstance(group, Commands) and names[0] in group.commands and not file_exists(names[0]):
+            raise click.UsageError(
+                f"no file {names[0]!r}: an algorithm comes first, as in {COMMAND} {names[0]}", ctx
+            )
 
 
 @click.group(

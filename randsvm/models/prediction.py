@@ -117,9 +117,12 @@ def predict(
     files.check_file_type(output, *prediction.replaceable)
     with listening(watch):
         with files.create_output(output) as stream:
-            stream.write(files.encoded(prediction.header_line))
+            # Nothing is written before the first rows are read, which may fail.
+            header = files.encoded(prediction.header_line)
             for rows, keys in prediction.blocks():
-                stream.write(prediction.lines(rows, keys))
+                stream.write(header + prediction.lines(rows, keys))
+                header = b""
+            stream.write(header)
         if prediction.weighted:
             emit(Notice("rows have weights, which the scores count"))
         prediction.rows.report_other_texts()

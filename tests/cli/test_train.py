@@ -15,6 +15,7 @@ import termios
 from pathlib import Path
 from typing import Any
 
+import click
 import oracle
 import pytest
 from commands import run_train
@@ -536,3 +537,8 @@ def test_the_summary_and_the_trailer_say_the_same(train: Train, made: MakeSet) -
     assert f"P {float(metadata['primal']):.6g}  D {float(metadata['dual']):.6g}" in trained.stderr
     assert len(oracle.read_model(trained.model, 2).beta) > 100
     assert {"version", "configuration", "seed", "digest", "sha256"} <= set(metadata)
+
+
+def test_an_algorithm_after_an_option_is_explained() -> None:
+    with pytest.raises(click.UsageError, match="an algorithm comes first, as in randsvm-train sgd"):
+        run_train("--time-limit", 1, "sgd", "data.svm")

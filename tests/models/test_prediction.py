@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from fixtures import Command, MakeSet, Predict, RealSet, Train
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm.errors import DataError, InputError, ModelError
+from randsvm.cli.predict import predict as predict_command
+from randsvm.errors import DataError, InputError, ModelError, ParameterError, RandsvmError
 from randsvm.files import STANDARD_OUTPUTS
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
@@ -84,6 +86,35 @@ def test_a_label_that_training_never_saw_is_a_wrong_answer(
 ) -> None:
     path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "3"))
     assert predict(other, train(path).model).out == "Accuracy = 50% (2/4) (classification)\n"
+
+
+def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(
+    files: Callable[..., list[Path]], train: Train, predict: Predict
+) -> None:
+    path, other, weights = files(
+        a=ROWS.format("1", "2"), b=ROWS.format("1", "3"), weights="3\n3\n1\n1\n"
+    )
+    predicted = predict(other, train(path).model, "--row-weights", weights)
+    assert predicted.out == "Accuracy = 75% (classification)\n"
+
+
+def test_data_and_model_are_not_both_standard_input(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="standard input is both TEST_FILE and MODEL_FILE"):
+        predict_command.main(["-", "-", str(tmp_path / "out")], standalone_mode=False)
+
+
+def test_nothing_is_written_before_rows_are_read(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "a").write_text("x,label\n1,p\n-1,q\n2,p\n-2,q\n")
+    model = tmp_path / "m"
+    run_train("-q", "--format", "csv", "--label-column", "label", tmp_path / "a", model)
+    capsysbinary.readouterr()
+    with pytest.raises(RandsvmError, match="zz"):
+        predict_command.main(
+            ["--keep", "zz", str(tmp_path / "a"), str(model), "-"], standalone_mode=False
+        )
+    assert capsysbinary.readouterr().out == b""
 
 
 def test_heart_scale_has_libsvms_accuracy_line(
