@@ -45,7 +45,8 @@ class Word(click.ParamType):
         if found in named.values() or found in named:
             return named.get(found, found)
         listed = ", ".join(f"{word} ({number})" for number, word in named.items())
-        return self.fail(f"expected one of {listed}, found {value!r}", param, ctx)
+        expected = f"one of {listed}" if len(named) > 1 else listed.partition(" ")[0]
+        return self.fail(f"expected {expected}, found {value!r}", param, ctx)
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

@@ -412,7 +412,8 @@ def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
         return Fault(line, column, "expected text, found a NUL byte")
     if kind == _svmlight.QUERY:
         found = quoted(token) if token else "the end of the row"
-        return Fault(line, column, f"expected qid:number, found {found}")
+        reason = "" if token.startswith(b"qid:") else " (--groups qid needs it in each row)"
+        return Fault(line, column, f"expected qid:number, found {found}{reason}")
     if kind == _svmlight.COST:
         return Fault(line, column, f"expected cost:weight of at least 0, found {quoted(token)}")
     if kind == _svmlight.LABEL:

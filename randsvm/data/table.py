@@ -122,6 +122,9 @@ def _no_column(table: Table | DelimitedText, wanted: str, hint: str = "") -> Dat
     more = ", ..." if len(table.names) > MOST_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
     problem = f"expected a column {quoted(wanted)}, found {found}"
+    other = next((one for one in ";\t," if one in table.names[0]), None)
+    if len(table.names) == 1 and other is not None:
+        hint = f" (the names seem to be separated by {other!r})"
     return DataError(table.name, 1, 1, problem + hint)
 
 

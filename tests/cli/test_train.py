@@ -127,6 +127,7 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train: Train, toy: Pat
         ),
         ("-g -1 toy.svm", r"-g must be >= 0 and finite, got -1"),
         ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
+        ("--format csv --missing median toy.svm", r"expected mean, found 'median'"),
         ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
         ("-k 9 --sample-size 9 toy.svm", r"sample size r must exceed .*, got r=9, k=9; raise"),
         ("--memory 1 toy.svm", r"--memory must be >= 16M, got 1$"),

@@ -256,6 +256,7 @@ def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:3: expected text in column 'y', found a NUL byte"),
         ("a,b\n1,p\n2,q\n", "1:1: expected a column 'y', found 'a', 'b'"),
+        ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y' .* separated by ';'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),

@@ -331,7 +331,7 @@ def test_logged_scores_are_found_again(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "place", "found"),
     [
-        ("1 1:2", "3:3", "'1:2'"),
+        ("1 1:2", "3:3", "'1:2' (--groups qid needs it in each row)"),
         ("1 1:2 qid:3", "3:3", "'1:2'"),
         ("  1", "3:4", "the end of the row"),
         ("1 cost:2 # qid:3", "3:10", "the end of the row"),
