@@ -51,10 +51,11 @@ def kernel_layout_of(
         return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
     dense = prefers_dense(D.n, D.d, D.nnz)
     if dense and not all_rows and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
-        usual = usual_values(sample.X)
-        kernel_layout = KernelLayout(kernel, dense, usual, np.float32, uses_nonzeros=True)
+        kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
+        # The limit applies to rows before centring. If only centred rows are below it, the kernel
+        # is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
         if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
-            return kernel_layout
+            return replace(kernel_layout, centre=usual_values(sample.X))
     centre = None
     if dense and kernel.name == "rbf":
         centre = np.bincount(sample.X.indices, sample.X.data, minlength=D.d) / len(sample)
@@ -91,9 +92,6 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
     """Return max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
-        if kernel_layout.uses_nonzeros:
-            rows = kernel_layout.nonzeros(D.chunk_matrix(shard))
-            return float(squared_norms(rows).max(initial=0.0))
         if kernel_layout.centre is None:
             return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [

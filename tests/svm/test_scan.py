@@ -322,6 +322,27 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(
         assert error_of_u(one) <= 1e-11
 
 
+@pytest.mark.parametrize("gamma, over_nonzeros", [(1e-3, True), (32.0, False)])
+def test_a_narrow_kernel_sums_over_all_features(
+    tmp_path: Path, gamma: float, over_nonzeros: bool
+) -> None:
+    """The usual value of a feature does not decide between nonzeros and all features."""
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((300, 40)) < 0.1, 0.1, 0)
+    X[:, :2] = np.where(rng.random((300, 2)) < 0.9, 2.5, 2.25)
+    X, y = oracle.as_float32(X), np.where(rng.random(300) < 0.5, 1.0, -1.0)
+    path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
+    with case(path, y, X, problem(gamma=gamma, C=10.0)) as one:
+        kernel_layout = one.scan.kernel_layout
+        assert kernel_layout.uses_nonzeros is over_nonzeros
+        if over_nonzeros:
+            assert kernel_layout.centre is not None
+            assert list(kernel_layout.centre) == [2.5, 2.5] + [0.0] * 38
+        one.scan.after(one.step(one.some(0, m=200)), KEEP_ALL)
+        one.K = np.exp(-gamma * np.square(X[:, None] - X).sum(axis=2))
+        assert error_of_u(one) <= one.problem.tolerance / 4
+
+
 @pytest.mark.parametrize("shows", [True, False])
 def test_stored_layouts_change_no_result(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch, shows: bool
