@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 # Each digit can match in one way only: other patterns take n^2 steps to refuse n digits.
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
@@ -46,6 +48,8 @@ def parse_numbers(text: str) -> np.ndarray:
     words = text.encode().split()
     if not all(map(is_number, words)):
         raise ValueError("expected finite numbers")
+    import numpy as np  # here, because --help also imports this module
+
     return np.array(list(map(float, words)))
 
 

@@ -20,9 +20,9 @@ import pytest
 from commands import run_predict, run_train
 from fixtures import Command
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
-from scipy import sparse
 
 from randsvm import api, files
+from randsvm.arrays import to_dense
 from randsvm.data import dataset, reading, svmlight
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import (
@@ -407,7 +407,7 @@ def once(kind: type[Any], act: Callable[[], object]) -> Callable[[object], None]
 def read(path: Path, resources: Resources | None = None) -> list[Any]:
     with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
         return [
-            [chunk.y.tolist(), sparse.csr_matrix(chunk.X).toarray().tolist()]
+            [chunk.y.tolist(), to_dense(chunk.X).tolist()]
             for shard in D.shards
             for chunk in D.chunks(shard)
         ]

@@ -23,7 +23,7 @@ from dataclasses import field, replace
 import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
-from randsvm.arrays import squared_norms
+from randsvm.arrays import column_sums, squared_norms
 from randsvm.data.batches import Batch, chunk_groups, shuffled_batches, split_by_weight
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
@@ -402,7 +402,7 @@ def squares(D: Dataset) -> tuple[float, float]:
         for chunk in D.chunks(shard):
             norms += float(squared_norms(chunk.X).sum())
             if d:
-                total += np.ones(chunk.X.shape[0]) @ chunk.X
+                total += column_sums(chunk.X)
         return norms, total
 
     d = D.d if D.nnz > D.n * D.d / 2 else 0

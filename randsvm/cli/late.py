@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import sys
 import threading
@@ -11,18 +10,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ClassVar
 
-# Modules of Python, which this package, pathlib, shutil, numpy and scipy import.
+# Modules of Python, which this package, pathlib, shutil and numpy import.
 OF_PYTHON = ("bz2", "csv", "ipaddress", "json", "lzma", "pickle", "pydoc", "subprocess", "tempfile")
 # numpy imports these for the docstrings that they give to compiled functions.
 DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
+OF_NUMPY = ("numpy.f2py", "numpy.polynomial", "numpy.testing")
+# The bindings of LIBSVM import scipy and scipy.sparse for functions that the package does not call.
 # The last one, of scipy.sparse, asks numpy for every name that it has, and thereby imports numpy.ma
 # and others: 90 of 240 ms (scipy 1.17, numpy 2.4).
-OF_LIBRARIES = (
-    "numpy.f2py",
-    "numpy.polynomial",
-    "numpy.testing",
-    "scipy._lib.array_api_compat.numpy",
-)
+OF_SCIPY = ("scipy", "scipy.sparse", "scipy._lib.array_api_compat.numpy")
 
 
 class LateModule(ModuleType):
@@ -36,34 +32,41 @@ class LateModule(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         with self.lock:
-            # The loader is taken away before it runs, as the module may ask for its own names.
-            loader = vars(self).pop("late_loader", None)
-            if loader is None:
+            if not _load(self):
                 return ModuleType.__getattribute__(self, name)
-            loader.exec_module(self)
-            self.__class__ = ModuleType  # type: ignore[assignment]
         return getattr(self, name)
 
 
-def import_late(names: Sequence[str], *, with_package: bool = False) -> None:
+def _load(module: ModuleType) -> bool:
+    """Load a module after its package, as imports do; return whether it waited for that."""
+    # The loader is taken away before it runs, as the module may ask for its own names.
+    loader = vars(module).pop("late_loader", None)
+    if loader is None:
+        return False
+    package = module.__name__.rpartition(".")[0]
+    if package in sys.modules:
+        _load(sys.modules[package])
+    loader.exec_module(module)
+    module.__class__ = ModuleType
+    return True
+
+
+def import_late(names: Sequence[str]) -> None:
     """Put a LateModule into sys.modules for each of these modules that is not imported yet.
 
-    names: full names, which need not exist, as in another version of a library. with_package:
-    import their packages first, and make the modules attributes of them, as imports do.
+    names: full names, which need not exist, as in another version of a library. If the package of a
+    module is there already, the module becomes an attribute of it, as imports do.
     """
     for name in names:
-        parent, _, last = name.rpartition(".")
-        if with_package:
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(parent)
+        package, _, last = name.rpartition(".")
         spec = None if name in sys.modules else _find(name)
         if spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
             vars(module)["late_loader"] = spec.loader
             module.__class__ = LateModule
             sys.modules[name] = module
-            if with_package:
-                setattr(sys.modules[parent], last, module)
+            if package in sys.modules:
+                setattr(sys.modules[package], last, module)
 
 
 def _find(name: str) -> ModuleSpec | None:

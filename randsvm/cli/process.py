@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from randsvm import events
-from randsvm.cli.late import DOCSTRINGS, OF_LIBRARIES, import_late
+from randsvm.cli.late import DOCSTRINGS, OF_NUMPY, OF_SCIPY, import_late
 from randsvm.errors import (
     DataError,
     Interrupted,
@@ -48,7 +48,9 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
 def import_api() -> Any:
     """Import randsvm.api and return it, without parts of libraries that commands do not use."""
     import_late(DOCSTRINGS)
-    import_late(OF_LIBRARIES, with_package=True)
+    import numpy  # noqa: F401  # late modules become attributes of it
+
+    import_late((*OF_NUMPY, *OF_SCIPY))
     from randsvm import api
 
     return api

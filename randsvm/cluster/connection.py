@@ -31,9 +31,9 @@ import dask
 import numpy as np
 import scipy
 from distributed import Client, LocalCluster, Security
-from scipy import sparse
 
 from randsvm import __version__
+from randsvm.arrays import CsrMatrix
 from randsvm.errors import ClusterError, ParameterError
 from randsvm.events import HEARTBEAT
 from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
@@ -359,7 +359,7 @@ def _dense(kernel: Kernel, dtype: type) -> KernelLayout:
 def _sums(*layouts: KernelLayout) -> Iterator[bytes]:
     """Yield the bytes of sums of kernel values, one for each layout."""
     uniform = np.random.default_rng(0).random
-    X, Z = (sparse.csr_matrix(uniform((m, FEATURES)) - 0.5) for m in (ROWS, CENTRES))
+    X, Z = (CsrMatrix.from_dense(uniform((m, FEATURES)) - 0.5) for m in (ROWS, CENTRES))
     beta = uniform(CENTRES) - 0.5
     for kernel_layout in layouts:
         yield Expansion(kernel_layout, Z, beta).values(X).tobytes()

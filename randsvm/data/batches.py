@@ -9,9 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import slices
+from randsvm.arrays import CsrMatrix, slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
@@ -125,14 +124,14 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
     width, d = mapping.width, len(D.summary.features)
     few = max(1, MAPPED_VALUES // width)
 
-    def parts() -> Iterator[tuple[Batch, sparse.csr_matrix, np.ndarray]]:
+    def parts() -> Iterator[tuple[Batch, CsrMatrix, np.ndarray]]:
         for batch in batches:
             shape = (len(batch.starts) - 1, d)
-            X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape=shape)
+            X = CsrMatrix(batch.values, batch.columns, batch.starts, shape)
             for at in slices(len(batch.order), few):
                 yield batch, X, batch.order[at]
 
-    def mapped(part: tuple[Batch, sparse.csr_matrix, np.ndarray]) -> Batch:
+    def mapped(part: tuple[Batch, CsrMatrix, np.ndarray]) -> Batch:
         batch, X, rows = part
         m = len(rows)
         return Batch(

@@ -16,9 +16,8 @@ from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import Matrix, csr_of_all, slices
+from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, slices, to_csr
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import (
     ComputedStore,
@@ -82,7 +81,7 @@ class FeatureMap(Protocol):
     def width(self) -> int:
         """Return the number of features that are computed."""
 
-    def values(self, X: sparse.csr_matrix) -> np.ndarray:
+    def values(self, X: CsrMatrix) -> np.ndarray:
         """Return the features of each row, (m, width) float32, C-contiguous. X : (m, d) CSR."""
 
 
@@ -358,7 +357,7 @@ class Dataset:
 
     def read_ranges(
         self, ranges: Sequence[RowRange]
-    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray | None, np.ndarray]:
+    ) -> tuple[CsrMatrix, np.ndarray, np.ndarray | None, np.ndarray]:
         """Return X, y and weights of ranges of stored rows, and the positions of the rows of this
         view.
 
@@ -378,13 +377,10 @@ class Dataset:
         weights = self._weights(raw.weights, rows)
         return self._matrix(raw), self._labels(raw.y), weights, np.concatenate(chosen)
 
-    def _matrix(self, raw: RawChunk, rows: np.ndarray | None = None) -> sparse.csr_matrix:
+    def _matrix(self, raw: RawChunk, rows: np.ndarray | None = None) -> CsrMatrix:
         """Return X of stored rows, scaled. rows : (m,) int64, those to return; None: all."""
-        X = sparse.csr_matrix((len(raw.y), len(self.summary.features)), dtype=np.float32)
-        # Set directly: the constructor would check every index of every chunk on every pass.
-        X.data, X.indices = raw.values, self._columns(raw.indices)
-        X.indptr = raw.indptr.astype(np.int32) if len(raw.values) < 2**31 else raw.indptr
-        X.has_sorted_indices = X.has_canonical_format = True
+        shape = (len(raw.y), len(self.summary.features))
+        X = CsrMatrix(raw.values, self._columns(raw.indices), raw.indptr, shape)
         X = X if rows is None else X[rows]
         return X if self.scaling is None else self.scaling.apply(X)
 
@@ -404,11 +400,11 @@ class Dataset:
             yield chunk
             return
         for at in slices(len(chunk.y), max(1, MAPPED_VALUES // self.mapping.width)):
-            values = self.mapping.values(chunk.X[at])
+            values = self.mapping.values(to_csr(chunk.X[at]))
             weights = None if chunk.weights is None else chunk.weights[at]
             yield Chunk(chunk.start + at.start, values, chunk.y[at], weights)
 
-    def _features(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
+    def _features(self, X: CsrMatrix) -> CsrMatrix:
         """Return X with the features of this view, computed by its `mapping` if it has one."""
         if self.mapping is None:
             return X
@@ -429,7 +425,7 @@ class Dataset:
         read = functools.partial(self._points_of, rows)
         parts = [part for part in self.map(read) if part is not None]
         if not parts:
-            empty = sparse.csr_matrix((0, self.d), dtype=np.float32)
+            empty = CsrMatrix.without_rows(self.d)
             weights = np.empty(0) if self.summary.weighted else None
             return Points(rows, empty, np.empty(0), weights=weights)
         return Points.concatenate(parts)
@@ -449,9 +445,9 @@ class Dataset:
         X = self._features(self._matrix(part))
         return Points(wanted, X, self._labels(part.y), weights=weights)
 
-    def chunk_matrix(self, shard: Shard) -> sparse.csr_matrix:
+    def chunk_matrix(self, shard: Shard) -> CsrMatrix:
         """Return X of all rows of a shard, with the features of this view."""
-        return self._features(self.chunk(shard.number).X)
+        return self._features(to_csr(self.chunk(shard.number).X))
 
     def sample(self, draw: Draw, m: int) -> np.ndarray:
         """Return the numbers of m rows drawn uniformly, ascending; (min(m, n),) int64."""
@@ -550,7 +546,7 @@ def statistics_of(D: Dataset) -> Statistics:
     """Return the statistics of the features of D, without a `mapping`."""
 
     def of(shard: Shard) -> Statistics | None:
-        X = D.chunk(shard.number).X
+        X = to_csr(D.chunk(shard.number).X)
         return Statistics.of(X) if X.shape[0] else None
 
     return functools.reduce(operator.add, filter(None, D.map(of)))

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import Matrix, slices
+from randsvm.arrays import CsrMatrix, Matrix, slices, to_csr
 from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
 from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import (
@@ -211,9 +210,9 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
 
 def _some_rows(X: Any, rows: np.ndarray) -> Any:
     """Return some rows of X in any form that `Arrays` takes. rows : (m,) int64."""
-    if sparse.issparse(X):
+    if is_sparse_of_scipy(X):
         # Not all formats have rows.
-        return sparse.csr_matrix(X)[rows]
+        return X.tocsr()[rows]
     return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
@@ -257,19 +256,19 @@ def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
     """
     if _is_float32(X):
         return False
-    if sparse.issparse(X):
+    if is_sparse_of_scipy(X):
         # Not all formats have rows.
-        X = sparse.csr_matrix(X)
+        X = X.tocsr()
     elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
         X = np.asarray(X, np.float64)
     for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
         if not is_checked(number):
             continue
         rows = begin + rows_checked(end - begin)
-        some: Any = X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+        some = to_matrix(X.iloc[rows] if hasattr(X, "iloc") else X[rows], float64=True)
         if not isinstance(rounded, np.ndarray):
-            some = sparse.csr_matrix(some)
-        store = ArrayStore(to_matrix(some, float64=True), np.zeros(len(rows)), 0, np.array([0]))
+            some = to_csr(some)
+        store = ArrayStore(some, np.zeros(len(rows)), 0, np.array([0]))
         if join_and_round([store.all_rows], number).float64:
             return True
     return False
@@ -283,10 +282,13 @@ def _is_float32(X: Any) -> bool:
 
 def with_row_numbers(X: Matrix) -> Matrix:
     """Return kernel values as in files: a row begins with its number, from 1. X: see to_matrix."""
-    numbers = np.arange(1, X.shape[0] + 1, dtype=np.float32)[:, None]
+    m, d = X.shape
+    numbers = np.arange(1, m + 1, dtype=np.float32)
     if isinstance(X, np.ndarray):
-        return np.hstack([numbers, X])
-    return to_matrix(sparse.hstack([sparse.csr_matrix(numbers), X], format="csr"))
+        return np.hstack([numbers[:, None], X])
+    starts = X.indptr[:-1]
+    values, columns = np.insert(X.data, starts, numbers), np.insert(X.indices + 1, starts, 0)
+    return CsrMatrix(values, columns, X.indptr + np.arange(m + 1), (m, d + 1))
 
 
 def chunks_of(X: Any, zero_based: bool, rows: int, *, float64: bool) -> Iterator[RawChunk]:
@@ -308,24 +310,19 @@ def to_matrix(X: Any, *, float64: bool = False) -> Matrix:
     shares the memory of X if X has that form.
     """
     dtype = np.float64 if float64 else np.float32
-    if sparse.issparse(X):
-        csr = sparse.csr_matrix(X)
-        if not csr.has_canonical_format:
-            csr = csr.copy()
-            csr.sum_duplicates()
-        with np.errstate(over="ignore"):
-            values = csr.data.astype(dtype, copy=False)
-        rows = sparse.csr_matrix(csr.shape, dtype=dtype)
-        rows.data, rows.indices, rows.indptr = values, csr.indices, csr.indptr
-        rows.has_sorted_indices = rows.has_canonical_format = True
-        _check_finite(rows)
-        return rows
+    if isinstance(X, CsrMatrix):  # of with_row_numbers
+        return X.astype(dtype, copy=False)
+    is_sparse = is_sparse_of_scipy(X)
     # A data frame has columns of several types: they come together as one.
     with np.errstate(over="ignore"):
-        array = X if isinstance(X, np.ndarray) else np.asarray(X, dtype=dtype)
+        array = X if is_sparse or isinstance(X, np.ndarray) else np.asarray(X, dtype=dtype)
     if array.ndim != 2:
         raise ContentError(f"X: expected two dimensions, rows and features, found {array.ndim}")
-    if array.size and np.count_nonzero(array) < SPARSE * array.size:
+    rows: Matrix
+    if is_sparse:
+        with np.errstate(over="ignore"):
+            rows = CsrMatrix.from_scipy(array).astype(dtype, copy=False)
+    elif array.size and np.count_nonzero(array) < SPARSE * array.size:
         rows = _without_zeros(array, dtype)
     else:
         with np.errstate(over="ignore"):
@@ -334,7 +331,12 @@ def to_matrix(X: Any, *, float64: bool = False) -> Matrix:
     return rows
 
 
-def _without_zeros(array: np.ndarray, dtype: type) -> sparse.csr_matrix:
+def is_sparse_of_scipy(X: Any) -> bool:
+    """Return whether X is a sparse matrix of scipy, without an import of scipy."""
+    return hasattr(X, "tocsr")
+
+
+def _without_zeros(array: np.ndarray, dtype: type) -> CsrMatrix:
     n, d = array.shape
     indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(array, axis=1))])
     values, indices = np.empty(indptr[-1], dtype), np.empty(indptr[-1], np.int32)
@@ -343,7 +345,7 @@ def _without_zeros(array: np.ndarray, dtype: type) -> sparse.csr_matrix:
         place = slice(indptr[at.start], indptr[at.stop])
         with np.errstate(over="ignore"):
             values[place], indices[place] = array[at][rows, columns], columns
-    return sparse.csr_matrix((values, indices, indptr), shape=(n, d))
+    return CsrMatrix(values, indices, indptr, (n, d))
 
 
 def _check_finite(X: Matrix) -> None:
@@ -373,7 +375,7 @@ def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
     return np.array(starts, np.int64)
 
 
-def _occurring(X: sparse.csr_matrix) -> np.ndarray:
+def _occurring(X: CsrMatrix) -> np.ndarray:
     """Return the columns that have a value, ascending."""
     if X.shape[1] > FEW_COLUMNS:
         return np.unique(X.indices)

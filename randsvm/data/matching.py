@@ -6,8 +6,8 @@ This module does not know models or training.
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
+from randsvm.arrays import CsrMatrix, to_csr
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.records import dataclass
@@ -48,7 +48,7 @@ class Matches:
         return self.rows[of[order]], there[at[order]]
 
 
-def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
+def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     """Find the rows of Z in D, in one pass over D.
 
     Z : (m, len(features)) CSR; features: ascending, as written in the file. If the values of D or Z
@@ -66,7 +66,7 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
     firsts = Z[first]
 
     def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        X: sparse.csr_matrix = D.chunk(shard.number).X.astype(dtype, copy=False)
+        X = to_csr(D.chunk(shard.number).X).astype(dtype, copy=False)
         hashes = X @ weights
         at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
         rows = np.flatnonzero(keys[at] == hashes)
@@ -78,9 +78,7 @@ def matches(D: Dataset, Z: sparse.csr_matrix, features: np.ndarray) -> Matches:
     return Matches(np.where(possible, groups, NOT_FOUND), rows, found)
 
 
-def _over(
-    columns: np.ndarray, Z: sparse.csr_matrix, features: np.ndarray
-) -> tuple[sparse.csr_matrix, np.ndarray]:
+def _over(columns: np.ndarray, Z: CsrMatrix, features: np.ndarray) -> tuple[CsrMatrix, np.ndarray]:
     """Return Z over other columns, and whether each row keeps all its nonzeros, (m,) bool.
 
     Stored zeros are dropped.
@@ -94,15 +92,19 @@ def _over(
     ends = np.cumsum(np.bincount(row[kept], minlength=Z.shape[0]))
     indices = np.searchsorted(columns, features)[Z.indices[kept]]
     starts = np.concatenate([[0], ends])
-    shape = (Z.shape[0], len(columns))
-    return sparse.csr_matrix((Z.data[kept], indices, starts), shape=shape), possible
+    return CsrMatrix(Z.data[kept], indices, starts, (Z.shape[0], len(columns))), possible
 
 
-def _equal(X: sparse.csr_matrix, Z: sparse.csr_matrix) -> np.ndarray:
+def _equal(X: CsrMatrix, Z: CsrMatrix) -> np.ndarray:
     """Return whether each row of X equals the row of Z, (m,) bool."""
-    difference = (X - Z).tocsr()
-    difference.eliminate_zeros()
-    return np.diff(difference.indptr) == 0
+    X, Z = X.without_zeros(), Z.without_zeros()
+    equal = np.diff(X.indptr) == np.diff(Z.indptr)
+    candidates = np.flatnonzero(equal)
+    X, Z = X[candidates], Z[candidates]
+    differs = (X.indices != Z.indices) | (X.data != Z.data)
+    row = np.repeat(candidates, np.diff(X.indptr))
+    equal[row[differs]] = False
+    return equal
 
 
 def _with_occurrence(keys: np.ndarray) -> np.ndarray:

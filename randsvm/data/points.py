@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import join_weights, slices
+from randsvm.arrays import CsrMatrix, join_weights, slices
 from randsvm.records import dataclass
 
 # Rows that are copied at a time.
@@ -30,7 +29,7 @@ class Points:
     """
 
     rows: np.ndarray
-    X: sparse.csr_matrix
+    X: CsrMatrix
     y: np.ndarray
     u: np.ndarray | None = None
     beta: np.ndarray | None = None
@@ -52,7 +51,7 @@ class Points:
             return parts[0]
         return Points(
             np.concatenate([p.rows for p in parts]),
-            sparse.vstack([p.X for p in parts], format="csr"),
+            CsrMatrix.vstack([p.X for p in parts]),
             np.concatenate([p.y for p in parts]),
             weights=join_weights([(len(p), p.weights) for p in parts]),
         )
@@ -128,8 +127,7 @@ class RowCache:
             every = np.arange(to.start, to.stop)
             every += np.repeat(begins[some] - indptr[some], lengths[some])
             values[to], indices[to] = self._values[every], self._indices[every]
-        shape = (len(rows), self.columns)
-        X = sparse.csr_matrix((values, indices, indptr), shape=shape)
+        X = CsrMatrix(values, indices, indptr, (len(rows), self.columns))
         weights = None if self._weights is None else self._weights[at]
         return Points(rows, X, self._y[at], weights=weights)
 

@@ -10,6 +10,7 @@ from dataclasses import field
 
 import numpy as np
 
+from randsvm.arrays import philox_words
 from randsvm.records import NamedTuple, dataclass
 
 
@@ -36,10 +37,7 @@ class Draw(NamedTuple):
     def keys(self, start: int, stop: int) -> np.ndarray:
         """Return the keys of rows start .. stop - 1, (stop - start,) uint64."""
         # One Philox counter step yields four words, so row i has word i % 4 of step i // 4.
-        # The dtype is given: numpy converts a list with a word above 2^63 to float64.
-        key = np.array([self.seed, self.number], np.uint64)
-        bits = np.random.Philox(key=key, counter=[start // 4, 0, 0, 0])
-        return bits.random_raw(stop - start + start % 4)[start % 4 :]
+        return philox_words((self.seed, self.number), (0, 0, 0, 0), start, stop - start)
 
     def stream(self) -> Permuter:
         return Permuter(self)

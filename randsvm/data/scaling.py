@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import csr_of_all, squared_norms
+from randsvm.arrays import CsrMatrix, csr_of_all, squared_norms
 from randsvm.records import dataclass
 
 # Rows with fewer than this share of their features are sparse, and so is a feature that fewer than
@@ -34,7 +33,7 @@ class Statistics:
     stored: np.ndarray
 
     @staticmethod
-    def of(X: sparse.csr_matrix) -> Statistics:
+    def of(X: CsrMatrix) -> Statistics:
         m, d = X.shape
         stored = np.bincount(X.indices, minlength=d)
         if X.nnz >= SPARSE * m * d:
@@ -43,10 +42,10 @@ class Statistics:
             squares = np.square(dense - mean).sum(axis=0)
             return Statistics(m, dense.min(axis=0), dense.max(axis=0), mean, squares, stored)
         values = X.data.astype(np.float64)
-        low, high = (f(axis=0).toarray().ravel().astype(np.float64) for f in (X.min, X.max))
+        low, high = (_with_zeros(X, f) for f in (np.minimum, np.maximum))
         mean = np.bincount(X.indices, values, d) / m
-        squares = np.bincount(X.indices, np.square(values - mean[X.indices]), d)
-        squares += (m - stored) * mean**2
+        deviations = np.square(values - mean[X.indices])
+        squares = np.bincount(X.indices, deviations, d) + (m - stored) * mean**2
         return Statistics(m, low, high, mean, squares, stored)
 
     def __add__(self, other: Statistics) -> Statistics:
@@ -118,7 +117,7 @@ class Scaling:
         """Return the largest number of values that are stored for n scaled rows with nnz values."""
         return n * d if self.stores_all else min(n * d, nnz + n * len(self.shifted))
 
-    def apply(self, X: sparse.csr_matrix) -> sparse.csr_matrix:
+    def apply(self, X: CsrMatrix) -> CsrMatrix:
         """Return the scaled rows, CSR of the same shape and dtype. X : (m, d) CSR.
 
         Every row stores the shifted features, or all features if at least half are shifted.
@@ -128,25 +127,31 @@ class Scaling:
             m, d = dense.shape
             return csr_of_all(_within_float32(dense, X.data.dtype), m, d)
         if self.shift is not None and self.factor is not None and len(self.shifted):
-            m, k = X.shape[0], len(self.shifted)
-            columns, starts = np.tile(self.shifted, m), np.arange(m + 1) * k
-            shifts = np.tile(-self.shift[self.shifted], m)
-            moved = X.astype(np.float64) + sparse.csr_matrix((shifts, columns, starts), X.shape)
-            moved.data = _within_float32(moved.data * self.factor[moved.indices], X.data.dtype)
-            return moved
+            moved = X.less(self.shift, np.float64)
+            values = moved.data * self.factor[moved.indices]
+            return moved.with_data(_within_float32(values, X.data.dtype))
         if self.factor is not None:
             values = X.data * self.factor[X.indices]
         else:
             norms = np.sqrt(squared_norms(X))
             values = X.data / np.repeat(np.where(norms > 0, norms, 1.0), np.diff(X.indptr))
-        scaled = X.copy()
-        scaled.data = _within_float32(values, X.data.dtype)
-        return scaled
+        return X.with_data(_within_float32(values, X.data.dtype))
 
     def over(self, seen: np.ndarray) -> Scaling:
         """Return the scaling of some of the features. seen : (k,), their positions."""
         shift, factor = (None if a is None else a[seen] for a in (self.shift, self.factor))
         return Scaling(self.name, shift, factor)
+
+
+def _with_zeros(X: CsrMatrix, extreme: np.ufunc) -> np.ndarray:
+    """Return the smallest or largest value of each column, zeros included, (d,) float64."""
+    starts, _, values = X.by_columns()
+    found, filled = np.zeros(X.shape[1]), np.flatnonzero(starts[:-1] < starts[1:])
+    if len(filled):
+        found[filled] = extreme.reduceat(values, starts[filled])
+    has_zero = np.diff(starts) < X.shape[0]
+    found[has_zero] = extreme(found[has_zero], 0.0)
+    return found
 
 
 def _within_float32(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -15,7 +15,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import _num_samples
 
 from randsvm import api
-from randsvm.arrays import Matrix, slices
+from randsvm.arrays import slices
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
 from randsvm.estimators.machine import Machine
@@ -119,7 +119,7 @@ class KernelMachine(Machine):
                 f"{most:,} rows, found {n:,}; give a kernel by its name"
             )
 
-    def _fit(self, X: Matrix, arrays: Arrays, **own: Any) -> None:
+    def _fit(self, X: Any, arrays: Arrays, **own: Any) -> None:
         """Train, and set the attributes of a fitted kernel machine."""
         kernel = self._kernel_name
         self._gamma = self._resolved_gamma(X)
@@ -201,7 +201,7 @@ class KernelMachine(Machine):
         """Return n_iter_. found : number of rounds of each problem, by its name in events."""
         return max(found.total(), 1)
 
-    def _resolved_gamma(self, X: Matrix) -> float | None:
+    def _resolved_gamma(self, X: Any) -> float | None:
         if self._kernel_name == "precomputed":
             return None
         if isinstance(self.gamma, str) and self.gamma not in (SCALE, "auto"):
@@ -210,7 +210,7 @@ class KernelMachine(Machine):
         # The variance may overflow for large values. The training refuses them in its own message.
         return resolve_gamma(gamma, X.shape[1], lambda: _variance(X))
 
-    def _set_solution_attributes(self, X: Matrix, arrays: Arrays) -> None:
+    def _set_solution_attributes(self, X: Any, arrays: Arrays) -> None:
         """Set the attributes of the decision functions."""
         model: Any = self.model_.model
         # model.support numbers the rows with a weight above 0 only.
@@ -253,7 +253,7 @@ def finite_cost(C: float) -> float:
     return INFINITE_C if np.inf == C else C
 
 
-def _variance(X: Matrix) -> float:
+def _variance(X: Any) -> float:
     """Return the variance of all values of X, zeros included, without a copy of X."""
     size = X.shape[0] * X.shape[1]
     values = X if isinstance(X, np.ndarray) else X.data

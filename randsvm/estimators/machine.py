@@ -13,7 +13,6 @@ from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from randsvm.arrays import Matrix
 from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
@@ -251,7 +250,7 @@ class Classifier(ClassifierMixin, Machine):
 
     _single_class_message: ClassVar[str] = "Invalid input"
 
-    def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Arrays]:
+    def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
         """Return the checked X, and Arrays of X, class numbers and weights.
 
         Set classes_ to the sorted labels of the rows with a weight above 0, and class_weight_.

@@ -43,16 +43,6 @@ def lay_out_panels(
     right: NDArray[np.float64],
     panels: NDArray[np.floating[Any]],
 ) -> None: ...
-def subtract_centre(
-    starts: NDArray[np.int32],
-    features: NDArray[np.int32],
-    values: NDArray[np.floating[Any]],
-    of_centre: NDArray[np.int32],
-    centre: NDArray[np.float64],
-    new_starts: NDArray[np.int32],
-    new_features: NDArray[np.int32],
-    new_values: NDArray[np.floating[Any]],
-) -> int: ...
 def add_difference_sums(
     x: NDArray[np.float64],
     panels: NDArray[np.float64],

@@ -192,47 +192,6 @@ def lay_out_panels(
             to[d * PANEL] = <real> right[row]
 
 
-def subtract_centre(
-    const int[::1] starts, const int[::1] features, const stored[::1] values,
-    const int[::1] of_centre, const double[::1] centre,
-    int[::1] new_starts, int[::1] new_features, real[::1] new_values,
-):
-    """Write the nonzeros of x_i - c for CSR rows x_i; return their number.
-
-    The features of a row ascend, in both matrices. of_centre, centre : (k,), the features and the
-    values of c that are not 0; new_starts : (m + 1,); new_features, new_values: with room for the
-    values of all rows and k more of each row. Differences are computed in float64.
-    """
-    cdef Py_ssize_t m = starts.shape[0] - 1, k = centre.shape[0], i, at, end, j, count = 0
-    cdef int feature
-    cdef real difference
-    if m < 0 or of_centre.shape[0] != k or new_starts.shape[0] != m + 1 or (
-        features.shape[0] != values.shape[0] or starts[m] > values.shape[0]
-        or new_features.shape[0] < starts[m] + m * k or new_values.shape[0] < starts[m] + m * k
-    ):
-        raise ValueError("expected rows, a centre and new rows of shapes that fit")
-    with nogil:
-        new_starts[0] = 0
-        for i in range(m):
-            at, end, j = starts[i], starts[i + 1], 0
-            while at < end or j < k:
-                if j == k or (at < end and features[at] < of_centre[j]):
-                    feature, difference = features[at], <real> values[at]
-                    at += 1
-                elif at == end or of_centre[j] < features[at]:
-                    feature, difference = of_centre[j], <real> -centre[j]
-                    j += 1
-                else:
-                    feature, difference = features[at], <real> (<double> values[at] - centre[j])
-                    at += 1
-                    j += 1
-                if difference != 0:
-                    new_features[count], new_values[count] = feature, difference
-                    count += 1
-            new_starts[i + 1] = <int> count
-    return count
-
-
 def add_difference_sums(
     const double[:, ::1] x, const double[:, :, ::1] panels, const double[:, ::1] beta,
     double gamma, double[:, ::1] u, int widest=512,

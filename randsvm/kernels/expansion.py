@@ -19,9 +19,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import Matrix, csr_parts, rows_of, slices, sorted_csr, squared_norms
+from randsvm.arrays import (
+    CsrMatrix,
+    Matrix,
+    csr_parts,
+    slices,
+    squared_norms,
+    to_csr,
+    to_dense,
+)
 from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import (
     CELL_CENTRES,
@@ -38,7 +45,6 @@ from randsvm.kernels._kernels import (
     lay_out_panels,
     lay_out_rows,
     sort_into_cells,
-    subtract_centre,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import NamedTuple, dataclass
@@ -71,7 +77,7 @@ class LayoutRows:
     outside X, a part of norms.
     """
 
-    X: np.ndarray | sparse.csr_matrix
+    X: Any
     norms: np.ndarray
     extra: np.ndarray
 
@@ -124,11 +130,9 @@ class SparseRbfSum:
     rows : (m, d), the centres; beta : (m,) or (m, K).
     """
 
-    def __init__(
-        self, kernel: Kernel, dtype: type, rows: sparse.csr_matrix, beta: np.ndarray
-    ) -> None:
+    def __init__(self, kernel: Kernel, dtype: type, rows: CsrMatrix, beta: np.ndarray) -> None:
         m, d = rows.shape
-        self.panels = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), dtype)
+        self.panels: np.ndarray = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), dtype)
         right = kernel.right(squared_norms(rows))
         lay_out_panels(*csr_parts(rows), kernel.scale, right, self.panels)
         self.beta = _columns(beta, dtype)
@@ -193,16 +197,15 @@ class SparseCentres:
 
     def __init__(self, kernel: Kernel, dtype: type, Z: LayoutRows) -> None:
         self.kernel = kernel
-        self.columns = (Z.X * dtype(kernel.scale)).tocsc()
+        self.rows: CsrMatrix = Z.X
+        self.columns = self.rows.with_data(self.rows.data * dtype(kernel.scale)).by_columns()
         self.right: np.ndarray = kernel.right(Z.norms).astype(dtype)
         self.exact = kernel.name == "rbf" and dtype is np.float64
         self.largest = float(Z.norms.max(initial=0.0))
-        if self.exact:
-            self.rows = sorted_csr(Z.X)
 
     def arguments(
         self,
-        prepared: tuple[sparse.csr_matrix, np.ndarray, np.ndarray],
+        prepared: tuple[CsrMatrix, np.ndarray, np.ndarray],
         block: np.ndarray,
         largest: float,
     ) -> None:
@@ -210,12 +213,12 @@ class SparseCentres:
         size = self.kernel.gamma * max(largest, self.largest)
         if self.exact and size * np.finfo(np.float64).eps > ROUNDING:
             block[:] = extra[:, None]
-            add_squared_distances(*csr_parts(sorted_csr(X)), *csr_parts(self.rows), block)
+            add_squared_distances(*csr_parts(X), *csr_parts(self.rows), block)
             block *= -self.kernel.gamma
             return
-        Z = self.columns
         np.add(left[:, None], self.right, out=block)
-        add_products(*csr_parts(X), *csr_parts(Z), block)
+        starts, rows, values = self.columns
+        add_products(*csr_parts(X), starts, rows, values, block)
 
 
 def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
@@ -372,31 +375,20 @@ class KernelLayout:
         """Return whether rows of d features are sorted into cells."""
         return self.cutoff is not None and d > 0 and self.is_compiled(d) and not self.uses_nonzeros
 
-    def nonzeros(self, X: Matrix) -> sparse.csr_matrix:
+    def nonzeros(self, X: Matrix) -> CsrMatrix:
         """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
-        rows = sparse.csr_matrix(X)
-        features = np.flatnonzero(np.zeros(0) if self.centre is None else self.centre)
-        if self.centre is None or not len(features):
+        rows = to_csr(X)
+        if self.centre is None or not self.centre.any():
             return rows.astype(self.dtype, copy=False)
-        starts = np.empty(rows.shape[0] + 1, np.int32)
-        most = rows.nnz + rows.shape[0] * len(features)
-        new_features: np.ndarray = np.empty(most, np.int32)
-        values = np.empty(most, self.dtype)
-        count = subtract_centre(
-            *csr_parts(sorted_csr(rows)),
-            features.astype(np.int32), self.centre[features],
-            starts, new_features, values,
-        )  # fmt: skip
-        parts = values[:count].copy(), new_features[:count].copy(), starts
-        return sparse.csr_matrix(parts, shape=rows.shape)
+        return rows.less(self.centre, self.dtype)
 
     def convert(self, X: Matrix, extra: np.ndarray | None = None) -> LayoutRows:
         """Return X in this layout. extra : (m,) squared norm of features outside X."""
         more = np.zeros(X.shape[0]) if extra is None else extra
         if not self.dense:
-            X = sparse.csr_matrix(X)
+            X = to_csr(X)
             return LayoutRows(X.astype(self.dtype), squared_norms(X) + more, more)
-        dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
+        dense = to_dense(X).astype(np.float64)
         if self.centre is not None and not self.uses_differences:
             dense -= self.centre
         return LayoutRows(dense, np.einsum("ij,ij->i", dense, dense) + more, more)
@@ -454,7 +446,7 @@ class KernelLayout:
         )
         # One call lays out many blocks: with few centres a call costs more than the kernel values.
         for part in slices(X.shape[0], max(1, LAID_OUT // (size * d)) * size):
-            rows, norms = self.lay_out(rows_of(X, part), None if extra is None else extra[part])
+            rows, norms = self.lay_out(X[part], None if extra is None else extra[part])
             for at in slices(len(norms), size):
                 place = slice(part.start + at.start, part.start + at.stop)
                 piece = tuple(each[at] for each in rows) if type(rows) is tuple else rows[at]
@@ -471,7 +463,7 @@ class KernelLayout:
 
     def _sparse_blocks(self, X: Matrix, extra: np.ndarray | None) -> Iterator[RowBlock]:
         for part in slices(X.shape[0], PANEL_ROWS):
-            rows = self.nonzeros(rows_of(X, part))
+            rows = self.nonzeros(X[part])
             norms = squared_norms(rows) + (0.0 if extra is None else extra[part])
             left: np.ndarray = self.kernel.left(norms).astype(self.dtype)
             # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
@@ -516,12 +508,7 @@ def row_block_bytes(piece: RowBlock) -> int:
     """Return the memory of a block of rows in bytes."""
     rows = piece[1]
     parts = rows if isinstance(rows, tuple) else (rows,)
-    return sum(
-        part.data.nbytes + part.indices.nbytes + part.indptr.nbytes
-        if sparse.issparse(part)
-        else part.nbytes
-        for part in parts
-    )
+    return sum(part.nbytes for part in parts)
 
 
 def profits_from_cells(kernel_layout: KernelLayout, X: Matrix, Z: Matrix, sums: int = 1) -> bool:
@@ -560,15 +547,14 @@ def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
     return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 
 
-def usual_values(X: sparse.csr_matrix) -> np.ndarray:
+def usual_values(X: CsrMatrix) -> np.ndarray:
     """Return the most frequent value of each feature, (d,) float64; 0 unless it is more frequent
     than 0.
 
     X : (m, d) CSR, a sample of rows. Rows less these values have the fewest nonzeros: of
     Census-Income 24 instead of 35, of a9a 10 instead of 14.
     """
-    columns = X.tocsc()
-    starts, values = columns.indptr, columns.data
+    starts, _, values = X.by_columns()
     centre = np.zeros(X.shape[1])
     for feature in np.flatnonzero(2 * np.diff(starts) > X.shape[0]):
         found, counts = np.unique(values[starts[feature] : starts[feature + 1]], return_counts=True)
@@ -587,24 +573,22 @@ class Expansion:
     it.
     """
 
-    def __init__(self, kernel_layout: KernelLayout, Z: sparse.csr_matrix, beta: np.ndarray) -> None:
+    def __init__(self, kernel_layout: KernelLayout, Z: CsrMatrix, beta: np.ndarray) -> None:
         self.kernel_layout = kernel_layout
         self.count, self.sum_shape = len(beta), beta.shape[1:]
         kernel = kernel_layout.kernel
         if kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
-            self.weights = Z.T.astype(np.float64) @ beta
+            self.weights = Z.column_products(beta)
             return
         with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
             self.centre_sums = [
-                kernel_layout.centre_sum(rows_of(Z, at), beta[at])
+                kernel_layout.centre_sum(Z[at], beta[at])
                 for at in slices(self.count, BLOCK_CENTRES)
             ]
 
     @staticmethod
-    def of(
-        kernel: Kernel, Z: sparse.csr_matrix, beta: np.ndarray, dtype: type = np.float64
-    ) -> Expansion:
+    def of(kernel: Kernel, Z: CsrMatrix, beta: np.ndarray, dtype: type = np.float64) -> Expansion:
         """Return an expansion in the layout that suits Z, without centring."""
         m, d = Z.shape
         return Expansion(KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, dtype), Z, beta)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import Matrix, csr_parts, slices, squared_norms
+from randsvm.arrays import CsrMatrix, Matrix, csr_parts, slices, squared_norms, to_csr, to_dense
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
+    add_products,
     difference_gram,
     lay_out_panels,
     rbf_gram,
@@ -23,7 +23,7 @@ GRAM_ROWS = 256
 OFFSET = 100.0
 
 
-def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = False) -> np.ndarray:
+def gram(kernel_layout: KernelLayout, X: CsrMatrix, *, centred: bool = False) -> np.ndarray:
     """Return K(x_i, x_j) for every pair of rows, (m, m) float32, in the precision of the layout.
 
     centred: return `centred_gram` if float32 does not hold the differences between the values. The
@@ -49,7 +49,7 @@ def gram(kernel_layout: KernelLayout, X: sparse.csr_matrix, *, centred: bool = F
     return K
 
 
-def _sparse_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> None:
+def _sparse_gram(kernel: Kernel, X: CsrMatrix, K: np.ndarray) -> None:
     """Compute RBF values into K, (m, m) float32, from the nonzeros of float32 rows."""
     m, d = X.shape
     norms = squared_norms(X)
@@ -61,7 +61,7 @@ def _sparse_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> None:
     sparse_rbf_gram(starts, features, values, left, panels, K)
 
 
-def _gram_in_blocks(kernel_layout: KernelLayout, X: sparse.csr_matrix, K: np.ndarray) -> None:
+def _gram_in_blocks(kernel_layout: KernelLayout, X: CsrMatrix, K: np.ndarray) -> None:
     """Compute kernel values into K, (m, m) float32, in blocks of GRAM_ROWS rows and columns."""
     rows = kernel_layout.convert(X)
     parts = list(slices(len(K), GRAM_ROWS))
@@ -87,7 +87,7 @@ def _is_far_from_0(K: np.ndarray) -> bool:
     return bool(np.isfinite(mean)) and abs(mean) > OFFSET * (diagonal - mean)
 
 
-def centred_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> np.ndarray:
+def centred_gram(kernel: Kernel, X: CsrMatrix, K: np.ndarray) -> np.ndarray:
     """Return kernel values less the means of rows and columns, (m, m) float32.
 
     These are the kernel values of rows centred in feature space: the smallest values with the same
@@ -104,7 +104,7 @@ def centred_gram(kernel: Kernel, X: sparse.csr_matrix, K: np.ndarray) -> np.ndar
     return np.ascontiguousarray(exact, np.float32)
 
 
-def exact_gram(kernel: Kernel, X: sparse.csr_matrix) -> np.ndarray:
+def exact_gram(kernel: Kernel, X: CsrMatrix) -> np.ndarray:
     """Return K(x_i, x_j) for every pair of rows, (m, m) float64, computed in float64.
 
     The kernel must not be precomputed.
@@ -122,12 +122,12 @@ class Float64Rows:
     and smaller values are rounded less. None: rows are sparse
     """
 
-    X: np.ndarray | sparse.csr_matrix
+    X: np.ndarray | CsrMatrix
     norms: np.ndarray
     centre: np.ndarray | None
 
     @staticmethod
-    def of(kernel: Kernel, X: sparse.csr_matrix) -> Float64Rows:
+    def of(kernel: Kernel, X: CsrMatrix) -> Float64Rows:
         """Return the rows, dense if their products are faster then."""
         if not prefers_dense(X.shape[0], X.shape[1], X.nnz):
             return Float64Rows(X.astype(np.float64), squared_norms(X), None)
@@ -137,7 +137,7 @@ class Float64Rows:
 
     @staticmethod
     def _dense(X: Matrix, centre: np.ndarray) -> Float64Rows:
-        dense = (X if isinstance(X, np.ndarray) else X.toarray()).astype(np.float64)
+        dense = to_dense(X).astype(np.float64)
         dense -= centre
         return Float64Rows(dense, np.einsum("ij,ij->i", dense, dense), centre)
 
@@ -145,7 +145,7 @@ class Float64Rows:
         """Return other rows with the same centre."""
         if self.centre is not None:
             return self._dense(X, self.centre)
-        X = sparse.csr_matrix(X)
+        X = to_csr(X)
         return Float64Rows(X.astype(np.float64), squared_norms(X), None)
 
     def __getitem__(self, rows: np.ndarray) -> Float64Rows:
@@ -154,8 +154,11 @@ class Float64Rows:
 
 def cross_gram(kernel: Kernel, rows: Float64Rows, centres: Float64Rows) -> np.ndarray:
     """Return K(x_i, z_j) of rows and centres, (m, k) float64; not for a precomputed kernel."""
-    K = rows.X @ centres.X.T
-    K = K if isinstance(K, np.ndarray) else K.toarray()
+    if isinstance(rows.X, np.ndarray):
+        K: np.ndarray = rows.X @ to_dense(centres.X).T
+    else:
+        K = np.zeros((rows.X.shape[0], centres.X.shape[0]))
+        add_products(*csr_parts(rows.X), *to_csr(centres.X).by_columns(), K)
     K *= kernel.scale
     K += kernel.left(rows.norms)[:, None]
     K += kernel.right(centres.norms)

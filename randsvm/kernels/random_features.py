@@ -21,12 +21,10 @@ import math
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import slices
+from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices, to_dense
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import require
@@ -43,11 +41,7 @@ def words_at(seed: int, purpose: int, count: int, feature: int = 0, group: int =
 
     key: seed and feature. counter: group and purpose. A word does not depend on count.
     """
-    bits = np.random.Philox(
-        key=np.array([seed, feature], np.uint64),
-        counter=np.array([0, group, purpose, 0], np.uint64),
-    )
-    return bits.random_raw(count)
+    return philox_words((seed, feature), (0, group, purpose, 0), 0, count)
 
 
 def uniform(seed: int, purpose: int, count: int) -> np.ndarray:
@@ -300,17 +294,13 @@ def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
 # --- maps over given features ------------------------------------------------------------------
 
 
-def _dense(X: Any) -> np.ndarray:
-    return X.toarray() if sparse.issparse(X) else X
-
-
-def _project(X: np.ndarray | sparse.csr_matrix, W: np.ndarray, out: np.ndarray) -> None:
+def _project(X: Matrix, W: np.ndarray, out: np.ndarray) -> None:
     """Compute out = X W.
 
     X : (m, d) dense or CSR, float32 or float64; W : (d, n) float32, C-contiguous; out is float32,
     or float64 if X is.
     """
-    if sparse.issparse(X) or out.dtype != X.dtype:
+    if not isinstance(X, np.ndarray) or out.dtype != X.dtype:
         out[...] = X @ W
     else:
         np.matmul(X, W, out=out)
@@ -340,7 +330,7 @@ class _FourierFeatures:
     def tables(self) -> tuple[np.ndarray, ...]:
         return self.W, self.b, np.array(self.scale)
 
-    def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+    def fill(self, X: Matrix, out: np.ndarray) -> None:
         if X.dtype == np.float64:
             # Large phases: in float32 their remainders modulo 2 pi would have too few digits. So
             # the remainders are computed in float64.
@@ -394,7 +384,7 @@ class _MaclaurinFeatures:
         length = np.abs(W.ravel()[:1]).sum(dtype=np.float32)
         return np.sign(W).astype(np.int8), degrees, self.scales[self.place], np.array(length)
 
-    def fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+    def fill(self, X: Matrix, out: np.ndarray) -> None:
         m, N = out.shape
         product, room = np.empty((m, N), np.float32), np.empty(m * N, np.float32)
         product[:] = self.scales
@@ -428,7 +418,7 @@ class FeatureTransform:
         """
         return self._components.tables
 
-    def values(self, X: sparse.csr_matrix, out: np.ndarray | None = None) -> np.ndarray:
+    def values(self, X: CsrMatrix, out: np.ndarray | None = None) -> np.ndarray:
         """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or
         float64.
 
@@ -445,14 +435,14 @@ class FeatureTransform:
                 self._fill(X[rows].toarray() if dense else X[rows], out[rows])
         return out
 
-    def _fill(self, X: np.ndarray | sparse.csr_matrix, out: np.ndarray) -> None:
+    def _fill(self, X: Matrix, out: np.ndarray) -> None:
         N, d = self.map.components, X.shape[1]
         self._components.fill(X, out[:, :N])
         constant, linear = self.map.low_degree_factors
         if constant > 0:
             out[:, N] = constant
         if linear > 0:
-            np.multiply(_dense(X), linear, out=out[:, self.width - d :])
+            np.multiply(to_dense(X), linear, out=out[:, self.width - d :])
         require(
             bool(np.isfinite(out).all()),
             f"random features of {self.map} leave float32 on this data: scale it or lower gamma",

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import dedent, indent, wrap
 
 import numpy as np
-from scipy import sparse
 
 from randsvm import __version__
+from randsvm.arrays import CsrMatrix, to_csr
 from randsvm.data.columns import Columns
 from randsvm.errors import ModelError
 from randsvm.files import encoded
@@ -58,7 +58,7 @@ class StoredRows:
     float_tolerance : differences of f that rounding explains, in double and in float.
     """
 
-    X: sparse.csr_matrix
+    X: CsrMatrix
     f: np.ndarray
     predicted: np.ndarray
     margin: np.ndarray
@@ -336,7 +336,7 @@ class _Source:
 
     def _kernel(self, model: KernelModel) -> str:
         """Return the support vectors and a function that returns a kernel value."""
-        kernel, Z, m = model.kernel, sparse.csr_matrix(model.Z), len(model.beta)
+        kernel, Z, m = model.kernel, model.Z, len(model.beta)
         name = kernel.name
         dense = Z.nnz >= DENSE * m * self.columns
         if dense:
@@ -627,7 +627,7 @@ class _Source:
     # ---- the test ----
 
     def _test(self, rows: StoredRows) -> str:
-        X = sparse.csr_matrix(rows.X)
+        X = to_csr(rows.X)
         m = X.shape[0]
         expected = rows.predicted if self.classes else np.zeros(m)
         tables = [

@@ -16,10 +16,9 @@ from functools import cached_property, partial
 from math import inf, isinf, isnan, nan
 
 import numpy as np
-from scipy import sparse
 
 from randsvm import files
-from randsvm.arrays import slices, squared_norms
+from randsvm.arrays import CsrMatrix, absolute, slices, squared_norms, to_csr
 from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, numbers_of
 from randsvm.errors import ContentError, GapError, ModelError
@@ -138,7 +137,7 @@ class CandidateRows(NamedTuple):
     y: np.ndarray
     weights: np.ndarray
     distances: np.ndarray
-    X: sparse.csr_matrix | None = None
+    X: CsrMatrix | None = None
 
     @staticmethod
     def joined(parts: Sequence[CandidateRows]) -> CandidateRows:
@@ -148,7 +147,7 @@ class CandidateRows(NamedTuple):
         )
         matrices = [part.X for part in parts if part.X is not None]
         return CandidateRows(
-            groups, y, weights, distances, sparse.vstack(matrices) if matrices else None
+            groups, y, weights, distances, CsrMatrix.vstack(matrices) if matrices else None
         )
 
     def nearest(self, count: int) -> CandidateRows:
@@ -211,12 +210,13 @@ class SupportVectorIndex:
             at[at == self.count] = 0
             found = np.flatnonzero((self.model.features[at] == numbers) if self.count else [])
             distances = np.zeros(len(found))
-            return CandidateRows(at[found], y[found], weights[found], distances, rows.X[found])
+            some = to_csr(rows.X)[found]
+            return CandidateRows(at[found], y[found], weights[found], distances, some)
         if self.tree is None:
-            return CandidateRows(np.empty(0, np.int64), *[np.empty(0)] * 3)
+            return CandidateRows(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
         X = rows.X
         distances, groups = self.tree.query(X @ self.directions, p=inf)
-        tolerances = VALUE_ROUNDING * (abs(X) @ np.abs(self.directions)).max(axis=1)
+        tolerances = VALUE_ROUNDING * (absolute(X) @ np.abs(self.directions)).max(axis=1)
         # A value of a feature that no support vector has makes the row another one.
         found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
         groups = groups[found].astype(np.int64)
@@ -576,7 +576,7 @@ class _Norms:
         return (B * np.concatenate([np.zeros((0, B.shape[1])), *u])).sum(axis=0)
 
     @cached_property
-    def _kernel_rows(self) -> sparse.csr_matrix:
+    def _kernel_rows(self) -> CsrMatrix:
         """The kernel values of the support vectors, (m, d), as the file has them."""
         groups, first = np.unique(self.matches.groups, return_index=True)
         if len(groups) < self.index.count:

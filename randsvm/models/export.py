@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from scipy import sparse
 
 from randsvm import files
+from randsvm.arrays import CsrMatrix, absolute, squared_norms
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, StoredRows, c_source, input_count
@@ -189,7 +189,7 @@ class Comparison:
     norms : (m,), squared norms of the rows after scaling
     """
 
-    X: sparse.csr_matrix
+    X: CsrMatrix
     f: np.ndarray
     predicted: np.ndarray
     probabilities: np.ndarray | None
@@ -243,17 +243,13 @@ class _Rows:
             self.cut_values += int((~inside).sum())
             indptr = np.concatenate([[0], np.cumsum(inside)])[indptr]
             indices, values = indices[inside], values[inside]
-        X = sparse.csr_matrix(
-            (values.astype(np.float64), indices - first, indptr), shape=(m, self.inputs)
-        )
+        X = CsrMatrix(values.astype(np.float64), indices - first, indptr, (m, self.inputs))
         rows = model.rows(np.asarray(indptr, np.int64), indices, values)
         f = model.decision(rows)
         probabilities = None
         if model.has_probabilities and not model.is_regression:
             probabilities = model.probabilities(f)
-        norms = rows.extra + np.asarray(
-            sparse.csr_matrix(rows.X).astype(np.float64).power(2).sum(axis=1)
-        ).reshape(-1)
+        norms = rows.extra + squared_norms(rows.X)
         size = absolute_sums(model, rows)
         matrix = f.reshape(m, -1)
         return Comparison(X, matrix, model.predicted(f), probabilities, size, norms)
@@ -265,13 +261,13 @@ def absolute_sums(model: Model, rows: ModelRows) -> np.ndarray:
         positive = replace(model, beta=np.abs(model.beta), b=np.abs(model.b))
         if model.kernel.name != "rbf":
             kernel = replace(model.kernel, coef0=abs(model.kernel.coef0))
-            positive = replace(positive, Z=abs(model.Z), kernel=kernel)
-            rows = rows._replace(X=abs(rows.X))
+            positive = replace(positive, Z=model.Z.with_data(np.abs(model.Z.data)), kernel=kernel)
+            rows = rows._replace(X=absolute(rows.X))
         f = positive.decision(rows)
     else:
         assert isinstance(model, LinearModel)
         positive_linear = replace(model, w=np.abs(model.w), b=np.abs(model.b))
-        X = rows.X if model.mapping is not None else abs(rows.X)
+        X = rows.X if model.mapping is not None else absolute(rows.X)
         f = np.abs(positive_linear.decision(rows._replace(X=X)))
         if model.mapping is not None:
             # The terms have both signs. |z| is at most sqrt(2 / N) times the number of components.
@@ -280,26 +276,29 @@ def absolute_sums(model: Model, rows: ModelRows) -> np.ndarray:
     return f.reshape(rows.X.shape[0], -1) + 1e-300
 
 
-def _own_rows(model: Model, inputs: int) -> sparse.csr_matrix:
+def _own_rows(model: Model, inputs: int) -> CsrMatrix:
     """Return rows to compare if there are no files, (m, inputs) CSR of float64.
 
     They are support vectors as they were before scaling, or rows that are drawn at random.
     """
     first = model.index_base
     if isinstance(model, KernelModel) and len(model.beta):
-        Z = sparse.csr_matrix(model.Z[:: max(1, -(-len(model.beta) // MAX_OWN_ROWS))])
+        Z = model.Z[:: max(1, -(-len(model.beta) // MAX_OWN_ROWS))]
         columns = model.features.astype(np.int64) - first
-        X = sparse.csr_matrix((Z.data, columns[Z.indices], Z.indptr), shape=(Z.shape[0], inputs))
+        X = CsrMatrix(Z.data, columns[Z.indices], Z.indptr, (Z.shape[0], inputs))
         X = X.astype(np.float64)
     else:
         random = np.random.default_rng(0)
         if inputs <= DRAWN_VALUES:
-            X = sparse.csr_matrix(random.standard_normal((DRAWN_ROWS, inputs)))
+            X = CsrMatrix.from_dense(random.standard_normal((DRAWN_ROWS, inputs)))
         else:
+            from scipy import sparse
+
             places = random.integers(0, inputs, (DRAWN_ROWS, DRAWN_VALUES))
             values = random.standard_normal(places.size)
             row = np.repeat(np.arange(DRAWN_ROWS), DRAWN_VALUES)
-            X = sparse.csr_matrix((values, (row, places.ravel())), shape=(DRAWN_ROWS, inputs))
+            shape = (DRAWN_ROWS, inputs)
+            X = CsrMatrix.from_scipy(sparse.coo_matrix((values, (row, places.ravel())), shape))
     if model.scaling is not None and model.scaling.factor is not None and model.seen is not None:
         seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - first
         factor, shift = np.zeros(inputs), np.zeros(inputs)
@@ -307,12 +306,11 @@ def _own_rows(model: Model, inputs: int) -> sparse.csr_matrix:
         if model.scaling.shift is not None:
             shift[seen] = model.scaling.shift
         size = np.divide(1, factor, out=np.zeros(inputs), where=factor != 0)
-        X = X.multiply(size).tocsr()
+        X = X.with_data(X.data * size[X.indices])
         if shift.any():
-            X = sparse.csr_matrix(X.toarray() + shift)
+            X = CsrMatrix.from_dense(X.toarray() + shift)
     if not model.float64:
         X = X.astype(np.float32).astype(np.float64)
-    X.sort_indices()
     return X
 
 
@@ -374,7 +372,7 @@ def tolerances(model: Model, rows: Comparison, rounding: float) -> np.ndarray:
     relative = np.full(len(rows.norms), rounding)
     if isinstance(model, KernelModel) and model.kernel.name == "rbf":
         kind = "double" if rounding < FLOAT_ROUNDING else "float"
-        largest = float(model.Z.multiply(model.Z).sum(axis=1).max()) if len(model.beta) else 0.0
+        largest = float(squared_norms(model.Z).max()) if len(model.beta) else 0.0
         relative += EXPONENT_ROUNDING[kind] * model.kernel.gamma * (rows.norms + largest)
     return rows.size * relative[:, None]
 

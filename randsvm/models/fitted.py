@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from randsvm import files
 from randsvm.data.chunks import RawChunk
-from randsvm.data.in_memory import chunks_of, to_matrix, with_row_numbers
+from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import LinearTrained, Trained
 from randsvm.models.load import check_replaces_model
@@ -234,7 +233,7 @@ def check_columns(model: Model, X: Any) -> None:
             "model, output) reads from files; a data frame must have the columns "
             "model.columns.feature_names: numbers, and 1 or 0 for each category"
         )
-    if sparse.issparse(X) or model.seen is None or model.has_row_numbers:
+    if is_sparse_of_scipy(X) or model.seen is None or model.has_row_numbers:
         return
     shape, width = np.shape(X), model.width
     if len(shape) != 2 or shape[1] == width:

@@ -8,9 +8,8 @@ from math import log
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import squared_norms
+from randsvm.arrays import CsrMatrix, Matrix, column_sums, squared_norms
 from randsvm.errors import ContentError
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
@@ -84,7 +83,7 @@ class KernelModel(Model):
 
     task: str
     kernel: Kernel
-    Z: sparse.csr_matrix
+    Z: CsrMatrix
     beta: np.ndarray
     density_marks: np.ndarray | None = None
     support: np.ndarray | None = None
@@ -160,7 +159,7 @@ class KernelModel(Model):
         """
         Z = self.Z
         used, columns = np.unique(Z.indices, return_inverse=True)
-        Z = sparse.csr_matrix((Z.data, columns, Z.indptr), shape=(Z.shape[0], len(used)))
+        Z = CsrMatrix(Z.data, columns, Z.indptr, (Z.shape[0], len(used)))
         return replace(self, Z=Z, features=self.features[used])
 
     # --- decision values -------------------------------------------------------------------
@@ -181,7 +180,7 @@ class KernelModel(Model):
         """Return whether labels follow from float32 sums where rounding cannot change them."""
         return self.task != "svr" and self.kernel.name == "rbf"
 
-    def _decision_in_float64(self, X: sparse.csr_matrix, extra: np.ndarray) -> np.ndarray:
+    def _decision_in_float64(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))
 
     def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
@@ -456,14 +455,14 @@ class PairwiseModel(KernelModel):
 # --- layouts of support vectors ------------------------------------------------------------
 
 
-def _fastest_float64_layout(kernel: Kernel, Z: sparse.csr_matrix) -> KernelLayout:
+def _fastest_float64_layout(kernel: Kernel, Z: CsrMatrix) -> KernelLayout:
     """Return the fastest float64 layout for the centres Z, (m, d)."""
     m, d = Z.shape
     return KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, np.float64)
 
 
 def _fastest_float32_layout(
-    kernel: Kernel, Z: sparse.csr_matrix, cut: float | None, sums: int
+    kernel: Kernel, Z: CsrMatrix, cut: float | None, sums: int
 ) -> KernelLayout:
     """Return the fastest float32 layout for the centres Z, (m, d), and rows of the same kind.
 
@@ -475,7 +474,7 @@ def _fastest_float32_layout(
     if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
         usual = usual_values(Z[:: max(1, -(-m // BLOCK_CENTRES))])
         return KernelLayout(kernel, dense, usual, np.float32, uses_nonzeros=True)
-    centre = np.asarray(Z.mean(axis=0, dtype=np.float64)).ravel() if dense and m else None
+    centre = column_sums(Z) / m if dense and m else None
     kernel_layout = KernelLayout(kernel, dense, centre, np.float32, cut)
     some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
     pays = m > BLOCK_CENTRES and profits_from_cells(kernel_layout, some, fewer, sums)
@@ -521,7 +520,7 @@ def parse(content: bytes, name: str, float64: bool = False) -> KernelModel:
     return KernelModel(**fields)
 
 
-def _support_vectors(body: LibsvmModel, trailer: Trailer) -> tuple[np.ndarray, sparse.csr_matrix]:
+def _support_vectors(body: LibsvmModel, trailer: Trailer) -> tuple[np.ndarray, CsrMatrix]:
     """Return the features of the support vectors, (d,) int32 ascending, and Z over them."""
     indices, values = body.indices, body.values
     if body.kernel_type == "precomputed":
@@ -531,7 +530,7 @@ def _support_vectors(body: LibsvmModel, trailer: Trailer) -> tuple[np.ndarray, s
         indices, values = values.astype(np.int32), np.ones_like(values)
     features, columns = np.unique(indices, return_inverse=True)
     shape = (len(body.coefficients), len(features))
-    return features.astype(np.int32), sparse.csr_matrix((values, columns, body.indptr), shape=shape)
+    return features.astype(np.int32), CsrMatrix(values, columns, body.indptr, shape)
 
 
 def _probability_fields(body: LibsvmModel, task: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from randsvm.arrays import to_csr
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
@@ -60,7 +61,7 @@ class LinearModel(Model):
         return self._transform.tables
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        X = rows.X if self._transform is None else self._transform.values(rows.X)
+        X = rows.X if self._transform is None else self._transform.values(to_csr(rows.X))
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:

@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import Matrix
+from randsvm.arrays import CsrMatrix, Matrix
 from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
@@ -293,7 +292,7 @@ class Model:
         row = np.repeat(np.arange(m), np.diff(indptr))
         extra = np.bincount(row[other], np.square(values[other], dtype=np.float64), m)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
-        X = sparse.csr_matrix((values[used], column[used], starts), shape=(m, d))
+        X = CsrMatrix(values[used], column[used], starts, (m, d))
         return ModelRows(X, extra, unseen)
 
     def scaled(
@@ -320,7 +319,7 @@ class Model:
         column, used = _find_columns(features, indices)
         starts = np.concatenate([[0], np.cumsum(used)])[indptr]
         shape = (len(indptr) - 1, len(features))
-        X = self.scaling.apply(sparse.csr_matrix((values[used], column[used], starts), shape=shape))
+        X = self.scaling.apply(CsrMatrix(values[used], column[used], starts, shape))
         return X.indptr, features[X.indices], X.data
 
     @cached_property

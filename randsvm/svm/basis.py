@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import slices, sum_in_order
+from randsvm.arrays import CsrMatrix, slices, sum_in_order
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import dataclass
@@ -31,7 +30,7 @@ class Basis:
 
     number: int
     kernel: Kernel
-    X: sparse.csr_matrix
+    X: CsrMatrix
 
     @cached_property
     def rows(self) -> Float64Rows:

@@ -22,8 +22,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from scipy import sparse
 
+from randsvm.arrays import CsrMatrix
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draw, Draws
 from randsvm.kernels.expansion import Expansion
@@ -139,7 +139,7 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
     return replace(step, coupling=coupling(Q))
 
 
-def split(X: sparse.csr_matrix, count: int, draw: Draw) -> list[np.ndarray]:
+def split(X: CsrMatrix, count: int, draw: Draw) -> list[np.ndarray]:
     """Return the row numbers of `count` blocks of near rows, of nearly equal sizes.
 
     Each halving cuts at the median along the line through two random rows, so that no two rounds
@@ -150,7 +150,8 @@ def split(X: sparse.csr_matrix, count: int, draw: Draw) -> list[np.ndarray]:
         halves = []
         for number, part in enumerate(parts, start=len(parts) - 1):
             first, second = (part[int(key) % len(part)] for key in keys[2 * number :][:2])
-            line = (X[[first]] - X[[second]]).toarray()[0].astype(np.float64)
+            ends = X[np.array([first, second])].toarray()
+            line = (ends[0] - ends[1]).astype(np.float64)
             order = np.argsort(X[part] @ line, kind="stable")
             middle = len(part) // 2
             halves += [part[np.sort(order[:middle])], part[np.sort(order[middle:])]]

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import slices, squared_norms
+from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
@@ -133,8 +132,8 @@ class SelectedColumns:
     def width(self) -> int:
         return len(self.numbers)
 
-    def values(self, X: sparse.csr_matrix) -> np.ndarray:
-        return np.ascontiguousarray(X[:, self.numbers].toarray())
+    def values(self, X: CsrMatrix) -> np.ndarray:
+        return np.ascontiguousarray(X.columns(self.numbers))
 
 
 # Largest difference of K(x, z) and K(z, x), as a share of the largest value.
@@ -153,7 +152,7 @@ def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
     points = D.mapped(OWN_NUMBER).points(rows)
     columns = np.searchsorted(D.summary.features, points.X.data)
     m, ones = len(points), np.ones(len(points), np.float32)
-    X = sparse.csr_matrix((ones, columns, np.arange(m + 1)), shape=(m, D.d))
+    X = CsrMatrix(ones, columns, np.arange(m + 1), (m, D.d))
     return replace(points, X=X)
 
 

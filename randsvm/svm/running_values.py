@@ -13,9 +13,8 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import squared_norms
+from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import Draw
@@ -225,7 +224,7 @@ class AddExpansion:
     def __init__(
         self,
         kernel_layout: KernelLayout,
-        Z: sparse.csr_matrix,
+        Z: CsrMatrix,
         difference: np.ndarray,
         *,
         fresh: bool,
@@ -266,7 +265,7 @@ class AddExpansion:
 
 def _add_expansion(
     kernel_layout: KernelLayout,
-    Z: sparse.csr_matrix,
+    Z: CsrMatrix,
     difference: np.ndarray,
     fresh: bool,
     beyond: BeyondMargin | None,
@@ -535,7 +534,7 @@ class RunningValues:
         self._update(coefficients=self.coefficients.after(rows, beta))
         self.values.change(SetCoefficients(rows, beta))
 
-    def advance(self, Z: sparse.csr_matrix, difference: np.ndarray, *, fresh: bool = False) -> None:
+    def advance(self, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """Compute u += sum_j difference_j K(z_j, .), or u = ... if `fresh`.
 
         Z : (m, d) CSR, the z_j; difference : (m,) float64.
@@ -549,7 +548,7 @@ class RunningValues:
         ):
             self.refine()
 
-    def restart(self, X: sparse.csr_matrix | None = None) -> None:
+    def restart(self, X: CsrMatrix | None = None) -> None:
         """Compute u from scratch. X: rows of the support vectors; None: they are read."""
         rows, beta = self.coefficients.rows, self.coefficients.beta
         self.values.restart(SetCoefficients(rows, beta, others_zero=True))
@@ -661,7 +660,7 @@ class RunningValues:
         return np.concatenate(self.ask(ValuesQuery(self.audit.rows), "scanning"))
 
     def _passes_audit(
-        self, Z: sparse.csr_matrix, difference: np.ndarray, fresh: bool, u: np.ndarray
+        self, Z: CsrMatrix, difference: np.ndarray, fresh: bool, u: np.ndarray
     ) -> bool:
         """Return whether the running values u of the audit rows agree with float64 sums.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import sparse
 
+from randsvm.arrays import CsrMatrix
 from randsvm.data.points import Points
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
@@ -138,6 +138,6 @@ class Step:
 
 # A step that changes no coefficient.
 NO_STEP = Step(
-    Points(np.empty(0, np.int64), sparse.csr_matrix((0, 0), dtype=np.float32), np.empty(0)),
+    Points(np.empty(0, np.int64), CsrMatrix.without_rows(0), np.empty(0)),
     np.empty(0),
 )

@@ -11,7 +11,6 @@ from threading import Event
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
@@ -200,15 +199,18 @@ def assign_groups(groups: np.ndarray, y: np.ndarray, folds: int, draw: Draw) -> 
     """
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     labels, code = np.unique(y, return_inverse=True)
-    # Entry (g, k) is the number of rows of class k in group g; the last column has all rows.
-    counts = sparse.coo_matrix((np.ones(len(y)), (group, code)), (len(sizes), len(labels))).tocsr()
-    counts = sparse.hstack([counts, sizes[:, None]], format="csr")
-    counts.data /= counts.sum(axis=0).A1[counts.indices]
-    shares = np.zeros((len(labels) + 1, folds))
+    # The vector of a group has an entry for each of its classes, and a last one for all its rows.
+    width = len(labels) + 1
+    places = np.concatenate([group * width + code, group * width + len(labels)])
+    places, counts = np.unique(places, return_counts=True)
+    of, entries = np.divmod(places, width)
+    own_shares = counts / np.bincount(entries, counts)[entries]
+    starts = np.searchsorted(of, np.arange(len(sizes) + 1))
+    shares = np.zeros((width, folds))
     fold_of_group: np.ndarray = np.empty(len(sizes), np.int16)
     for g in np.lexsort([draw.keys(0, len(sizes)), -sizes]).tolist():
-        entries = slice(*counts.indptr[g : g + 2])
-        columns, own = counts.indices[entries], counts.data[entries]
+        at = slice(*starts[g : g + 2])
+        columns, own = entries[at], own_shares[at]
         fold = int(np.argmin(own @ shares[columns]))
         shares[columns, fold] += own
         fold_of_group[g] = fold

@@ -39,7 +39,12 @@ from randsvm.training.fold_fits import (
     smaller_costs,
 )
 from randsvm.training.job import Fit, Job, P, SearchFit
-from randsvm.training.selection import mean_and_error, metric_maker, simplest_within_error
+from randsvm.training.selection import (
+    Winner,
+    mean_and_error,
+    metric_maker,
+    simplest_within_error,
+)
 
 # The fewest rows of the first stage: for each fold, for each class; in all under a time limit
 # (MIN_ROWS), and if a range is searched (COARSE_ROWS).
@@ -218,18 +223,6 @@ def _candidates(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Cand
     return [Candidate(values, params) for values, params in combinations]
 
 
-def search_metadata(found: Searched | None) -> dict[str, str]:
-    """Return the entries of a model's trailer for a search: best score, its rows, combinations."""
-    if found is None:
-        return {}
-    best = found.tried[0]
-    return {
-        "cross_validation": f"{best.score_name} {best.score!r}",
-        "cross_validation_rows": str(best.rows),
-        **({"searched": str(len(found.tried))} if found.of > 1 else {}),
-    }
-
-
 # Under a time limit, a fit is cancelled after
 # max(PATIENCE_FACTOR usual, min(PATIENCE_FACTOR share, MAX_TIME_PART left)) seconds, with the usual
 # seconds of a fit, the equal share of a fit in the time left, and the time left. Before the usual
@@ -256,21 +249,6 @@ class Candidate(Generic[P]):
     @property
     def key(self) -> Key:
         return tuple(self.values.items())
-
-
-@dataclass(frozen=True)
-class Winner(Generic[P]):
-    """The result of a search.
-
-    searched: the scores; None: there was no time for any
-    params: the best parameters
-    first_fit: the one of the search with these parameters, on all rows or on those that the first
-        fold does not hold out; None: there is none
-    """
-
-    searched: Searched | None
-    params: P
-    first_fit: Any = None
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
-from randsvm.arrays import distinct
+from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
@@ -281,8 +280,7 @@ class Subtasks:
     @cached_property
     def _empty(self) -> Points:
         """No rows; shared, because there may be hundreds of thousands of pairs."""
-        X = sparse.csr_matrix((0, self.D.d), dtype=np.float32)
-        return Points(np.empty(0, np.int64), X, EMPTY)
+        return Points(np.empty(0, np.int64), CsrMatrix.without_rows(self.D.d), EMPTY)
 
     # --- the rows of pairs -----------------------------------------------------------------
 
@@ -372,7 +370,7 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     from randsvm.svm.linear import EPSILON_INSENSITIVE
 
     return LinearModel(
-        w=machine.Z.T.astype(np.float64) @ machine.beta,
+        w=machine.Z.column_products(machine.beta),
         b=machine.b,
         solver=EPSILON_INSENSITIVE if machine.task == "svr" else LOSSES["hinge"].solver,
         mapping=mapping,

@@ -10,11 +10,10 @@ from dataclasses import field, replace
 from functools import partial
 
 import numpy as np
-from scipy import sparse
 
 from randsvm.algorithms import reduced_set
 from randsvm.algorithms.reduced_set import ReducedSet
-from randsvm.arrays import slices
+from randsvm.arrays import CsrMatrix, slices
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import Float64Rows, cross_gram
@@ -111,7 +110,7 @@ class SampledSupportVectors:
     def __init__(
         self,
         kernel: Kernel,
-        X: sparse.csr_matrix,
+        X: CsrMatrix,
         beta: np.ndarray,
         chosen: np.ndarray,
         f: np.ndarray,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from randsvm import __version__
-from randsvm.arrays import Matrix
+from randsvm.arrays import Matrix, to_csr
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import LinearTrained, Notice, Started, Trained, Tried, Watch, emit, listening
@@ -29,7 +29,7 @@ from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
 from randsvm.records import NamedTuple, dataclass
-from randsvm.training import grid_search, probabilities
+from randsvm.training import probabilities
 from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
 from randsvm.training.job import (
     IN_MEMORY,
@@ -44,7 +44,7 @@ from randsvm.training.job import (
     why_gap_too_large,
 )
 from randsvm.training.labelled_data import LabelledData, joint_name, load_rows
-from randsvm.training.selection import check_select_by
+from randsvm.training.selection import Winner, check_select_by, search_metadata
 from randsvm.training.stopping import Stopped, StopReason
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Trainer(ABC, Generic[P, Outcome]):
         if mapping is None:
             return decision
         prepared = mapping.over(D.summary.features)
-        return lambda X: decision(prepared.values(X))
+        return lambda X: decision(prepared.values(to_csr(X)))
 
     def fit_for_scores(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
         """Train as `fit` does; return f, or one column for each of more than two classes.
@@ -310,8 +310,10 @@ def train(
             ]
             return [description.algorithm, *arguments]
 
-        found = grid_search.Winner(None, params)
+        found = Winner(None, params)
         if job.search.is_wanted:
+            from randsvm.training import grid_search
+
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_search().fit_for_scores
             found = grid_search.search(
@@ -469,7 +471,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
     def __init__(
         self,
         trainer: Trainer[P, Outcome],
-        found: grid_search.Winner[P],
+        found: Winner[P],
         clock: Clock,
         path: str | None,
         arguments: list[str],
@@ -588,5 +590,5 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             "digest": D.summary.digest,
             "C": repr(self.trainer.scales(self.params)[0]),
             **self.training.metadata(outcome),
-            **grid_search.search_metadata(self.searched),
+            **search_metadata(self.searched),
         }

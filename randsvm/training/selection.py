@@ -1,4 +1,4 @@
-"""The metrics that a search selects by, and the choice by one standard error.
+"""The metrics that a search selects by, the choice by one standard error, and its result.
 
 Each metric gives a loss for each row, whose mean is 1 minus the score or rises as the score gets
 worse: racing compares combinations by these losses, row by row.
@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import isnan, nan, sqrt
+from typing import Any, Generic
 
 import numpy as np
 
 from randsvm.errors import ParameterError
-from randsvm.events import Tried
+from randsvm.events import Searched, Tried
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
+from randsvm.records import dataclass
+from randsvm.training.job import P
 from randsvm.training.probabilities import fit_sigmoid
 
 # Metrics that are defined for two classes only.
@@ -263,3 +266,30 @@ def simplest_within_error(tried: Sequence[Tried], sign: int) -> dict[str, float]
         return [way * values[name] for name, way in SIMPLER.items() if name in values]
 
     return min((one.values for one in near), key=simplicity)
+
+
+@dataclass(frozen=True)
+class Winner(Generic[P]):
+    """The result of a search.
+
+    searched: the scores; None: there was no time for any
+    params: the best parameters
+    first_fit: the one of the search with these parameters, on all rows or on those that the first
+        fold does not hold out; None: there is none
+    """
+
+    searched: Searched | None
+    params: P
+    first_fit: Any = None
+
+
+def search_metadata(found: Searched | None) -> dict[str, str]:
+    """Return the entries of a model's trailer for a search: best score, its rows, combinations."""
+    if found is None:
+        return {}
+    best = found.tried[0]
+    return {
+        "cross_validation": f"{best.score_name} {best.score!r}",
+        "cross_validation_rows": str(best.rows),
+        **({"searched": str(len(found.tried))} if found.of > 1 else {}),
+    }

@@ -6,9 +6,9 @@ from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from randsvm.algorithms.decomposition import Start
+from randsvm.arrays import to_csr
 from randsvm.data.dataset import Dataset
 from randsvm.data.matching import Matches, matches
 from randsvm.data.scaling import Scaling
@@ -303,7 +303,7 @@ class OldModel:
         D = D.original
 
         def of(shard: Shard) -> np.ndarray:
-            X = sparse.csr_matrix(D.chunk(shard.number).X)
+            X = to_csr(D.chunk(shard.number).X)
             rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
             # A start does not need precise values.
             f = self.model.decision(rows, labels_only=True)

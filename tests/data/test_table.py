@@ -20,11 +20,11 @@ import pytest
 from fixtures import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
 from randsvm import files
+from randsvm.arrays import CsrMatrix, to_csr
 from randsvm.data import _table, chunks, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
@@ -78,7 +78,7 @@ def matrix(D: Dataset, columns: int) -> np.ndarray:
     """Return all rows of D, with a column for each feature, also for those that are always 0."""
     X = np.zeros((D.n, columns))
     at = D.summary.features - 1
-    X[:, at] = sparse.vstack([D.chunk(shard.number).X for shard in D.shards]).toarray()
+    X[:, at] = CsrMatrix.vstack([to_csr(D.chunk(shard.number).X) for shard in D.shards]).toarray()
     return X
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import sparse
+from csr_rows import csr
 
 from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
 from randsvm.kernels.expansion import (
@@ -68,8 +68,8 @@ def test_sums_include_the_centres_near_the_box(m: int, columns: tuple[int, ...])
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = kernel_layout()
-    order = ours.cell_order(sparse.csr_matrix(X))
-    u = Expansion(ours, sparse.csr_matrix(Z), beta).values(sparse.csr_matrix(X))
+    order = ours.cell_order(csr(X))
+    u = Expansion(ours, csr(Z), beta).values(csr(X))
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert (
         np.abs(u - kernel_values(X, Z) @ beta).max()
@@ -82,7 +82,7 @@ def test_a_value_above_the_cut_is_never_omitted() -> None:
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
     least = np.where(exact > np.exp(-CUT), exact, 0).sum(axis=1)
-    u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(500)).values(sparse.csr_matrix(X))
+    u = Expansion(kernel_layout(), csr(Z), np.ones(500)).values(csr(X))
     assert (u >= least - FLOAT32_TOLERANCES).all()
     assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
@@ -93,9 +93,9 @@ def test_sums_agree_for_every_vector_width(widest: int, columns: int) -> None:
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = kernel_layout()
-    part = Expansion(ours, sparse.csr_matrix(Z), beta).centre_sums[0]
+    part = Expansion(ours, csr(Z), beta).centre_sums[0]
     assert isinstance(part, CellRbfSum)
-    [(_, rows, _)] = ours.row_blocks(sparse.csr_matrix(X))
+    [(_, rows, _)] = ours.row_blocks(csr(X))
     u, room = np.zeros((500, columns)), np.empty(4 * 1026, np.float32)
     kept = add_sums_of_cells(
         rows.panels, rows.lower, rows.upper, rows.order, part.centres, part.columns,
@@ -133,16 +133,16 @@ def test_rows_of_any_kind_are_sorted(X: np.ndarray) -> None:
 def test_equal_rows_have_equal_sums_and_slices_add_up() -> None:
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
-    ours, X_ = kernel_layout(), sparse.csr_matrix(X)
+    ours, X_ = kernel_layout(), csr(X)
     assert rows_per_slice(4) == SLICE_ROWS < len(X)
-    u = Expansion(ours, sparse.csr_matrix(Z), np.ones(40)).values(X_)
+    u = Expansion(ours, csr(Z), np.ones(40)).values(X_)
     assert u == pytest.approx(
         kernel_values(X, Z).sum(axis=1), abs=40 * np.exp(-CUT) + FLOAT32_TOLERANCES
     )
 
 
 def test_a_stored_order_gives_the_same_bits() -> None:
-    X, Z = sparse.csr_matrix(clusters(9000, 4)), sparse.csr_matrix(clusters(40, 4, seed=1))
+    X, Z = csr(clusters(9000, 4)), csr(clusters(40, 4, seed=1))
     ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
     kept, fresh = np.zeros(9000), np.zeros(9000)
@@ -155,15 +155,13 @@ def test_a_stored_order_gives_the_same_bits() -> None:
 def test_features_outside_the_columns_count_in_the_distance() -> None:
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
-    u = Expansion(kernel_layout(), sparse.csr_matrix(Z), np.ones(50)).values(
-        sparse.csr_matrix(X), extra
-    )
+    u = Expansion(kernel_layout(), csr(Z), np.ones(50)).values(csr(X), extra)
     exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
 
 def test_cells_are_used_if_most_values_are_negligible() -> None:
-    X, Z = sparse.csr_matrix(clusters(4000, 4)), sparse.csr_matrix(clusters(200, 4, seed=1))
+    X, Z = csr(clusters(4000, 4)), csr(clusters(200, 4, seed=1))
     assert profits_from_cells(kernel_layout(), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)
     assert not profits_from_cells(kernel_layout(cutoff=None), X, Z)

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import sparse
+from csr_rows import csr
 
 from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
 from randsvm.kernels.expansion import Expansion, KernelLayout
@@ -55,13 +55,11 @@ def test_sums_keep_their_digits_on_unscaled_data(
     centre = X.mean(axis=0, dtype=np.float64) if dense else None
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, centre, np.float64)
     beta = np.random.default_rng(5).normal(size=(20, *columns))
-    u = Expansion(kernel_layout, sparse.csr_matrix(X[:20]), beta).values(sparse.csr_matrix(X))
+    u = Expansion(kernel_layout, csr(X[:20]), beta).values(csr(X))
     truth = exact_values(X, X[:20], gamma)
     assert u == pytest.approx(truth @ beta, abs=1e-12 * float(np.abs(beta).sum()), rel=0)
     # The only value is that of a row with an equal centre.
-    each = Expansion(kernel_layout, sparse.csr_matrix(X[:1]), np.ones(1)).values(
-        sparse.csr_matrix(X)
-    )
+    each = Expansion(kernel_layout, csr(X[:1]), np.ones(1)).values(csr(X))
     assert each == pytest.approx(truth[:, 0], rel=1e-12)
     assert each[0] == 1
 
@@ -71,7 +69,7 @@ def test_sums_keep_their_digits_on_unscaled_data(
 def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind: str, dense: bool) -> None:
     X, gamma = unscaled(70, 5, kind)
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
-    K = gram(kernel_layout, sparse.csr_matrix(X))
+    K = gram(kernel_layout, csr(X))
     assert pytest.approx(exact_values(X, X, gamma), rel=2.0**-23) == K
     assert (np.diag(K) == 1).all() and (K == K.T).all()
 
@@ -123,6 +121,6 @@ def test_compiled_sums_agree_with_numpy(
 
 def test_rows_without_features_have_the_kernel_value_1() -> None:
     kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
-    empty = sparse.csr_matrix((3, 0), dtype=np.float64)
+    empty = csr((3, 0), dtype=np.float64)
     assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]
     assert (gram(kernel_layout, empty) == 1).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
+from csr_rows import csr
 from scipy import sparse
 
 from randsvm.arrays import csr_parts, squared_norms
@@ -37,10 +38,7 @@ def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
 def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -> None:
     X = rows(1e5)
     kernel_layout = KernelLayout(kernel, dense, None, np.float64)
-    K, plain = (
-        gram(kernel_layout, sparse.csr_matrix(X, dtype=np.float32), centred=c)
-        for c in (True, False)
-    )
+    K, plain = (gram(kernel_layout, csr(X, dtype=np.float32), centred=c) for c in (True, False))
     values = exact(kernel, X)
     # Of steps whose sum is 0.
     steps = np.random.default_rng(4).normal(size=(len(X), 5))
@@ -55,7 +53,7 @@ def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_values_around_0_stay_as_they_are(kernel: Kernel) -> None:
-    X = sparse.csr_matrix(rows(0.0), dtype=np.float32)
+    X = csr(rows(0.0), dtype=np.float32)
     kernel_layout = KernelLayout(kernel, True, None, np.float64)
     assert np.array_equal(gram(kernel_layout, X, centred=True), gram(kernel_layout, X))
 
@@ -65,7 +63,7 @@ def test_centred_values_are_those_of_centred_rows(name: str) -> None:
     X = rows(0.0)[:40].astype(np.float32) / 8
     values = oracle.kernel_matrix("rbf" if name == "precomputed" else name, X, X, 0.3, 0.5, 2)
     kernel = Kernel(name, gamma=0.3, coef0=0.5, degree=2)
-    K = centred_gram(kernel, sparse.csr_matrix(X), values.astype(np.float32))
+    K = centred_gram(kernel, csr(X), values.astype(np.float32))
     centring = np.eye(40) - 1 / 40
     assert pytest.approx(centring @ values @ centring, rel=1e-6, abs=1e-6) == K
 
@@ -74,9 +72,8 @@ def test_centred_values_are_those_of_centred_rows(name: str) -> None:
 @pytest.mark.parametrize("m", [1, 33, 160, 217])
 def test_values_over_nonzeros_are_those_over_all_features(m: int, widest: int) -> None:
     rng = np.random.default_rng(m)
-    X = sparse.random(m, 40, 0.2, "csr", np.float32, rng)
+    X = csr(sparse.random(m, 40, 0.2, "csr", np.float32, rng))
     X.data[:] = rng.choice([1.0, 0.7, -2.3], X.nnz)
-    X.sort_indices()
     kernel = Kernel("rbf", 0.37)
     dense, over_nonzeros = (
         KernelLayout(kernel, True, None, np.float32, uses_nonzeros=flag) for flag in (False, True)
@@ -97,6 +94,6 @@ def test_values_over_nonzeros_are_those_over_all_features(m: int, widest: int) -
 
 
 def test_a_gram_matrix_of_rows_without_nonzeros_is_1() -> None:
-    X = sparse.csr_matrix((40, 30), dtype=np.float32)
+    X = csr((40, 30), dtype=np.float32)
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
     assert (gram(kernel_layout, X) == 1).all()

@@ -11,10 +11,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from csr_rows import csr
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse, stats
+from scipy import stats
 
+from randsvm.arrays import CsrMatrix
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import random_features as features
@@ -47,13 +49,11 @@ def seeded(given_map: RandomMap, seed: int, components: int | None = None) -> Ra
     return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed, m.exact)
 
 
-def as_csr(X: np.ndarray) -> sparse.csr_matrix:
-    return sparse.csr_matrix(np.asarray(X, np.float32))
+def as_csr(X: np.ndarray) -> CsrMatrix:
+    return csr(np.asarray(X, np.float32))
 
 
-def some_rows(
-    m: int, d: int, density: float = 1.0, seed: int = 0, scale: float = 1.0
-) -> sparse.csr_matrix:
+def some_rows(m: int, d: int, density: float = 1.0, seed: int = 0, scale: float = 1.0) -> CsrMatrix:
     rng = np.random.default_rng(seed)
     return as_csr(np.where(rng.random((m, d)) < density, scale * rng.normal(size=(m, d)), 0))
 
@@ -62,7 +62,7 @@ def indices(d: int, first: int = 1) -> np.ndarray:
     return np.arange(first, first + d, dtype=np.int32)
 
 
-def z(given_map: RandomMap, X: sparse.csr_matrix, at: np.ndarray | None = None) -> np.ndarray:
+def z(given_map: RandomMap, X: CsrMatrix, at: np.ndarray | None = None) -> np.ndarray:
     return given_map.over(indices(X.shape[1]) if at is None else at).values(X)
 
 
@@ -190,7 +190,7 @@ def test_a_component_does_not_depend_on_the_other_features(m: RandomMap) -> None
     alone = z(m, X, np.array([7, 900], np.int32))
     at = np.array([*range(3, 61), 899, 900], np.int32)
     places = np.searchsorted(at, [7, 900])
-    among = z(m, sparse.csr_matrix((X.data, places[X.indices], X.indptr), (5, 60)), at)
+    among = z(m, csr((X.data, places[X.indices], X.indptr), (5, 60)), at)
     N = m.components
     assert among[:, :N] == pytest.approx(alone[:, :N], rel=1e-4, abs=1e-5)
 
@@ -350,7 +350,7 @@ def test_rows_of_any_shape_give_float32(m: int, d: int, N: int, block: int) -> N
             Z = z(made, X)
             assert (Z.shape, Z.dtype) == ((m, made.width(d)), np.float32)
             assert Z.flags.c_contiguous
-            one_by_one = [z(made, X[i]) for i in range(m)]
+            one_by_one = [z(made, X[i : i + 1]) for i in range(m)]
             assert pytest.approx(np.concatenate([Z[:0], *one_by_one]), rel=1e-4, abs=1e-5) == Z
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_train
+from csr_rows import csr
 from fixtures import Predict, Train
 from libsvm import svmutil
 from oracle import svmlight_text
-from scipy import sparse
 
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
@@ -297,7 +297,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes: int) ->
         values=tuple(range(classes)),
         task="svc",
         kernel=Kernel("rbf"),
-        Z=sparse.csr_matrix((0, 0), dtype=np.float32),
+        Z=csr((0, 0), dtype=np.float32),
         beta=np.empty((0, classes - 1)),
         b=np.zeros(pairs),
         nr_sv=(0,) * classes,
@@ -406,12 +406,12 @@ def test_labels_of_rows_in_cells_are_those_in_float64() -> None:
         values=(1, 2, 3),
         task="svc",
         kernel=Kernel("rbf", 400.0),
-        Z=sparse.csr_matrix(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
+        Z=csr(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
         beta=rng.normal(size=(m, K - 1)),
         b=np.array([0.01, -0.02, 0.0]),
         nr_sv=(700, 0, 1300),
     )
-    X = sparse.csr_matrix(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
+    X = csr(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
     assert model._float32_layout.cutoff is not None and model.rows_at_once == 4096

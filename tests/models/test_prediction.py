@@ -12,6 +12,7 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_train
+from csr_rows import csr
 from fixtures import Command, MakeSet, Predict, RealSet, Train
 from libsvm import svmutil
 from scipy import sparse
@@ -357,7 +358,7 @@ def test_labels_in_float32_are_those_in_float64(
         problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
         parameter = svmutil.svm_parameter(f"-q -g 0.5 -c {C}")
         svmutil.svm_save_model(str(model), svmutil.svm_train(problem, parameter))
-    loaded, rows = load(str(model)), sparse.csr_matrix(X.astype(np.float32))
+    loaded, rows = load(str(model)), csr(X.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
     exact, fast = loaded.decision(laid_out), loaded.decision(laid_out, labels_only=True)
     assert np.abs(fast - exact).max() < 1e-3 * C
@@ -373,7 +374,7 @@ def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path: P
     wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
     solved = oracle.libsvm_train(y, wide, "-g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), solved.model)
-    loaded, rows = load(str(tmp_path / "m")), sparse.csr_matrix(wide.astype(np.float32))
+    loaded, rows = load(str(tmp_path / "m")), csr(wide.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
     assert (loaded.decision(laid_out, labels_only=True) == loaded.decision(laid_out)).all()
 
@@ -400,7 +401,7 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path: Path, train: T
 @pytest.mark.parametrize("gamma", [0.2, 0.05, 0.001])
 def test_rounding_that_adds_up_over_features_changes_no_label(gamma: float) -> None:
     """All products of an exponent are the same here, and so are the errors of their sum."""
-    ones = sparse.csr_matrix(np.ones((3, 1000), np.float32))
+    ones = csr(np.ones((3, 1000), np.float32))
     for margin in (1e-5, 1e-4, 1e-3, 1e-2):
         model = KernelModel(
             features=np.arange(1, 1001, dtype=np.int32),

@@ -183,9 +183,9 @@ def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64) -> Dataset:
 
 def values_of(D: Dataset) -> np.ndarray:
     # A chunk of a file is valid until the next is read.
-    X = sparse.vstack([D.chunk_matrix(shard).copy() for shard in D.shards])
+    X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
     assert X.dtype == (np.float64 if D.summary.float64 else np.float32)
-    return X.toarray()
+    return X
 
 
 def test_a_spill_file_and_parts_of_it_have_float64(

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from csr_rows import csr
 from fixtures import Predict
 from learning import Data, learn
 from liblinear import liblinearutil
@@ -19,6 +20,7 @@ from libsvm import svmutil
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
+from randsvm.arrays import CsrMatrix
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.scaling import Scaling, Statistics
@@ -56,7 +58,7 @@ def huge_means() -> np.ndarray:
 
 def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
     """Fit a scaling to several parts of the rows."""
-    parts = [sparse.csr_matrix(part.astype(np.float32)) for part in np.array_split(X, pieces)]
+    parts = [csr(part.astype(np.float32)) for part in np.array_split(X, pieces)]
     return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), np.full(6, centred))
 
 
@@ -64,7 +66,7 @@ def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 @pytest.mark.parametrize("X", [some_rows(1.0), some_rows(0.6), huge_means()])
 def test_dense_rows_are_scaled_as_scikit_learn_does(name: str, X: np.ndarray, pieces: int) -> None:
-    scaled = fitted(name, X, True, pieces).apply(sparse.csr_matrix(X.astype(np.float32)))
+    scaled = fitted(name, X, True, pieces).apply(csr(X.astype(np.float32)))
     assert scaled.dtype == np.float32
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
@@ -84,7 +86,7 @@ def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean() -> None:
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 def test_sparse_rows_keep_their_zeros(name: str) -> None:
     X = some_rows(0.2)
-    rows = sparse.csr_matrix(X.astype(np.float32))
+    rows = csr(X.astype(np.float32))
     scaled = fitted(name, X, False, 3).apply(rows)
     assert scaled.nnz == rows.nnz
     expected = SPARSE[name]().fit_transform(sparse.csr_matrix(X)).toarray()
@@ -99,7 +101,7 @@ def test_unit_rows_have_length_1(size: float) -> None:
     X = oracle.as_float32(some_rows(0.5) * size)
     X[3] = X[4] = 0
     X[3, 2] = 1
-    rows = sparse.csr_matrix(X.astype(np.float32))
+    rows = csr(X.astype(np.float32))
     X[3, 2] = rows.data[rows.indptr[3]] = 0
     scaled = Scaling("unit").apply(rows).toarray()
     # scikit-learn's Normalizer does not change rows shorter than 2e-15.
@@ -110,7 +112,7 @@ def test_unit_rows_have_length_1(size: float) -> None:
 
 def test_scaled_values_beyond_float32_are_clipped() -> None:
     largest = np.finfo(np.float32).max
-    X = sparse.csr_matrix(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
+    X = csr(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
         scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
         assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
@@ -136,7 +138,7 @@ def test_a_constant_feature_does_not_matter(name: str, centred: bool) -> None:
     X = oracle.as_float32(X)
     found = fitted(name, X, centred, 3)
     assert (found.factor[2:5] == 0).all()
-    scaled = found.apply(sparse.csr_matrix(X.astype(np.float32))).toarray()
+    scaled = found.apply(csr(X.astype(np.float32))).toarray()
     assert (scaled[:, 2:5] == 0).all()
     assert np.isfinite(scaled).all()
 
@@ -299,7 +301,7 @@ def test_a_full_feature_of_sparse_rows_is_centred(tmp_path: Path, name: str) -> 
     path = str(data.save(tmp_path / "d"))
     with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as D:
         scaled = D.scaled(dataset.scaling_of(D, name))
-        X = sparse.vstack([scaled.chunk(shard.number).X for shard in scaled.shards])
+        X = CsrMatrix.vstack([scaled.chunk_matrix(shard) for shard in scaled.shards])
     assert X.toarray() == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
     assert D.nnz <= X.nnz <= scaled.nnz <= D.nnz + D.n
 
