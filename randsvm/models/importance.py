@@ -31,7 +31,7 @@ from randsvm.events import (
 )
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import Accuracy, Metric, RegressionErrors
-from randsvm.models.model import Model
+from randsvm.models.model import Model, ModelRows
 from randsvm.models.prediction import weights_at
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
@@ -163,7 +163,8 @@ class _Scan:
         for block, y in self._blocks():
             self.n += len(block)
             features = sorted_union(features, block.features)
-            self.base.add(y, self._decision(block), weights=block.weights)
+            rows_of_block = self.model.rows(block.indptr, block.indices, block.values)
+            self._count(self.base, y, rows_of_block, block.weights)
         if not self.base.labelled:
             name = files.joint_name(rows.paths)
             raise ContentError(f"{name}: expected labelled rows, found none")
@@ -256,13 +257,14 @@ class _Scan:
             values[places] = column > 0 if is_text else column
             if is_text:
                 indices[places] = start + np.maximum(column - 1, 0)
-            found = self.model.rows(indptr, indices, values)
-            f = self.model.decision(found, labels_only=True)
-            metric.add(y, f, self.model.predicted(f), block.weights)
+            self._count(metric, y, self.model.rows(indptr, indices, values), block.weights)
 
-    def _decision(self, block: Block) -> np.ndarray:
-        rows = self.model.rows(block.indptr, block.indices, block.values)
-        return self.model.decision(rows, labels_only=True)
+    def _count(
+        self, metric: Metric, y: np.ndarray, rows: ModelRows, weights: np.ndarray | None
+    ) -> None:
+        """Add rows to a metric."""
+        f = self.model.decision(rows, labels_only=True)
+        metric.add(y, f, self.model.predicted(f), weights)
 
     def _blocks(self) -> Iterator[tuple[Block, np.ndarray]]:
         """Yield the blocks of a pass, with class indices or targets, (m,) float64."""

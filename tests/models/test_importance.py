@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 from commands import run_predict, run_train
 
@@ -59,6 +60,19 @@ def test_importances_are_those_of_scikit_learn(tmp_path: Path, task: str) -> Non
         own = theirs.importances_std[one.feature - 1] / 29**0.5
         assert abs(one.importance - mean) <= 4 * np.hypot(own, one.standard_error) + 1e-12
         assert one.standard_error == pytest.approx(own, rel=0.6, abs=0.02)
+
+
+@pytest.mark.parametrize("words", ["", "-t linear", "--multiclass ovr", "-s nu-svc", "-b 1", "sgd"])
+def test_importances_of_several_classes_begin_at_the_score_of_a_prediction(
+    tmp_path: Path, words: str
+) -> None:
+    y, X = oracle.clouds(240, 0, 4)
+    data = oracle.write_svmlight(tmp_path / "d", y, X)
+    run_train(*words.split(), "-q", data, tmp_path / "m")
+    labels = randsvm.load(str(tmp_path / "m")).predict(X)
+    found = randsvm.importance(data, tmp_path / "m", params=ImportanceParams(repeats=3))
+    assert found.score == pytest.approx(100 * np.mean(labels == y), rel=1e-9)
+    assert max(one.importance for one in found.features) > 5
 
 
 def test_the_loss_of_a_linear_regression_is_known(tmp_path: Path) -> None:
