@@ -46,6 +46,10 @@ MAX_SOLVES, MAX_SOLVES_OF_ROUND = 8, 2
 LARGEST_SPREAD = 1e3
 # LIBSVM's tolerance is at least this share of the largest gradient by t: rounding in its sums.
 LEAST_TOLERANCE = 1e-11
+# A coefficient counts as bounded at this distance from its bound, relative to the largest
+# coefficient, if the distance is at most the share NEAR_SHARE of its box. Sums round by less.
+# Otherwise the row would seem to violate its condition, and no move is large enough to mend that.
+NEAR_ROUNDING, NEAR_SHARE = 1e-14, 1e-9
 # The pseudo-row that is the slack; the first two hold the linear term.
 SLACK_ROW = PINNED_ROW
 
@@ -134,6 +138,23 @@ class RowBoxes:
         return beta
 
 
+    def at_bounds(self, beta: np.ndarray) -> np.ndarray:
+        """Return beta with values next to a bound set to it, and with the sums of the groups."""
+        near = np.minimum(
+            NEAR_ROUNDING * np.abs(beta).max(initial=0.0), NEAR_SHARE * (self.upper - self.lower)
+        )
+        found = np.where(beta <= self.lower + near, self.lower, beta)
+        found = np.where(found >= self.upper - near, self.upper, found)
+        room = np.minimum(found - self.lower, self.upper - found)
+        for g, s in enumerate(self.sums.tolist()):
+            own = np.flatnonzero(self.group == g)
+            rest = s - math.fsum(found[own])
+            i = own[np.argmax(room[own])]
+            if abs(rest) < room[i]:
+                found[i] += rest
+        return found
+
+
 def solve_row_boxes(task: RowBoxes, most_solves: int = MAX_SOLVES) -> tuple[np.ndarray, bool, int]:
     """Return beta, whether LIBSVM ended before its limit of iterations, and its iterations.
 
@@ -162,6 +183,7 @@ def solve_row_boxes(task: RowBoxes, most_solves: int = MAX_SOLVES) -> tuple[np.n
         else:
             after, reached = _within_boxes(task, beta, after, pivots, bounded, slope)
             tried[pivots] |= not reached
+        after = task.at_bounds(after)
         if task.gain(slope, after - beta) > 0:
             beta = after
         if not found.ended:

@@ -290,6 +290,8 @@ class Rounds:
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
+        if not self.task.name:
+            self.scan.only_gap = self.job.stop.wanted_gap
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 

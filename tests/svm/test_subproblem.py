@@ -101,6 +101,22 @@ def test_a_step_over_all_rows_from_zero_is_libsvms_solution(
         assert one.dual(step.beta) == pytest.approx(one.dual(expected), rel=1e-6)
 
 
+@pytest.mark.parametrize("task", ["C-SVC", "epsilon-SVR"])
+def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path: Path, task: str) -> None:
+    """The certificate comes from a scan of all rows."""
+    asked = replace(TASKS[task], bounds=(30.0, 30.0))
+    iterations = []
+    for gap in (None, 1e-5, 1e-2):
+        with case(*task_file(tmp_path, asked), asked) as one:
+            one.scan.only_gap = gap
+            step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
+            _, V = one.scan.after(step, COLLECTOR)
+            iterations.append(step.iterations)
+            assert V.certificate.gap <= max(gap or 0.0, 1e-3)
+    # A small gap does not tighten the tolerance: rounding ends a solve.
+    assert iterations[0] == iterations[1] > 1.2 * iterations[2]
+
+
 @pytest.mark.parametrize("side", [1.0, -1.0])
 def test_a_working_set_of_one_class_cannot_move(made: MakeSet, side: float) -> None:
     """With coefficients 0, their sum is 0 and none may have the other sign."""

@@ -14,6 +14,7 @@ from sklearn import svm
 
 from randsvm import Arrays, train_osuna, train_randsvm
 from randsvm.data.sampling import Draw
+from randsvm.estimators import NuSVC
 from randsvm.events import Trained
 from randsvm.svm.working_set import LargestViolation
 
@@ -173,3 +174,37 @@ def test_balanced_class_weights_of_the_command_count_weights_of_rows(
     # Without the weights in the count, the classes have other weights.
     other = learn("randsvm", plain, tmp_path / "o", *words[:-2], "--row-weights", tmp_path / "w")
     assert float(other.metadata["primal"]) != pytest.approx(wanted, rel=0.02)
+
+
+def spread_rows(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+    """Return X, y, weights over orders of magnitude or whole numbers, gamma and nu."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(40, 260)), int(rng.integers(1, 8))
+    gamma, nu = float(10 ** rng.uniform(-2, 1)), float(rng.uniform(0.05, 0.6))
+    offset = float(rng.choice([0, 0, 3, 30]))
+    X = rng.normal(size=(n, d)) * float(10 ** rng.uniform(-0.5, 0.5)) + offset
+    y = np.where(X[:, 0] - offset + rng.normal(scale=0.5, size=n) > 0, 1.0, -1.0)
+    whole = seed % 3 == 0
+    weights = rng.integers(1, 5, n).astype(float) if whole else 10 ** rng.uniform(-2, 2, n)
+    return X.astype(np.float32), y, weights, gamma, nu
+
+
+# 32, 61 and 88: coefficients that end a rounding error from their bounds. 34: the rounding of
+# float32 values exceeds the tolerance of a solve.
+@pytest.mark.parametrize("seed", [32, 34, 61, 88])
+def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed: int) -> None:
+    X, y, weights, gamma, nu = spread_rows(seed)
+    asked = 1e-7
+    machine = NuSVC(nu=nu, gamma=gamma, gap=asked).fit(X, y, sample_weight=weights)
+    coefficients, exact = machine.dual_coef_[0], X.astype(np.float64)
+    # The model has the margin 1; alpha has the sum nu times the weights.
+    total = nu * weights.sum()
+    rho = total / np.abs(coefficients).sum()
+    alpha = np.abs(coefficients) * rho
+    assert (alpha <= weights[machine.support_] * (1 + 1e-6)).all()
+    squares = ((exact[:, None] - exact[machine.support_]) ** 2).sum(axis=2)
+    u = np.exp(-gamma * squares) @ coefficients * rho
+    f = u + rho * machine.intercept_[0]
+    norm = float(coefficients @ u[machine.support_]) * rho
+    primal = norm / 2 - total * rho + weights @ np.maximum(0, rho - y * f)
+    assert 0 <= primal + norm / 2 <= 2 * asked * max(abs(primal), norm / 2)
