@@ -410,8 +410,9 @@ class RunningValues:
     values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
     u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
     there is no error. least_objective: see Certificate. state: all that changes, except for u.
-    weights : (n,) float64, None: all are 1. total_weight: their sum. only_gap: the gap that is asked
-    for if this is the only problem of a training; None: it is one of several, or there is no gap.
+    weights : (n,) float64, None: all are 1. total_weight: their sum. only_gap: the gap that is
+    asked for if this is the only problem of a training; None: it is one of several, or there is no
+    gap.
 
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
     and no result. float64: whether to use float64 from the start.

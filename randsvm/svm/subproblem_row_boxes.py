@@ -137,7 +137,6 @@ class RowBoxes:
                 beta[own] = np.where(room == upper - now, now, moved)
         return beta
 
-
     def at_bounds(self, beta: np.ndarray) -> np.ndarray:
         """Return beta with values next to a bound set to it, and with the sums of the groups."""
         near = np.minimum(
