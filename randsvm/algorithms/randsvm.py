@@ -93,7 +93,7 @@ def certified(run: Decomposition, r: int) -> SV:
     SV, V = run.violators(step, W, _order(W), r)             # V = violators(D, SV)
     blocks = Blocks(run.scan, run.rng, r)
     while not run.stop(SV, V):                               # while gap > the gap asked for
-        m, keeps = blocks.rows_after(step), W.pairs and r >= KEEP_FROM_ROWS
+        m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
         R = select(V.candidates.sides, m - len(kept), kept)  #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))

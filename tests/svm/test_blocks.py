@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from scans import TASKS, Case, case, problem, task_file, working_set
 from scipy import optimize, sparse
 
+import randsvm
 from randsvm.data.sampling import Draw, Draws
 from randsvm.parameters.svm import Problem
 from randsvm.svm import blocks
 from randsvm.svm.blocks import BLOCKS, WIDER, Blocks, best_shares, coupling, solve_blocks, split
-from randsvm.svm.solution import Step
+from randsvm.svm.solution import Certificate, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample, WorkingSet
 
@@ -148,6 +149,10 @@ def coupled(one: Case, W: WorkingSet, of: float | None) -> Step:
     return Step(points, np.zeros(len(points)), coupling=of)
 
 
+def distance(of: float) -> Certificate:
+    return Certificate(primal=of, dual=0.0)
+
+
 def test_blocks_are_used_between_two_couplings(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,12 +161,32 @@ def test_blocks_are_used_between_two_couplings(
     with case(*made("two_gaussians", 450), problem()) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
         asked = [0.5, 0.2, 0.05, 0.3, 0.3, 0.5, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01]
-        for each in asked:
-            found.append(rule.rows_after(coupled(one, W, each)))
+        for number, each in enumerate(asked):
+            found.append(rule.rows_after(coupled(one, W, each), distance(0.5**number)))
     # After 0.5 the coupling is not looked at in the next round; after the second time the wait is
     # four rounds longer.
     one_block, several = 100, 100 * WIDER
     assert found == [one_block] * 2 + [several] * 3 + [one_block] * 4 + [several] * 5
+
+
+def test_rounds_of_blocks_without_progress_are_followed_by_one_block(
+    made: MakeSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
+    with case(*made("two_gaussians", 450), problem()) as one:
+        rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
+        left = [1.0, 0.7, 0.8, 0.6, 0.6, 0.6, 0.5, 0.4, 0.3]
+        found = [rule.rows_after(coupled(one, W, 0.01), distance(each)) for each in left]
+    assert found == [200] * 5 + [100] * 2 + [200] * 2
+
+
+def test_blocks_that_each_hold_one_class_still_reach_the_gap() -> None:
+    """All kernel values are almost 0, and one feature, by which rows are split, gives the class."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(0, 1e6, 2400), rng.normal(size=(2400, 5))])
+    y = np.where(X[:, 0] < 3e5, 1, -1)
+    found = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=0.1, sample_size=500)
+    assert found.gap <= 0.001
 
 
 @pytest.mark.parametrize(
@@ -180,7 +205,7 @@ def test_one_block_stays_one_where_blocks_are_not_for(
     monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
     with case(*made("two_gaussians", rows), of) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
-        assert rule.rows_after(coupled(one, W, 0.01)) == 100
+        assert rule.rows_after(coupled(one, W, 0.01), distance(1.0)) == 100
 
 
 @pytest.mark.parametrize("gamma, pays", [(2000.0, True), (WIDE, False)])
@@ -191,6 +216,6 @@ def test_the_coupling_of_one_block_is_measured(
     with case(*made("two_gaussians", 450), problem(gamma=gamma)) as one:
         W = working_set(np.arange(200), whole=False)
         rule, step = Blocks(one.scan, Draws(0), 200), svmlearn(one.scan, W, frozen=True)
-        assert rule.rows_after(step) == (400 if pays else 200)
+        assert rule.rows_after(step, distance(1.0)) == (400 if pays else 200)
         assert rule.divide(working_set(np.arange(300), whole=False)) == pays
         assert not rule.divide(W)
