@@ -321,8 +321,9 @@ class Report:
             self.say("P, D and gap are running values: not computed from scratch at the end")
         self._show_reduction(outcome)
         if (bounds := outcome.leave_one_out) is not None:
+            full = "" if outcome.reduced is None else " before --reduce"
             self.say(
-                f"leave-one-out error at most {bounds.error:.3%} (xi-alpha), "
+                f"leave-one-out error{full} at most {bounds.error:.3%} (xi-alpha), "
                 f"{bounds.count_bound:.3%} (count); xi-alpha recall of {bounds.label} "
                 f"{bounds.recall:.3%}, precision {bounds.precision:.3%}"
             )
@@ -397,10 +398,14 @@ class Report:
             f"average; {changed:,} training labels change"
         )
         if outcome.gap > 0.01:
-            self.say(
-                f"P would be about 1% above the optimum with {reduced.needed_for_1_percent:,} "
-                f"support vectors, 5% with {reduced.needed_for_5_percent:,}"
-            )
+            one, five = reduced.needed_for_1_percent, reduced.needed_for_5_percent
+            if five >= reduced.support_vectors_before:
+                self.say("P would be more than 5% above the optimum without all support vectors")
+            else:
+                self.say(
+                    f"P would be about 1% above the optimum with {one:,} support vectors, 5% with "
+                    f"{five:,}"
+                )
 
     def _show_moved(self, size: int) -> None:
         if size:

@@ -104,6 +104,11 @@ class Job:
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
 
+    @property
+    def before_reduction(self) -> Job:
+        """The job of a solution that --reduce then reduces, with the gap at which it ends."""
+        return replace(self, stop=replace(self.stop, gap=self.stop.full_gap or self.stop.gap))
+
     def for_parts(self) -> Job:
         """Return the job for parts of the rows: no search, and no model to start from."""
         return replace(self, search=Search(), warm_start=None)

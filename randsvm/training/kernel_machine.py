@@ -341,13 +341,13 @@ class KernelTrainer(Trainer[Params, Trained]):
         return fits
 
     def for_search(self) -> KernelTrainer:
-        """Return a trainer for parts of the rows, to the gap of a search."""
-        gap, search, part = self.job.stop.wanted_gap, self.job.search, self.for_parts()
-        part = replace(part, job=replace(part.job, search=search))
+        """Return a trainer for parts of the rows, to the gap of a search and without --reduce."""
+        stop, search, part = self.job.stop, self.job.search, self.for_parts()
         looser = search.DEFAULT_GAP if search.search_gap is None else search.search_gap
-        if gap is None or gap >= looser:
-            return part
-        return replace(part, job=replace(part.job, stop=replace(part.job.stop, gap=looser)))
+        if stop.wanted_gap is not None:
+            stop = replace(stop, gap=max(stop.wanted_gap, looser))
+        job = replace(part.job, search=search, stop=replace(stop, reduce=None))
+        return replace(part, job=job)
 
     def fits_probabilities(self, params: Params) -> bool:
         return params.probability and params.prediction_type != "one-class"
@@ -377,14 +377,29 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
                 solutions.append(subtasks.constant_solution(number)[0])
                 continue
             task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
-            rounds = Rounds(task, spec_of(task), job, clock, end, memory_shares=subtasks.at_once)
+            shares = subtasks.at_once
+            rounds = Rounds(
+                task, spec_of(task), job.before_reduction, clock, end, memory_shares=shares
+            )
             try:
-                solutions.append(task.in_whole(rounds.scan.completed(rounds.run(inf)[0])))
+                SV = rounds.run(inf)[0]
+                if job.stop.reduce is not None and len(SV):
+                    SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
+                solutions.append(task.in_whole(rounds.scan.completed(SV)))
             finally:
                 rounds.scan.forget()
     finally:
         subtasks.close()
     return assemble(subtasks, solutions).decision_matrix
+
+
+def _reduced_in_time(rounds: Rounds, SV: SV, gap: float | None) -> SV:
+    """Return a solution with the fewer support vectors of --reduce, or as it is without time."""
+    try:
+        with rounds.clock.until(lambda: rounds.end):
+            return rounds.reduced_from_scan(SV, gap)[0]
+    except TimeLimitError:
+        return SV
 
 
 @dataclass(frozen=True)
@@ -660,7 +675,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             from randsvm.training.warm_start import SeededStart
 
             spec = replace(spec, warm_start=SeededStart(seed))
-        rounds = Rounds(task, spec, self._subtask_job, clock, end, earlier, self.at_once)
+        rounds = Rounds(task, spec, job.before_reduction, clock, end, earlier, self.at_once)
         rounds.reduced_gap = job.stop.wanted_gap if job.stop.reduce is not None else None
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
@@ -690,12 +705,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
             del self.under_way[number]
             rounds.scan.forget()
 
-    @cached_property
-    def _subtask_job(self) -> Job:
-        """The job of a subtask: it ends at the gap that is asked for before any --reduce."""
-        job = self.trainer.job
-        return replace(job, stop=replace(job.stop, gap=job.stop.full_gap or job.stop.gap))
-
     def _reduce(self, number: int, solution: SubtaskSolution, rounds: Rounds, end: float) -> None:
         """Replace the solution of a subtask by one with fewer support vectors, if time allows."""
         job, task = self.trainer.job, rounds.task
@@ -707,19 +716,12 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.full[number], self.reductions[number] = full.in_whole(task), done
             self.solved[number] = replace(solution, violators=None).in_whole(task)
             return
-        from randsvm.training.reduction import Reduction
-
-        reduction = Reduction(
-            rounds.scan,
-            solution.SV,
-            solution.certificate,
-            job.stop.reduced_size,
-            job.stop.wanted_gap,
-            job.run.seed,
-        )
+        gap = job.stop.wanted_gap
         try:
             with rounds.clock.until(lambda: end - RESERVED_SECONDS):
-                machine, certificate, found = reduction.run()
+                machine, certificate, found = rounds.reduced_to(
+                    solution.SV, solution.certificate, gap
+                )
         except TimeLimitError:
             emit(Notice("--reduce: there was no time to reduce the support vectors"))
             return

@@ -65,6 +65,8 @@ TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 EVALUATION_FACTOR = 1.25
 # A reduced machine with a larger gap says too little about the rows outside of an inner set.
 MOST_STAND_IN_GAP = 0.1
+# The leave-one-out bounds hold for optimal solutions; at a larger gap they say too little.
+LEAVE_ONE_OUT_GAP = 0.01
 # An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
 INTERRUPTED_SECONDS = 1.0
 # Rounds over some rows end at this share of the gap that is asked for over all rows: the losses of
@@ -386,21 +388,33 @@ class Rounds:
     def reduced(self, SV: SV, rows: np.ndarray, gap: float) -> StandInMachine | None:
         """Return a reduced machine for the solution of the problem of some rows, with their row
         numbers in all of D; None: the solution is as small, or the machine too coarse."""
-        self.scan.return_to(SV)
-        best = self.best
-        certificate = best.certificate if SV is best.solution else best.last_certificate
-        size = self.job.stop.reduced_size
-        gap *= PART_GAP_SHARE
-        seed = self.job.run.seed
         # Lowering P takes longer than the scans that a few support vectors less save.
-        lowers = size is not None
-        from randsvm.training.reduction import Reduction
-
-        reduction = Reduction(self.scan, SV, certificate, size, gap, seed, lowers)
-        machine, certificate, found = reduction.run()
+        lowers = self.job.stop.reduced_size is not None
+        machine, certificate, found = self.reduced_from_scan(SV, gap * PART_GAP_SHARE, lowers)
         if len(machine) >= len(SV) or certificate.gap > MOST_STAND_IN_GAP:
             return None
         return StandInMachine(self.over(rows, machine), certificate.gap, found)
+
+    def reduced_from_scan(
+        self, SV: SV, gap: float | None, lowers: bool = True
+    ) -> tuple[SV, Certificate, SubtaskReduction]:
+        """Return a solution of `run` with fewer support vectors, its certificate with running
+        values, and the changes; see reduction.Reduction."""
+        self.scan.return_to(SV)
+        best = self.best
+        certificate = best.certificate if SV is best.solution else best.last_certificate
+        return self.reduced_to(SV, certificate, gap, lowers)
+
+    def reduced_to(
+        self, SV: SV, certificate: Certificate, gap: float | None, lowers: bool = True
+    ) -> tuple[SV, Certificate, SubtaskReduction]:
+        """Return the solution whose values the scan holds with fewer support vectors; see
+        `reduced_from_scan`."""
+        from randsvm.training.reduction import Reduction
+
+        job = self.job
+        size, seed = job.stop.reduced_size, job.run.seed
+        return Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
 
     def _in_place_of(self, solution: SV) -> SV:
         """Return the machine to scan all rows with, as decomposition.StandIn promises."""
@@ -430,14 +444,15 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
+                V = self._without_wrong_dual(SV, V)
+                V = replace(V, certificate=self._with_best_dual(V.certificate))
                 # The errors of one pair say nothing about the model of all classes. A guess beyond
                 # the bounds and a reduced solution are no solutions of the problem.
                 solved = not self.task.name and SV.within_bounds and self.reduction_of(SV) is None
-                flagged = leave_one_out(self.scan, SV) if solved else None
+                near = V.certificate.gap <= LEAVE_ONE_OUT_GAP
+                flagged = leave_one_out(self.scan, SV) if solved and near else None
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
-        V = self._without_wrong_dual(SV, V)
-        V = replace(V, certificate=self._with_best_dual(V.certificate))
         if self._should_continue(SV, V, stopped):
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
             self.best = BestSolution()

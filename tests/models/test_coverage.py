@@ -170,6 +170,22 @@ def test_intervals_have_the_target_as_often_as_asked(
         assert found["size"] == pytest.approx((high - low)[0])
 
 
+def test_label_sets_of_a_reduced_model_have_the_label_as_often_as_asked(
+    tmp_path: Path, predict: Predict
+) -> None:
+    """Ten support vectors give other decision values than some hundreds."""
+    rng = np.random.default_rng(11)
+    X = oracle.as_float32(rng.uniform(-2, 2, size=(4000, 2)))
+    y = np.where((np.floor(X).sum(axis=1) % 2 == 0) ^ (rng.random(4000) < 0.05), 1.0, -1.0)
+    train, test = Data(y[:1000], X[:1000]), Data(y[1000:], X[1000:])
+    path, words = train.save(tmp_path / "d"), ["-g", 4, "-c", 10]
+    learnt = learn("randsvm", path, tmp_path / "m", "--conformal", "--reduce", 10, *words)
+    tested = test.save(tmp_path / "t")
+    for asked in LEVELS:
+        ended = predict(tested, learnt.model, "--coverage", asked, "--report", "json")
+        assert json.loads(ended.out)["coverage"]["found"] >= least_coverage(asked, 1000, 3000)
+
+
 REAL_SETS = {
     "magic04": (("magic04.train", "magic04.test"), ["-c", 8, "-g", 1]),
     "satimage": (("satimage.scale", "satimage.scale.t"), ["-c", 4, "-g", 0.5]),
