@@ -446,11 +446,15 @@ def test_progress_of_a_pipe_counts_bytes(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_closing_the_iterator_early_ends_its_threads(file: Callable[..., str]) -> None:
+    earlier = set(threading.enumerate())
     blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
     next(blocks)
-    assert any(thread.name.startswith("randsvm") for thread in threading.enumerate())
+    threads = set(threading.enumerate()) - earlier
+    assert any(thread.name.startswith("randsvm") for thread in threads)
     blocks.close()
-    assert not any(thread.name.startswith("randsvm") for thread in threading.enumerate())
+    for thread in threads:
+        thread.join(timeout=60)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_reading_stays_a_few_blocks_ahead(file: Callable[..., str]) -> None:
