@@ -182,8 +182,15 @@ def _mapped(
 # --- the training set ----------------------------------------------------------------------
 
 
-def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> Dataset:
+def load(
+    paths: Sequence[str],
+    options: ParseOptions,
+    resources: Resources,
+    connect: Callable[[str], WorkerPool] = WorkerPool,
+) -> Dataset:
     """Return D, read by the workers of the cluster resources.cluster.
+
+    connect: called with the address of the cluster, once the files are found
 
     Raises DataError for bad text (with file:line:column), InputError, TransferError, ClusterError,
     ParameterError.
@@ -192,7 +199,7 @@ def load(paths: Sequence[str], options: ParseOptions, resources: Resources) -> D
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
     files = text_files(paths, options, resources.workers)
     assert resources.cluster is not None
-    worker_pool = WorkerPool(resources.cluster)
+    worker_pool = connect(resources.cluster)
     key, precise_key = uuid.uuid4().hex, uuid.uuid4().hex
     worker_pool.key = key
     try:

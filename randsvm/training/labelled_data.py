@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,14 +14,18 @@ from randsvm.data.columns import Columns, Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import ClusterError, DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
 from randsvm.records import dataclass
+from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Job
+
+if TYPE_CHECKING:
+    from randsvm.cluster.worker_pool import WorkerPool
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
@@ -166,7 +170,19 @@ def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return load(inputs(data), options, job.resources)
+    return load(inputs(data), options, job.resources, _connect)
+
+
+def _connect(address: str) -> WorkerPool:
+    """Connect to a cluster. Raise ClusterError if it is not reached before the time limit."""
+    from randsvm.cluster.worker_pool import WorkerPool
+
+    try:
+        return WorkerPool(address)
+    except TimeLimitError:
+        raise ClusterError(
+            f"cannot reach the cluster {address} before --time-limit is over: no model was written"
+        ) from None
 
 
 def _table_options(

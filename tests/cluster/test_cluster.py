@@ -33,7 +33,6 @@ from randsvm.errors import (
     ClusterError,
     DataError,
     Interrupted,
-    OutOfTimeError,
     ParameterError,
 )
 from randsvm.events import Epoch, Iteration, Notice, Progress, Tried, Waiting, emit, listening
@@ -999,16 +998,20 @@ def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(
         WorkerPool(other_server(b""))
 
 
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
     other_server: Callable[[bytes], str],
     tmp_path: Path,
     path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
 ) -> None:
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
-    words = ["randsvm", "-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
-    with pytest.raises(OutOfTimeError, match="--time-limit is over before there is a model"):
-        run_train(*words, path, tmp_path / "m")
+    words = ["-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
+    with pytest.raises(ClusterError, match="cannot reach .* before --time-limit is over") as raised:
+        run_train(algorithm, *words, path, tmp_path / "m")
+    assert raised.value.exit_code == os.EX_UNAVAILABLE
+    assert not (tmp_path / "m").exists()
 
 
 def loops() -> set[threading.Thread]:
