@@ -20,7 +20,7 @@ from randsvm.errors import ParameterError, RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
-from randsvm.parameters.svm import Problem
+from randsvm.parameters.svm import COSTS, Problem
 from randsvm.records import NamedTuple, dataclass
 
 Result = TypeVar("Result")
@@ -50,6 +50,8 @@ LARGEST_SUM = -1e-6 * PINNING_VALUE
 HELD_ROW, PINNED_ROW = 2, 3
 
 MEGABYTE = 1 << 20
+# Searches try no larger C: a failure with a larger one is probably caused by it.
+MAX_COMMON_COST = COSTS[-1]
 # LIBSVM keeps kernel values as float32.
 LARGEST_VALUE = float(np.finfo(np.float32).max)
 
@@ -417,9 +419,11 @@ def class_machine(
     library = _load_library()
     parameter = library.parameter(C_SVC, len(rows), tolerance)
     parameter.C = C
-    parameter.nr_weight = len(weights)
-    parameter.weight_label = (ctypes.c_int * len(weights))(*range(len(weights)))
-    parameter.weight = (ctypes.c_double * len(weights))(*weights)
+    # LIBSVM prints a warning about each weight of a class without rows.
+    present = np.unique(classes).astype(int).tolist()
+    parameter.nr_weight = len(present)
+    parameter.weight_label = (ctypes.c_int * len(present))(*present)
+    parameter.weight = (ctypes.c_double * len(present))(*[weights[k] for k in present])
     return library.machine(parameter, layout, rows, classes)
 
 
@@ -477,7 +481,11 @@ def train_with_own_kernel(points: Points, problem: Problem, tolerance: float) ->
 
 def remedy(problem: Problem) -> str:
     """Return the advice for a failure of LIBSVM; only some tasks have a cost."""
-    return "scale the features" + (", or lower -c" if problem.task in ("svc", "svr") else "")
+    if problem.task not in ("svc", "svr"):
+        return "scale the features"
+    if max(problem.bounds) > MAX_COMMON_COST:
+        return "lower -c, the likely cause, or scale the features"
+    return "scale the features, or lower -c"
 
 
 def _nodes(points: Points) -> tuple[np.ndarray, np.ndarray]:

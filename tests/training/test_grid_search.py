@@ -192,7 +192,11 @@ def test_a_json_report_is_the_only_output_on_stdout(
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
 @pytest.mark.parametrize("kind", ["svc", "several"])
 def test_a_fold_may_hold_all_rows_of_a_class(
-    tmp_path: Path, write_set: Callable[[str], Path], algorithm: str, kind: str
+    tmp_path: Path,
+    write_set: Callable[[str], Path],
+    capfd: pytest.CaptureFixture[str],
+    algorithm: str,
+    kind: str,
 ) -> None:
     """The only row of the class is held out, so the model of the other rows does not know it."""
     with write_set(kind).open("a") as stream:
@@ -205,6 +209,7 @@ def test_a_fold_may_hold_all_rows_of_a_class(
     (tmp_path / "rare").write_text("".join(lines))
     (found,) = scored(learn(algorithm, tmp_path / "rare", tmp_path / "m", "-v", 2))
     assert found["score"] <= 100 * (1 - 1 / len(lines))
+    assert "WARNING" not in capfd.readouterr().err  # LIBSVM's own message
 
 
 # ---- the grid -----------------------------------------------------------------------------------
