@@ -49,7 +49,7 @@ def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(
 ) -> None:
     (said,) = notices_of_a_solve(tmp_path, 40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
-    assert said.endswith("scale the features, or lower -c")
+    assert said.endswith("lower -c, the likely cause, or scale the features")
     assert capfd.readouterr() == ("", "")  # LIBSVM's own message does not appear
 
 
@@ -67,6 +67,20 @@ def test_other_output_on_stderr_during_a_solve_appears(capfd: pytest.CaptureFixt
     _solver.restore_stderr()
     assert stderr.value == before
     assert capfd.readouterr().err == "out of memory\n"
+
+
+@pytest.mark.parametrize(
+    "C, advice",
+    [(1e300, "lower -c, the likely cause, or scale the features"), (1e3, None)],
+)
+def test_a_run_without_progress_says_whether_c_is_the_likely_cause(
+    tmp_path: Path, C: float, advice: str | None
+) -> None:
+    """Warnings of numpy are errors in tests."""
+    y, X = oracle.two_gaussians(60)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    stopped = learn("randsvm", path, tmp_path / "m", "-g", 5, "-c", C).metadata["stopped"]
+    assert stopped == ("gap <= 0.001" if advice is None else f"no progress ({advice})")
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class"])

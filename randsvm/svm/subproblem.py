@@ -233,7 +233,10 @@ def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
         return 0.0
     norms = np.maximum(K.diagonal().astype(np.float64), 0.0)
     largest = float(norms.max(initial=0.0))
-    return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta))
+    # The squares of large coefficients overflow. A power of two changes no digit.
+    scale = 2.0 ** (math.frexp(float(np.abs(beta).max()))[1] - 1)
+    beta = beta / scale
+    return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta)) * scale
 
 
 def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:

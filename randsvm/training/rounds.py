@@ -26,6 +26,7 @@ from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
 from randsvm.records import dataclass
 from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
+from randsvm.svm.libsvm import remedy
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import SV, Certificate
@@ -598,7 +599,8 @@ class Rounds:
         own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
         if self.least_norm is not None:
             own.append(no_margin(self.least_norm))
-        ends = [no_violators(gap is not None), no_progress(gap is not None)]
+        advice = remedy(self.scan.problem)
+        ends = [no_violators(gap is not None), no_progress(gap is not None, advice)]
         if gap is not None:
             ends.insert(0, few_violators(self.algorithm_spec.r))
         return [*self.algorithm_spec.rules, *own, time_limit, *ends]

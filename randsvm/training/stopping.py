@@ -25,8 +25,8 @@ class StopReason(Enum):
     NO_VIOLATORS = "no violators"
     # No row violates the tightest tolerance, and yet the gap is above the one asked for.
     PRECISION_LIMIT = "limit of float64 precision"
-    # Further rounds gain nothing in the dual objective, the violations or the gap.
-    NO_PROGRESS = "no progress: scale the features"
+    # Further rounds gain nothing in the dual objective, the violations or the gap. Detail: advice.
+    NO_PROGRESS = "no progress ({})"
     # The optimum of -s nu-svc has rho <= 0.
     NO_MARGIN = "no margin at this nu"
     # --max-iterations rounds are done.
@@ -224,7 +224,7 @@ def no_violators(wants_gap: bool) -> Rule:
     def rule(record: Record) -> Answer:
         if record.violators:
             return None
-        return _tighten_or_stop(record, wants_gap, StopReason.NO_VIOLATORS)
+        return _tighten_or_stop(record, wants_gap, Stopped(StopReason.NO_VIOLATORS))
 
     return rule
 
@@ -243,29 +243,31 @@ def few_violators(rows: int) -> Rule:
     return rule
 
 
-def no_progress(wants_gap: bool) -> Rule:
+def no_progress(wants_gap: bool, advice: str) -> Rule:
     """Return the rule that ends rounds without progress.
 
+    advice: what the user may change
     wants_gap: whether a gap was asked for. Then the tolerance is tightened first, because a few
     rows near the tolerance may violate it in turn while the gap does not fall. It is not tightened
     after a round that solved all rows at once, because a further round would repeat it. Such a run
     ends after one round without progress, or if the further rounds together took
     MAX_FURTHER_ITERATIONS more iterations of LIBSVM than the first one.
     """
+    stopped = Stopped(StopReason.NO_PROGRESS, (advice,))
 
     def rule(record: Record) -> Answer:
         if record.whole:
             slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
-            return Stopped(StopReason.NO_PROGRESS) if record.idle or slow else None
+            return stopped if record.idle or slow else None
         if record.idle < MAX_IDLE_ROUNDS:
             return None
-        return _tighten_or_stop(record, wants_gap, StopReason.NO_PROGRESS)
+        return _tighten_or_stop(record, wants_gap, stopped)
 
     return rule
 
 
-def _tighten_or_stop(record: Record, wants_gap: bool, reason: StopReason) -> Answer:
-    return Tighten() if wants_gap and _tightens(record) else Stopped(reason)
+def _tighten_or_stop(record: Record, wants_gap: bool, stopped: Stopped) -> Answer:
+    return Tighten() if wants_gap and _tightens(record) else stopped
 
 
 def _tightens(record: Record) -> bool:

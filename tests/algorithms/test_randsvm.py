@@ -201,7 +201,10 @@ def test_a_run_without_progress_ends_and_reports_it(made: MakeSet, train: Train)
     path, _, _ = made(*SMALL)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 870, "--sample-size", 880)
     trained = train(path, *words, "--max-iterations", 200)
-    assert trained.metadata["stopped"] in ("no violators", "no progress: scale the features")
+    assert trained.metadata["stopped"] in (
+        "no violators",
+        "no progress (scale the features, or lower -c)",
+    )
     assert trained.metadata["gap"] == "nan"
 
 

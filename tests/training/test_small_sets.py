@@ -77,7 +77,7 @@ def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path: Path) -
     data.write_text("1.5673 1:-21.15\n1.2471 1:-175.15\n1.982 1:-546.12\n")
     words = ["-s", "svr", "-t", "linear", "-c", 189785, "-p", 0]
     metadata = learn("randsvm", data, tmp_path / "m", *words).metadata
-    assert metadata["stopped"] == "no progress: scale the features"
+    assert metadata["stopped"] == "no progress (lower -c, the likely cause, or scale the features)"
     assert float(metadata["dual"]) > 0.5 * 106.757565  # svm-train's, after 10 million steps
 
 

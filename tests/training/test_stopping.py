@@ -151,13 +151,13 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
             whole=whole,
             steps=steps,
         )
-        answers.append(reason(no_progress(False)(found)))
+        answers.append(reason(no_progress(False, "scale")(found)))
     return answers
 
 
 def test_successive_rounds_without_progress_end_the_run() -> None:
     answers = progress(*[(1.0, 0.5)] * (MAX_IDLE_ROUNDS + 2))
-    assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress: scale the features"] * 2
+    assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress (scale)"] * 2
 
 
 def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress() -> None:
@@ -166,7 +166,7 @@ def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress() -> None:
     assert set(progress(*gains)) == {""}
     assert set(progress(*shrinks)) == {""}
     too_small = [(1.0 + 1e-12 * i, 0.5) for i in range(19)]
-    assert "no progress: scale the features" in progress(*too_small)
+    assert "no progress (scale)" in progress(*too_small)
 
 
 def test_an_idle_round_over_all_rows_is_not_repeated() -> None:
@@ -202,11 +202,11 @@ def test_a_falling_gap_is_progress() -> None:
 def test_the_tolerance_tightens_before_a_run_without_progress_ends() -> None:
     """A few rows that violate the tolerance in turn may leave too large a gap."""
     found = record(tolerance=1e-3, violators=3, idle=MAX_IDLE_ROUNDS)
-    assert isinstance(no_progress(True)(found), Tighten)
-    assert no_progress(True)(found.tightened()) is None
-    assert no_progress(True)(record(tolerance=1e-13, violators=3, idle=MAX_IDLE_ROUNDS)) == Stopped(
-        StopReason.NO_PROGRESS
-    )
+    rule = no_progress(True, "scale")
+    assert isinstance(rule(found), Tighten)
+    assert rule(found.tightened()) is None
+    tightest = record(tolerance=1e-13, violators=3, idle=MAX_IDLE_ROUNDS)
+    assert rule(tightest) == Stopped(StopReason.NO_PROGRESS, ("scale",))
 
 
 def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap() -> None:
