@@ -34,7 +34,8 @@ class LabelTable:
         """Begin a table with the labels `names`.
 
         closed: no other labels are allowed. any_label: every label is allowed, also `?` and mixed
-        numbers and names, for data whose labels are not learned.
+        numbers and names, for data whose labels are not learned. With both `unlabelled` and
+        `any_label`, rows with other labels than `names` count as unlabelled.
         """
         self.path = path
         self.any_label = any_label
@@ -44,9 +45,12 @@ class LabelTable:
         self.values: list[int | str] = []
         self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
         self._classes: dict[int | str, int] = {}
+        self._ignores_others = False
+        self.ignored_label: str | None = None
         for name in names:
             self.number(Spelling(name, 0, 0))
         self.closed = closed
+        self._ignores_others = unlabelled and any_label and bool(names)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -68,6 +72,10 @@ class LabelTable:
             if value not in self._classes:
                 if self.closed:
                     raise self._error(spelling, f"one of the labels {', '.join(self.names)}")
+                if self._ignores_others:
+                    self._numbers[spelling.text] = np.nan
+                    self.ignored_label = spelling.text
+                    return np.nan
                 self._classes[value] = len(self.names)
                 self.names.append(spelling.text)
                 self.values.append(value)

@@ -352,7 +352,9 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     model = judge.model
     files_of_rows = RowFiles(model, paths[0], paths)
     own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
-    table = LabelTable(paths[0], names=model.labels, closed=True, any_label=model.finds_novelties)
+    table = LabelTable(paths[0], names=model.labels, closed=True)
+    if model.finds_novelties:  # labels do not matter, as in training
+        table = LabelTable(paths[0], any_label=True)
     parts: list[RowLosses] = []
     row_weights = weights_at(judge.params.row_weights, paths)
     with ThreadPool(jobs) as pool:

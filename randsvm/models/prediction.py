@@ -25,7 +25,7 @@ from randsvm.data.reading import ParseOptions, sorted_union
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows
-from randsvm.errors import ModelError, ParameterError
+from randsvm.errors import ModelError, ParameterError, quoted
 from randsvm.events import (
     ClassificationMetrics,
     Notice,
@@ -126,6 +126,9 @@ def predict(
         if prediction.weighted:
             emit(Notice("rows have weights, which the scores count"))
         prediction.rows.report_other_texts()
+        if (label := prediction.table.ignored_label) is not None:
+            known = " and ".join(loaded.labels)
+            emit(Notice(f"rows with other labels than {known}, as {quoted(label)}: not scored"))
         if prediction.unseen_values:
             which = f"{prediction.unseen_values} values of {len(prediction.unseen)} features"
             if loaded.counts_unseen:

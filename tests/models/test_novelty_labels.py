@@ -1,0 +1,59 @@
+"""Labels of data in which novelties are searched may be anything; they do not change the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fixtures import Predict
+
+import randsvm
+from randsvm.errors import ContentError
+from randsvm.parameters.run import CertifyParams
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Write the same rows with labels +1 and -1, with names, and partly with names."""
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    novel = np.abs(X).max(axis=1) > 2
+    labels = {
+        "numbers": ["-1" if one else "1" for one in novel],
+        "names": ["odd" if one else "usual" for one in novel],
+        "mixed": ["-1" if one else "other" for one in novel],
+    }
+    for name, words in labels.items():
+        text = [f"{word} 1:{a:.4f} 2:{b:.4f}\n" for word, (a, b) in zip(words, X, strict=True)]
+        (tmp_path / name).write_text("".join(text))
+    randsvm.train_randsvm(str(tmp_path / "names"), tmp_path / "m", task="one-class", nu=0.2)
+    return {name: tmp_path / name for name in (*labels, "m")}
+
+
+def test_rows_with_other_labels_have_no_score(files: dict[str, Path], predict: Predict) -> None:
+    named = predict(files["names"], files["m"])
+    numbered = predict(files["numbers"], files["m"])
+    assert named.lines == numbered.lines
+    assert "Accuracy" in numbered.out and "Accuracy" not in named.out
+    assert "rows with other labels than 1 and -1, as 'odd': not scored" in named.err.replace(
+        "'usual'", "'odd'"
+    )
+    mixed = predict(files["mixed"], files["m"])
+    novel = [line == "-1" for line in numbered.lines]
+    rows = [text.startswith("-1") for text in files["mixed"].read_text().splitlines()]
+    right = sum(a and b for a, b in zip(novel, rows, strict=True))
+    assert f"({right}/{sum(rows)})" in mixed.out
+
+
+def test_importance_needs_labels_of_the_model(files: dict[str, Path]) -> None:
+    with pytest.raises(ContentError, match="expected labelled rows, found none"):
+        randsvm.importance(str(files["names"]), str(files["m"]))
+
+
+def test_certificates_do_not_depend_on_labels(files: dict[str, Path]) -> None:
+    found = [
+        randsvm.certify(str(files[name]), str(files["m"]), params=CertifyParams(nu=0.2))
+        for name in ("numbers", "names", "mixed")
+    ]
+    assert found[0].gap <= 0.001
+    assert len({(one.primal, one.dual) for one in found}) == 1
