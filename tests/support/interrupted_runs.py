@@ -102,7 +102,9 @@ class InterruptedRuns:
         """Return how the run ended; check that the model is whole, or the old one unchanged."""
         assert code in ends, (code, said)
         assert "Traceback" not in said, said
-        assert len(said.splitlines()) <= 1, said
+        # A training that was interrupted also has the line about its gap.
+        lines = [line for line in said.splitlines() if not line.startswith("GAP NOT REACHED")]
+        assert len(lines) <= 1, said
         text = (self.folder / "m").read_text()
         if text != OLD_MODEL:
             load(str(self.folder / "m"))
