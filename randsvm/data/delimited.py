@@ -90,7 +90,9 @@ class DelimitedTable:
                 for piece in pool.map_in_order(work, self.texts, jobs):
                     yield line, piece
                     if piece.fault:
-                        raise data_error(self.name, piece.fault, line)
+                        is_start = self.first_line == line == 1
+                        fault = with_header_hint(piece.fault) if is_start else piece.fault
+                        raise data_error(self.name, fault, line)
                     line += piece.lines
             except LineTooLongError as error:
                 raise DataError(self.name, line, 1, str(error)) from None
@@ -208,6 +210,14 @@ def _keys(
     ends = spans[: 2 * kept * rows].reshape(rows, kept, 2)[:, order].tolist()
     join = delimiter.encode().join
     return [files.decoded(join([text[a:b] for a, b in row])) for row in ends]
+
+
+def with_header_hint(fault: Fault) -> Fault:
+    """Return a fault of a file without a header, with a hint if it is in the first line."""
+    if fault.line != 1:
+        return fault
+    hint = " (--no-header, here or in the training, reads the first line as a row)"
+    return fault._replace(problem=fault.problem + hint)
 
 
 def _fault(records: _table.Records, names: Sequence[str], label: int) -> Fault | None:

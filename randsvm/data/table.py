@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import field
 from typing import BinaryIO
@@ -97,17 +97,23 @@ def _opened(
     return parquet.opened(path, watch, opener, block_size)
 
 
+def _hint(*parts: str) -> str:
+    """Return the end of a message with these parts in brackets, without empty ones."""
+    found = "; ".join(filter(None, parts))
+    return f" ({found})" if found else ""
+
+
 def _check_names(table: Table, hint: str = "") -> None:
-    """Raise DataError unless all columns have different names. hint : ends the message."""
+    """Raise DataError unless all columns have different names. hint : see `_header_hint`"""
     for one, times in Counter(table.names).items():
         if times > 1 and one:
             problem = f"expected different names of columns, found {quoted(one)} {times} times"
-            raise DataError(table.name, 1, 1, problem + hint)
+            raise DataError(table.name, 1, 1, problem + _hint(hint))
 
 
 def _header_hint(header: bool, format_: Format) -> str:
-    """Return the end of a message that names --no-header, empty if the option would not apply."""
-    return " (--no-header if the first line is a row)" if header and format_ != "parquet" else ""
+    """Return the part of a hint that names --no-header, empty if the option would not apply."""
+    return "--no-header if the first line is a row" if header and format_ != "parquet" else ""
 
 
 def _names_without_header(table: Table, columns: Columns) -> list[str]:
@@ -118,23 +124,26 @@ def _names_without_header(table: Table, columns: Columns) -> list[str]:
         raise DataError(table.name, 1, 1, problem) from None
 
 
-def _no_column(table: Table | DelimitedText, wanted: str, hint: str = "") -> DataError:
+def _no_column(table: Table | DelimitedText, wanted: str, *hints: str) -> DataError:
     more = ", ..." if len(table.names) > MOST_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
     problem = f"expected a column {quoted(wanted)}, found {found}"
     other = next((one for one in ";\t," if one in table.names[0]), None)
     if len(table.names) == 1 and other is not None:
-        hint = f" (the names seem to be separated by {other!r})"
-    return DataError(table.name, 1, 1, problem + hint)
+        hints = (f"the names seem to be separated by {other!r}",)
+    return DataError(table.name, 1, 1, problem + _hint(*hints))
 
 
-def _place(table: Table | DelimitedText, wanted: str) -> int:
-    """Return the position of a column given by its name, or else by its number from 1."""
+def _place(table: Table | DelimitedText, wanted: str, flag: str, hint: str = "") -> int:
+    """Return the position of a column given by its name, or else by its number from 1.
+
+    flag : the option that names the column; hint : see `_header_hint`
+    """
     if wanted in table.names:
         return table.names.index(wanted)
     if wanted.isdigit() and 1 <= int(wanted) <= len(table.names):
         return int(wanted) - 1
-    raise _no_column(table, wanted)
+    raise _no_column(table, wanted, flag, hint)
 
 
 # ---- the columns ------------------------------------------------------------------------------
@@ -151,6 +160,11 @@ class _Learnt:
     count: int = 0
     texts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     complete: bool = False
+
+    @property
+    def words(self) -> list[tuple[str, tuple[str, int, int]]]:
+        """The texts that do not stand for a missing number, with their places."""
+        return [item for item in self.texts.items() if item[0].lower() not in MISSING_WORDS]
 
     @property
     def is_text(self) -> bool:
@@ -216,7 +230,8 @@ def learn(
     the files are read once more, for the numbers as categories. next_file: called after each file.
     """
     learnt: dict[str, _Learnt] = {}
-    label, others = None, list[tuple[int, str]]()
+    label, others, rows = None, list[tuple[int, str]](), 0
+    first = files.display_name(paths[0])
     hint = _header_hint(options.header, options.format)
     while not learnt or not all(one.is_known for one in learnt.values()):
         again = bool(learnt)
@@ -224,9 +239,9 @@ def learn(
         for path in paths:
             with _opened(path, options.format, options.header, watch, opener, block_size) as table:
                 _check_names(table, hint)
-                left_out = _left_out(table, options)
+                left_out = _left_out(table, options, hint)
                 if options.label is not None:
-                    label = table.names[_place(table, options.label)]
+                    label = table.names[_place(table, options.label, "--label-column", hint)]
                 if not again:
                     names = [name for name in table.names if name not in left_out]
                     if learnt and set(names) != learnt.keys():
@@ -243,19 +258,41 @@ def learn(
                     roles = dict.fromkeys(names, _table.UNKNOWN)
                 else:
                     roles = dict.fromkeys(wanted, _table.CATEGORY)
-                _learn_file(table, roles, learnt, jobs)
+                rows += _learn_file(table, roles, learnt, jobs)
             next_file()
+        if not again and not options.header:
+            _check_first_row(first, learnt.values())
         for name in wanted:
             learnt[name].complete = True
-    first = files.display_name(paths[0])
+    if not rows:
+        problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
+        raise DataError(first, 1, 1, problem)
     columns = tuple(one.column(name, options.fill, first) for name, one in learnt.items())
     return Columns(options.format, options.header, label, options.fill, columns, tuple(others))
 
 
-def _left_out(table: Table, options: TableOptions) -> set[str]:
-    """Return the names of columns that are no features. Raises DataError for an unknown one."""
-    names = [options.label, options.group, *fields_of(options.ignored)]
-    return {table.names[_place(table, name)] for name in names if name is not None}
+def _left_out(table: Table, options: TableOptions, hint: str) -> set[str]:
+    """Return the names of columns that are no features. Raises DataError for an unknown one.
+
+    hint : see `_header_hint`
+    """
+    flags = [("--label-column", options.label), ("--group-column", options.group)]
+    flags += [("--ignore-columns", name) for name in fields_of(options.ignored)]
+    places = [_place(table, name, flag, hint) for flag, name in flags if name is not None]
+    return {table.names[place] for place in places}
+
+
+def _check_first_row(name: str, learnt: Iterable[_Learnt]) -> None:
+    """Raise DataError if the first row looks like names of columns.
+
+    Then each column that has numbers has one text, in the first row.
+    """
+    texts = [one.words for one in learnt if one.count]
+    if texts and all(len(own) == 1 and own[0][1][:2] == (name, 1) for own in texts):
+        found = ", ".join(quoted(own[0][0]) for own in texts[:MOST_NAMES])
+        problem = f"expected a row of numbers as the ones below it, found {found}"
+        hint = "--no-header reads the first line as a row: leave it out if that names the columns"
+        raise DataError(name, 1, 1, problem + _hint(hint))
 
 
 def _learn_file(
@@ -263,8 +300,9 @@ def _learn_file(
     roles: Mapping[str, int],
     learnt: Mapping[str, _Learnt],
     jobs: int,
-) -> None:
-    width = len(table.names)
+) -> int:
+    """Add what the columns with a role have; return the number of lines that were read."""
+    lines, width = 0, len(table.names)
     own = np.array([roles.get(name, _table.IGNORED) for name in table.names], np.int8)
     layout = Layout(
         own, np.zeros(width, np.uint8), np.zeros(width, np.int32), np.full(width, np.nan), True,
@@ -272,9 +310,11 @@ def _learn_file(
     )  # fmt: skip
     with closing(table.pieces(layout, jobs, learns=True)) as parsed:
         for line, piece in parsed:
+            lines += piece.lines
             for name, found in zip(table.names, piece.contents, strict=True):
                 if name in roles:
                     learnt[name].add(found, table.name, line, name)
+    return lines
 
 
 # ---- the rows ---------------------------------------------------------------------------------
@@ -311,7 +351,7 @@ def read_blocks(
             table.names = _names_without_header(table, columns)
         _check_names(table, hint)
         layout, has_label = _layout(table, columns, labels, zero_based, unlabelled, keep, hint)
-        places = [_place(table, name) for name in keep]
+        places = [_place(table, name, "--keep") for name in keep]
         order = [sorted(set(places)).index(place) for place in places]
         parsed = table.pieces(layout, jobs, unlabelled=unlabelled, float64=float64, order=order)
         with closing(parsed):
@@ -373,7 +413,8 @@ class DelimitedText:
         piece.spellings = [(text, line + more, column) for text, line, column in piece.spellings]
         piece.lines += more
         if piece.fault is not None:
-            piece.fault = piece.fault._replace(line=piece.fault.line + more)
+            fault = piece.fault._replace(line=piece.fault.line + more)
+            piece.fault = fault if self.columns.header else delimited.with_header_hint(fault)
         return piece
 
 
@@ -423,7 +464,7 @@ def _layout(
     elif label is not None and not unlabelled:
         raise _no_column(table, label, hint)
     for name in keep:
-        kept[_place(table, name)] = 1
+        kept[_place(table, name, "--keep")] = 1
     return Layout(roles, kept, starts, means, columns.fill, categories), has_label
 
 

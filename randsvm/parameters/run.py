@@ -246,7 +246,8 @@ class Search:
             )
         require(
             self.groups in (None, *GROUPINGS),
-            f"--groups must be one of {', '.join(GROUPINGS)}, got {self.groups}",
+            f"--groups must be one of {', '.join(GROUPINGS)}, got {self.groups} "
+            f"(--groups qid --group-column {self.groups} if it is a column of a table)",
         )
         require(
             self.groups != "time" or self.repeats == 1,

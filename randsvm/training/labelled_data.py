@@ -10,10 +10,11 @@ import numpy as np
 from randsvm import files
 from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
-from randsvm.data.columns import Columns, Format, TableOptions
+from randsvm.data.columns import DELIMITERS, Columns, Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
+from randsvm.data.svmlight import NUMBER
 from randsvm.errors import ClusterError, DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs
@@ -116,6 +117,13 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
         D = _load_on_cluster(data, options, job)
     if D.summary.columns is not None:
         emit(Notice(_columns_notice(D.summary.columns)))
+        if _are_names_numbers(D.summary.columns):
+            emit(
+                Notice(
+                    f"{joint_name(data)}: the first line names the columns, and all names are "
+                    "numbers: give --no-header if it is a row"
+                )
+            )
     if D.summary.float64:
         emit(
             Notice(
@@ -124,6 +132,13 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
             )
         )
     return D
+
+
+def _are_names_numbers(columns: Columns) -> bool:
+    """Return whether a header names all columns by numbers, as a row would."""
+    names = [column.name for column in columns.columns] + [name for _, name in columns.others]
+    has_header = columns.header and columns.format in DELIMITERS
+    return has_header and all(NUMBER.fullmatch(name) for name in names)
 
 
 def _columns_notice(columns: Columns) -> str:

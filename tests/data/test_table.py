@@ -255,12 +255,12 @@ def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None
         ("a,y\n1,p\n2,\n", "3:3: expected a label in column 'y', found an empty field$"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:3: expected text in column 'y', found a NUL byte"),
-        ("a,b\n1,p\n2,q\n", "1:1: expected a column 'y', found 'a', 'b'"),
+        ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
         ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y' .* separated by ';'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
-        ("a,y\n", "1:1: expected "),
+        ("a,y\n", r"1:1: expected rows after the names of the columns, found none \(--no-header"),
         ("a,y\n1,p q\n2,p:q\n", "3:3: expected labels that differ in more than blanks"),
     ],
 )
@@ -270,6 +270,61 @@ def test_an_error_has_its_place(tmp_path: Path, text: str, place: str) -> None:
     with pytest.raises(DataError, match=rf"t\.csv:{place}"):
         load(path, TableOptions("csv", "y"))
     assert DataError.exit_code == 65
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        (
+            "a,b,y\n1,2,0\n3,4,1\n",
+            r"1:1: expected a row of numbers .*, found 'a', 'b' \(--no-header ",
+        ),
+        ("a,b,y\n1,u,0\n3,v,1\n", r"1:1: expected a row of numbers .*, found 'a' \(--no-header "),
+        # Rows: the second column has another text in another row, or the first one is missing.
+        ("a,b,p\n1,2,q\n3,c,p\n", None),
+        ("NA,2,p\n1,2,q\n", None),
+        ("a,u,p\nb,v,q\n", None),
+    ],
+)
+def test_a_header_that_is_read_as_a_row_is_refused(
+    tmp_path: Path, text: str, problem: str | None
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    options = TableOptions("csv", "3", header=False, fill=True)
+    if problem is None:
+        assert load(path, options).n == text.count("\n")
+    else:
+        with pytest.raises(DataError, match=rf"t\.csv:{problem}"):
+            load(path, options)
+
+
+def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("1,2,0\n2,3,1\n3,1,0\n4,1,1\n")
+    (tmp_path / "named.csv").write_text("a,b,y\n1,2,0\n")
+    (tmp_path / "later.csv").write_text("1,2,0\n1,b,0\n")
+    model, own = tmp_path / "m", {"format": "csv", "label_column": "3"}
+    randsvm.train_randsvm(tmp_path / "rows.csv", model, **own, no_header=True)
+    hint = r" \(--no-header, here or in the training, reads the first line as a row\)"
+    with pytest.raises(DataError, match=rf"named\.csv:1:1: .* in column '1', found 'a'{hint}$"):
+        randsvm.predict(tmp_path / "named.csv", model, tmp_path / "out")
+    with pytest.raises(DataError, match=r"later\.csv:2:3: .* in column '2', found 'b'$"):
+        randsvm.predict(tmp_path / "later.csv", model, tmp_path / "out")
+
+
+@pytest.mark.parametrize("header, noted", [("1,2,3", True), ("1,2,y", False)])
+def test_names_of_columns_that_look_like_a_row_are_noted(
+    tmp_path: Path, header: str, noted: bool
+) -> None:
+    path, notices = tmp_path / "t.csv", list[str]()
+    path.write_text(f"{header}\n2,3,1\n3,1,0\n4,1,1\n")
+
+    def watch(event: object) -> None:
+        if isinstance(event, Notice):
+            notices.append(event.text)
+
+    randsvm.train_randsvm(path, tmp_path / "m", watch, format="csv", label_column="3")
+    assert noted == any(f"{path}: the first line names the columns" in one for one in notices)
 
 
 def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path: Path) -> None:

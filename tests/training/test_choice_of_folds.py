@@ -134,7 +134,7 @@ def test_a_first_block_may_have_one_class(tmp_path: Path) -> None:
         (("-v", "5x101"), "folds must be from 2 to 1000"),
         (("-v", "5x2", "--groups", "time"), "--groups time has one order of rows"),
         (("--groups", "time"), "--groups is for cross-validation"),
-        (("-v", 5, "--groups", "week"), "--groups must be one of "),
+        (("-v", 5, "--groups", "week"), "--groups qid --group-column week if it is a column"),
         (("-v", 50, "--groups", "time"), "-v 50: there are only 50 rows"),
     ],
 )
