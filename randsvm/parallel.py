@@ -194,20 +194,28 @@ def completed_results(
 
     A task that raises Cancelled has no result. The event `cancelled` is set when the caller stops
     early, a task raises another exception, or time.perf_counter() reaches `until`. Running tasks
-    then have `grace` seconds to end.
+    then have `grace` seconds to end. Results of tasks that have completed by then are yielded, also
+    if this thread was late. After `until` no task is started.
 
     at_heartbeat: called in this thread at least every HEARTBEAT seconds, before results are taken.
     """
+    if time.perf_counter() >= until:
+        return
     cancelled, pool = threading.Event(), ThreadPool(threads)
     pending = {pool.submit(task, cancelled) for task in tasks}
+    is_over = False
     try:
-        while pending and time.perf_counter() < until:
-            ended, pending = wait(pending, HEARTBEAT, FIRST_COMPLETED)
+        while pending and not is_over:
+            is_over = time.perf_counter() >= until
+            if is_over:
+                cancelled.set()
+            ended, pending = wait(pending, 0.0 if is_over else HEARTBEAT, FIRST_COMPLETED)
             at_heartbeat()
             for future in ended:
                 if not isinstance(future.exception(), Cancelled):
                     yield future.result()
-            emit(Progress(stage, len(tasks) - len(pending), len(tasks), unit))
+            if not is_over:
+                emit(Progress(stage, len(tasks) - len(pending), len(tasks), unit))
     finally:
         cancelled.set()
         pool.stop()

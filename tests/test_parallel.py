@@ -83,6 +83,38 @@ def test_tasks_end_when_their_time_is_over() -> None:
     assert list(completed_results([slow, slow], 1, "testing", "task", until, grace=60)) == []
 
 
+def test_results_from_before_the_end_are_not_lost_if_the_caller_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end comes, and one of two tasks is done, while the caller still submits tasks."""
+    second_began, submit = threading.Event(), ThreadPool.submit
+
+    def first(cancelled: threading.Event) -> str:
+        return "first"
+
+    def second(cancelled: threading.Event) -> str:
+        second_began.set()
+        assert cancelled.wait(60)
+        raise Cancelled
+
+    def submit_late(pool: ThreadPool, task: Any, *arguments: Any) -> Any:
+        future = submit(pool, task, *arguments)
+        assert task is first or second_began.wait(60)
+        return future
+
+    monkeypatch.setattr(ThreadPool, "submit", submit_late)
+    monkeypatch.setattr(time, "perf_counter", lambda: 2.0 if second_began.is_set() else 0.0)
+    results = completed_results([first, second], 1, "testing", "task", until=1.0, grace=60)
+    assert list(results) == ["first"]
+
+
+def test_after_the_end_no_task_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    tasks = [lambda _: started.append("task")]
+    assert list(completed_results(tasks, 1, "testing", "task", until=time.perf_counter())) == []
+    assert started == []
+
+
 def test_the_error_of_a_task_cancels_the_others_and_follows_its_events() -> None:
     received, cancelled, begun = [], [], threading.Event()
 

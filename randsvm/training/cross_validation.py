@@ -291,7 +291,7 @@ def run_concurrently(
     stage: str,
     patience: Callable[[int, Sequence[float]], float] = lambda left, taken: inf,
 ) -> Iterator[Result]:
-    """Yield the results of the tasks as they complete; no task runs after the moment `until`.
+    """Yield the results of the tasks as they complete; no task begins after the moment `until`.
 
     patience: the seconds that a task may take, from the number of tasks that have not ended and the
     seconds that each of the others took. A task that takes longer ends by the exception Cancelled
@@ -316,6 +316,8 @@ def run_concurrently(
 
         begin()
         try:
+            if begun >= until:
+                raise Cancelled
             # The events of a fit are dropped; the listener only cancels it.
             with listening(watch):
                 result = task()
