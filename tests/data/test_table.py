@@ -303,8 +303,10 @@ def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path: Path)
     (tmp_path / "rows.csv").write_text("1,2,0\n2,3,1\n3,1,0\n4,1,1\n")
     (tmp_path / "named.csv").write_text("a,b,y\n1,2,0\n")
     (tmp_path / "later.csv").write_text("1,2,0\n1,b,0\n")
-    model, own = tmp_path / "m", {"format": "csv", "label_column": "3"}
-    randsvm.train_randsvm(tmp_path / "rows.csv", model, **own, no_header=True)
+    model = tmp_path / "m"
+    randsvm.train_randsvm(
+        tmp_path / "rows.csv", model, format="csv", label_column="3", no_header=True
+    )
     hint = r" \(--no-header, here or in the training, reads the first line as a row\)"
     with pytest.raises(DataError, match=rf"named\.csv:1:1: .* in column '1', found 'a'{hint}$"):
         randsvm.predict(tmp_path / "named.csv", model, tmp_path / "out")
