@@ -5,13 +5,14 @@ Most of the time of a small run goes into imports, and a quarter of it went into
 The methods below are ordinary functions that read the fields of their class.
 `dataclasses.fields`, `replace` and `asdict` work as with any dataclass.
 
-`typing.NamedTuple` compiles each annotation; here annotations stay text.
+`typing.NamedTuple` compiles each annotation and the __new__ of each class; here annotations stay
+text, and all classes share their methods.
 """
 
 from __future__ import annotations
 
 from dataclasses import MISSING, FrozenInstanceError, fields
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
     from inspect import Signature
     from typing import NamedTuple as NamedTuple
 else:
-    import collections
     import dataclasses
 
     class _NamedTupleType(type):
         """Makes a subclass of tuple of a class with annotations."""
 
         def __new__(cls, name, bases, namespace):
-            fields = namespace["__annotations__"]
-            defaults = [namespace.pop(field) for field in fields if field in namespace]
-            module = namespace.pop("__module__")
-            made = collections.namedtuple(name, fields, defaults=defaults, module=module)
-            made.__new__.__annotations__ = fields
-            for attribute, value in namespace.items():
-                setattr(made, attribute, value)
-            return made
+            names = tuple(namespace["__annotations__"])
+            defaults = {field: namespace.pop(field) for field in names if field in namespace}
+            getters = {
+                field: property(itemgetter(place), doc=f"Alias for field number {place}")
+                for place, field in enumerate(names)
+            }
+            own = {
+                "__slots__": (),
+                "__match_args__": names,
+                "__signature__": _LateSignature(),
+                "_fields": names,
+                "_field_defaults": defaults,
+            }
+            return type(name, (tuple,), {**_TUPLE_METHODS, **own, **getters, **namespace})
 
     class NamedTuple:
         """The base of named tuples, as `typing.NamedTuple`."""
@@ -49,6 +55,8 @@ else:
         """Make a class a dataclass, as `dataclasses.dataclass` does with the same arguments."""
         if cls is None:
             return lambda one: dataclass(one, frozen=frozen, kw_only=kw_only, eq=eq, repr=repr)
+        # dataclasses imports inspect to give its signature to a class without a docstring.
+        cls.__doc__ = cls.__doc__ or cls.__name__
         # Without these methods and without frozen, dataclasses compiles nothing.
         dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
         own = set(vars(cls))
@@ -69,6 +77,66 @@ else:
             if name not in own:
                 setattr(cls, name, method)
         return cls
+
+
+def _new_tuple(cls: Any, /, *values: Any, **given: Any) -> Any:
+    """Return a named tuple: the __new__ of its class."""
+    names, defaults = cls._fields, cls._field_defaults
+    if given or len(values) != len(names):
+        if len(values) > len(names):
+            raise TypeError(f"{cls.__qualname__} takes at most {len(names)} arguments")
+        complete = list(values)
+        for name in names[len(values) :]:
+            if name not in given and name not in defaults:
+                raise TypeError(f"{cls.__qualname__} needs the argument {name!r}")
+            complete.append(given.pop(name) if name in given else defaults[name])
+        if given:
+            name = next(iter(given))
+            found = "got two values of" if name in names else "has no argument"
+            raise TypeError(f"{cls.__qualname__} {found} {name!r}")
+        values = tuple(complete)
+    return tuple.__new__(cls, values)
+
+
+def _make_tuple(cls: Any, values: Any) -> Any:
+    """Return a named tuple of all its values in order."""
+    found = tuple.__new__(cls, values)
+    if len(found) != len(cls._fields):
+        raise TypeError(f"{cls.__qualname__} needs {len(cls._fields)} values, found {len(found)}")
+    return found
+
+
+def _replace_values(self: Any, /, **given: Any) -> Any:
+    """Return the same tuple with other values of some fields."""
+    found = tuple.__new__(type(self), map(given.pop, self._fields, self))
+    if given:
+        raise TypeError(f"{type(self).__qualname__} has no field {next(iter(given))!r}")
+    return found
+
+
+def _tuple_as_dict(self: Any) -> dict[str, Any]:
+    """Return the value of each field by its name."""
+    return dict(zip(self._fields, self, strict=True))
+
+
+def _tuple_repr(self: Any) -> str:
+    shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+    return f"{type(self).__name__}({shown})"
+
+
+def _values(self: Any) -> tuple[Any, ...]:
+    return tuple(self)
+
+
+_TUPLE_METHODS = {
+    "__new__": _new_tuple,
+    "__repr__": _tuple_repr,
+    "__getnewargs__": _values,
+    "_make": classmethod(_make_tuple),
+    "_replace": _replace_values,
+    "__replace__": _replace_values,
+    "_asdict": _tuple_as_dict,
+}
 
 
 def _initializer(cls: Any) -> Callable[..., None]:
@@ -106,18 +174,26 @@ def _initializer(cls: Any) -> Callable[..., None]:
 
 
 class _LateSignature:
-    """The signature of a dataclass, made when a program asks for it."""
+    """The signature of a dataclass or named tuple, made when a program asks for it."""
 
     def __get__(self, instance: object, owner: Any) -> Signature:
         if instance is not None or vars(owner).get("__signature__") is not self:
             raise AttributeError("__signature__")
         from inspect import Parameter, Signature
 
+        either, by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
+        if issubclass(owner, tuple):
+            defaults = dict.fromkeys(owner._fields, Parameter.empty) | owner._field_defaults
+            types = owner.__annotations__
+            return Signature(
+                [Parameter(name, either, default=defaults[name], annotation=types[name])
+                 for name in owner._fields]
+            )  # fmt: skip
         parameters = []
         for f in fields(owner):
-            kind = Parameter.KEYWORD_ONLY if f.kw_only else Parameter.POSITIONAL_OR_KEYWORD
-            defaults = [one for one in (f.default, f.default_factory) if one is not MISSING]
-            default = defaults[0] if defaults else Parameter.empty
+            kind = by_name if f.kw_only else either
+            stated = [one for one in (f.default, f.default_factory) if one is not MISSING]
+            default = stated[0] if stated else Parameter.empty
             if f.init:
                 parameters.append(Parameter(f.name, kind, default=default, annotation=f.type))
         return Signature(sorted(parameters, key=lambda one: one.kind), return_annotation=None)

@@ -104,6 +104,7 @@ def own_methods(cls: type) -> dict[str, object]:
             if base.__module__.startswith("randsvm")
             for name, value in vars(base).items()
             if not name.startswith("_")
+            and name not in vars(base).get("_fields", ())  # of a named tuple
             and not name.endswith("_request")  # of scikit-learn
             and (inspect.isfunction(value) or isinstance(value, property | classmethod))
         }

@@ -75,6 +75,7 @@ def methods(cls: type) -> list[str]:
         if base.__module__.startswith("randsvm")
         for name, value in vars(base).items()
         if not name.startswith("_")
+        and name not in vars(base).get("_fields", ())  # of a named tuple
         and not name.endswith("_request")  # of scikit-learn
         and (callable(getattr(cls, name)) or isinstance(value, property))
     )

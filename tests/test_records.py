@@ -210,13 +210,31 @@ def test_a_named_tuple_behaves_as_that_of_the_standard_library() -> None:
         span = Span(1, last=4)
         with pytest.raises(TypeError):
             Span()
+        for values, given in [
+            ((1,), {"unknown": 2}),
+            ((1, 2, 3, 4), {}),
+            ((1, 2), {"first": 2}),
+            ((), {"last": 2}),
+        ]:
+            with pytest.raises(TypeError):
+                Span(*values, **given)
         with pytest.raises(TypeError):
-            Span(1, unknown=2)
+            Span._make([1, 2])
+        with pytest.raises((TypeError, ValueError)):  # ValueError before Python 3.13
+            span._replace(unknown=2)
+        with pytest.raises(AttributeError):
+            span.unknown = 2
         with pytest.raises(AttributeError):
             span.first = 2
         return (
             span == (1, 4, 1),
-            (span.count, str(span), repr(span)),
+            (span.count, str(span), repr(span), hash(span)),
+            (span.first, span.last, span.step, [*span], span[1:]),
+            (Span(step=5, first=4), Span._make([7, 8, 9]), copy.copy(span), copy.deepcopy(span)),
+            [
+                type(one) is Span
+                for one in (span._replace(), Span._make([7, 8, 9]), copy.copy(span))
+            ],
             (span._fields, span._field_defaults, span._asdict(), span._replace(first=2)),
             [(one.name, one.default) for one in inspect.signature(Span).parameters.values()],
             typing.get_type_hints(Span),

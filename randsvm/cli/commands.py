@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import glob
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -65,7 +67,21 @@ ENVIRONMENT = {
 }
 
 
-class BoundedOption(click.Option):
+class PlainOption(click.Option):
+    """An option whose help text is written as it is, and states the default.
+
+    click would import inspect, a tenth of --help, to remove indentation and to show the default.
+    """
+
+    def __init__(self, *arguments: Any, help: str | None = None, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.help = help
+
+
+option = partial(click.option, cls=PlainOption)
+
+
+class BoundedOption(PlainOption):
     """An option with bounds, whose errors repeat its name and value as the user typed them."""
 
     def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
@@ -100,7 +116,25 @@ class BoundedOption(click.Option):
         return self.opts[0]
 
 
-class Command(click.Command):
+class PlainHelp(click.Command):
+    """A command whose help is written without inspect, as that of PlainOption."""
+
+    _own_help_option: click.Option | None = None
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        if self._own_help_option is None:
+            made = click.help_option("--help", cls=PlainOption)(click.Command(None))
+            self._own_help_option = cast(click.Option, made.params[0])
+        return self._own_help_option
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        first, _, rest = (self.help or "").partition("\n")
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(f"{first}\n{textwrap.dedent(rest)}".strip())
+
+
+class Command(PlainHelp):
     """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
 
     examples: command line -> what it does. late_params: returns more parameters; it is called when
@@ -220,7 +254,7 @@ def _reporting(ctx: click.Context) -> Iterator[None]:
             raise error
 
 
-class Commands(click.Group):
+class Commands(PlainHelp, click.Group):
     """A group of commands; without the name of one, the command `plain` takes the words."""
 
     def __init__(
@@ -284,7 +318,7 @@ class Commands(click.Group):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Algorithms"):
             formatter.write_dl(
-                [(name, one.get_short_help_str(60)) for name, one in self.commands.items()]
+                [(name, one.short_help or "") for name, one in self.commands.items()]
             )
         formatter.write(
             f"\nWithout ALGORITHM it is {self.plain}. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h\n"

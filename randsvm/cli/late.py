@@ -10,8 +10,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ClassVar
 
-# Modules of Python, which this package, pathlib, shutil and numpy import.
-OF_PYTHON = ("bz2", "csv", "ipaddress", "json", "lzma", "pickle", "pydoc", "subprocess", "tempfile")
+# Modules of Python, which this package, click, ctypes, dataclasses, logging, pathlib, shutil and
+# numpy import.
+OF_PYTHON = (
+    *("bz2", "csv", "inspect", "ipaddress", "json", "lzma", "pickle", "pydoc", "shutil"),
+    *("subprocess", "tempfile", "textwrap", "traceback"),
+)
 # numpy imports these for the docstrings that they give to compiled functions.
 DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
 OF_NUMPY = ("numpy.f2py", "numpy.polynomial", "numpy.testing")

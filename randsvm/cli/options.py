@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from randsvm.cli.commands import BoundedOption
+from randsvm.cli.commands import BoundedOption, option
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import AUTO, Option, options
@@ -209,7 +209,7 @@ class Checkpoint(Duration):
         return super().convert(value, param, ctx)
 
 
-# Type of an option's values -> arguments of click.option.
+# Type of an option's values -> arguments of `option`.
 VALUE_TYPES: dict[str, dict[str, Any]] = {
     "int": {"type": int},
     "float": {"type": float},
@@ -227,21 +227,19 @@ VALUE_TYPES: dict[str, dict[str, Any]] = {
 }
 
 
-def _shows_default(spec: Option, default: object) -> bool:
-    """Return whether click shows the default; else the help text has it."""
-    return default is not None and spec.value_type not in ("flag", "size", "switch", "weights")
-
-
 def _help(spec: Option, default: object) -> str:
     """Return the help text with bounds and default; a bound that says only "finite" is left out."""
     bounds = spec.bounds.removesuffix(" and finite").removeprefix("finite")
-    text, mark, own = spec.help.partition("  [default: ")
+    text, _, own = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
-    return text + (mark + own or ("  [default: none]" if default is None else ""))
+    # The help of the other types says what their default means.
+    if default is None or spec.value_type not in ("flag", "size", "switch", "weights"):
+        own = own or f"{'none' if default is None else default}]"
+    return f"{text}  [default: {own}" if own else text
 
 
 def _value_type(spec: Option) -> dict[str, Any]:
-    """Return the arguments of click.option for the type of values."""
+    """Return the arguments of `option` for the type of values."""
     if isinstance(spec.value_type, tuple):
         return {"type": Word(spec.value_type)}
     return {"type": Numbers(spec)} if spec.value_type == "floats" else VALUE_TYPES[spec.value_type]
@@ -260,11 +258,10 @@ def parameters(
             for f, spec in reversed(list(options(group))):
                 if only is not None and f.name not in only:
                     continue
-                command = click.option(
+                command = option(
                     *spec.flags,
                     f.name,
                     default=f.default,
-                    show_default=_shows_default(spec, f.default),
                     help=_help(spec, f.default),
                     cls=BoundedOption,
                     spec=spec,
@@ -318,14 +315,14 @@ def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
     return last, Path(first).name + ".model"
 
 
-warm_start = click.option(
+warm_start = option(
     "--warm-start",
     metavar="MODEL",
     type=PATH,
     help="Start from this model, e.g. yesterday's on fewer rows; it gives task, kernel and C "
     "if the command line does not.  [default: none]",
 )
-log = click.option(
+log = option(
     "--log",
     metavar="FILE.jsonl",
     type=PATH,
@@ -338,7 +335,7 @@ def report(command: Decorated) -> Decorated:
 
     Both are read before the other options, so that a bad value of another option is reported too.
     """
-    command = click.option(
+    command = option(
         "--report-file",
         metavar="FILE",
         type=PATH,
@@ -347,15 +344,14 @@ def report(command: Decorated) -> Decorated:
         help="Write the summary of --report json or prometheus to this file, replaced whole, "
         "instead of standard output.  [default: none]",
     )(command)
-    return click.option(
+    return option(
         "--report",
         type=click.Choice(["text", "json", "prometheus"]),
         default="text",
-        show_default=True,
         is_eager=True,
         help="The final summary, also of a run that fails: text; one JSON object; or metrics for "
-        "the textfile collector of node_exporter.",
+        "the textfile collector of node_exporter.  [default: text]",
     )(command)
 
 
-quiet = click.option("-q", "--quiet", is_flag=True, help="Print errors and results only.")
+quiet = option("-q", "--quiet", is_flag=True, help="Print errors and results only.")

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import RESOURCES, SETTINGS, Command
+from randsvm.cli.commands import RESOURCES, SETTINGS, Command, PlainOption, option
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import options as option_fields
@@ -147,14 +147,14 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @click.argument("test_file", type=options.PATH, required=False, metavar="TEST_FILE")
 @click.argument("model_file", type=options.PATH, required=False, metavar="MODEL_FILE")
 @click.argument("output_file", type=options.PATH, required=False, metavar="OUTPUT_FILE")
-@click.option(
+@option(
     "--scores",
     is_flag=True,
     help="Write decision values instead of labels: one for each row; with three or more classes "
     "one for each pair of classes, in LIBSVM's order, or one for each class if the model was "
     "trained by sgd or with --multiclass ovr.",
 )
-@click.option(
+@option(
     "-b",
     "--probability",
     type=options.Switch(),
@@ -162,21 +162,21 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     help="1: write the label and the probability of each class, as svm-predict does; of a "
     "regression, print the scale of its noise.",
 )
-@click.option(
+@option(
     "--labels",
     type=click.Choice(LABEL_SPELLINGS),
     default=PredictParams.labels,
-    show_default=True,
-    help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
+    help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).  "
+    f"[default: {PredictParams.labels}]",
 )
-@click.option(
+@option(
     "--metrics",
     is_flag=True,
     help="Print the confusion matrix, precision, recall and F1 of each class; for two classes also "
     "the areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
     "expected calibration error.",
 )
-@click.option(
+@option(
     "--coverage",
     type=float,
     default=None,
@@ -184,20 +184,20 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "for a regression the prediction and an interval. The model must have been trained with "
     "--conformal.  [default: none]",
 )
-@click.option(
+@option(
     "--info",
     metavar="MODEL",
     help="Print a description of this model and of its training, and predict nothing; --report "
     "json: as one JSON object.",
 )
-@click.option(
+@option(
     "--certify",
     is_flag=True,
     help="Take TRAIN_FILE MODEL_FILE, and print the objectives P and D of the model and the gap "
     "between them, computed in float64 from the text of both files. The model may come from any "
     "program that writes LIBSVM's format; give -c, -p, -n and -w as in its training.",
 )
-@click.option(
+@option(
     "--export",
     type=click.Choice(EXPORT_FORMATS),
     help="Take [TEST_FILE] MODEL_FILE OUTPUT_FILE, and write the model as one C99 file without "
@@ -205,37 +205,37 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "or onnxruntime, the export predicts the rows of TEST_FILE, or else the support vectors; the "
     "largest difference is printed, and a different label is an error.",
 )
-@click.option(
+@option(
     "--importance",
     is_flag=True,
     help="Take TEST_FILE MODEL_FILE, and print how much accuracy is lost, or for a regression how "
     "much the squared error grows, when the values of each feature are shuffled among the rows.",
 )
-@click.option(
+@option(
     "--explain",
     is_flag=True,
     help="Write the exact Shapley values of the features of each row in place of labels: "
     "f index:value .. for each decision value f of a model with the RBF kernel.",
 )
-@click.option(
+@option(
     "--format",
     type=click.Choice(FORMATS),
     help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
     "names, in any order]",
 )
-@click.option(
+@option(
     "--no-header",
     is_flag=True,
     help="The first line of a CSV or TSV file is a row. Its columns are those of the training in "
     "their order, with or without the label, or those of the features.",
 )
-@click.option(
+@option(
     "--keep",
     metavar="COLUMNS",
     help="Write a table: these columns of TEST_FILE, names separated by commas, and the prediction "
     "of each row.",
 )
-@click.option(
+@option(
     "--row-weights",
     type=options.PATH,
     help="File of weights, one number a line for each row of TEST_FILE or TRAIN_FILE, in place of "
@@ -245,14 +245,14 @@ def _chosen_mode(ctx: click.Context) -> str | None:
 @options.parameters(CertifyParams)
 @options.parameters(ImportanceParams)
 @options.parameters(Resources, only=["jobs"])
-@click.option(
+@option(
     "--cluster",
     help="Predict on the workers of a Dask cluster, which see the files: host:port, a scheduler "
     "file, or local:N for N processes of this machine.  [default: none]",
 )
 @options.report
 @options.quiet
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s", cls=PlainOption)
 def predict(
     test_file: str,
     model_file: str,

@@ -10,7 +10,7 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS, Command, Commands
+from randsvm.cli.commands import SETTINGS, Command, Commands, PlainOption
 from randsvm.files import file_exists
 
 COMMAND = "randsvm-train"
@@ -43,7 +43,7 @@ class TrainCommand(Command):
         ),
     },
 )
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s", cls=PlainOption)
 def train() -> None:
     """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
 
