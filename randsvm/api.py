@@ -7,35 +7,40 @@ import numbers
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from randsvm.data.dataset import Source
-from randsvm.data.in_memory import Arrays, original_labels
 from randsvm.errors import ParameterError
 from randsvm.events import LinearTrained, Trained, Watch, check, silent
-from randsvm.models.fitted import FittedModel, load
-from randsvm.models.model import Model
 from randsvm.parameters.option import BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
-from randsvm.training.job import Job
 
 if TYPE_CHECKING:
+    from randsvm.data.dataset import Source
+    from randsvm.data.in_memory import Arrays
     from randsvm.models.certification import certify
     from randsvm.models.export import export
+    from randsvm.models.fitted import FittedModel, load
     from randsvm.models.importance import importance
+    from randsvm.models.model import Model
     from randsvm.models.prediction import predict
     from randsvm.models.shapley import explain
+    from randsvm.training.job import Job
+
+    Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 check()
 
-# Functions that trainings do not need, and their modules, which are imported late.
+# Names that not all functions below need, and their modules, which are imported late.
 LATE = {
-    "certify": "certification",
-    "explain": "shapley",
-    "export": "export",
-    "importance": "importance",
-    "predict": "prediction",
+    "Arrays": "data.in_memory",
+    "FittedModel": "models.fitted",
+    "certify": "models.certification",
+    "explain": "models.shapley",
+    "export": "models.export",
+    "importance": "models.importance",
+    "load": "models.fitted",
+    "predict": "models.prediction",
 }
 
 __all__ = [
@@ -54,13 +59,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function of LATE at its first use."""
+    """Import a name of LATE at its first use."""
     if name not in LATE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"randsvm.models.{LATE[name]}"), name)
-
-
-Data = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    return getattr(importlib.import_module(f"randsvm.{LATE[name]}"), name)
 
 
 # Each of the following functions imports only the modules of training that it needs.
@@ -245,6 +247,8 @@ def _parameters(name: str, given: Mapping[str, Any]) -> list[Any]:
 
 
 def _source(data: Data) -> Source:
+    from randsvm.data.in_memory import Arrays
+
     if isinstance(data, Arrays):
         return data
     if isinstance(data, str | os.PathLike):
@@ -258,6 +262,9 @@ def _target(model: str | os.PathLike[str] | None) -> str | None:
 
 def _fitted(data: Data, trained: Model, outcome: Trained | LinearTrained, job: Job) -> FittedModel:
     """Return the model with the labels of arrays as the caller gave them."""
+    from randsvm.data.in_memory import Arrays, original_labels
+    from randsvm.models.fitted import FittedModel
+
     classes = None
     if isinstance(data, Arrays) and not trained.finds_novelties:
         classes = original_labels(data, trained.labels)
@@ -265,6 +272,8 @@ def _fitted(data: Data, trained: Model, outcome: Trained | LinearTrained, job: J
 
 
 def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
+    from randsvm.training.job import Job
+
     stop = make_parameters(StopParams, values) if StopParams in groups else StopParams()
     return Job(
         stop=stop,
