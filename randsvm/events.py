@@ -135,6 +135,10 @@ class Started(NamedTuple):
     gap_asked: float | None = None
 
 
+# The names of scores in percent.
+PERCENT_SCORES = ("accuracy", "balanced accuracy")
+
+
 class Tried(NamedTuple):
     """The score of one combination of parameters.
 
@@ -171,6 +175,9 @@ class Tried(NamedTuple):
         Mean of the scores of the folds.
     standard_error : float
         Standard error of the mean; nan for one fold.
+    interrupted_after : int or None
+        Number of folds that were scored before a signal, or a failure of the cluster, ended the
+        run; None: the combination was finished or dropped.
     """
 
     values: dict[str, float]
@@ -187,6 +194,7 @@ class Tried(NamedTuple):
     dropped_after: int | None = None
     mean: float = nan
     standard_error: float = nan
+    interrupted_after: int | None = None
 
 
 class Searched(NamedTuple):

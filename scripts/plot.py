@@ -187,7 +187,8 @@ def trials_of_last_search(records: list[Record]) -> list[Record]:
         for record in records
         if record["digest"] == last["digest"] and record["values"].keys() == last["values"].keys()
     }
-    return list(found.values())
+    finished = [one for one in found.values() if one.get("interrupted_after") is None]
+    return finished or list(found.values())
 
 
 def on_equal_rows(records: list[Record]) -> list[Record]:

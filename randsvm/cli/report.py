@@ -22,6 +22,8 @@ from randsvm.cli import bars, prometheus
 from randsvm.cli.log import BEGINNING, COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
 from randsvm.cli.process import exit_code_of
 from randsvm.errors import (
+    ClusterError,
+    Interrupted,
     OutOfMemoryError,
     OutputError,
     ParameterError,
@@ -29,6 +31,7 @@ from randsvm.errors import (
     TransferError,
 )
 from randsvm.events import (
+    PERCENT_SCORES,
     Certified,
     Epoch,
     Explained,
@@ -101,6 +104,8 @@ class Report:
         self.inner_set = 0
         # The event of the end, whose record is written when the exit code is known.
         self.outcome: object = None
+        # The number of scores of a search.
+        self.scores = 0
         # Problems of outputs other than the model, and the standard streams that failed.
         self.unwritten: list[str] = []
         self.failed_streams: set[str] = set()
@@ -146,6 +151,8 @@ class Report:
         """
         if self.bar is not None:
             self.bar.close()
+        if isinstance(error, Interrupted | ClusterError) and self.scores and self.outcome is None:
+            error.args = (f"{error}; {self._place_of_scores()}",)
         if isinstance(error, MemoryError):
             error = OutOfMemoryError(f"out of memory{self.stage}: lower {self.memory_options}")
         try:
@@ -156,6 +163,12 @@ class Report:
         error = self._final(error)
         if error is not None and type(error) is not kind:
             raise error
+
+    def _place_of_scores(self) -> str:
+        """Return where the scores of a search are whose run ends without a model."""
+        if self.log is None:
+            return "without --log its scores are lost"
+        return f"its scores are in {display_output(self.log.path)}: the same command continues"
 
     def _final(self, error: BaseException | None) -> BaseException | None:
         """Return the error that ends the command: this one, or that of an output that failed."""
@@ -343,6 +356,7 @@ class Report:
 
     @_show.register
     def _(self, event: Tried) -> None:
+        self.scores += 1
         known = "  (from the log)" if event.resumed else ""
         span = f"{min(event.scores):.4g} to {max(event.scores):.4g}"
         self.say(
@@ -570,7 +584,7 @@ def _values(values: Mapping[str, float]) -> str:
 def _cross_validated(found: Tried) -> list[str]:
     """Return svm-train's lines of a cross-validation."""
     name = found.score_name[:1].upper() + found.score_name[1:]
-    if found.score_name in ("accuracy", "balanced accuracy"):
+    if found.score_name in PERCENT_SCORES:
         return [f"Cross Validation {name} = {found.score:g}%"]
     lines = [f"Cross Validation {name} = {found.score:g}"]
     if "squared_correlation" in found.details:

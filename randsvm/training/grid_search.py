@@ -12,13 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from math import ceil, inf, isnan, nan, sqrt
 from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
 from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Searched, Tried, emit
+from randsvm.errors import ClusterError, Interrupted
+from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
 from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
 from randsvm.records import dataclass
@@ -90,12 +92,17 @@ def search(
     rows = min(search.subset or D.n, D.n)
     if search.refined_fields and until < inf:
         candidates = from_the_middle(candidates)
-    if search.refined_fields:
-        refine_range(candidate_scores, candidates, params, rows)
-    elif until < inf:
-        halve_successively(candidate_scores, candidates, rows)
-    else:
-        candidate_scores.stage(candidates, rows)
+    try:
+        if search.refined_fields:
+            refine_range(candidate_scores, candidates, params, rows)
+        elif until < inf:
+            halve_successively(candidate_scores, candidates, rows)
+        else:
+            candidate_scores.stage(candidates, rows)
+    except (Interrupted, ClusterError) as error:
+        candidate_scores.emit_unfinished()
+        error.args = (f"{error}: no model was written; {candidate_scores.best_so_far()}",)
+        raise
     if not candidate_scores.results:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
@@ -252,6 +259,20 @@ class Candidate(Generic[P]):
 
 
 @dataclass(frozen=True)
+class Underway(Generic[P]):
+    """The stage of a search that is under way.
+
+    candidates, rows: of the stage
+    parts: the scores of the folds of each candidate that is not finished, by its index
+    """
+
+    fits: FoldFits[P]
+    candidates: Sequence[Candidate[P]]
+    rows: int
+    parts: dict[int, dict[int, FoldScore]]
+
+
+@dataclass(frozen=True)
 class SearchSetup(Generic[P]):
     """The data, the function that fits, and the options of a search.
 
@@ -298,6 +319,9 @@ class CandidateScores(Generic[P]):
         self.stages: dict[Key, tuple[Sequence[Candidate[P]], int]] = {}
         # The best candidate so far that was scored on all rows, and its first fit.
         self.best_fit: tuple[Rank, Key, Any] | None = None
+        # All results so far, with the rows of their stages, and what the current stage is doing.
+        self.emitted: list[tuple[int, Tried]] = []
+        self.underway: Underway[P] | None = None
 
     def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
         """Cross-validate on a random subset of this number of rows.
@@ -355,20 +379,65 @@ class CandidateScores(Generic[P]):
     ) -> Iterator[tuple[Candidate[P], Tried]]:
         """Yield results as they complete, and emit each; results of the log come first."""
         for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
-            mean, error = mean_and_error(result["scores"], self.setup.job.search.fold_count)
-            tried = Tried(
-                values=one.values,
-                configuration=self._configuration(one, rows),
-                digest=self.setup.D.summary.digest,
-                number=number,
-                of=len(candidates),
-                resumed=resumed,
-                mean=mean,
-                standard_error=error,
-                **result,
-            )
+            place = {"number": number, "of": len(candidates), "resumed": resumed}
+            yield one, self._emit_tried(one, rows, {**place, **result})
+
+    def _emit_tried(self, one: Candidate[P], rows: int, result: Mapping[str, Any]) -> Tried:
+        """Emit and return the result of a candidate on this number of rows."""
+        mean, error = mean_and_error(result["scores"], self.setup.job.search.fold_count)
+        tried = Tried(
+            values=one.values,
+            configuration=self._configuration(one, rows),
+            digest=self.setup.D.summary.digest,
+            mean=mean,
+            standard_error=error,
+            **result,
+        )
+        self.emitted.append((rows, tried))
+        try:
             emit(tried)
-            yield one, tried
+        except Interrupted:
+            emit(tried)  # a signal is raised once, before the listener has the event
+            raise
+        return tried
+
+    def emit_unfinished(self) -> None:
+        """Emit the results of candidates that an interruption leaves with some of their folds."""
+        if self.underway is None:
+            return
+        fits, candidates = self.underway.fits, self.underway.candidates
+        rows, parts = self.underway.rows, self.underway.parts
+        number = sum(own == rows for own, _ in self.emitted)
+        for index in sorted(parts.keys() - fits.ended_early):
+            done = list(takewhile(parts[index].__contains__, fits.validation.folds))
+            if not done:
+                continue
+            number += 1
+            result = _merge_folds([parts[index][fold].counts for fold in done])
+            result[INTERRUPTED] = len(done) if len(done) < self.setup.folds else None
+            place = {"number": number, "of": len(candidates), "resumed": False}
+            self._emit_tried(candidates[index], rows, {**place, **result})
+
+    def best_so_far(self) -> str:
+        """Return the words that name the best combination of an interrupted search."""
+        sign = self.setup.count().sign
+
+        def rank(found: tuple[int, Tried]) -> tuple[int, bool, bool, float]:
+            rows, one = found
+            score = -inf if isnan(one.score) else sign * one.score
+            return rows, one.dropped_after is None, one.interrupted_after is None, score
+
+        if not self.emitted:
+            return "no combination has a score"
+        best = max(self.emitted, key=rank)[1]
+        unit = "%" if best.score_name in PERCENT_SCORES else ""
+        words = f"{best.score_name} {best.score:.6g}{unit}"
+        if best.interrupted_after is not None:
+            words += f" after {best.interrupted_after} of {self.setup.folds} folds"
+        if not best.values:
+            return f"its cross-validation has the {words}"
+        values = ", ".join(f"{name.rstrip('_')} {value:g}" for name, value in best.values.items())
+        return f"the best combination so far is {values}: {words}"
 
     def _results(
         self, candidates: Sequence[Candidate[P]], rows: int
@@ -393,13 +462,15 @@ class CandidateScores(Generic[P]):
                 if self.best_fit is None or rank < self.best_fit[0]:
                     self.best_fit = rank, one.key, found.first_fit
             yield one, {**result, DROPPED: dropped}, False
+        self.underway = None
 
     def _known_lines(
         self, candidates: Sequence[Candidate[P]], rows: int
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
-        A candidate that was dropped stays so if another of these is better on the same folds.
+        A candidate that was dropped stays so if another of these is better on the same folds. The
+        scores of candidates that were interrupted only serve this comparison.
         """
         digest, sign = self.setup.D.summary.digest, self.setup.count().sign
         lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
@@ -409,12 +480,16 @@ class CandidateScores(Generic[P]):
         def stays_dropped(line: Mapping[str, Any]) -> bool:
             count = len(line["scores"])
             own = sign * float(np.mean(line["scores"]))
-            return races and any(own < sign * float(np.mean(one[:count])) for one in scored)
+            return races and any(
+                len(one) >= count and own < sign * float(np.mean(one[:count])) for one in scored
+            )
 
-        return [
-            line if line and (line.get(DROPPED) is None or stays_dropped(line)) else None
-            for line in lines
-        ]
+        def is_usable(line: Mapping[str, Any]) -> bool:
+            if line.get(DROPPED) is not None:
+                return stays_dropped(line)
+            return line.get(INTERRUPTED) is None
+
+        return [line if line and is_usable(line) else None for line in lines]
 
     def _computed(
         self,
@@ -432,7 +507,7 @@ class CandidateScores(Generic[P]):
             with self._fits(candidates, rows, logged_folds) as fits:
                 fits.score(missing)
                 run = self._race if fits.races else self._run_folds
-                yield from run(fits, missing, rows)
+                yield from run(fits, candidates, missing, rows)
 
     @contextmanager
     def _fits(
@@ -519,10 +594,15 @@ class CandidateScores(Generic[P]):
         return max(factor * usual, min(factor * fair, most)) if usual else most
 
     def _run_folds(
-        self, fits: FoldFits[P], missing: Sequence[int], rows: int
+        self,
+        fits: FoldFits[P],
+        candidates: Sequence[Candidate[P]],
+        missing: Sequence[int],
+        rows: int,
     ) -> Iterator[ScoredFolds]:
         """Score all folds of the candidates `missing`, and yield each once its folds are done."""
         parts: dict[int, dict[int, FoldScore]] = {}
+        self.underway = Underway(fits, candidates, rows, parts)
         every = fits.validation.folds
         for index, fold, score in self._scores(fits, fits.chains(missing, every), rows):
             folds = parts.setdefault(index, {})
@@ -530,13 +610,20 @@ class CandidateScores(Generic[P]):
             if len(folds) == len(every):
                 yield fits.finish(index, parts.pop(index))
 
-    def _race(self, fits: FoldFits[P], missing: Sequence[int], rows: int) -> Iterator[ScoredFolds]:
+    def _race(
+        self,
+        fits: FoldFits[P],
+        candidates: Sequence[Candidate[P]],
+        missing: Sequence[int],
+        rows: int,
+    ) -> Iterator[ScoredFolds]:
         """Score the candidates `missing` fold by fold; yield those that are dropped, then others.
 
         After each fold, those are dropped that are significantly worse than another one so far, and
         those whose first fits ended early.
         """
         parts: dict[int, dict[int, FoldScore]] = {index: {} for index in missing}
+        self.underway = Underway(fits, candidates, rows, parts)
         for fold in fits.validation.folds:
             for chains in fits.waves(sorted(parts), fold):
                 for index, _, score in self._scores(fits, chains, rows):
@@ -554,7 +641,7 @@ class CandidateScores(Generic[P]):
                 for index in sorted({*worse, *fits.ended_early} & {*parts}):
                     yield fits.finish(index, parts.pop(index))
         for index in sorted(parts):
-            yield fits.finish(index, parts[index])
+            yield fits.finish(index, parts.pop(index))
 
     def _scores(
         self, fits: FoldFits[P], chains: Sequence[Chain], rows: int
@@ -594,6 +681,8 @@ class CandidateScores(Generic[P]):
 RESULT_FIELDS = ("scores", "score", "score_name", "rows", "details")
 # The field with the number of folds after which a combination was dropped; null: it was not.
 DROPPED = "dropped_after"
+# The field with the number of folds that an interrupted combination has; null: it was finished.
+INTERRUPTED = "interrupted_after"
 
 
 def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:

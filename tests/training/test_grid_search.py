@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -25,8 +26,11 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
 from task_sets import GAMMA, ROWS, SETS, open_dataset
 
+from randsvm import api
+from randsvm.cli.report import Report
 from randsvm.data.sampling import Draw
-from randsvm.errors import ParameterError
+from randsvm.errors import Interrupted, ParameterError
+from randsvm.events import Progress, Tried
 from randsvm.training import cross_validation
 
 # The options of the command, and scikit-learn's estimators.
@@ -461,6 +465,76 @@ def test_a_killed_search_resumes(tmp_path: Path) -> None:
     assert [one["resumed"] for one in events] == [True] * done + [False] * (6 - done)
     whole = learn("randsvm", path, tmp_path / "whole", *search)
     assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
+
+
+def test_an_interrupted_race_names_its_best_combination_and_resumes(tmp_path: Path) -> None:
+    """The signal comes when some combinations are dropped, and the others have some folds."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 6))
+    y = np.where(X[:, 0] * X[:, 1] + 0.8 * rng.normal(size=5000) > 0, 1, -1)
+    path = oracle.write_svmlight(tmp_path / "d", y, X)
+    search = ("-v", 5, "-c", "0.1,1,10", "-g", "0.1,0.5,2", "--jobs", 1)
+    log, words = tmp_path / "log", ("randsvm", "-q", *search)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "--log", log, path, "m"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until = time.monotonic() + 60
+    while not (log.exists() and '"tried"' in log.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    lines = logged(log.read_bytes())
+    dropped = [one for one in lines if one["dropped_after"] is not None]
+    unfinished = [one for one in lines if one["interrupted_after"] is not None]
+    assert len(dropped) + len(unfinished) == len(lines) == 9
+    assert all(len(one["scores"]) == one["interrupted_after"] < 5 for one in unfinished)
+    best = max(unfinished, key=lambda one: (one["score"], -lines.index(one)))
+    values = f"gamma {best['values']['gamma']:g}, C {best['values']['C']:g}"
+    assert said == (
+        f"randsvm-train: interrupted by signal 15: no model was written; the best combination so "
+        f"far is {values}: accuracy {best['score']:.6g}% after {best['interrupted_after']} of 5 "
+        f"folds; its scores are in {log}: the same command continues\n"
+    )
+    events = resumed(path, tmp_path / "again", log.read_bytes(), search)
+    again = [one["values"] for one in events if one["resumed"]]
+    assert sorted(map(str, again)) == sorted(str(one["values"]) for one in dropped)
+    whole = learn("randsvm", path, tmp_path / "whole", *search)
+    assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
+    scores = [
+        {str(one["values"]): one["scores"] for one in some} for some in (events, scored(whole))
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
+    tmp_path: Path, write_set: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Finished combinations come before those with some folds."""
+    events: list[Tried] = []
+
+    def watch(event: object) -> None:
+        if isinstance(event, Tried):
+            events.append(event)
+        elif len(events) == 2 and isinstance(event, Progress):
+            raise Interrupted(2)
+
+    grid: dict[str, Any] = {"C": [0.01, 0.1, 1, 10], "folds": 3, "no_racing": True, "jobs": 1}
+    with pytest.raises(Interrupted) as raised:
+        api.train_randsvm(write_set("svc"), tmp_path / "m", watch, **grid)
+    best = max(events[:2], key=lambda one: one.score)
+    assert str(raised.value) == (
+        f"interrupted by Ctrl-C: no model was written; the best combination so far is C "
+        f"{best.values['C']:g}: accuracy {best.score:.6g}%"
+    )
+    report = Report("randsvm-train", [], {}, {"quiet": True, "report": "text"})
+    with pytest.raises(Interrupted, match=r"Ctrl-C; without --log its scores are lost$"), report:
+        report(events[0])
+        raise Interrupted(2)
 
 
 # ---- usage --------------------------------------------------------------------------------------
