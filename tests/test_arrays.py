@@ -9,7 +9,7 @@ import pytest
 from csr_rows import csr
 from scipy import sparse
 
-from randsvm.arrays import CsrMatrix, column_sums, philox_words, to_csr
+from randsvm.arrays import CsrMatrix, column_sums, median, philox_words, sorted_union, to_csr
 
 DTYPES = [np.float32, np.float64]
 
@@ -120,3 +120,19 @@ def test_words_are_those_of_numpys_philox(
         bits = np.random.Philox(key=arrays[0], counter=arrays[1])
         words = philox_words(key, counter, first, count)
         assert np.array_equal(words, bits.random_raw(first + count)[first:])
+
+
+@pytest.mark.parametrize("sizes", [(0, 0), (0, 5), (5, 0), (1, 1), (40, 70)])
+def test_a_sorted_union_is_that_of_numpy(sizes: tuple[int, int]) -> None:
+    rng = np.random.default_rng(sum(sizes))
+    for low in (-20, 0, 10**12):
+        a, b = (rng.integers(low, low + 50, size) for size in sizes)
+        found = sorted_union(a, b)
+        assert np.array_equal(found, np.union1d(a, b))
+        assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 40, 71])
+def test_a_median_is_that_of_numpy(size: int) -> None:
+    numbers = np.random.default_rng(size).normal(size=size)
+    assert median(numbers) == np.median(numbers)

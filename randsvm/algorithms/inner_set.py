@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition, Start, resumed
+from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
@@ -121,7 +122,7 @@ def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
     """
     scan = run.scan
     before = scan.coefficients
-    rows = before.rows if solution is None else np.union1d(before.rows, solution.rows)
+    rows = before.rows if solution is None else sorted_union(before.rows, solution.rows)
     beta = np.zeros(len(rows))
     if solution is not None:
         beta[np.searchsorted(rows, solution.rows)] = solution.beta

@@ -30,6 +30,7 @@ from randsvm.algorithms.inner_set import (
     starting_from,
     step_to,
 )
+from randsvm.arrays import sorted_union
 from randsvm.svm.blocks import Blocks
 from randsvm.svm.scan import Violators
 from randsvm.svm.solution import SV, Step
@@ -129,7 +130,7 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV
         tau /= 2
-        A = np.union1d(A, run.scan.near_margin(tau))         #     A = A + {rows with y f < 1 + tau}
+        A = sorted_union(A, run.scan.near_margin(tau))       #     A = A + {rows with y f < 1 + tau}
     if solution is None or not SV.within_bounds or run.stand_in(solution) is not solution:
         run.scan.make_step(step_to(run, solution)[0])
     return certified(replace(run, warm_start=resumed) if solution is not None else run, r)

@@ -15,9 +15,10 @@ from zlib import crc32
 
 import numpy as np
 
+from randsvm.arrays import sorted_union
 from randsvm.data.chunks import ComputedStore, RawChunk, join_and_round, join_chunks
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, Summary, chunk_end, sorted_union
+from randsvm.data.reading import ParseOptions, Summary, chunk_end
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
     LONGEST_LINE,

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, slices, to_csr
+from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, distinct, slices, sorted_union, to_csr
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import (
     ComputedStore,
@@ -474,7 +474,7 @@ class Dataset:
         def smallest(shard: Shard) -> dict[float, SmallestKeys]:
             keys = draw.keys(shard.start, shard.stop)
             y, found = self.labels_of(shard), {}
-            for label in np.unique(y):
+            for label in distinct(y):
                 local_rows = np.flatnonzero(y == label)
                 found[label] = SmallestKeys.of(m, local_rows + shard.start, keys[local_rows])
             return found
@@ -502,11 +502,11 @@ def random_subset(D: Dataset, r: int, rng: Draws) -> np.ndarray:
     draw = rng.next()
     rows = D.sample(draw, r)
     if D.targets is not None:
-        classes = len(np.unique(D.targets))
+        classes = len(distinct(D.targets))
         least = D.sample_of_each_class(draw, min(CLASS_ROWS, r // (2 * classes)))
-        missing = np.setdiff1d(least, rows)
+        missing = least[np.isin(least, rows, invert=True)]
         if len(missing):
-            rows = np.union1d(D.sample(draw, r - len(missing)), least)
+            rows = sorted_union(D.sample(draw, r - len(missing)), least)
     return rows
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from randsvm.arrays import sorted_union
 from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
@@ -29,15 +30,6 @@ from randsvm.records import dataclass
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
-
-
-def sorted_union(indices: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return the distinct values of two integer arrays, ascending.
-
-    numpy.union1d hashes integers, which takes ten times as long as sorting.
-    """
-    both = np.sort(np.concatenate([indices, others]), kind="stable")
-    return both[np.diff(both, prepend=both[:1] - 1) != 0]
 
 
 def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:

@@ -16,8 +16,8 @@ from functools import partial
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import sorted_union
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import sorted_union
 from randsvm.data.svmlight import Block
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import (

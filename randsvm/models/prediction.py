@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import slices
+from randsvm.arrays import slices, sorted_union
 from randsvm.data import svmlight
 from randsvm.data.columns import written_record
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions, sorted_union
+from randsvm.data.reading import ParseOptions
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, ParsedPiece
 from randsvm.decimals import is_number, join_rows

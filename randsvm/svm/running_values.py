@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.arrays import CsrMatrix, sorted_union, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import Draw
@@ -391,7 +391,7 @@ class RowReader:
             self.cache.add(found)
             return found
         if len(missing):
-            self._drop_unneeded(np.union1d(support, rows))
+            self._drop_unneeded(sorted_union(support, rows))
             self.cache.add(kernel_centres(self.D, missing))
         return self.cache.points(rows)
 

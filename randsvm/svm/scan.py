@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import squared_norms, sum_in_order
+from randsvm.arrays import sorted_union, squared_norms, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.records import dataclass
@@ -233,7 +233,7 @@ class Scan(RunningValues):
         """Make the coefficients those of an earlier solution, and advance u."""
         now = self.coefficients
         if now.rows is not solution.rows or now.beta is not solution.beta:
-            rows = np.union1d(now.rows, solution.rows)
+            rows = sorted_union(now.rows, solution.rows)
             beta = Coefficients(solution.rows, solution.beta).of(rows)
             self.make_step(Step(self.points(rows), beta))
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from randsvm.arrays import sorted_union
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.records import dataclass
 
@@ -227,7 +228,7 @@ class WorkingSet:
 
     def next(self, kept: np.ndarray, new: np.ndarray, *, pairs: bool = False) -> WorkingSet:
         """Return the working set of these rows; one that holds all rows of D stays as it is."""
-        return self if self.whole else WorkingSet(np.union1d(kept, new), new, pairs)
+        return self if self.whole else WorkingSet(sorted_union(kept, new), new, pairs)
 
 
 def select(sides: Sequence[np.ndarray], count: int, excluded: np.ndarray) -> np.ndarray:

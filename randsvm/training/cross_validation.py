@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
+from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard
@@ -229,7 +230,7 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     keys = draw.keys(0, D.n)
     # The first fold of a class follows the last fold of the class before.
     first = 0
-    for label in np.unique(y):
+    for label in distinct(y):
         rows = np.flatnonzero(y == label)
         mixed = rows[np.argsort(keys[rows], kind="stable")]
         fold[mixed] = (np.arange(len(rows)) + first) % folds

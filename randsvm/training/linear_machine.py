@@ -14,6 +14,7 @@ import numpy as np
 
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
+from randsvm.arrays import median
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
@@ -378,8 +379,8 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
     if not objective.is_regression:
         return objective.best_constant, 1.0
     y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
-    median = np.median(y)
-    return np.array([median]), float(np.abs(y - median).mean()) or 1.0
+    middle = median(y)
+    return np.array([middle]), float(np.abs(y - middle).mean()) or 1.0
 
 
 def _steps(params: SgdParams, D: Dataset, R2: float, spread: float, objective: Objective) -> Steps:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition, Start, resumed
-from randsvm.arrays import distinct
+from randsvm.arrays import distinct, median
 from randsvm.data.regrouping import regrouped
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
@@ -646,8 +646,8 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
         return None
     beta = scan.coefficients.of(audit.rows)
     others = u - beta  # K(x, x) = 1
-    typical = np.median(np.abs(others - np.median(others)))
-    return MEMORISED if typical < MAX_CONTRIBUTION * np.median(np.abs(beta)) else None
+    typical = median(np.abs(others - median(others)))
+    return MEMORISED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None
 
 
 def _margin(problem: Problem, solution: SV, y: np.ndarray) -> float:

@@ -112,13 +112,15 @@ def test_help_imports_no_library_but_click(folder: Path, words: list[str]) -> No
         ["randsvm", "-t", "linear"],
         ["randsvm", "--scale", "minmax"],
         ["sgd", "-t", "rbf", "--components", "50"],
+        ["randsvm", "--sample-size", "20"],
     ],
 )
-def test_no_kind_of_small_run_imports_scipy(folder: Path, words: list[str]) -> None:
+def test_no_kind_of_small_run_imports_scipy(folder: Path, bare: set[str], words: list[str]) -> None:
     trained = imported(folder, "train", *words, "rows", "kind")
     predicted = imported(folder, "predict", "rows", "kind", "labels")
     for found in (trained, predicted):
         assert not {name for name in found if name.startswith(("scipy", "numpy.random"))}
+        assert "numpy.ma" not in found - bare  # numpy.unique and the like import it
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])

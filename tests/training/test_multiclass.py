@@ -33,7 +33,7 @@ from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
 from randsvm.training.job import Job
-from randsvm.training.multiclass import Subtasks
+from randsvm.training.multiclass import SIDE_BY_SIDE_ROWS, Subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")
@@ -523,6 +523,31 @@ def test_rows_are_counted_correctly_if_some_are_left_out(
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
         subtasks.close()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([0.45] * 5, 1),
+        ([0.55] * 5, 2),
+        # Few pairs have many rows, but these have most of the kernel values.
+        ([3.0, *[0.01] * 5], 2),
+        # One pair is large, most are tiny.
+        ([0.6, 0.6, *[0.01] * 8], 1),
+    ],
+)
+def test_threads_solve_pairs_whose_kernel_values_take_longer_than_python(
+    tmp_path: Path, sizes: list[float], expected: int
+) -> None:
+    """sizes : rows of the classes, as multiples of SIDE_BY_SIDE_ROWS."""
+    y = np.repeat(np.arange(len(sizes)), [int(size * SIDE_BY_SIDE_ROWS) for size in sizes])
+    path = write(tmp_path / "rows", y.tolist(), np.ones((len(y), 1)))
+    with closing(labelled_data.load_rows(str(path), Params(), Job())) as whole:
+        D, _ = labelled_classes(whole, str(path))
+        with closing(
+            Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources(jobs=2))
+        ) as subtasks:
+            assert subtasks.side_by_side(0) == expected
 
 
 def test_concurrent_threads_group_the_rows_once(
