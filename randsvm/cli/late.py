@@ -10,11 +10,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, ClassVar
 
-# Modules of Python, which this package, click, ctypes, dataclasses, logging, pathlib, shutil and
-# numpy import.
+# Modules of Python that this package, its libraries and other modules of Python import.
 OF_PYTHON = (
-    *("bz2", "csv", "inspect", "ipaddress", "json", "lzma", "pickle", "pydoc", "shutil"),
-    *("subprocess", "tempfile", "textwrap", "traceback"),
+    *("bz2", "csv", "ctypes", "inspect", "ipaddress", "json", "lzma", "pickle", "pydoc", "shutil"),
+    *("subprocess", "tempfile", "textwrap", "tokenize", "traceback"),
 )
 # numpy imports these for the docstrings that they give to compiled functions.
 DOCSTRINGS = ("numpy._core._add_newdocs", "numpy._core._add_newdocs_scalars")
