@@ -102,7 +102,11 @@ class BoundedOption(PlainOption):
         for one in found if several else [found]:
             # Bounds are for numbers; a word such as auto has none.
             if not isinstance(one, str):
-                self.spec.check(flag, one, None if several else value)
+                typed = None if several else value
+                if several and one < 0 == self.spec.above:
+                    # The ranges of grid.py have exponents of 2.
+                    typed = f"{one:g} (a power of 2 is written as 2^-1)"
+                self.spec.check(flag, one, typed)
         return found
 
     def _spelled(self, words: list[str]) -> str:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import singledispatchmethod
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -58,6 +59,7 @@ from randsvm.files import (
     create_output,
     display_output,
 )
+from randsvm.parameters.option import AUTO
 
 # Lines of a table of features; a report as JSON has all features.
 MAX_SHOWN_FEATURES = 50
@@ -298,7 +300,8 @@ class Report:
             f"{_counted(event.nnz or 0, 'nonzero')} "
             f"in {event.seconds:.2f} s"
         )
-        self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
+        if not _searches_cost(event.configuration):
+            self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
         self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
         if event.solve_bytes is not None:
             self.say(
@@ -357,11 +360,13 @@ class Report:
     @_show.register
     def _(self, event: Tried) -> None:
         self.scores += 1
+        if self.scores == event.number == 1 < event.of:
+            self.say("score of each combination (lowest to highest fold), rows scored:")
         known = "  (from the log)" if event.resumed else ""
-        span = f"{min(event.scores):.4g} to {max(event.scores):.4g}"
+        span = f" ({min(event.scores):.4g} to {max(event.scores):.4g})" * (len(event.scores) > 1)
         self.say(
-            f"{event.number:4d} of {event.of}  {_values(event.values)}{event.score_name} "
-            f"{event.score:.6g} ({span}), {event.rows:,} rows{known}"
+            f"{event.number:4d} of {event.of}  {_values(event.values)}{_named_score(event, 5)}"
+            f"{span}, {_unfinished(event) or _counted(event.rows, 'row')}{known}"
         )
 
     @_show.register
@@ -369,18 +374,25 @@ class Report:
         best = event.tried[0]
         if event.of > 1:
             self.say(
-                f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, best first:"
+                f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, "
+                "with standard errors over the folds; best first:"
             )
+            widths = {
+                name: max(len(f"{one.values[name]:g}") for one in event.tried)
+                for name in best.values
+            }
             for one in event.tried:
-                fewer = f"  on {one.rows:,} rows" if one.rows < best.rows else ""
-                if one.dropped_after is not None:
-                    folds = _counted(one.dropped_after, "fold")
-                    fewer = f"  dropped after {folds}" if one.dropped_after else "  dropped early"
+                dropped = one.dropped_after is not None
+                remark = f"  on {one.rows:,} rows" * (one.rows < best.rows and not dropped)
+                remark += f"  {_unfinished(one)}" * dropped
                 if one.values == event.one_standard_error:
-                    fewer += "  simplest within one standard error"
-                error = one.standard_error
-                spread = f"mean {one.mean:g}" + ("" if math.isnan(error) else f" +- {error:.2g}")
-                self.say(f"  {_values(one.values)}{one.score_name} {one.score:g}  {spread}{fewer}")
+                    remark += "  simplest within one standard error"
+                spread = "" if math.isnan(one.standard_error) else f" +- {one.standard_error:.2g}"
+                score = f"{_named_score(one)}{spread}"
+                self.say(f"  {_values(one.values, widths)}{score}{remark}")
+            if any(one.dropped_after is not None for one in event.tried):
+                self.say("dropped: significantly worse than another one on the same rows")
+            self.say(f"training on all rows with {_values(best.values).strip()}")
         if self.format != "text":
             return
         # svm-train's lines, which scripts read.
@@ -576,9 +588,33 @@ def _stopped(reason: str, work: str, seconds: float) -> str:
     return f"stopped{named} after {work}, {seconds:.2f} s"
 
 
-def _values(values: Mapping[str, float]) -> str:
-    """Return names and values of the parameters of a grid."""
-    return "".join([f"{name.rstrip('_')} {value:g}  " for name, value in values.items()])
+def _values(values: Mapping[str, float], widths: Mapping[str, int] | None = None) -> str:
+    """Return names and values of the parameters of a grid. widths: columns of the values."""
+    own = widths or dict.fromkeys(values, 0)
+    return "".join(
+        f"{name.rstrip('_')} {f'{value:g}':{own[name] or 1}}  " for name, value in values.items()
+    )
+
+
+def _named_score(one: Tried, digits: int = 6) -> str:
+    """Return the name and the score of a combination, with its unit."""
+    return f"{one.score_name} {one.score:.{digits}g}" + "%" * (one.score_name in PERCENT_SCORES)
+
+
+def _unfinished(one: Tried) -> str:
+    """Return why a combination has not all folds, or nothing."""
+    if one.interrupted_after is not None:
+        return f"interrupted after {_counted(one.interrupted_after, 'fold')}"
+    if one.dropped_after is None:
+        return ""
+    folds = f"after {_counted(one.dropped_after, 'fold')}" if one.dropped_after else "early"
+    return f"dropped {folds}"
+
+
+def _searches_cost(configuration: Sequence[str]) -> bool:
+    """Return whether a command line has several values of C or lambda."""
+    values = [value for flag, value in pairwise(configuration) if flag in ("-c", "--lambda")]
+    return any(value == AUTO or "," in value for value in values)
 
 
 def _cross_validated(found: Tried) -> list[str]:

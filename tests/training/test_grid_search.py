@@ -288,11 +288,26 @@ def test_the_table_is_sorted_by_score(
     words = "-v", 3, "-c", "0.001,1,10", "--no-racing"
     ended = command("train", "randsvm", *words, write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
-    rows = re.findall(r"^  C (\S+)  accuracy (\S+)  mean (\S+) \+- (\S+)", table, re.MULTILINE)
+    rows = re.findall(r"^  C (\S+) +accuracy (\S+)% \+- (\S+)", table, re.MULTILINE)
     assert len(rows) == 3
     scores = [float(score) for _, score, *_ in rows]
     assert scores == sorted(scores, reverse=True)
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
+    assert f"\ntraining on all rows with C {rows[0][0]}\n" in ended.stderr
+    assert "lambda = " not in ended.stderr  # of no single C
+    assert len({line.index("accuracy") for line in table.splitlines()[:3]}) == 1
+
+
+def test_dropped_combinations_say_why(
+    tmp_path: Path, write_set: Callable[[str], Path], command: Command
+) -> None:
+    words = "-v", 5, "-c", "0.01,1", "-g", "0.01,9"
+    ended = command("train", "randsvm", *words, write_set("svc"), "m")
+    progress, _, table = ended.stderr.partition("best first:\n")
+    why = re.compile(r"dropped (after \d folds?|early)$", re.MULTILINE)
+    assert why.search(progress)
+    assert "\ndropped: significantly worse than another one on the same rows\n" in table
+    assert sorted(why.findall(progress)) == sorted(why.findall(table))
 
 
 def test_the_first_of_equal_combinations_wins(tmp_path: Path) -> None:
@@ -552,6 +567,7 @@ def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
         ("-c 1,,2", "(its step multiplies), auto, found '1,,2'"),
         ("-g 1,x", "(its step multiplies), scale, auto, found '1,x'"),
         ("-c 0,1", "-c must be > 0 and finite, got 0.0"),
+        ("-c -1,3,2", "-c must be > 0 and finite, got -1 (a power of 2 is written as 2^-1)"),
         ("-c 1,0", "-c must be > 0 and finite, got 0.0"),
         ("-g 1,nan", "-g must be >= 0 and finite, got nan"),
         ("-s svr -p 0.1,-1", "-p must be >= 0 and finite, got -1.0"),

@@ -243,8 +243,8 @@ def test_the_table_marks_the_choice_by_one_standard_error(
     table = capsys.readouterr().err.partition("best first:\n")[2]
     marked = re.findall(r"^  C (\S+) .*simplest within one standard error$", table, re.MULTILINE)
     assert len(marked) == 1
-    best = re.search(r"^  C \S+  accuracy (\S+)  mean \S+ \+- (\S+)", table)
-    score = re.search(rf"^  C {marked[0]}  accuracy (\S+)", table, re.MULTILINE)
+    best = re.search(r"^  C \S+ +accuracy (\S+)% \+- (\S+)", table)
+    score = re.search(rf"^  C {marked[0]} +accuracy (\S+)%", table, re.MULTILINE)
     assert best
     assert score
     assert float(score[1]) >= float(best[1]) - float(best[2]) - 1e-3
