@@ -11,6 +11,7 @@ import pickle
 import stat
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -186,11 +187,11 @@ def load(
     paths: Sequence[str],
     options: ParseOptions,
     resources: Resources,
-    connect: Callable[[str], WorkerPool] = WorkerPool,
+    connecting: Callable[[str], AbstractContextManager[object]] = nullcontext,
 ) -> Dataset:
     """Return D, read by the workers of the cluster resources.cluster.
 
-    connect: called with the address of the cluster, once the files are found
+    connecting: returns the context in which the cluster of an address is connected
 
     Raises DataError for bad text (with file:line:column), InputError, TransferError, ClusterError,
     ParameterError.
@@ -199,7 +200,8 @@ def load(
         raise ParameterError("--cache does not go with --cluster yet: workers keep what they parse")
     files = text_files(paths, options, resources.workers)
     assert resources.cluster is not None
-    worker_pool = connect(resources.cluster)
+    with connecting(resources.cluster):
+        worker_pool = WorkerPool(resources.cluster)
     key, precise_key = uuid.uuid4().hex, uuid.uuid4().hex
     worker_pool.key = key
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -26,7 +28,7 @@ from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Job
 
 if TYPE_CHECKING:
-    from randsvm.cluster.worker_pool import WorkerPool
+    pass
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
@@ -185,15 +187,14 @@ def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return load(inputs(data), options, job.resources, _connect)
+    return load(inputs(data), options, job.resources, _connecting)
 
 
-def _connect(address: str) -> WorkerPool:
-    """Connect to a cluster. Raise ClusterError if it is not reached before the time limit."""
-    from randsvm.cluster.worker_pool import WorkerPool
-
+@contextmanager
+def _connecting(address: str) -> Iterator[None]:
+    """Raise ClusterError if a cluster is not reached before the time limit."""
     try:
-        return WorkerPool(address)
+        yield
     except TimeLimitError:
         raise ClusterError(
             f"cannot reach the cluster {address} before --time-limit is over: no model was written"

@@ -195,7 +195,7 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
     with monkeypatch.context() as patch:
         patch.setattr(
             "randsvm.cluster.byte_ranges.load",
-            lambda *words: dataset.load(*words).single_threaded(),
+            lambda *words: dataset.load(*words[:3]).single_threaded(),
         )
         run_train(*command, "here", data, model)
     expected = model.read_bytes()

@@ -18,7 +18,7 @@ from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import certified, randsvm_1
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.scan import Violators
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import SV, Certificate
 from randsvm.svm.working_set import (
     Candidates,
     FileOrder,
@@ -73,7 +73,9 @@ class Script:
         self, first: WorkingSet, solution: SV, found: GroupCandidates, rounds: int = 1
     ) -> None:
         self.first, self.solution, self.rounds = first, solution, rounds
-        self.V = SimpleNamespace(candidates=found, count=found.count)
+        self.V = SimpleNamespace(
+            candidates=found, count=found.count, certificate=Certificate(1.0, 0.0)
+        )
         self.working_sets: list[WorkingSet] = []
         self.orders: list[object] = []
 
