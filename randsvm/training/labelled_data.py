@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from randsvm.parameters.svm import Params, check_weights
 from randsvm.records import dataclass
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Job
-
-if TYPE_CHECKING:
-    pass
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
