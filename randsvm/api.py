@@ -266,7 +266,7 @@ def _fitted(data: Data, trained: Model, outcome: Trained | LinearTrained, job: J
     from randsvm.models.fitted import FittedModel
 
     classes = None
-    if isinstance(data, Arrays) and not trained.finds_novelties:
+    if isinstance(data, Arrays) and not trained.is_one_class:
         classes = original_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)
 

@@ -31,7 +31,7 @@ def measured(
 
     groups: the number of groups; 1: sgd in one process.
     """
-    sgd.GROUP_CHUNKS, sgd.MOST_GROUPS = 1, groups
+    sgd.GROUP_CHUNKS, sgd.MAX_GROUPS = 1, groups
     given = options if groups == 1 else {**options, "cluster": cluster}
     with tempfile.TemporaryDirectory() as folder:
         model, output = str(Path(folder, "model")), str(Path(folder, "output"))

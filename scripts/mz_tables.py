@@ -27,7 +27,7 @@ OPTIONS: dict[str, Any] = {"C": 1000, "gamma": 1 / (2 * SIGMA**2), "gap": "none"
 SIZES = {300: 450, 400: 540}
 TEST_DOCUMENTS = 300
 SWAPS = (1, 10, None)
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 
 
 def balanced(lines: list[bytes], count: int) -> bytes:
@@ -44,7 +44,7 @@ def trained(train: Path, test: Path, size: int, swap: int | None, closest: bool)
     fitted = api.train_osuna(train, model, closest=closest, **given)
     outcome = fitted.outcome
     assert isinstance(outcome, Trained)
-    if outcome.iterations < LEAST_ROUNDS:
+    if outcome.iterations < MIN_ROUNDS:
         sys.exit(f"only {outcome.iterations} rounds with B = {size}: nothing was decomposed")
     score = api.predict(str(test), str(model), str(train.with_suffix(".out")))
     return [

@@ -282,7 +282,7 @@ def draw_contour(
 
 # ---- importance -------------------------------------------------------------------------------
 
-MOST_BARS = 25
+MAX_BARS = 25
 
 
 @main.command()
@@ -295,7 +295,7 @@ def importance(report: str, output: str) -> None:
         record = json.loads(Path(report).read_text())
     if not isinstance(record, dict) or record.get("event") != "importances":
         raise click.ClickException(f"{report}: expected a report of --importance")
-    features = record["features"][:MOST_BARS]
+    features = record["features"][:MAX_BARS]
     figure, axes = new_figure(height=1 + 0.25 * len(features))
     axis = axes[0, 0]
     names = [str(one.get("column") or one["feature"]) for one in features]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import randsvm
 
-LEAST_ACCURACY = 85.0
+MIN_ACCURACY = 85.0
 
 
 def main(data: str) -> None:
@@ -32,7 +32,7 @@ def main(data: str) -> None:
             run(programs / "randsvm-train", *algorithm, "-q", data, model)
             said = run(programs / "randsvm-predict", "-q", data, model, output)
             accuracy = float(said.split("=")[1].partition("%")[0])
-            assert accuracy > LEAST_ACCURACY, f"{algorithm[0]}: accuracy {accuracy}"
+            assert accuracy > MIN_ACCURACY, f"{algorithm[0]}: accuracy {accuracy}"
             said = run(programs / "randsvm-predict", "--info", model)
             assert "labels" in said, said
         arrays = randsvm.Arrays([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])

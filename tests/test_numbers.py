@@ -96,7 +96,7 @@ def test_the_advice_after_a_failure_of_libsvm_suits_the_task(
     )
     problem = Params(task=task, kernel="linear", gamma=1.0).problem(30)
     with pytest.raises(ParameterError) as raised:
-        libsvm.train_with_own_kernel(points, problem, 1e-3)
+        libsvm.train_with_libsvm_kernel(points, problem, 1e-3)
     assert ("lower -c" in str(raised.value)) == (task != "one-class")
     assert "scale the features" in str(raised.value)
 

@@ -70,7 +70,7 @@ def test_the_cost_of_averaging_uses_models_with_that_number_of_groups(
 ) -> None:
     pytest.importorskip("distributed")
     averaging = script("averaging")
-    for constant in ("GROUP_CHUNKS", "MOST_GROUPS"):
+    for constant in ("GROUP_CHUNKS", "MAX_GROUPS"):
         monkeypatch.setattr(averaging.sgd, constant, 1)
     monkeypatch.setattr(averaging.labelled_data, "ParseOptions", None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
@@ -158,7 +158,7 @@ def test_the_quality_of_a_model_is_its_gap_and_its_score(
     assert 80 < found["accuracy"] <= 100
     run_train("-q", "-s", "one-class", "-n", 0.2, "-g", 2, train, path)
     assert 70 < quality.certified(train, path, train, ["-n", "0.2"])["inliers"] < 90
-    monkeypatch.setattr(quality, "MOST_VALUES", 1000)
+    monkeypatch.setattr(quality, "MAX_VALUES", 1000)
     assert set(quality.certified(train, path, train, ["-n", "0.2"])) == {"SV", "reported_gap"}
 
 

@@ -120,7 +120,7 @@ cdef struct Model:
 
 
 cdef enum:
-    MOST_NEWTON_STEPS = 100
+    MAX_NEWTON_STEPS = 100
 
 
 cdef inline double moved_by_log_loss(double z, double a) noexcept nogil:
@@ -133,7 +133,7 @@ cdef inline double moved_by_log_loss(double z, double a) noexcept nogil:
     d = log1p(a * exp(-z)) if z > -700 else a
     if d > a:
         d = a
-    for i in range(MOST_NEWTON_STEPS):
+    for i in range(MAX_NEWTON_STEPS):
         step = (d + exp(z) * expm1(d) - a) / (1 + exp(z + d))
         d -= step
         if step <= 1e-12 * d:

@@ -18,9 +18,9 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
 from randsvm.records import dataclass
-from randsvm.svm.projection import outermost
+from randsvm.svm.projection import fill_sums_by_violation
 from randsvm.svm.scan import Scan, Violators
-from randsvm.svm.solution import SV, Step
+from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import solve
 from randsvm.svm.subproblem_qp import solve_two_sums
 from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
@@ -33,7 +33,7 @@ class Stop(Protocol):
     @property
     def tolerance(self) -> float: ...
 
-    def __call__(self, SV: SV, V: Violators) -> bool: ...
+    def __call__(self, SV: KernelSolution, V: Violators) -> bool: ...
 
 
 class PartSolver(Protocol):
@@ -48,19 +48,19 @@ class PartSolver(Protocol):
     def __call__(
         self,
         rows: np.ndarray,
-        solve: Callable[[Decomposition], SV],
+        solve: Callable[[Decomposition], KernelSolution],
         start: Start | None = None,
         *,
         factor: float = 1.0,
         gap: float | None = None,
-    ) -> SV: ...
+    ) -> KernelSolution: ...
 
 
-class StandIn(Protocol):
+class ReplaceSolution(Protocol):
     """Returns what all rows are scanned with after a solve of some rows: their solution itself, or
     in its place a machine with few support vectors, whose coefficients have no bounds."""
 
-    def __call__(self, solution: SV) -> SV: ...
+    def __call__(self, solution: KernelSolution) -> KernelSolution: ...
 
 
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
@@ -70,14 +70,14 @@ Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 @dataclass(frozen=True)
 class Decomposition:
     """One run over D. rng: numbered random draws. watch: called after each scan. solve_part: runs
-    an algorithm over some of the rows. stand_in: see StandIn."""
+    an algorithm over some of the rows. reduced_solution: see ReplaceSolution."""
 
     scan: Scan
     rng: Draws
     stop: Stop
-    watch: Callable[[SV, Violators], None]
+    watch: Callable[[KernelSolution, Violators], None]
     solve_part: PartSolver
-    stand_in: StandIn
+    reduced_solution: ReplaceSolution
     warm_start: Start | None = None
 
     def random_subset(self, r: int) -> WorkingSet:
@@ -105,12 +105,14 @@ class Decomposition:
         at = np.flatnonzero(beta_of_S)
         scan.advance(points.X[at], beta_of_S[at], fresh=True)
         y, u = scan.D.labels(), scan.u
-        beta = outermost(task, y, u, np.zeros(len(u)), scan.weights)
+        beta = fill_sums_by_violation(task, y, u, np.zeros(len(u)), scan.weights)
         rows = np.flatnonzero(beta)
         chosen = scan.points(rows)
         return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows]), S
 
-    def violators(self, step: Step, W: WorkingSet, order: Order, r: int) -> tuple[SV, Violators]:
+    def violators(
+        self, step: Step, W: WorkingSet, order: Order, r: int
+    ) -> tuple[KernelSolution, Violators]:
         """Make the step, which solved W, scan D, and return the solution SV with its violators V.
         order: which r candidates of each side V holds."""
         SV, V = self.scan.after(step, self.collector(W, order, r), self.stop.tolerance)
@@ -123,7 +125,7 @@ class Decomposition:
         return LargestViolation(0, draw) if W.whole else order(r, draw)
 
 
-def resumed(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+def empty_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     """Return a step that changes no coefficient, and an empty working set.
 
     As a `Start` it continues from the current coefficients of the scan.

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Start, resumed
+from randsvm.algorithms.decomposition import Decomposition, Start, empty_step
 from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
@@ -22,7 +22,7 @@ from randsvm.parameters.svm import Problem
 from randsvm.records import NamedTuple
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import SV, Step
+from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.working_set import WorkingSet
 
 # Both subsets together have SUBSET_FACTOR n^(2/3) rows. The error of f0, and with it the size of A,
@@ -48,7 +48,7 @@ FROM_ROWS = 200_000
 SUBSET_GAP = 0.02
 
 # Returns the algorithm for a number of rows.
-AlgorithmOfSize = Callable[[int], Callable[[Decomposition], SV]]
+AlgorithmOfSize = Callable[[int], Callable[[Decomposition], KernelSolution]]
 
 
 def inner_set_pays(n: int, problem: Problem) -> bool:
@@ -57,11 +57,13 @@ def inner_set_pays(n: int, problem: Problem) -> bool:
     A linear kernel needs one vector for all support vectors. The nu tasks have two sums of
     coefficients, of which every subset has its own share.
     """
-    own_kernel = problem.kernel not in ("linear", "precomputed") and problem.positive_semidefinite
-    return n >= FROM_ROWS and own_kernel and not problem.absolute_sum
+    has_costly_kernel = (
+        problem.kernel not in ("linear", "precomputed") and problem.positive_semidefinite
+    )
+    return n >= FROM_ROWS and has_costly_kernel and not problem.absolute_sum
 
 
-class Guess(NamedTuple):
+class InitialEstimate(NamedTuple):
     """f0, the mean of the machines of two subsets, and its error. step: sets the coefficients to
     those of f0, which may exceed the bounds of the problem over D. W: the rows that step changes.
     """
@@ -71,7 +73,7 @@ class Guess(NamedTuple):
     error: float
 
 
-def guess_of_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> Guess:
+def guess_of_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> InitialEstimate:
     """Return f0 of two random subsets of D. algorithm: returns the one for a number of rows."""
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)
@@ -86,7 +88,7 @@ def guess_of_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> Guess:
     beta = np.concatenate([one.beta for one in machines])[order] / 2
     points = replace(points[order], beta=np.zeros(len(points)), u=np.zeros(len(points)))
     W = WorkingSet.of(points.rows, D.n)
-    return Guess(Step(points, beta), W, _error_of_mean(run, machines))
+    return InitialEstimate(Step(points, beta), W, _error_of_mean(run, machines))
 
 
 def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
@@ -99,7 +101,7 @@ def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
     return [np.sort(random[start::2]) for start in (0, 1)]
 
 
-def _error_of_mean(run: Decomposition, machines: list[SV]) -> float:
+def _error_of_mean(run: Decomposition, machines: list[KernelSolution]) -> float:
     """Return the root of the mean square error of f0 on the audit rows nearest to the margin."""
     scan = run.scan
     layout = replace(scan.kernel_layout, dtype=np.float64)
@@ -115,7 +117,7 @@ def _error_of_mean(run: Decomposition, machines: list[SV]) -> float:
     return float(np.sqrt(np.square((one - other)[nearest]).mean())) / 2
 
 
-def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
+def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, WorkingSet]:
     """Return the step from the current coefficients to a solution, and the rows that it changes.
 
     None: to coefficients that are all 0.
@@ -130,7 +132,7 @@ def step_to(run: Decomposition, solution: SV | None) -> tuple[Step, WorkingSet]:
     return Step(points, beta), WorkingSet.of(rows, scan.D.n)
 
 
-def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
+def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
     """Return what starts a run over the rows A of D, ascending, from a solution. scan: of D. If its
     coefficients are this solution, the run takes over its u of these rows, else u is computed."""
     rows = np.searchsorted(A, solution.rows)
@@ -143,6 +145,6 @@ def starting_from(scan: Scan, solution: SV, A: np.ndarray) -> Start:
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.take_over(rows, solution.beta, u)
-        return resumed(scan, r)[0], W
+        return empty_step(scan, r)[0], W
 
     return start

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from randsvm.algorithms.decomposition import Decomposition
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import KernelSolution
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
@@ -20,18 +20,18 @@ from randsvm.svm.working_set import (
 )
 
 
-def osuna(run: Decomposition, size: int, swap: int | None) -> SV:
+def osuna(run: Decomposition, size: int, swap: int | None) -> KernelSolution:
     """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
     return _decompose(run, size, swap, FileOrder)
 
 
-def osuna_closest(run: Decomposition, size: int, swap: int | None) -> SV:
+def osuna_closest(run: Decomposition, size: int, swap: int | None) -> KernelSolution:
     """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
     return _decompose(run, size, swap, LargestViolation)
 
 
 # fmt: off
-def _decompose(run: Decomposition, size: int, swap: int | None, order: Order) -> SV:
+def _decompose(run: Decomposition, size: int, swap: int | None, order: Order) -> KernelSolution:
     """Solve B and swap rows of it for violators until none is left.
 
     size: rows of B. swap: rows that leave B in each round, by default half of them.

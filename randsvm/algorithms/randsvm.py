@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, resumed
+from randsvm.algorithms.decomposition import Decomposition, empty_step
 from randsvm.algorithms.inner_set import (
     ERRORS,
     AlgorithmOfSize,
@@ -33,7 +33,7 @@ from randsvm.algorithms.inner_set import (
 from randsvm.arrays import sorted_union
 from randsvm.svm.blocks import Blocks
 from randsvm.svm.scan import Violators
-from randsvm.svm.solution import SV, Step
+from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
@@ -55,11 +55,11 @@ KEPT_SHARE = 3
 VIOLATORS_PER_SV, VIOLATORS_PER_BOUNDED_SV, MOSTLY_BOUNDED = 4.0, 0.25, 0.98
 # An inner set has at most this part of the rows: c changed coefficients cost c n kernel values
 # without A, and c |A| + |SV| n with it, where c is 1.3 |SV| to 2 |SV|.
-LARGEST_PART = 0.35
+MAX_PART = 0.35
 
 
 # fmt: off
-def randsvm_1(run: Decomposition, r: int) -> SV:
+def randsvm_1(run: Decomposition, r: int) -> KernelSolution:
     """Run RandSVM-1(D, k, r) as printed; `run.stop` holds k.
 
     alpha is 0 outside of SV + R, so r has to exceed the number of support vectors.
@@ -78,7 +78,7 @@ def randsvm_1(run: Decomposition, r: int) -> SV:
     return SV                                                # return SV
 
 
-def certified(run: Decomposition, r: int) -> SV:
+def train_certified(run: Decomposition, r: int) -> KernelSolution:
     """Run RandSVM-1 with coefficients outside of W frozen instead of 0, so that r may be small.
 
     `run.stop` asks for the duality gap instead of k. While violators are many, W is a random subset
@@ -106,14 +106,16 @@ def certified(run: Decomposition, r: int) -> SV:
     return SV
 
 
-def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) -> SV:
+def train_on_inner_set(
+    run: Decomposition, r: int, certified_over: AlgorithmOfSize
+) -> KernelSolution:
     """Run `certified` on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
     many of the rows, D takes its place. certified_over: returns `certified` for a number of rows.
     """
-    if run.warm_start is resumed:                            # more rounds after an evaluation
-        return certified(run, r)
+    if run.warm_start is empty_step:                            # more rounds after an evaluation
+        return train_certified(run, r)
     f0 = guess_of_subsets(run, certified_over)               # f0 = mean of svmlearn(2 subsets)
     step, W = run.warm_start(run.scan, r) if run.warm_start else (f0.step, f0.W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
@@ -122,24 +124,24 @@ def on_inner_set(run: Decomposition, r: int, certified_over: AlgorithmOfSize) ->
         return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
     solution = SV if SV.within_bounds else None
-    while len(A) <= LARGEST_PART * run.scan.D.n:
+    while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
-        solution = run.solve_part(A, certified_over(len(A)), start)  # SV = certified(A, r)
-        step, W = step_to(run, run.stand_in(solution))       # --reduce: few rows in its place
+        solution = run.solve_part(A, certified_over(len(A)), start)  # SV = train_certified(A, r)
+        step, W = step_to(run, run.reduced_solution(solution))     # --reduce: few rows instead
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))       #     A = A + {rows with y f < 1 + tau}
-    if solution is None or not SV.within_bounds or run.stand_in(solution) is not solution:
+    if solution is None or not SV.within_bounds or run.reduced_solution(solution) is not solution:
         run.scan.make_step(step_to(run, solution)[0])
-    return certified(replace(run, warm_start=resumed) if solution is not None else run, r)
+    return train_certified(replace(run, warm_start=empty_step) if solution is not None else run, r)
 
 
 # fmt: on
 
 
-def _random_subset(V: Violators, size: int, SV: SV) -> np.ndarray:
+def _random_subset(V: Violators, size: int, SV: KernelSolution) -> np.ndarray:
     """Return row numbers of a random subset of V without SV; UniformSample has shuffled V."""
     return select(V.candidates.violators, size, SV.rows)
 
@@ -148,7 +150,7 @@ def _order(W: WorkingSet) -> Order:
     return LargestViolation if W.pairs else UniformSample
 
 
-def _are_many(V: Violators, SV: SV) -> bool:
+def _are_many(V: Violators, SV: KernelSolution) -> bool:
     """Return whether violators are many enough to be drawn at random."""
     mostly_bounded = SV.bounded_count >= MOSTLY_BOUNDED * len(SV)
     limit = VIOLATORS_PER_BOUNDED_SV if mostly_bounded else VIOLATORS_PER_SV

@@ -24,13 +24,13 @@ import scipy
 
 from randsvm.data.sampling import Draws
 from randsvm.records import dataclass
-from randsvm.svm.basis import Objective
+from randsvm.svm.basis import SmoothedObjective
 
 # scipy.linalg is written in full: scipy imports it at its first use, which takes 30 ms.
 
 # The number of rows that are chosen at once is 1 / BLOCKS of the basis so far, but at least
-# LEAST_BLOCK and at most BLOCK.
-BLOCK, LEAST_BLOCK, BLOCKS = 25, 2, 16
+# MIN_BLOCK and at most BLOCK.
+BLOCK, MIN_BLOCK, BLOCKS = 25, 2, 16
 # Candidates for each row of a block, from which matching pursuit takes the best.
 CANDIDATES = 8
 # Rows whose squared distance from the span of the basis is below this part of K(x, x) are in the
@@ -39,7 +39,7 @@ CANDIDATES = 8
 # 94 with 1e-10); if u has errors of 0.001, they leave 45 (900 with 1e-8).
 IN_SPAN = 1e-5
 # Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
-WIDTHS, MOST_STEPS = (0.3, 0.1, 0.05, 0.02), 6
+WIDTHS, MAX_STEPS = (0.3, 0.1, 0.05, 0.02), 6
 # The next width follows if the next Newton step promises to lower P by less than this part of P.
 SMALL_STEP = 1e-6
 
@@ -64,7 +64,7 @@ class ReducedSet:
         return scipy.linalg.solve_triangular(self.L, self.c, lower=True, trans="T")
 
 
-class Candidates(Protocol):
+class BasisCandidates(Protocol):
     """The T support vectors from which a basis is chosen.
 
     diagonal : (T,) K(z, z); f : (T,) f without b; rounded values of f are precise enough here
@@ -81,13 +81,13 @@ class Candidates(Protocol):
 
 
 # fmt: off
-def choose(z: Candidates, norm: float, size: int, draws: Draws) -> ReducedSet:
+def choose(z: BasisCandidates, norm: float, size: int, draws: Draws) -> ReducedSet:
     """Choose up to `size` of the candidates z. norm: |f|^2."""
     r, d, least = z.f.copy(), z.diagonal.copy(), IN_SPAN * z.diagonal  # r = f - f~, d = K - L L'
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
         score = gains(r, d, least)
-        k = min(size - m, max(LEAST_BLOCK, min(BLOCK, m // BLOCKS)))
+        k = min(size - m, max(MIN_BLOCK, min(BLOCK, m // BLOCKS)))
         B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
         B = B[pursue(z.gram(B) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
         if not len(B):
@@ -140,8 +140,8 @@ def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
 
 
 def minimise(
-    P: Callable[[np.ndarray, float, float], Objective], L: np.ndarray, a: np.ndarray, b: float,
-    unit: float,
+    P: Callable[[np.ndarray, float, float], SmoothedObjective],
+    L: np.ndarray, a: np.ndarray, b: float, unit: float,
 ) -> tuple[np.ndarray, float]:
     """Return coefficients and b with a lower P, by Newton's method on smoothed losses.
 
@@ -150,7 +150,7 @@ def minimise(
     x, best = np.append(L.T @ a, b), (np.inf, a, b)          # |w|^2 = v'v, x = (v, b)
     for width in WIDTHS:
         step, part, last = np.zeros_like(x), 1.0, np.inf
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             v, b = (x + part * step)[:-1], float((x + part * step)[-1])
             a = scipy.linalg.solve_triangular(L, v, lower=True, trans="T")
             found = P(a, b, width * unit)

@@ -41,11 +41,11 @@ SAMPLE = 2000
 # Least number of chunks in a group. Chunks are assigned to groups in turn, so that each group of a
 # file sorted by class has rows of all classes.
 GROUP_CHUNKS = 8
-MOST_GROUPS = 64
+MAX_GROUPS = 64
 
 
 @dataclass(frozen=True)
-class Steps:
+class SgdSchedule:
     """How steps are made. lambda_, eta0: see above. bias_rate: the step size of b relative to that
     of a weight whose feature is 1, at t = 0. bias_lambda: the step size of b has the factor
     1 / (1 + bias_lambda eta0 t); None: lambda_.
@@ -97,7 +97,7 @@ class Progressive(NamedTuple):
     errors: float
 
 
-class Running(NamedTuple):
+class LearnerState(NamedTuple):
     """The state from which a learner continues without a difference; see _sgd.pyx.
 
     v : (d, K), b : (K,), A : (d, K), or (0, K) without a mean, b_sum : (K,)
@@ -120,7 +120,7 @@ class Learner:
     of `progressive`. rows_learned: the number of all rows so far.
     """
 
-    steps: Steps
+    steps: SgdSchedule
     v: np.ndarray
     b: np.ndarray
     A: np.ndarray = field(init=False)
@@ -138,7 +138,7 @@ class Learner:
         self._since = 0, 0.0
 
     @staticmethod
-    def new(steps: Steps, d: int, b: np.ndarray | None = None) -> Learner:
+    def new(steps: SgdSchedule, d: int, b: np.ndarray | None = None) -> Learner:
         """Return a learner with all weights zero: one column for two classes, else one for each.
 
         b : (K,) float64, the first b; None: zero.
@@ -156,7 +156,7 @@ class Learner:
         """Continue after t steps of an earlier run."""
         self.state[_sgd.T] = t
 
-    def resume(self, running: Running) -> None:
+    def resume(self, running: LearnerState) -> None:
         """Continue with the weights of an earlier run, and with its mean if both runs have one."""
         self.v, self.b = running.v.copy(), running.b.copy()
         self.state[_sgd.S] = running.s
@@ -165,10 +165,10 @@ class Learner:
             self.state[[_sgd.SIGMA, _sgd.M]] = running.sigma, running.m
 
     @property
-    def running(self) -> Running:
+    def running(self) -> LearnerState:
         """Return the state with which a later run continues."""
         s, sigma, m = self.state[[_sgd.S, _sgd.SIGMA, _sgd.M]].tolist()
-        return Running(s, sigma, m, self.v, self.b, self.A, self.b_sum)
+        return LearnerState(s, sigma, m, self.v, self.b, self.A, self.b_sum)
 
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
@@ -191,7 +191,7 @@ class Learner:
         )  # fmt: skip
         self.rows_learned += len(batch.order)
 
-    def take(self, part: Part) -> None:
+    def take(self, part: GroupResult) -> None:
         """Continue with the weights that groups of rows gave."""
         self.v, self.b = part.last
         self.A -= part.total.w
@@ -245,7 +245,7 @@ class Learner:
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupResult:
     """The result of steps over some rows; the results of several groups add up.
 
     last: the weights after the last step
@@ -261,17 +261,19 @@ class Part:
     errors: float
 
     @staticmethod
-    def of(learner: Learner) -> Part:
+    def of(learner: Learner) -> GroupResult:
         """Return the result of all steps of a learner."""
         total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
         loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
-        return Part(learner.rows_learned, learner.weight_learned, learner.last, total, loss, errors)
+        return GroupResult(
+            learner.rows_learned, learner.weight_learned, learner.last, total, loss, errors
+        )
 
-    def __add__(self, other: Part) -> Part:
+    def __add__(self, other: GroupResult) -> GroupResult:
         """Return the result over the rows of both; the last weights are a mean weighted by rows."""
         rows = self.rows + other.rows
         share = other.rows / rows
-        return Part(
+        return GroupResult(
             rows,
             self.weight + other.weight,
             Linear(*(a + share * (b - a) for a, b in zip(self.last, other.last, strict=True))),
@@ -332,7 +334,7 @@ def group_count(D: Dataset, learner: Learner, memory: int) -> int:
     """
     # Each group has weights and their sums in float64, once as arrays and once as a message.
     room = memory // max(32 * learner.v.size, 1)
-    return max(1, min(MOST_GROUPS, len(D.shards) // GROUP_CHUNKS, room))
+    return max(1, min(MAX_GROUPS, len(D.shards) // GROUP_CHUNKS, room))
 
 
 def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
@@ -351,7 +353,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
         steps, common, passes = learner.steps, learner.last, learner.t / D.n
         draws = {leader: rng.next() for leader in groups}
 
-        def learn(leader: Shard) -> Part:
+        def learn(leader: Shard) -> GroupResult:
             group = groups[leader]
             horizon = steps.horizon * group.rows / D.n
             own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
@@ -359,7 +361,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             for batch in shuffled_batches(D.chunk_subset(group.chunks), draws[leader]):
                 own.learn(batch)
                 emit(Progress("learning a group", min(own.rows_learned, group.rows), group.rows))
-            return Part.of(own)
+            return GroupResult.of(own)
 
         whole = None
         for part in D.executor.map(learn, list(groups)):

@@ -20,7 +20,7 @@ UNITS: dict[str, dict[str, Any]] = {
     "fit": {"unit": " fits"},
 }
 # Columns of a bar at most: a terminal that is made somewhat narrower still holds it.
-MOST_COLUMNS = 70
+MAX_COLUMNS = 70
 
 
 def can_draw() -> bool:
@@ -106,7 +106,7 @@ def _columns(stream: TextIO) -> int:
 
 def _width(stream: TextIO) -> int:
     """Return the columns of a bar."""
-    return min(_columns(stream) - 1, MOST_COLUMNS)
+    return min(_columns(stream) - 1, MAX_COLUMNS)
 
 
 @functools.cache
@@ -138,7 +138,7 @@ def _line() -> type:
 # ---- time left --------------------------------------------------------------------------------
 
 # No estimate with fewer rounds, or where the largest estimate exceeds this multiple of the least.
-LEAST_ROUNDS, WIDEST_RANGE = 4, 8.0
+MIN_ROUNDS, WIDEST_RANGE = 4, 8.0
 # No estimate where the logarithm of the total time over the time so far exceeds this.
 WIDEST_GROWTH = 10.0
 
@@ -188,7 +188,7 @@ def remaining(points: list[tuple[float, float]], asked: float) -> tuple[float, f
     falls more and more slowly does so like a power of the time: the last half gives a fourth
     estimate of that kind.
     """
-    if len(points) < LEAST_ROUNDS or points[-1][1] <= asked:
+    if len(points) < MIN_ROUNDS or points[-1][1] <= asked:
         return None
     seconds, gap = points[-1]
     estimates = []

@@ -12,7 +12,7 @@ NUL: int
 COST: int
 
 MARKED: int
-LARGEST_INDEX: int
+MAX_INDEX: int
 
 @disjoint_base
 class Rows:

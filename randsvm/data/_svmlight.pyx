@@ -33,7 +33,7 @@ cdef enum:
 
 # Indices below this are collected in a bitmap of 2 MiB, larger ones by the caller.
 MARKED = 1 << 24
-LARGEST_INDEX = 2**31 - 1
+MAX_INDEX = 2**31 - 1
 
 cdef enum:
     MARKS = 1 << 24
@@ -139,7 +139,7 @@ cdef bint read_number_label(Text p, Text stop, bint unlabelled, double *value) n
     if unsigned_number(p, &number) != stop:
         return False
     value[0] = SIGN[negative] * to_float64(number, p)
-    return -LARGEST_DOUBLE <= value[0] <= LARGEST_DOUBLE
+    return -MAX_DOUBLE <= value[0] <= MAX_DOUBLE
 
 
 # ---- the file ---------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ cdef class Rows:
     cdef double *row_weights   # NULL before the first cost:
     cdef int64_t *groups  # NULL if qids are ignored
     cdef int64_t *indptr
-    cdef int64_t most_rows
+    cdef int64_t max_rows
     cdef int32_t *indices
     cdef float *values    # one of these two is NULL
     cdef double *doubles
@@ -209,7 +209,7 @@ cdef class Rows:
         else:
             self.codes = &codes[0]
         self.indptr = &indptr[0]
-        self.most_rows = indptr.shape[0] - 1
+        self.max_rows = indptr.shape[0] - 1
         self.indices = &indices[0] if indices.shape[0] else NULL
         self.values = NULL
         self.doubles = NULL
@@ -312,10 +312,10 @@ cdef class Rows:
         if p == NULL or not ends_token(p):
             return self.bad(IS_COST, token, 0)
         value = to_float64(number, digits)
-        if value > LARGEST_DOUBLE or (negative and value != 0.0):
+        if value > MAX_DOUBLE or (negative and value != 0.0):
             return self.bad(IS_COST, token, 0)
         if not self.weighted:
-            self.row_weights = <double *> calloc(self.most_rows + 1, sizeof(double))
+            self.row_weights = <double *> calloc(self.max_rows + 1, sizeof(double))
             if self.row_weights == NULL:
                 self.fault.expected = IS_MEMORY
                 return NULL
@@ -365,7 +365,7 @@ cdef class Rows:
                 return self.bad(IS_FEATURE, token, previous)
             if doubles == NULL:
                 value = <float> near_float64(number, digits)
-                if value > LARGEST_FLOAT:
+                if value > MAX_FLOAT:
                     return self.bad(IS_FEATURE, token, previous)
                 values[entries] = <float> SIGN[negative] * value
             else:
@@ -373,7 +373,7 @@ cdef class Rows:
                     precise = to_float64(number, digits)
                 else:
                     precise = near_float64(number, digits)
-                if <float> precise > LARGEST_FLOAT:
+                if <float> precise > MAX_FLOAT:
                     return self.bad(IS_FEATURE, token, previous)
                 doubles[entries] = SIGN[negative] * precise
             indices[entries] = <int32_t> index
@@ -667,7 +667,7 @@ cdef class Lines:
             if end - p < ENTRY_ROOM:
                 self.entry = i
                 return p
-            if indices[i] < 0 or not -LARGEST_FLOAT <= values[i] <= LARGEST_FLOAT:
+            if indices[i] < 0 or not -MAX_FLOAT <= values[i] <= MAX_FLOAT:
                 return NULL
             p[0] = SPACE
             p = put_whole(p + 1, indices[i])

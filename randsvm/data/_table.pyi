@@ -19,7 +19,7 @@ AFTER_QUOTE: int
 MISSING: int
 NOT_A_NUMBER: int
 
-MOST_CATEGORIES: int
+MAX_CATEGORIES: int
 # Bytes that follow a text to parse.
 PADDING: bytes
 

@@ -18,7 +18,7 @@ IGNORED, NUMBER, TEXT, CLASS, TARGET, UNKNOWN, CATEGORY = range(7)
 # The kinds of faults.
 WIDTH, NUL, UNCLOSED, AFTER_QUOTE, MISSING, NOT_A_NUMBER = range(1, 7)
 # A column has at most this number of categories.
-MOST_CATEGORIES = 10_000
+MAX_CATEGORIES = 10_000
 
 cdef enum:
     IS_IGNORED = 0
@@ -501,8 +501,8 @@ cdef class Records:
         """Store the number of a field; return False if it is too large."""
         if role == IS_TARGET:
             self.y[self.rows] = value
-            return -LARGEST_DOUBLE <= value <= LARGEST_DOUBLE
-        if not -LARGEST_FLOAT <= <float> value <= LARGEST_FLOAT:
+            return -MAX_DOUBLE <= value <= MAX_DOUBLE
+        if not -MAX_FLOAT <= <float> value <= MAX_FLOAT:
             return False
         if role == IS_UNKNOWN:
             add_exactly(&self.sums[i], value)
@@ -617,7 +617,7 @@ cdef class Records:
     def column(self, int i):
         """Return parts of the sum of the numbers of a column, their count, its distinct texts.
 
-        A text is (content, line, column). Texts after the first MOST_CATEGORIES + 1 are left out.
+        A text is (content, line, column). Texts after the first MAX_CATEGORIES + 1 are left out.
         """
         parts = parts_of(&self.sums[i]) if self.sums else ()
         return parts, self.counts[i], self.listed(&self.found[i])

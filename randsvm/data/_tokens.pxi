@@ -56,8 +56,8 @@ cdef extern from *:
     const uint64_t EXACT "SVMLIGHT_EXACT"
     const int64_t INDEX_LIMIT "SVMLIGHT_INDEX_LIMIT"
     const float ROUNDED_TWICE "SVMLIGHT_ROUNDED_TWICE"
-    const float LARGEST_FLOAT "FLT_MAX"
-    const double LARGEST_DOUBLE "DBL_MAX"
+    const float MAX_FLOAT "FLT_MAX"
+    const double MAX_DOUBLE "DBL_MAX"
     const long double LONG_EPSILON "LDBL_EPSILON"
 
 ctypedef const uint8_t *Text

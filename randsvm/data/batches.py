@@ -20,7 +20,7 @@ from randsvm.records import NamedTuple, dataclass
 # the classes of a sorted file are mixed.
 PIECE_ROWS = 256
 PIECE_NONZEROS = 1 << 14
-LEAST_PIECES = 1024
+MIN_PIECES = 1024
 BATCH_ROWS = 1 << 16
 BATCH_NONZEROS = 1 << 20
 
@@ -104,7 +104,7 @@ def _pieces(D: Dataset) -> list[RowRange]:
     pieces = []
     for number, rows in enumerate(np.diff(D.stored_starts).tolist()):
         wide = rows * PIECE_NONZEROS // max(D.store.nonzeros(number), 1)
-        size = max(1, min(PIECE_ROWS, wide, int(D.stored_starts[-1]) // LEAST_PIECES))
+        size = max(1, min(PIECE_ROWS, wide, int(D.stored_starts[-1]) // MIN_PIECES))
         pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
     return pieces
 

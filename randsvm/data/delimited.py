@@ -28,8 +28,8 @@ from randsvm.data.svmlight import (
     pieces,
 )
 from randsvm.data.table_pieces import (
+    ColumnRoles,
     Content,
-    Layout,
     Opener,
     Piece,
     features_of,
@@ -63,7 +63,7 @@ class DelimitedTable:
 
     def pieces(
         self,
-        layout: Layout,
+        layout: ColumnRoles,
         jobs: int,
         *,
         unlabelled: bool = False,
@@ -169,7 +169,7 @@ def parse(
     order: Sequence[int] = (),
     learns: bool = False,
 ) -> Piece:
-    """Return the rows of complete records followed by PADDING. label : see `Layout`"""
+    """Return the rows of complete records followed by PADDING. label : see `ColumnRoles`"""
     rows, fields = _table.count(text, ord(delimiter))
     room = 1 if learns else fields
     codes, y, indptr = np.empty(rows, np.int32), np.empty(rows), np.empty(rows + 1, np.int64)

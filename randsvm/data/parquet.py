@@ -22,8 +22,8 @@ from randsvm.data.chunks import copied
 from randsvm.data.columns import MISSING_WORDS, format_hint, written_record
 from randsvm.data.svmlight import NUMBER, Block, Fault, data_error
 from randsvm.data.table_pieces import (
+    ColumnRoles,
     Content,
-    Layout,
     Opener,
     Piece,
     Text,
@@ -110,7 +110,7 @@ class ParquetTable:
 
     def pieces(
         self,
-        layout: Layout,
+        layout: ColumnRoles,
         jobs: int,
         *,
         unlabelled: bool = False,
@@ -141,7 +141,7 @@ class ParquetTable:
                     raise data_error(self.name, piece.fault, row)
                 row += piece.lines
 
-    def _check_types(self, places: Sequence[int], layout: Layout) -> None:
+    def _check_types(self, places: Sequence[int], layout: ColumnRoles) -> None:
         for place in places:
             found = self.file.schema_arrow.field(place).type
             if layout.roles[place] == _table.IGNORED:
@@ -333,7 +333,7 @@ def _categories(
     place: int,
     name: str,
     known: Mapping[str, int],
-    layout: Layout,
+    layout: ColumnRoles,
     faults: _Faults,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of the category of each text, -1 if it has none, and which are missing."""
@@ -349,7 +349,7 @@ def _parse(
     batch: Any,
     names: Sequence[str],
     places: Sequence[int],
-    layout: Layout,
+    layout: ColumnRoles,
     categories: Sequence[Mapping[str, int]],
     unlabelled: bool,
     float64: bool,

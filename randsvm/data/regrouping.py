@@ -46,7 +46,7 @@ class JoinedShards:
         return join_chunks([D.raw(D.shards[i])[0] for i in self.shards[number]])
 
 
-def regrouped(D: Dataset, rows: np.ndarray, limit: int, folder: str | None) -> Dataset:
+def copy_rows_to_chunks(D: Dataset, rows: np.ndarray, limit: int, folder: str | None) -> Dataset:
     """Return a view of some rows, renumbered from 0, in chunks of their own.
 
     rows : (m,) int64, ascending. limit, folder: see ComputedStore. The caller releases the executor

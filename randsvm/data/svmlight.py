@@ -36,7 +36,7 @@ PIECE_SIZE = 1 << 20
 LABELS_AT_ONCE = 1 << 14
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
-LARGEST_INDEX = _svmlight.LARGEST_INDEX
+MAX_INDEX = _svmlight.MAX_INDEX
 # The end of any text that is parsed.
 PADDING = _svmlight.PADDING
 
@@ -451,8 +451,8 @@ def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
     if not index.isdigit():
         return f"expected an index in digits, found {quoted(index)}"
     digits = index.lstrip(b"0") or b"0"
-    if len(digits) > 10 or int(digits) > LARGEST_INDEX:
-        return f"expected an index of at most {LARGEST_INDEX}, found {shortened(digits)}"
+    if len(digits) > 10 or int(digits) > MAX_INDEX:
+        return f"expected an index of at most {MAX_INDEX}, found {shortened(digits)}"
     if digits == b"0" and not dialect.zero_based:
         return "expected an index of 1 or more (from 0: train with --zero-based), found 0"
     if int(digits) <= previous:
@@ -529,7 +529,7 @@ def _write_precise(
 # ---- row numbers of a precomputed kernel -----------------------------------------------------
 
 # float32 has all whole numbers up to here.
-LARGEST_NUMBER = 1 << 24
+MAX_NUMBER = 1 << 24
 TOKEN = re.compile(rb"[^ \t]+")
 
 
@@ -552,7 +552,7 @@ class TokenPosition(NamedTuple):
         """Return the error message for a row without a number."""
         found = quoted(self.text) if self.text else "the end of the row"
         return (
-            f"expected 0:number (-t precomputed: rows are numbered 1 to {LARGEST_NUMBER}), "
+            f"expected 0:number (-t precomputed: rows are numbered 1 to {MAX_NUMBER}), "
             f"found {found}"
         )
 
@@ -587,13 +587,13 @@ class RowNumbers(NamedTuple):
 def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the number of each row of a CSR matrix, (m,) int64.
 
-    It is 0 if a row does not begin with the index 0 and a whole number from 1 to LARGEST_NUMBER.
+    It is 0 if a row does not begin with the index 0 and a whole number from 1 to MAX_NUMBER.
     """
     numbers: np.ndarray = np.zeros(len(indptr) - 1, np.int64)
     filled = np.flatnonzero(indptr[:-1] < indptr[1:])
     at = indptr[filled]
     first = np.where(indices[at] == 0, values[at], 0.0)
-    whole = (first == np.floor(first)) & (first >= 1) & (first <= LARGEST_NUMBER)
+    whole = (first == np.floor(first)) & (first >= 1) & (first <= MAX_NUMBER)
     numbers[filled[whole]] = first[whole].astype(np.int64)
     return numbers
 

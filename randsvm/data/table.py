@@ -39,18 +39,18 @@ from randsvm.data.svmlight import (
     Labels,
     Spelling,
 )
-from randsvm.data.table_pieces import Content, Layout, Opener, Piece, Table
+from randsvm.data.table_pieces import ColumnRoles, Content, Opener, Piece, Table
 from randsvm.errors import DataError, ParameterError, quoted
 from randsvm.events import Watch, silent
 from randsvm.records import dataclass
 
-MOST_CATEGORIES = _table.MOST_CATEGORIES
+MAX_CATEGORIES = _table.MAX_CATEGORIES
 # Characters that a label in a model or an output cannot have.
 NOT_IN_LABELS = re.compile(r"[\x00-\x20\x7f,:]")
 # Parts of the sum of a column in memory.
-MOST_PARTS = 200
+MAX_PARTS = 200
 # Names that a message lists.
-MOST_NAMES = 10
+MAX_NAMES = 10
 
 
 class Inputs:
@@ -125,8 +125,8 @@ def _names_without_header(table: Table, columns: Columns) -> list[str]:
 
 
 def _no_column(table: Table | DelimitedText, wanted: str, *hints: str) -> DataError:
-    more = ", ..." if len(table.names) > MOST_NAMES else ""
-    found = ", ".join(map(quoted, table.names[:MOST_NAMES])) + more
+    more = ", ..." if len(table.names) > MAX_NAMES else ""
+    found = ", ".join(map(quoted, table.names[:MAX_NAMES])) + more
     problem = f"expected a column {quoted(wanted)}, found {found}"
     other = next((one for one in ";\t," if one in table.names[0]), None)
     if len(table.names) == 1 and other is not None:
@@ -185,16 +185,16 @@ class _Learnt:
     ) -> None:
         """Add what a piece has in the column. Raises DataError for too many texts."""
         self.sums.extend(found.sums)
-        if len(self.sums) > MOST_PARTS:
+        if len(self.sums) > MAX_PARTS:
             self.sums[:] = _table.sum_parts(np.array(self.sums))
         self.count += found.numbers
         for content, line, place in found.texts:
             self.texts.setdefault(files.decoded(content), (name, first_line + line - 1, place))
-        if len(self.texts) > MOST_CATEGORIES:
+        if len(self.texts) > MAX_CATEGORIES:
             words = (text for text in self.texts if not NUMBER.fullmatch(text))
             text = next(words, next(iter(self.texts)))
             problem = (
-                f"expected numbers or at most {MOST_CATEGORIES:,} different texts in column "
+                f"expected numbers or at most {MAX_CATEGORIES:,} different texts in column "
                 f"{quoted(column)}, found more (--ignore-columns leaves it out), such as "
                 f"{quoted(text)}"
             )
@@ -289,7 +289,7 @@ def _check_first_row(name: str, learnt: Iterable[_Learnt]) -> None:
     """
     texts = [one.words for one in learnt if one.count]
     if texts and all(len(own) == 1 and own[0][1][:2] == (name, 1) for own in texts):
-        found = ", ".join(quoted(own[0][0]) for own in texts[:MOST_NAMES])
+        found = ", ".join(quoted(own[0][0]) for own in texts[:MAX_NAMES])
         problem = f"expected a row of numbers as the ones below it, found {found}"
         hint = "--no-header reads the first line as a row: leave it out if that names the columns"
         raise DataError(name, 1, 1, problem + _hint(hint))
@@ -304,7 +304,7 @@ def _learn_file(
     """Add what the columns with a role have; return the number of lines that were read."""
     lines, width = 0, len(table.names)
     own = np.array([roles.get(name, _table.IGNORED) for name in table.names], np.int8)
-    layout = Layout(
+    layout = ColumnRoles(
         own, np.zeros(width, np.uint8), np.zeros(width, np.int32), np.full(width, np.nan), True,
         [[] for _ in range(width)],
     )  # fmt: skip
@@ -437,7 +437,7 @@ def _layout(
     unlabelled: bool,
     keep: Sequence[str],
     hint: str = "",
-) -> tuple[Layout, bool]:
+) -> tuple[ColumnRoles, bool]:
     """Return the layout of a file, and whether it has the column of the label.
 
     hint : ends the message of a missing column
@@ -465,7 +465,7 @@ def _layout(
         raise _no_column(table, label, hint)
     for name in keep:
         kept[_place(table, name, "--keep")] = 1
-    return Layout(roles, kept, starts, means, columns.fill, categories), has_label
+    return ColumnRoles(roles, kept, starts, means, columns.fill, categories), has_label
 
 
 def clean_label(text: str) -> str:

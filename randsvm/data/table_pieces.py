@@ -20,7 +20,7 @@ Opener = Callable[[str], AbstractContextManager[BinaryIO]]
 Text = tuple[bytes, int, int]
 
 
-class Layout(NamedTuple):
+class ColumnRoles(NamedTuple):
     """The use of the columns of a file.
 
     roles : (columns,) int8, of `_table`
@@ -87,7 +87,7 @@ class Table(Protocol):
 
     def pieces(
         self,
-        layout: Layout,
+        layout: ColumnRoles,
         jobs: int,
         *,
         unlabelled: bool = False,

@@ -18,12 +18,12 @@ from randsvm import api
 from randsvm.arrays import slices
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
-from randsvm.estimators.machine import Machine
+from randsvm.estimators.machine import BaseSVM
 from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.rounds import CONSTANT, MEMORISED
+from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
@@ -35,8 +35,8 @@ VALUE_BYTES = 8
 # What may help against a useless model, by the notice of the training, which names options of the
 # commands.
 ADVICE = {
-    MEMORISED: "scaled features (StandardScaler), gamma='scale' or a smaller gamma",
-    CONSTANT: "scaled features (StandardScaler), gamma='scale', a larger gamma or a larger C",
+    OVERFITTED: "scaled features (StandardScaler), gamma='scale' or a smaller gamma",
+    CONSTANT_DECISION: "scaled features (StandardScaler), gamma='scale', a larger gamma or C",
 }
 
 SOLUTION_ATTRIBUTES = (
@@ -60,7 +60,7 @@ TRAINING_ATTRIBUTES = (
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelMachine(Machine):
+class KernelMachine(BaseSVM):
     """The base of estimators that api.train_randsvm trains."""
 
     kernel: str | Callable[[Any, Any], Any] = "rbf"

@@ -71,11 +71,11 @@ def recorded_options(model: Model) -> dict[str, Any]:
     return {} if groups is None else options_on_command_line(words, (*groups, *COMMON))
 
 
-AnyMachine = TypeVar("AnyMachine", bound="Machine")
+AnySVM = TypeVar("AnySVM", bound="BaseSVM")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Machine(BaseEstimator):
+class BaseSVM(BaseEstimator):
     """The base of all estimators: checks rows, and predicts by a fitted model.
 
     The fields are the parameters: scikit-learn reads their names from the signature of the
@@ -145,7 +145,7 @@ class Machine(BaseEstimator):
         self.model_.save(path)
 
     @classmethod
-    def from_model(cls: type[AnyMachine], path: str | os.PathLike[str]) -> AnyMachine:
+    def from_model(cls: type[AnySVM], path: str | os.PathLike[str]) -> AnySVM:
         """Return an estimator that predicts with the model in a file.
 
         Parameters
@@ -155,7 +155,7 @@ class Machine(BaseEstimator):
 
         Returns
         -------
-        Machine
+        BaseSVM
             The estimator, with the parameters that the file records: those of the kernel, and in
             files of randsvm C, nu, epsilon, class weights, tolerances, calibration and loss. Other
             parameters have their defaults. It has no attributes that only a training knows, such
@@ -243,7 +243,7 @@ class Machine(BaseEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Classifier(ClassifierMixin, Machine):
+class Classifier(ClassifierMixin, BaseSVM):
     """The base of classifiers: labels of any type are replaced by class numbers."""
 
     class_weight: Any = None

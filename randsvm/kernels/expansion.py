@@ -328,7 +328,7 @@ class CellRbfSum:
 # still 1.6 times as fast for PANEL_COLUMNS sums over the same values, and slower for 50.
 PANEL_FEATURES = 1024
 # With fewer features than this, sums go over all features, even if rows have few nonzeros.
-LEAST_FEATURES = 16
+MIN_FEATURES = 16
 # Most rows of one call of compiled sums; fewer with many features.
 PANEL_ROWS = 4096
 # Cells are used if at most this share of the kernel values remains in the sums: measured, the same
@@ -544,7 +544,7 @@ def has_few_nonzeros(kernel: Kernel, n: int, d: int, nnz: int) -> bool:
     506. If half of the values are nonzeros, sums over the nonzeros are as fast with 139 features,
     and a third slower with 506.
     """
-    return kernel.name == "rbf" and LEAST_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
+    return kernel.name == "rbf" and MIN_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
 
 
 def usual_values(X: CsrMatrix) -> np.ndarray:

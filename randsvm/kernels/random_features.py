@@ -90,7 +90,7 @@ def normals(words: np.ndarray) -> np.ndarray:
 # and take up to half as long again (measured, N = 4,096).
 BLOCK = 1 << 18
 # A dense product of fewer rows is slower.
-LEAST_ROWS = 16
+MIN_ROWS = 16
 
 # Raw words that become numbers at a time: they and intermediate results fit the cache.
 WORDS = 8192
@@ -107,7 +107,7 @@ TEXT = re.compile(
 
 # With more components the scales are checked only by `over`: parsing a line of a model must not
 # cost memory.
-MOST_CHECKED = 1 << 20
+MAX_CHECKED = 1 << 20
 TOO_LARGE = "coefficients too large for random features: lower degree or coef0"
 
 
@@ -164,7 +164,7 @@ class RandomMap:
             f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
         )
         numbers = [a, np.array(self.low_degree_factors)]
-        if self.components <= MOST_CHECKED:
+        if self.components <= MAX_CHECKED:
             numbers.append(self.scales)
         require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
 
@@ -431,7 +431,7 @@ class FeatureTransform:
         out = np.empty((m, self.width), np.float32) if out is None else out
         dense = X.nnz > DENSE * m * d
         with np.errstate(over="ignore", invalid="ignore"):
-            for rows in slices(m, max(LEAST_ROWS, BLOCK // self.width)):
+            for rows in slices(m, max(MIN_ROWS, BLOCK // self.width)):
                 self._fill(X[rows].toarray() if dense else X[rows], out[rows])
         return out
 

@@ -353,7 +353,7 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     files_of_rows = RowFiles(model, paths[0], paths)
     own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
     table = LabelTable(paths[0], names=model.labels, closed=True)
-    if model.finds_novelties:  # labels do not matter, as in training
+    if model.is_one_class:  # labels do not matter, as in training
         table = LabelTable(paths[0], any_label=True)
     parts: list[RowLosses] = []
     row_weights = weights_at(judge.params.row_weights, paths)
@@ -451,7 +451,7 @@ class _Judge:
         if self.model.nu and self.model.is_regression:
             residuals = np.array([y[part] - f[:, 0], weights])
         matches = self.index.find(rows, numbers, y[part], weights)
-        diagonal = self.diagonal(rows) if self.model.finds_novelties else 0.0
+        diagonal = self.diagonal(rows) if self.model.is_one_class else 0.0
         return RowLosses(losses, len(f), sums, diagonal, residuals, matches)
 
     def row_losses(
@@ -748,7 +748,7 @@ class _Regression(_Judge):
         return self.index.rows_of_targets(found.matches, self.model.beta[:, 0], self.params.C)
 
 
-class _Novelties(_Judge):
+class _OneClass(_Judge):
     """one-class, in LIBSVM's scale."""
 
     def row_losses(
@@ -779,7 +779,7 @@ class _Novelties(_Judge):
 
 
 def _judge_of(model: KernelModel, params: CertifyParams) -> _Judge:
-    kinds = {"svc": _Classification, "svr": _Regression, "one-class": _Novelties}
+    kinds = {"svc": _Classification, "svr": _Regression, "one-class": _OneClass}
     return kinds[model.task](model, params)
 
 

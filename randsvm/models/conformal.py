@@ -21,13 +21,13 @@ from randsvm.models.trailer import Trailer
 from randsvm.records import dataclass
 
 # Of more held-out rows this number of quantiles is stored, each rounded up.
-MOST_SCORES = 2000
+MAX_SCORES = 2000
 # Rounding may raise the needed rank by up to this part of a row.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class ConformalScores:
+class NonconformityScores:
     """Scores of held-out rows.
 
     scores : (m,) float64, ascending; ranks : (m,) float64, the sum of the weights of the rows with
@@ -38,16 +38,16 @@ class ConformalScores:
     ranks: np.ndarray
 
     @staticmethod
-    def of(scores: np.ndarray, weights: np.ndarray | None = None) -> ConformalScores:
+    def of(scores: np.ndarray, weights: np.ndarray | None = None) -> NonconformityScores:
         """Return the scores of rows in any order. weights : (n,), or None if all are 1."""
         order = np.argsort(scores, kind="stable")
         ranks = np.cumsum(np.ones(len(scores)) if weights is None else weights[order])
         scores = scores[order]
-        if len(scores) > MOST_SCORES:
-            wanted = ranks[-1] * np.arange(1, MOST_SCORES) / MOST_SCORES
+        if len(scores) > MAX_SCORES:
+            wanted = ranks[-1] * np.arange(1, MAX_SCORES) / MAX_SCORES
             at = np.unique(np.append(np.searchsorted(ranks, wanted), len(ranks) - 1))
             scores, ranks = scores[at], ranks[at]
-        return ConformalScores(scores, ranks)
+        return NonconformityScores(scores, ranks)
 
     def largest(self, coverage: float) -> float:
         """Return the largest score of a set with this coverage; inf: too few rows were held out."""
@@ -62,7 +62,7 @@ class ConformalScores:
         }
 
     @staticmethod
-    def parse(trailer: Trailer) -> ConformalScores | None:
+    def parse(trailer: Trailer) -> NonconformityScores | None:
         """Return the scores of a trailer, or None. Raise ModelError."""
         if "conformal_scores" not in trailer.unparsed:
             return None
@@ -75,7 +75,7 @@ class ConformalScores:
             or not ((np.diff(scores) >= 0).all() and (np.diff(ranks) > 0).all() and ranks[0] > 0)
         ):
             raise trailer.error(f"expected ascending {' and '.join(names)}")
-        return ConformalScores(scores, ranks)
+        return NonconformityScores(scores, ranks)
 
 
 def class_scores(f: np.ndarray, pairs: bool) -> np.ndarray:
@@ -115,7 +115,7 @@ def label_sets(scores: np.ndarray, predicted: np.ndarray, largest: float) -> np.
     """Return which labels are in the set of each row, (m, classes) bool.
 
     The predicted label always is, so that no set is empty. scores : see `class_scores`;
-    predicted : (m,) class indices; largest : see `ConformalScores.largest`.
+    predicted : (m,) class indices; largest : see `NonconformityScores.largest`.
     """
     found = scores <= largest
     found[np.arange(len(found)), predicted] = True

@@ -62,10 +62,10 @@ def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
 
 
 def render(
-    header_format: HeaderFormat, entries: Mapping[str, tuple[object, ...] | None], own_layout: bool
+    header_format: HeaderFormat, entries: Mapping[str, tuple[object, ...] | None], own_format: bool
 ) -> bytes:
     """Return the header's lines, without entries that are None."""
-    lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_layout else []
+    lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_format else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
@@ -86,7 +86,7 @@ def read(
     """
     end, trailer = split_trailer(content, name)
     header = Header(content, end, name, header_format)
-    if header.own_layout and trailer is None:
+    if header.own_format and trailer is None:
         raise ModelError(
             f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
             f"(truncated?)"
@@ -97,7 +97,7 @@ def read(
 class Header:
     """The header lines of content[:end].
 
-    own_layout : whether the model is in the package's own layout
+    own_format : whether the model is in the package's own layout
     size : length of the header in bytes
     first_row_line : number of the first line after the header
     """
@@ -106,7 +106,7 @@ class Header:
         self.content = content
         self.end = end
         self.name = name
-        self.own_layout = False
+        self.own_format = False
         self.size = 0
         self._format = header_format
         self._found: dict[str, tuple[int, list[bytes]]] = {}
@@ -116,7 +116,7 @@ class Header:
             word, *rest = line.split() or [b""]
             if number == 1 and word == OWN_LAYOUT.encode():
                 self._check_version(rest)
-                self.own_layout = True
+                self.own_format = True
             elif line.rstrip() == header_format.end.encode():
                 self.first_row_line = number + 1
                 break

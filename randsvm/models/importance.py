@@ -270,7 +270,7 @@ class _Scan:
         """Yield the blocks of a pass, with class indices or targets, (m,) float64."""
         model, rows, paths = self.model, 0, self.rows.paths
         table = LabelTable(
-            paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
+            paths[0], unlabelled=True, names=model.labels, any_label=model.is_one_class
         )
         row_weights = weights_at(self.params.row_weights, paths)
         for block in self.rows.blocks(begin_file=partial(setattr, table, "path")):

@@ -111,7 +111,7 @@ class KernelModel(Model):
         return self.task == "svc"
 
     @property
-    def finds_novelties(self) -> bool:
+    def is_one_class(self) -> bool:
         return self.task == "one-class"
 
     @property
@@ -291,7 +291,7 @@ class KernelModel(Model):
             indices=indices,
             values=values,
             nr_class=len(self.labels) if self.task == "svc" else 2,
-            own_layout=bool(beyond_libsvm),
+            own_format=bool(beyond_libsvm),
             **self._probability_fields,
         )
 

@@ -50,7 +50,7 @@ class LiblinearModel:
     bias : value of the additional last feature; negative: no such feature
     rho : for one-class, else None
     w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see `shape_of_w`
-    own_layout : whether the layout is the package's own, which LIBLINEAR refuses
+    own_format : whether the layout is the package's own, which LIBLINEAR refuses
     """
 
     solver_type: str
@@ -60,7 +60,7 @@ class LiblinearModel:
     bias: float
     rho: float | None
     w: np.ndarray
-    own_layout: bool = False
+    own_format: bool = False
 
 
 def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) -> tuple[int, int]:
@@ -101,7 +101,7 @@ def _render_header(model: LiblinearModel) -> bytes:
         "bias": (compact(model.bias),),
         "rho": None if model.rho is None else (compact(model.rho),),
     }
-    return headers.render(HEADER_FORMAT, entries, model.own_layout)
+    return headers.render(HEADER_FORMAT, entries, model.own_format)
 
 
 def _render_rows(w: np.ndarray) -> Iterator[bytes]:
@@ -144,7 +144,7 @@ def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
         "nr_feature": nr_feature,
         "bias": bias,
         "rho": _rho(header, solver_type),
-        "own_layout": header.own_layout,
+        "own_format": header.own_format,
     }, shape
 
 
@@ -164,7 +164,7 @@ def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] |
     if solver_type not in CLASSIFIER_SOLVERS:
         header.check_absent("label", solver_type, ["a classifier"])
         return None
-    if header.own_layout and "label" not in header:
+    if header.own_format and "label" not in header:
         return None
     label = header.integers("label", nr_class)
     most_common, times = Counter(label).most_common(1)[0]
@@ -183,7 +183,7 @@ def _rho(header: Header, solver_type: str) -> float | None:
 
 
 def _check_size(header: Header, rows: int, columns: int) -> None:
-    if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
+    if not header.own_format and max(rows, rows * columns) >= INT_LIMIT:
         raise header.error(
             header.line_of("nr_feature"),
             "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",

@@ -52,7 +52,7 @@ class LibsvmModel:
     a precomputed kernel each row has one value: the number of a training row, at index 0.
     probA, probB : the length of rho, but one probA for a regression; None if not fitted
     prob_density_marks : 10 numbers for one-class; None if not fitted
-    own_layout : whether the layout is the package's own, which LIBSVM refuses
+    own_format : whether the layout is the package's own, which LIBSVM refuses
     """
 
     svm_type: str
@@ -71,7 +71,7 @@ class LibsvmModel:
     probB: tuple[float, ...] | None = None  # noqa: N815
     prob_density_marks: tuple[float, ...] | None = None
     nr_class: int = 2
-    own_layout: bool = False
+    own_format: bool = False
 
 
 class ColumnCounts(NamedTuple):
@@ -127,7 +127,7 @@ def _render_header(model: LibsvmModel) -> bytes:
         "prob_density_marks": model.prob_density_marks,
         "nr_sv": model.nr_sv,
     }
-    return headers.render(HEADER_FORMAT, entries, model.own_layout)
+    return headers.render(HEADER_FORMAT, entries, model.own_format)
 
 
 def _optional_entry(number: float | None) -> tuple[float] | None:
@@ -207,7 +207,7 @@ def _fields(header: Header) -> dict[str, Any]:
         "probB": header.optional_numbers("probB", decisions),
         "prob_density_marks": header.optional_numbers("prob_density_marks", 10),
         "nr_class": nr_class,
-        "own_layout": header.own_layout,
+        "own_format": header.own_format,
     }
 
 
@@ -229,7 +229,7 @@ def _per_class(
     if svm_type not in CLASSIFIER_TYPES:
         header.check_absent(keyword, svm_type, CLASSIFIER_TYPES)
         return None
-    if header.own_layout and keyword not in header:
+    if header.own_format and keyword not in header:
         return None
     return header.integers(keyword, nr_class)
 

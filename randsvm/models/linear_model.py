@@ -65,7 +65,7 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        task = "svr" if self.is_regression else "one-class" if self.finds_novelties else "svc"
+        task = "svr" if self.is_regression else "one-class" if self.is_one_class else "svc"
         return {
             "format": "liblinear",
             "task": task,
@@ -75,7 +75,7 @@ class LinearModel(Model):
         }
 
     @property
-    def finds_novelties(self) -> bool:
+    def is_one_class(self) -> bool:
         return self.solver == liblinear_format.ONE_CLASS_SOLVER or "origin" in self.metadata
 
     @property
@@ -88,21 +88,21 @@ class LinearModel(Model):
         largest = int(self.features[-1]) if len(self.features) else 0
         changed = self.mapping is not None or self.scaling is not None
         sparse = largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
-        own_layout = self.zero_based or changed or label is None or sparse
+        own_format = self.zero_based or changed or label is None or sparse
         one_class = self.solver == liblinear_format.ONE_CLASS_SOLVER
-        if not own_layout:
+        if not own_format:
             w = np.zeros((largest, w.shape[1]))
             w[self.features - 1] = self.w
         body = LiblinearModel(
             solver_type=self.solver,
             nr_class=len(self.labels) or 2,
-            label=None if own_layout or self.is_regression or one_class else label,
+            label=None if own_format or self.is_regression or one_class else label,
             nr_feature=len(w),
             bias=1.0,
             # The offset is the last row of w.
             rho=0.0 if one_class else None,
             w=np.vstack([w, self.b]),
-            own_layout=own_layout,
+            own_format=own_format,
         )
         trailer = self._trailer
         if self.mapping is not None:
@@ -144,7 +144,7 @@ class LinearModel(Model):
             b = b - body.rho
         mapping = trailer.take("map", RandomMap.parse)
         sigmoid = _sigmoid(trailer, w.shape[1])
-        features, w = _select_rows_of_w(trailer, fields["seen"], w, mapping, body.own_layout)
+        features, w = _select_rows_of_w(trailer, fields["seen"], w, mapping, body.own_format)
         return LinearModel(
             w=np.ascontiguousarray(w),
             b=b,
@@ -177,7 +177,7 @@ def _select_rows_of_w(
     seen: SeenFeatures | None,
     w: np.ndarray,
     mapping: RandomMap | None,
-    own_layout: bool,
+    own_format: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of the model and their rows of w.
 
@@ -194,10 +194,10 @@ def _select_rows_of_w(
             raise trailer.error("expected a row of w for each random feature")
         return features, w
     features = seen.indices(len(w))
-    if own_layout:
+    if own_format:
         fits = len(features) == len(w)
     else:
         fits = len(features) == 0 or (features[0] >= 1 and features[-1] <= len(w))
     if not fits:
         raise trailer.error("expected a row of w for each known feature")
-    return features, w if own_layout else w[features - 1]
+    return features, w if own_format else w[features - 1]

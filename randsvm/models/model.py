@@ -17,7 +17,7 @@ from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
 from randsvm.models.calibration import Calibrator, Sigmoid, parse_calibrator
-from randsvm.models.conformal import ConformalScores, class_scores
+from randsvm.models.conformal import NonconformityScores, class_scores
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
 from randsvm.records import NamedTuple, dataclass
 
@@ -71,7 +71,7 @@ class Model:
     calibration : Calibrator, optional
         Isotonic or temperature calibration in place of `sigmoid`; None: not fitted. `calibrator`
         is the one that applies.
-    conformal : ConformalScores, optional
+    conformal : NonconformityScores, optional
         Scores of held-out rows, for label sets and intervals; None: not kept.
     noise_scale : float, optional
         Scale sigma of the noise z = y - f of a regression, which has the density
@@ -92,7 +92,7 @@ class Model:
     float64: bool = False
     sigmoid: np.ndarray | None = None
     calibration: Calibrator | None = None
-    conformal: ConformalScores | None = None
+    conformal: NonconformityScores | None = None
     noise_scale: float | None = None
     columns: Columns | None = None
     label_texts: tuple[str, ...] | None = None
@@ -185,7 +185,7 @@ class Model:
         raise NotImplementedError
 
     @property
-    def finds_novelties(self) -> bool:
+    def is_one_class(self) -> bool:
         """Return whether the task is novelty detection, which ignores the labels of rows."""
         return False
 
@@ -389,7 +389,7 @@ def common_fields(
         "seen": seen,
         "scaling": trailer.scaling(seen),
         "calibration": parse_calibrator(trailer, columns),
-        "conformal": ConformalScores.parse(trailer),
+        "conformal": NonconformityScores.parse(trailer),
         "columns": trailer.columns(),
         "label_texts": trailer.label_texts(len(labels)),
         "metadata": trailer.unparsed,

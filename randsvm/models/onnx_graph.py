@@ -31,7 +31,7 @@ from randsvm.parameters.kernel import KERNELS
 
 # Versions that all runtimes of the last years read.
 OPSET, IR_VERSION = 13, 7
-LARGEST_FLOAT = float(np.finfo(np.float32).max)
+MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
 def onnx_graph(model: Model) -> Any:
@@ -140,7 +140,7 @@ class _Graph:
             norms = self.node("Sqrt", self.squares(x))
             positive = self.node("Greater", norms, self.constant(0.0))
             x = self.node("Div", x, self.node("Where", positive, norms, self.constant(1.0)))
-        limits = (self.constant(sign * LARGEST_FLOAT) for sign in (-1, 1))
+        limits = (self.constant(sign * MAX_FLOAT) for sign in (-1, 1))
         return self.rounded(self.node("Clip", x, *limits))
 
     def sums(self, x: str) -> str:

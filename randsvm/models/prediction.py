@@ -202,7 +202,7 @@ class _FilePrediction:
         self.paths, self.path, self.model = paths, path, model
         self.resources, self.params = resources, params
         self.table = LabelTable(
-            paths[0], unlabelled=True, names=model.labels, any_label=model.finds_novelties
+            paths[0], unlabelled=True, names=model.labels, any_label=model.is_one_class
         )
         self.metric: Metric = Accuracy()
         if model.is_regression:
@@ -322,7 +322,7 @@ class _FilePrediction:
             return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
             return ""
-        if self.model.finds_novelties:
+        if self.model.is_one_class:
             return "label normal outlier\n"
         return " ".join(["labels", *self.names]) + "\n"
 
@@ -352,7 +352,7 @@ class _FilePrediction:
             return ["prediction"]
         if not self.params.probabilities:
             return ["label"]
-        names = ("normal", "outlier") if self.model.finds_novelties else self.names
+        names = ("normal", "outlier") if self.model.is_one_class else self.names
         return ["label", *names]
 
     def lines(self, rows: PredictedRows, keys: list[str] | None) -> bytes:
@@ -445,7 +445,7 @@ class Predictor:
         probabilities = model.probabilities(f)
         # The label is the most probable class. The probabilities of novelty detection are too
         # coarse for that, and its labels follow from f.
-        predicted = model.predicted(f) if model.finds_novelties else probabilities.argmax(axis=1)
+        predicted = model.predicted(f) if model.is_one_class else probabilities.argmax(axis=1)
         return PredictedRows(f, predicted, probabilities, rows.unseen)
 
 

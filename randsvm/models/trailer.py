@@ -18,7 +18,7 @@ import numpy as np
 from randsvm.data.columns import Columns
 from randsvm.data.labels import LabelTable
 from randsvm.data.scaling import Scaling
-from randsvm.data.svmlight import LARGEST_INDEX
+from randsvm.data.svmlight import MAX_INDEX
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.files import Sink, decoded, encoded
@@ -85,8 +85,8 @@ class SeenFeatures:
         last = np.array([int(b or a) for a, _, b in runs], np.int64)
         if not (np.all(first <= last) and np.all(last[:-1] < first[1:])):
             raise ValueError("expected runs of features in ascending order")
-        if len(last) and last[-1] > LARGEST_INDEX:
-            raise ValueError(f"expected features of at most {LARGEST_INDEX}, found {last[-1]}")
+        if len(last) and last[-1] > MAX_INDEX:
+            raise ValueError(f"expected features of at most {MAX_INDEX}, found {last[-1]}")
         return SeenFeatures(first, last)
 
 

@@ -40,7 +40,7 @@ SELECTION_METRICS = tuple(dict.fromkeys(itertools.chain(*METRICS_OF_TASK.values(
 GROUPINGS = ("qid", "time")
 FORMATS = ("svmlight", "csv", "tsv", "parquet")
 
-P = TypeVar("P", bound="DataclassInstance")
+AnyParameters = TypeVar("AnyParameters", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class Search:
     def resolved(self) -> Search:
         return replace(self, folds=self.folds or self.DEFAULT_FOLDS) if self.is_wanted else self
 
-    def candidates(self, params: P) -> list[tuple[dict[str, float], P]]:
+    def candidates(self, params: AnyParameters) -> list[tuple[dict[str, float], AnyParameters]]:
         """Return every combination of values in the grid and the parameters with these values."""
         specs = {f.name: spec for f, spec in options(params)}
         for name, _ in self.grid:
@@ -304,8 +304,8 @@ class Search:
         return [name for name, values in self.grid if isinstance(values, str)]
 
     def refined_candidates(
-        self, params: P, around: Mapping[str, float], step: float
-    ) -> list[tuple[dict[str, float], P]]:
+        self, params: AnyParameters, around: Mapping[str, float], step: float
+    ) -> list[tuple[dict[str, float], AnyParameters]]:
         """Return the combinations of a grid around the values `around`.
 
         Each of `refined_fields` has its value, that value divided by `step` and times `step`.
@@ -317,8 +317,8 @@ class Search:
 
 
 def combinations(
-    params: P, several: Mapping[str, tuple[float, ...]]
-) -> list[tuple[dict[str, float], P]]:
+    params: AnyParameters, several: Mapping[str, tuple[float, ...]]
+) -> list[tuple[dict[str, float], AnyParameters]]:
     """Return every combination of the values of some fields; the last field varies fastest."""
     chosen = [
         dict(zip(several, values, strict=True)) for values in itertools.product(*several.values())

@@ -326,7 +326,7 @@ class SgdParams:
             return True
         return self.epochs in ("auto", 1, 2)
 
-    def scales(self, n: float) -> tuple[float, float]:
+    def cost_and_lambda(self, n: float) -> tuple[float, float]:
         """Return C and lambda for rows whose weights add up to n; with -n, lambda = nu (Schoelkopf
         et al.)."""
         if self.has_share:

@@ -34,17 +34,17 @@ def sums(
     double left, double right,
     double[::1] at, double[::1] jump,
 ):
-    """Return norm, linear, slope, count, before, behind.
+    """Return norm, linear, slope, count, before, after.
 
     norm: sum beta u. linear: sum y beta - epsilon sum |beta|. slope: the slope of P at b = left.
-    count: the number of breakpoints of P within (left, right]. before, behind: the nearest
+    count: the number of breakpoints of P within (left, right]. before, after: the nearest
     breakpoints outside, infinite if there are none.
     at, jump : (2 m,) float64, output: the breakpoints, and the increase of the slope at each.
     """
     cdef Box box
     cdef Py_ssize_t i, count = 0
     cdef double norm = 0, linear = 0, slope = 0, lower, upper, z, below, above
-    cdef double before = -INFINITY, behind = INFINITY
+    cdef double before = -INFINITY, after = INFINITY
     cdef bint weighted = weights is not None
     box.positive, box.negative, box.epsilon, box.one_sided = positive, negative, epsilon, one_sided
     with nogil:
@@ -71,13 +71,13 @@ def sums(
                 if below <= left:
                     before = max(before, below)
                 elif below > right:
-                    behind = min(behind, below)
+                    after = min(after, below)
             if lower != 0:
                 if above <= left:
                     before = max(before, above)
                 elif above > right:
-                    behind = min(behind, above)
-    return norm, linear, slope, count, before, behind
+                    after = min(after, above)
+    return norm, linear, slope, count, before, after
 
 
 def violations(

@@ -135,7 +135,7 @@ class LossQuery:
 
 
 @dataclass(frozen=True)
-class Objective:
+class SmoothedObjective:
     """P of a machine on a basis, and its smoothed form with derivatives by (a, b).
 
     exact: P with the losses themselves; value, gradient (m + 1,), hessian (m + 1, m + 1): of the
@@ -148,7 +148,9 @@ class Objective:
     hessian: np.ndarray
 
 
-def objective(values: RunningValues, basis: Basis, a: np.ndarray, b: float, h: float) -> Objective:
+def objective(
+    values: RunningValues, basis: Basis, a: np.ndarray, b: float, h: float
+) -> SmoothedObjective:
     """Return P, and the smoothed losses, of a machine on a basis. h : width of the smoothing."""
     task, norm = values.task, float(a @ basis.gram @ a)
     largest = max(float(np.abs(basis.gram.diagonal()).max(initial=0.0)), 1.0)
@@ -157,7 +159,7 @@ def objective(values: RunningValues, basis: Basis, a: np.ndarray, b: float, h: f
     found = values.ask(LossQuery(task, basis, a, b, h, grid), "reducing")
     gradient = np.array([sum_in_order(list(each)) for each in zip(*found.gradient, strict=True)])
     gradient[-1] += task.coefficient_sum
-    return Objective(
+    return SmoothedObjective(
         norm / 2 + sum_in_order(found.exact) + task.coefficient_sum * b,
         sum_in_order(found.smoothed) + task.coefficient_sum * b,
         gradient,

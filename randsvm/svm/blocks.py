@@ -44,13 +44,13 @@ BLOCKS, WIDER = 4, 2
 # no longer are. Measured, of one block of r rows split into four: 0.01 to 0.3 on covtype with gamma
 # 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and flights, which need
 # two to three times as many rounds if they are split.
-MOST_COUPLING_BEFORE, MOST_COUPLING_BETWEEN = 0.1, 0.4
+MAX_COUPLING_BEFORE, MAX_COUPLING_BETWEEN = 0.1, 0.4
 # The part of P - D that is left after two rounds, above which the next rounds solve one block: each
 # block keeps its own sum of beta, so that no round moves the sum from block to block. P may rise in
 # a round. Measured on covtype with C = 1, 10 and 100: mostly 0.4 to 0.9.
 STALLED = 0.99
 # Blocks of fewer rows than half of this cost more than they save.
-LEAST_ROWS = 500
+MIN_ROWS = 500
 # All blocks make their whole steps if that has at least this share of the largest gain: bounded
 # coefficients then stay at their bounds.
 WHOLE_STEPS_SHARE = 0.9
@@ -82,7 +82,7 @@ class Blocks:
         self.distances = self.distances[1], distance
         if self.several and stalled:
             self._use_one()
-        elif self.r >= LEAST_ROWS and (self.several or self.rounds >= self.due) and self._may_split:
+        elif self.r >= MIN_ROWS and (self.several or self.rounds >= self.due) and self._may_split:
             self._decide(self._coupling(step))
         return WIDER * self.r if self.several else self.r
 
@@ -107,7 +107,7 @@ class Blocks:
     def _decide(self, found: float | None) -> None:
         if found is None:
             return
-        self.several = found < (MOST_COUPLING_BETWEEN if self.several else MOST_COUPLING_BEFORE)
+        self.several = found < (MAX_COUPLING_BETWEEN if self.several else MAX_COUPLING_BEFORE)
         if not self.several:
             self._use_one()
 

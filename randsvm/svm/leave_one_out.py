@@ -15,14 +15,14 @@ from randsvm.arrays import squared_norms, sum_in_order
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import dataclass
 from randsvm.svm.running_values import RunningValues, ShardValues
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import KernelSolution
 
 # The factor for which the paper proves the bound; SVMlight's default of 1 is an estimate.
-RHO = 2.0
+XI_ALPHA_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
-class FlaggedRows:
+class LeaveOneOutCounts:
     """Sums of weights over rows, (2,) each: of the rows with y = +1 and of those with y = -1.
 
     by_shard has the sums of each shard, and its order is that of the shards: sums of weights are
@@ -35,8 +35,8 @@ class FlaggedRows:
 
     by_shard: np.ndarray
 
-    def __add__(self, other: FlaggedRows) -> FlaggedRows:
-        return FlaggedRows(np.concatenate([self.by_shard, other.by_shard]))
+    def __add__(self, other: LeaveOneOutCounts) -> LeaveOneOutCounts:
+        return LeaveOneOutCounts(np.concatenate([self.by_shard, other.by_shard]))
 
     @property
     def total(self) -> np.ndarray:
@@ -78,22 +78,22 @@ class FlaggedRows:
 
 
 @dataclass(frozen=True)
-class FlagRows:
+class LeaveOneOutQuery:
     """Ask for the flagged rows of a solution with the offset b. range : R^2."""
 
     b: float
     range: float
 
-    def __call__(self, values: ShardValues) -> FlaggedRows:
+    def __call__(self, values: ShardValues) -> LeaveOneOutCounts:
         y, alpha = values.y, np.abs(values.beta)
         loss = np.maximum(0.0, 1.0 - y * (values.u + self.b))
         weights = np.ones(len(y)) if values.weights is None else values.weights
         wrong = loss >= 1
-        flagged = RHO * alpha * self.range + loss >= 1
+        flagged = XI_ALPHA_FACTOR * alpha * self.range + loss >= 1
         sides = np.array([y > 0, y <= 0])
         counted = weights * ((alpha > 0) | wrong)
         sums = [sides @ weights, sides @ (weights * flagged), sides @ counted]
-        return FlaggedRows(np.array([sums]))
+        return LeaveOneOutCounts(np.array([sums]))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def kernel_range(values: RunningValues, kernel: Kernel) -> float:
     return largest if even or bounds.least >= 0 else 2 * largest
 
 
-def leave_one_out(values: RunningValues, solution: SV) -> FlaggedRows | None:
+def leave_one_out(values: RunningValues, solution: KernelSolution) -> LeaveOneOutCounts | None:
     """Return the rows that may be wrong when they are left out; None: nothing is known.
 
     values : those of the solution of a classification with C, with u of all rows. Nothing is known
@@ -144,4 +144,4 @@ def leave_one_out(values: RunningValues, solution: SV) -> FlaggedRows | None:
     ):
         return None
     range_ = kernel_range(values, values.kernel_layout.kernel)
-    return values.ask(FlagRows(solution.b, range_))
+    return values.ask(LeaveOneOutQuery(solution.b, range_))

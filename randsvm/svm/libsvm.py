@@ -36,16 +36,16 @@ NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
 # Number of pseudo-rows after the rows of a Gram matrix: two for a linear term and the two below.
 EXTRA = 4
-# LIBSVM's limit of iterations: MOST_ITERATIONS, or MOST_FOR_EACH times the variables if larger.
-MOST_ITERATIONS = 10_000_000
-MOST_FOR_EACH = 100
+# LIBSVM's limit of iterations: MAX_ITERATIONS, or MAX_FOR_EACH times the variables if larger.
+MAX_ITERATIONS = 10_000_000
+MAX_FOR_EACH = 100
 
 # Kernel values of the two pseudo-rows of the linear term with themselves and with each other. They
 # make LIBSVM move both rows to their bound in its first steps and never select them again. The
 # value is within float32 and far larger than all others.
 PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
-LARGEST_SUM = -1e-6 * PINNING_VALUE
+MAX_SUM = -1e-6 * PINNING_VALUE
 # Numbers of the pseudo-rows after the two of the linear term.
 HELD_ROW, PINNED_ROW = 2, 3
 
@@ -53,7 +53,7 @@ MEGABYTE = 1 << 20
 # Searches try no larger C: a failure with a larger one is probably caused by it.
 MAX_COMMON_COST = COSTS[-1]
 # LIBSVM keeps kernel values as float32.
-LARGEST_VALUE = float(np.finfo(np.float32).max)
+MAX_VALUE = float(np.finfo(np.float32).max)
 
 
 class Outcome(NamedTuple):
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
         return self._replace(alpha=np.abs(self.alpha))
 
 
-class Machine(NamedTuple):
+class TrainedSvm(NamedTuple):
     """A machine as LIBSVM returns it: a C-SVC of several classes, or a regression.
 
     f of the pair (i, j) of LIBSVM's classes is the sum of coefficients[j - 1] over the support
@@ -92,7 +92,7 @@ class Machine(NamedTuple):
     coefficients: np.ndarray
     rho: np.ndarray
 
-    def of_variables(self, rows: np.ndarray) -> Machine:
+    def of_variables(self, rows: np.ndarray) -> TrainedSvm:
         """Return the machine with variable i renumbered as rows[i]. rows : (variables,) int64."""
         return self._replace(support=rows[self.support])
 
@@ -102,7 +102,7 @@ _spare: list[np.ndarray] = []
 
 
 @dataclass
-class Layout:
+class PrecomputedNodes:
     """Kernel values of some variables, followed by EXTRA pseudo-rows, as a precomputed kernel.
 
     values : (pairs of rows, rows + 1, 2) float64. LIBSVM reads a node of 16 bytes for each value,
@@ -121,7 +121,7 @@ class Layout:
     starts: np.ndarray
 
     @staticmethod
-    def of(K: np.ndarray, index: np.ndarray) -> Layout:
+    def of(K: np.ndarray, index: np.ndarray) -> PrecomputedNodes:
         """Return the layout of K for variables in the order in which LIBSVM reads them.
 
         K : (m, m) float32; index : (variables,) integers, the row of K of each variable. LIBSVM is
@@ -145,7 +145,7 @@ class Layout:
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
         values[:, 1 + variables :] = 0.0
         _solver.lay_out(K, index.astype(np.int32), values)
-        return Layout(buffer, values, starts.astype(np.uint64))
+        return PrecomputedNodes(buffer, values, starts.astype(np.uint64))
 
     @property
     def variables(self) -> int:
@@ -166,7 +166,7 @@ class Layout:
         _spare.append(self.buffer)
 
 
-def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
+def set_linear_term(layout: PrecomputedNodes, w: np.ndarray, pinned: float = 0.0) -> None:
     """Set the two pseudo-rows of the linear term so that their values with the variables sum to w.
 
     The first has w rounded to float32, as LIBSVM stores it, and the second the remainder.
@@ -181,7 +181,7 @@ def set_linear_term(layout: Layout, w: np.ndarray, pinned: float = 0.0) -> None:
 
 def check_sums(largest: float) -> None:
     """Raise ParameterError if sums of kernel values are too large for the pseudo-rows."""
-    if not largest <= LARGEST_SUM:
+    if not largest <= MAX_SUM:
         raise ParameterError(
             "sums of kernel values are beyond LIBSVM's float32: scale the features"
         )
@@ -211,8 +211,8 @@ class _Library:
         return parameter
 
     def machine(
-        self, parameter: Any, layout: Layout, rows: np.ndarray, labels: np.ndarray
-    ) -> Machine:
+        self, parameter: Any, layout: PrecomputedNodes, rows: np.ndarray, labels: np.ndarray
+    ) -> TrainedSvm:
         """Train in a daemon thread, as `train` does, and return LIBSVM's own machine.
 
         rows : (variables,) integers, rows of the layout; labels : (variables,) float64
@@ -235,7 +235,7 @@ class _Library:
             alpha = self._solve(parameter, pointers, labels, read)
             iterations = _solver.iterations()
             variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
-            ended = iterations < max(MOST_ITERATIONS, MOST_FOR_EACH * variables)
+            ended = iterations < max(MAX_ITERATIONS, MAX_FOR_EACH * variables)
             return Outcome(alpha, iterations, ended)
 
         return run_in_daemon_thread(solve, "solving", memory)
@@ -287,7 +287,7 @@ def _coefficients(model: Any, variables: int) -> np.ndarray:
     return alpha
 
 
-def _machine(model: Any) -> Machine:
+def _machine(model: Any) -> TrainedSvm:
     """Return a copy of LIBSVM's model."""
     classes, count = model.nr_class, model.l
     columns = max(classes - 1, 1)
@@ -297,7 +297,7 @@ def _machine(model: Any) -> Machine:
     found = np.zeros((columns, count))
     for column in range(columns if count else 0):
         found[column] = np.ctypeslib.as_array(model.sv_coef[column], (count,))
-    return Machine(
+    return TrainedSvm(
         labels=list(model.label[:classes]) if is_classifier else [],
         support=np.array(model.sv_indices[:count], np.int64) - 1,
         starts=np.cumsum([0, *sizes]).tolist(),
@@ -316,7 +316,9 @@ def _load_library() -> _Library:
     return _library
 
 
-def one_class(layout: Layout, rows: np.ndarray, total: float, tolerance: float) -> Outcome:
+def one_class(
+    layout: PrecomputedNodes, rows: np.ndarray, total: float, tolerance: float
+) -> Outcome:
     """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
 
     rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
@@ -337,7 +339,7 @@ def _nu(total: float, count: int) -> float:
 
 
 def c_svc(
-    layout: Layout,
+    layout: PrecomputedNodes,
     rows: np.ndarray,
     labels: np.ndarray,
     bounds: tuple[float, float],
@@ -359,7 +361,7 @@ def c_svc(
 
 
 def epsilon_svr(
-    layout: Layout,
+    layout: PrecomputedNodes,
     rows: np.ndarray,
     targets: np.ndarray,
     C: float,
@@ -379,7 +381,7 @@ def epsilon_svr(
 
 
 def nu_svc(
-    layout: Layout,
+    layout: PrecomputedNodes,
     rows: np.ndarray,
     labels: np.ndarray,
     total: float,
@@ -404,13 +406,13 @@ def nu_svc(
 
 
 def class_machine(
-    layout: Layout,
+    layout: PrecomputedNodes,
     rows: np.ndarray,
     classes: np.ndarray,
     C: float,
     weights: Sequence[float],
     tolerance: float,
-) -> Machine:
+) -> TrainedSvm:
     """Train a C-SVC for each pair of the classes of some rows.
 
     rows : (variables,) integers, rows of the layout; classes : (variables,) float64, numbers of two
@@ -428,13 +430,13 @@ def class_machine(
 
 
 def regression_machine(
-    layout: Layout,
+    layout: PrecomputedNodes,
     rows: np.ndarray,
     targets: np.ndarray,
     C: float,
     epsilon: float,
     tolerance: float,
-) -> Machine:
+) -> TrainedSvm:
     """Train an epsilon-SVR. rows : (variables,) integers, rows of the layout; targets : (m,)."""
     library = _load_library()
     parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
@@ -445,7 +447,7 @@ def regression_machine(
 # --- rows instead of kernel values ---------------------------------------------------------
 
 
-def train_with_own_kernel(points: Points, problem: Problem, tolerance: float) -> Outcome:
+def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float) -> Outcome:
     """Train LIBSVM's own SVM on these rows, with LIBSVM's own kernel.
 
     alpha of the outcome is beta, (m,) float64; beta = 0 for a C-SVC whose rows have one class.
@@ -509,7 +511,7 @@ def check_values(points: Points, problem: Problem) -> None:
     """Raise ParameterError if kernel values exceed float32: LIBSVM would read them as infinite."""
     if problem.kernel in ("linear", "poly"):
         largest = Kernel.of(problem).magnitude(float(squared_norms(points.X).max(initial=0.0)))
-        if not largest <= LARGEST_VALUE:
+        if not largest <= MAX_VALUE:
             raise ParameterError(
                 f"values of the {problem.kernel} kernel reach {largest:.1e} on this data, more "
                 f"than the float32 that LIBSVM keeps: scale the features"

@@ -73,7 +73,7 @@ class Window:
         left = min(breakpoint, self.left - WIDENING * (self.right - self.left))
         return Window(float(np.nextafter(left, -np.inf)), self.left)
 
-    def behind(self, breakpoint: float) -> Window:
+    def after(self, breakpoint: float) -> Window:
         """Return the window right of this one; it contains the breakpoint."""
         return Window(self.right, max(breakpoint, self.right + WIDENING * (self.right - self.left)))
 
@@ -174,7 +174,7 @@ class Breakpoints:
             return _midpoint(self.left, self.first if len(rise) else self.right)
         if not reached.any():
             if self.right < np.inf:
-                return self.window.behind(self.right)
+                return self.window.after(self.right)
             return _midpoint(self.last if len(rise) else self.left, np.inf)
         k = int(np.argmax(reached))
         if not len(at):

@@ -21,7 +21,7 @@ def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarra
     return np.where(beta <= lower * (1 + BOUND_ROUNDING * np.sign(lower)), lower, beta)
 
 
-def mended(
+def restore_sum(
     beta: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
@@ -36,7 +36,7 @@ def mended(
     """
     excess = math.fsum(beta) - total
     if excess < 0:
-        return -mended(-beta, -upper, -lower, -total, order)
+        return -restore_sum(-beta, -upper, -lower, -total, order)
     if excess <= BOUND_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
         return beta
     beta, floor = beta.copy(), np.where(beta > 0, np.maximum(lower, 0.0), lower)
@@ -70,7 +70,7 @@ def _exact(
     return np.clip(beta, lower, upper)
 
 
-def outermost(
+def fill_sums_by_violation(
     task: Task,
     y: np.ndarray,
     u: np.ndarray,
@@ -87,11 +87,11 @@ def outermost(
         lower, upper = group.box(y, weights)
         own, sign = np.clip(beta, lower, upper), np.sign(group.coefficient_sum)
         most = upper if sign > 0 else -lower
-        every += sign * filled(sign * own, most, sign * group.coefficient_sum, sign * (u - y))
+        every += sign * fill_to_sum(sign * own, most, sign * group.coefficient_sum, sign * (u - y))
     return every
 
 
-def filled(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
+def fill_to_sum(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
     """Return beta >= 0, increased to the sum `total`.
 
     Coefficients go to their upper bounds in ascending `order`, the last one only as far as needed.

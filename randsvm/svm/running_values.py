@@ -38,17 +38,17 @@ from randsvm.svm.tasks import Task, task_of
 Report = TypeVar("Report", bound=Any)
 
 # Rows whose running decision value is computed in float64 as well, and compared after every scan:
-# AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to LEAST_AUDIT_ROWS.
+# AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to MIN_AUDIT_ROWS.
 # Measured with 4,000 rows of 392 nonzeros: 512 rows take a sixth of the processor time of a run.
-AUDIT_ROWS, AUDIT_NONZEROS, LEAST_AUDIT_ROWS = 512, 1 << 16, 128
+AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # Relative change of P and D by rounding above which they are computed in float64.
 VISIBLE_ERROR = 1e-6
 # An evaluation of at most this many kernel values is in float64 in any case.
 ALWAYS_FLOAT64_VALUES = 50_000_000
 # Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance. It may change u by more, up
-# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MOST_TOLERANCES
+# to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
 # times the tolerance.
-MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MOST_TOLERANCES = 1 / 4, 1 / 100, 2
+MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
 # Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
 FEW_ROWS = 3000
 # See _least_objective.
@@ -78,7 +78,7 @@ class MemoryBudget:
 
 
 @dataclass
-class KeptLayout:
+class KeptRows:
     """Rows of a shard in the layout of a kernel."""
 
     kernel_layout: KernelLayout
@@ -105,7 +105,7 @@ class ShardValues:
     def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
         self.D, self.budget, self.shard = D, budget, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
-        self._layout: KeptLayout | None = None
+        self._layout: KeptRows | None = None
         # Kernel values of the rows with a basis; see svm/basis.py.
         self.basis_values: BasisValues | None = None
         self._order: np.ndarray | None = None
@@ -170,7 +170,7 @@ class ShardValues:
         expansion.add(self.u, pieces)
         size = sum(row_block_bytes(piece) for piece in pieces)
         if self.budget.reserve(size):
-            self._layout = KeptLayout(kernel_layout, pieces, size)
+            self._layout = KeptRows(kernel_layout, pieces, size)
 
 
 # --- changes -------------------------------------------------------------------------------
@@ -676,9 +676,7 @@ class RunningValues:
         exact = exact if fresh else self.state.audited.exact + exact
         self._update(audited=AuditedValues(exact, u - exact))
         tolerance = self.problem.tolerance
-        allowed = min(
-            MAX_ERROR_OF_VIOLATION * self.state.max_violation, MOST_TOLERANCES * tolerance
-        )
+        allowed = min(MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_TOLERANCES * tolerance)
         largest = np.abs(self.state.audited.errors).max()
         return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
 
@@ -710,7 +708,7 @@ class RunningValues:
 
 def audit_rows(D: Dataset) -> int:
     """Return the number of audit rows of a data set."""
-    return min(max(AUDIT_NONZEROS * D.n // max(D.nnz, 1), LEAST_AUDIT_ROWS), AUDIT_ROWS, D.n)
+    return min(max(AUDIT_NONZEROS * D.n // max(D.nnz, 1), MIN_AUDIT_ROWS), AUDIT_ROWS, D.n)
 
 
 def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points) -> float:

@@ -26,7 +26,7 @@ from randsvm.svm.running_values import (
     ShardValues,
     ValuesQuery,
 )
-from randsvm.svm.solution import NO_STEP, SV, Certificate, Step
+from randsvm.svm.solution import NO_STEP, Certificate, KernelSolution, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
@@ -78,11 +78,11 @@ class Violators:
 class Scan(RunningValues):
     """Scans of D for one problem. latest: result of the last scan, and its tolerance."""
 
-    latest: tuple[SV, Violators, float] | None = None
+    latest: tuple[KernelSolution, Violators, float] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
-    ) -> tuple[SV, Violators]:
+    ) -> tuple[KernelSolution, Violators]:
         """Make the step, scan D, and return the solution with its b, and V.
 
         u advances by the coefficients that change, or is computed from scratch if that is cheaper.
@@ -121,7 +121,7 @@ class Scan(RunningValues):
 
     def find_violators(
         self, collector: Collector, tolerance: float | None = None
-    ) -> tuple[SV, Violators]:
+    ) -> tuple[KernelSolution, Violators]:
         """Return the current solution and V, without a step."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
         state, task = self.state, self.state.task
@@ -158,14 +158,16 @@ class Scan(RunningValues):
         )
         rows = state.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
-        SV_ = SV(rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights)
+        SV_ = KernelSolution(
+            rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
+        )
         if not SV_.within_bounds:
             certificate = replace(certificate, dual=self._dual_within_bounds(SV_, linear))
         violators = Violators(V, certificate, dual_error=self.dual_error())
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
-    def _dual_within_bounds(self, solution: SV, linear: float) -> float:
+    def _dual_within_bounds(self, solution: KernelSolution, linear: float) -> float:
         """Return D of the best multiple of coefficients that is within their bounds.
 
         linear: see Task.linear. Where the task prescribes a sum of the coefficients, no other
@@ -193,7 +195,7 @@ class Scan(RunningValues):
                 return sums, found
             window = found
 
-    def evaluate(self, solution: SV) -> tuple[SV, Violators]:
+    def evaluate(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
         """Return the solution with the b of least P, and V with a certificate from scratch.
 
         The sums are in float64 if the rounding of float32 would show in P or D. Rows far beyond the
@@ -222,14 +224,14 @@ class Scan(RunningValues):
         V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
         return replace(found, points=points), V
 
-    def _evaluated(self, solution: SV) -> tuple[SV, Violators] | None:
+    def _evaluated(self, solution: KernelSolution) -> tuple[KernelSolution, Violators] | None:
         """Return the last scan if it is an evaluation of this solution already."""
         if not self.all_audited or self.state.changed_since_restart or self.latest is None:
             return None
         found, V, tolerance = self.latest
         return (found, V) if found is solution and tolerance == self.problem.tolerance else None
 
-    def return_to(self, solution: SV) -> None:
+    def return_to(self, solution: KernelSolution) -> None:
         """Make the coefficients those of an earlier solution, and advance u."""
         now = self.coefficients
         if now.rows is not solution.rows or now.beta is not solution.beta:
@@ -237,7 +239,7 @@ class Scan(RunningValues):
             beta = Coefficients(solution.rows, solution.beta).of(rows)
             self.make_step(Step(self.points(rows), beta))
 
-    def completed(self, SV: SV) -> SV:
+    def completed(self, SV: KernelSolution) -> KernelSolution:
         """Return the solution with the rows of its support vectors."""
         return replace(SV, points=self.rows(SV.rows)) if SV.points is None else SV
 
@@ -323,11 +325,11 @@ def totals(
 ) -> Totals:
     """Return the sums over some rows. y, u, beta : (m,) float64, and weights unless all are 1."""
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
-    norm, linear, slope, count, before, behind = _kkt_scan.sums(
+    norm, linear, slope, count, before, after = _kkt_scan.sums(
         y, u, beta, weights, *box_parameters(task), window.left, window.right, at, jump
     )
     inside = at[:count].copy(), jump[:count].copy()
-    breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, behind))
+    breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, after))
     return Totals([norm], [linear], breakpoints)
 
 

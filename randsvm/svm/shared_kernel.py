@@ -15,12 +15,18 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
 from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import FLOAT32_UNIT, gram_of, kernel_centres, kernel_layout_of
-from randsvm.svm.libsvm import Layout, Machine, check_values, class_machine, regression_machine
+from randsvm.svm.libsvm import (
+    PrecomputedNodes,
+    TrainedSvm,
+    check_values,
+    class_machine,
+    regression_machine,
+)
 from randsvm.svm.running_values import FEW_ROWS
 
 # The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
 # bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
-LARGEST_ROUNDING = 10.0
+MAX_ROUNDING = 10.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class SharedKernel:
 
     place: np.ndarray
     K: np.ndarray
-    layout: Layout
+    layout: PrecomputedNodes
 
     @staticmethod
     def of(D: Dataset, problem: Problem) -> SharedKernel:
@@ -49,7 +55,7 @@ class SharedKernel:
         place = np.empty(D.n, np.int64)
         place[order] = np.arange(D.n)
         K = np.ascontiguousarray(K[np.ix_(order, order)])
-        return SharedKernel(place, K, Layout.of(K, np.arange(D.n)))
+        return SharedKernel(place, K, PrecomputedNodes.of(K, np.arange(D.n)))
 
     def classify(
         self,
@@ -58,7 +64,7 @@ class SharedKernel:
         C: float,
         weights: Sequence[float],
         tolerance: float,
-    ) -> Machine:
+    ) -> TrainedSvm:
         """Return the C-SVM of some rows, for each pair of their classes.
 
         rows : (m,) numbers of rows of D; classes : (m,) int64 numbers; weights: of each class
@@ -71,7 +77,7 @@ class SharedKernel:
 
     def regress(
         self, rows: np.ndarray, y: np.ndarray, C: float, epsilon: float, tolerance: float
-    ) -> Machine:
+    ) -> TrainedSvm:
         """Return the epsilon-SVR of some rows. rows : (m,) numbers of rows of D; y : (m,)."""
         found = regression_machine(self.layout, self.place[rows], y, C, epsilon, tolerance)
         return found.of_variables(self.place[rows])
@@ -80,7 +86,7 @@ class SharedKernel:
     def nbytes(self) -> int:
         return self.K.nbytes + self.layout.buffer.nbytes
 
-    def sums(self, machine: Machine, rows: np.ndarray) -> np.ndarray:
+    def sums(self, machine: TrainedSvm, rows: np.ndarray) -> np.ndarray:
         """Return the sums of kernel values of some rows with the support vectors of each class.
 
         rows : (m,) numbers of rows of D. The result is (classes, m, columns) float64; it has one
@@ -97,7 +103,7 @@ def shares_kernel(D: Dataset, problem: Problem) -> bool:
     """Return whether LIBSVM may solve parts of D from shared kernel values.
 
     D must have few rows: the values of FEW_ROWS rows take 108 MB. Values of a linear or polynomial
-    kernel must not be so large that float32 rounds their sums by more than LARGEST_ROUNDING allows.
+    kernel must not be so large that float32 rounds their sums by more than MAX_ROUNDING allows.
     """
     if D.n > FEW_ROWS or problem.kernel == "precomputed":
         return False
@@ -105,7 +111,4 @@ def shares_kernel(D: Dataset, problem: Problem) -> bool:
         return True
     norms = squared_norms(kernel_centres(D, np.arange(D.n)).X)
     value = Kernel.of(problem).magnitude(float(norms.max(initial=0.0)))
-    return (
-        value * max(problem.bounds) * D.n**0.5 * FLOAT32_UNIT
-        <= LARGEST_ROUNDING * problem.tolerance
-    )
+    return value * max(problem.bounds) * D.n**0.5 * FLOAT32_UNIT <= MAX_ROUNDING * problem.tolerance

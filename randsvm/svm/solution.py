@@ -20,7 +20,7 @@ BOUND_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class SV:
+class KernelSolution:
     """f(x) = sum_i beta_i K(x_i, x) + b.
 
     rows : (m,) int64, ascending row numbers of the support vectors in D. beta : (m,) float64,

@@ -25,7 +25,7 @@ from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import (
-    Boxed,
+    BoxQP,
     Solution,
     any_boxes,
     by_signs,
@@ -42,8 +42,8 @@ from randsvm.svm.tasks import Task, task_of
 from randsvm.svm.working_set import WorkingSet
 
 # Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
-# rows, see `laid_out`.
-GRAM_MOST = 4096
+# rows, see `uses_precomputed_values`.
+MAX_GRAM_ROWS = 4096
 # The tolerance of a solve is this share of the largest KKT violation of its rows; a smaller
 # tolerance gains nothing that the next round keeps. So tolerances decrease with the violations of
 # a run. Measured: covtype, twonorm and checkerboard change as many coefficients with 0.03 as with
@@ -52,10 +52,10 @@ GRAM_MOST = 4096
 # with 1e-4.
 # Losses count C times in P. With a narrow RBF kernel many rows have coefficients of about 1, below
 # C, so that the tolerance that a gap needs is proportional to 1 / C: above FINAL_SOLVE_COST it is
-# smaller, down to LEAST_FINAL_SHARE. Measured: with 26 classes, C = 10 and 7,477 support vectors of
+# smaller, down to MIN_FINAL_SHARE. Measured: with 26 classes, C = 10 and 7,477 support vectors of
 # 15,000 rows, all 325 pairs miss a gap of 0.1% with 1e-4 and none with 5e-5.
 SOLVE_SHARE, FINAL_SOLVE_SHARE = 0.1, 1e-4
-FINAL_SOLVE_COST, LEAST_FINAL_SHARE = 5.0, 2e-6
+FINAL_SOLVE_COST, MIN_FINAL_SHARE = 5.0, 2e-6
 # If there is one problem only, the share is at least GAP_SHARE times the gap that is asked for, for
 # regressions REGRESSION_GAP_SHARE: a solve that misses the gap costs a repetition of one solve.
 # Measured for a gap of 0.1% on 11 real sets of 270 to 2,628 rows, C = 0.5 to 32: shares of 5e-4
@@ -66,9 +66,9 @@ GAP_SHARE, REGRESSION_GAP_SHARE = 0.5, 0.1
 # Rounding of gradients in LIBSVM, relative to their largest terms.
 GRADIENT_ROUNDING = 1e-12
 # The largest decrease of the dual objective in one solve, relative to its parts. A solve that
-# loses more is repeated with a tenth of the tolerance, up to MAX_SOLVES solves.
+# loses more is repeated with a tenth of the tolerance, up to MAX_REPEATED_SOLVES solves.
 MAX_DUAL_LOSS = 1e-12
-MAX_SOLVES = 3
+MAX_REPEATED_SOLVES = 3
 
 # If the rounding of float32 kernel values changes u by more than SOLVE_SHARE of the violation, the
 # values are centred, and their diagonal increases by the share DIAGONAL_INCREASE. Without it the
@@ -88,18 +88,18 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
 
     b: the offset of the solution so far; None: there is no solution yet.
     frozen: whether coefficients outside of W may differ from 0. If not, LIBSVM solves more than
-        GRAM_MOST rows from 0 with its own kernel, if it has that kernel.
+        MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
     """
     problem, began = scan.problem, time.perf_counter()
     is_first = not len(scan.coefficients.rows) and problem.task == "svc" and not problem.weighted
-    if is_first and laid_out(len(W.rows), problem, frozen and not W.whole):
+    if is_first and uses_precomputed_values(len(W.rows), problem, frozen and not W.whole):
         points = scan.rows(W.rows)
         points = replace(points, beta=np.zeros(len(points)))
         return step_to_solution(points, _first_svc(scan, points, W), problem, began)
     points = scan.points(W.rows)
-    if not laid_out(len(points), problem, frozen and not W.whole):
+    if not uses_precomputed_values(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
-        own = libsvm.train_with_own_kernel(points, problem, problem.tolerance / 2)
+        own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
         return step_to_solution(
             points, Solution(own.alpha, own.ended, own.iterations), problem, began
         )
@@ -155,7 +155,7 @@ def solution_of(
     # Rows of a regression may wait for the next round, where there is one.
     partly = not whole if task.epsilon else rounding_shows
     before, iterations, best = _dual_part(task, h, beta, products), 0, beta
-    for _ in range(MAX_SOLVES):
+    for _ in range(MAX_REPEATED_SOLVES):
         if task.absolute_sum:
             sums = _two_sums(beta, upper, slack)
             found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance)
@@ -190,7 +190,7 @@ def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
     share = SOLVE_SHARE
     if W.whole:
         share = _final_share(problem, max(problem.bounds), scan.only_gap)
-    return _svc(Boxed(K, y, lower, upper, 0.0, lower, share * FIRST_VIOLATION))
+    return _svc(BoxQP(K, y, lower, upper, 0.0, lower, share * FIRST_VIOLATION))
 
 
 def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:
@@ -222,7 +222,7 @@ def _final_share(problem: Problem, bound: float, gap: float | None) -> float:
     if problem.kernel != "rbf":
         return FINAL_SOLVE_SHARE
     share = FINAL_SOLVE_SHARE * FINAL_SOLVE_COST / bound
-    share = max(LEAST_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
+    share = max(MIN_FINAL_SHARE, min(share, FINAL_SOLVE_SHARE))
     of_gap = REGRESSION_GAP_SHARE if problem.prediction_type == "svr" else GAP_SHARE
     return share if gap is None else max(share, min(of_gap * gap, SOLVE_SHARE))
 
@@ -279,7 +279,7 @@ def solve(
     bounded = only_point(lower, upper, s)
     if bounded is not None:
         return Solution(bounded, True, 0)
-    task = Boxed(K, h, lower, upper, s, lower, tolerance)
+    task = BoxQP(K, h, lower, upper, s, lower, tolerance)
     if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
         return _svc(task)
     own = start is not None and not start.any() and np.array_equal(lower, -upper)
@@ -297,13 +297,13 @@ def solve(
     return by_windows(task, b, partly)
 
 
-def _is_svc(task: Boxed, start: np.ndarray | None) -> bool:
+def _is_svc(task: BoxQP, start: np.ndarray | None) -> bool:
     """Return whether this is LIBSVM's own C-SVC: no other coefficients, and a start at 0."""
     y = np.where(task.upper > 0, 1.0, -1.0)
     return (start is None or not start.any()) and np.array_equal(task.h, y)
 
 
-def _svc(task: Boxed) -> Solution:
+def _svc(task: BoxQP) -> Solution:
     """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
     y = task.h
     order = np.argsort(-y, kind="stable")
@@ -316,7 +316,7 @@ def _svc(task: Boxed) -> Solution:
     return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
 
 
-def _svr(task: Boxed, epsilon: float) -> Solution:
+def _svr(task: BoxQP, epsilon: float) -> Solution:
     """Solve LIBSVM's own epsilon-SVR from 0."""
     m = len(task.h)
     check_sums(m * float(np.abs(task.K.diagonal()).max()))
@@ -327,10 +327,10 @@ def _svr(task: Boxed, epsilon: float) -> Solution:
     return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
 
 
-def laid_out(rows: int, problem: Problem, frozen: bool) -> bool:
+def uses_precomputed_values(rows: int, problem: Problem, frozen: bool) -> bool:
     """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
     return (
-        rows <= GRAM_MOST
+        rows <= MAX_GRAM_ROWS
         or frozen
         or problem.absolute_sum > 0
         or problem.kernel == "precomputed"
@@ -344,16 +344,16 @@ def memory_of(
     """Return the number of bytes that a subproblem needs at most.
 
     rows: its number of rows; nonzeros: mean number in a row; frozen: see svmlearn. Raises
-    ParameterError if kernel values of more than GRAM_MOST rows need more than `allowed` bytes; up
-    to GRAM_MOST rows are always allowed.
+    ParameterError if kernel values of more than MAX_GRAM_ROWS rows need more than `allowed` bytes;
+    up to MAX_GRAM_ROWS rows are always allowed.
     """
-    if laid_out(rows, problem, frozen):
+    if uses_precomputed_values(rows, problem, frozen):
         # Values in K, in the layout, and in LIBSVM's cache. The rows of svr that get a second
         # variable are too few to count.
         variables = 2 * rows if problem.task == "nu-svr" else rows
         values = 4 * rows**2 + 12 * variables**2
         require(
-            rows <= GRAM_MOST or values <= allowed,
+            rows <= MAX_GRAM_ROWS or values <= allowed,
             f"kernel values of a working set of {rows} rows take {format_size(values)}, "
             f"--memory is {format_size(allowed)}: more memory, or fewer rows",
         )

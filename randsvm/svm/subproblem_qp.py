@@ -42,17 +42,17 @@ import randsvm.svm._solver as _solver
 from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.libsvm import (
     HELD_ROW,
-    LARGEST_SUM,
+    MAX_SUM,
     PINNED_ROW,
     PINNING_VALUE,
-    Layout,
     Outcome,
+    PrecomputedNodes,
     c_svc,
     nu_svc,
     one_class,
     set_linear_term,
 )
-from randsvm.svm.subproblem_row_boxes import MAX_SOLVES, RowBoxes, solve_row_boxes
+from randsvm.svm.subproblem_row_boxes import MAX_ROW_BOX_SOLVES, RowBoxQP, solve_row_boxes
 
 # A coefficient at this distance from its bound, relative to the box, counts as bounded: LIBSVM's
 # steps have rounding errors.
@@ -115,7 +115,7 @@ def only_point(lower: np.ndarray, upper: np.ndarray, s: float) -> np.ndarray | N
 
 
 @dataclass(frozen=True)
-class Boxed:
+class BoxQP:
     """The subproblem without epsilon.
 
     K : (m, m) float32. index : (variables,) int64, the row of K of each variable; None: variable i
@@ -152,9 +152,9 @@ class Boxed:
         rows = self.rows
         return product(self.K, np.bincount(rows, beta, len(self.K)))[rows] - self.h
 
-    def layout(self, order: np.ndarray) -> Layout:
+    def layout(self, order: np.ndarray) -> PrecomputedNodes:
         """Return the layout of the variables in this order."""
-        return Layout.of(self.K, self.rows[order])
+        return PrecomputedNodes.of(self.K, self.rows[order])
 
     @property
     def position_in_box(self) -> np.ndarray:
@@ -181,7 +181,7 @@ class Boxed:
         return np.where(beta >= self.upper - near, self.upper, beta)
 
 
-def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
+def _restore_sum(beta: np.ndarray, task: BoxQP) -> None:
     """Change beta in place so that its sum is s; all values stay within their boxes."""
     rest = task.s - math.fsum(beta.tolist())
     room = np.minimum(beta - task.lower, task.upper - beta)
@@ -197,25 +197,25 @@ def _restore_sum(beta: np.ndarray, task: Boxed) -> None:
         beta[order] += side * np.diff(filled, prepend=0.0)
 
 
-def any_boxes(task: Boxed, most_solves: int = MAX_SOLVES) -> Solution:
+def any_boxes(task: BoxQP, max_solves: int = MAX_ROW_BOX_SOLVES) -> Solution:
     """Solve a task with one box for all rows, or with a box for each row."""
     if not np.ptp(task.upper - task.lower):
         return one_box(task)
     one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
-    return _row_boxes(task, *one_sum, most_solves)
+    return _row_boxes(task, *one_sum, max_solves)
 
 
 def _row_boxes(
-    task: Boxed, group: np.ndarray, sums: np.ndarray, most_solves: int = MAX_SOLVES
+    task: BoxQP, group: np.ndarray, sums: np.ndarray, max_solves: int = MAX_ROW_BOX_SOLVES
 ) -> Solution:
     """Solve a task with a box for each row, see subproblem_row_boxes.py."""
-    boxes = RowBoxes(
+    boxes = RowBoxQP(
         task.K, task.rows, task.h, task.lower, task.upper, group, sums, task.start, task.tolerance
     )
-    return Solution(*solve_row_boxes(boxes, most_solves))
+    return Solution(*solve_row_boxes(boxes, max_solves))
 
 
-def one_box(task: Boxed) -> Solution:
+def one_box(task: BoxQP) -> Solution:
     """Solve a task with one box for all rows, see the docstring of this module.
 
     If the box is far wider than the solution, beta = lower + C t loses digits of the gradient. So
@@ -226,7 +226,7 @@ def one_box(task: Boxed) -> Solution:
     largest = len(task.h) * float(np.abs(task.K.diagonal()).max())
     width = ROUNDING_SHARE * task.tolerance / (FLOAT64_ROUNDING * largest) if largest > 0 else C
     # The linear term is the gradient divided by the width.
-    width = max(width, 2 * float(np.abs(task.gradient(task.start)).max()) / LARGEST_SUM)
+    width = max(width, 2 * float(np.abs(task.gradient(task.start)).max()) / MAX_SUM)
     while width < C:
         low = np.clip(task.start - width / 2, task.lower, task.upper - width)
         high = np.minimum(low + width, task.upper)
@@ -245,7 +245,7 @@ def one_box(task: Boxed) -> Solution:
     return found._replace(iterations=iterations + found.iterations)
 
 
-def _one_class(task: Boxed) -> Solution:
+def _one_class(task: BoxQP) -> Solution:
     """Solve a task with one box as LIBSVM's one-class problem with a linear term."""
     C = float(task.upper[0] - task.lower[0])
     order = np.argsort(-task.position_in_box, kind="stable")
@@ -262,7 +262,7 @@ def _one_class(task: Boxed) -> Solution:
     return Solution(task.finished(beta), found.ended, found.iterations)
 
 
-def by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> Solution:
+def by_signs(task: BoxQP, epsilon: float, b: float, partly: bool = False) -> Solution:
     """Solve a regression with one variable for each row, of the sign that its coefficient has.
 
     A coefficient of 0 gets the sign that it would take at the offset b. If rows of the solution
@@ -297,7 +297,7 @@ def by_signs(task: Boxed, epsilon: float, b: float, partly: bool = False) -> Sol
             up = np.where(beta != 0, beta > 0, up)
 
 
-def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Boxed:
+def _signed(task: BoxQP, epsilon: float, up: np.ndarray, both: np.ndarray) -> BoxQP:
     """Return the task with one variable for each row, then one of the other sign for some rows.
 
     up : (m,) bool, whether the first variable is above 0; both : (k,) int64, the rows with two.
@@ -315,27 +315,27 @@ def _signed(task: Boxed, epsilon: float, up: np.ndarray, both: np.ndarray) -> Bo
     )
 
 
-def _within(part: Boxed) -> Solution:
+def _within(part: BoxQP) -> Solution:
     """Solve within a part of the boxes that contains start."""
     bounded = only_point(part.lower, part.upper, part.s)
     return any_boxes(part) if bounded is None else Solution(bounded, True, 0)
 
 
-def max_rise_and_min_fall(task: Boxed, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
+def max_rise_and_min_fall(task: BoxQP, beta: np.ndarray, slope: np.ndarray) -> tuple[float, float]:
     """Return the steepest rise and the steepest fall; b of a solution is their midpoint."""
     rise = slope[beta < task.upper].max(initial=-np.inf)
     fall = slope[beta > task.lower].min(initial=np.inf)
     return float(rise), float(fall)
 
 
-def needs_many_copies(task: Boxed) -> bool:
+def needs_many_copies(task: BoxQP) -> bool:
     """Return whether _TwoBoxes would need more copies of one row than there are rows."""
     width = task.upper - task.lower
     s = task.s if task.upper[np.argmax(width)] > 0 else -task.s
     return s > len(task.h) * float(width.min())
 
 
-def by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
+def by_windows(task: BoxQP, b: float | None, partly: bool) -> Solution:
     """Solve a task with two boxes in windows: shrink wide boxes, solve, move the windows, repeat.
 
     A window is a part of a wide box, as wide as the narrow boxes. It reaches from the coefficient
@@ -373,7 +373,7 @@ def by_windows(task: Boxed, b: float | None, partly: bool) -> Solution:
     return found._replace(iterations=iterations + found.iterations)
 
 
-def two_boxes(task: Boxed) -> Solution:
+def two_boxes(task: BoxQP) -> Solution:
     """Solve a task with class weights, see _TwoBoxes.
 
     If the wide boxes are those of negative coefficients, all signs are reversed, so that LIBSVM
@@ -412,7 +412,7 @@ class _TwoBoxes:
     wide : (m,) bool.
     """
 
-    task: Boxed
+    task: BoxQP
     wide: np.ndarray
     A: float
     B: float
@@ -514,12 +514,12 @@ def solve_two_sums(
     if (lower < 0).any() and (upper[lower < 0] > 0).any():
         h, start = np.tile(h, 2), np.concatenate([above, below])
         lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
-    task = Boxed(K, h, lower, upper, sums[0] - sums[1], start, tolerance)
+    task = BoxQP(K, h, lower, upper, sums[0] - sums[1], start, tolerance)
     found = _solved(task, upper > 0, sums)
     return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
 
 
-def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
+def _solved(task: BoxQP, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
     """Solve for the groups that have a choice. positive : (variables,) bool, the group of a."""
     beta, open_groups = task.start.copy(), []
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):
@@ -535,11 +535,11 @@ def _solved(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Sol
     return _both_groups(task, positive, sums)
 
 
-def _one_group(task: Boxed, group: np.ndarray) -> Solution:
+def _one_group(task: BoxQP, group: np.ndarray) -> Solution:
     """Solve for the variables of one group, with those of the other fixed at start."""
     beta, rows = task.start.copy(), np.flatnonzero(group) % len(task.K)
     outside = replace(task, h=np.zeros(len(beta))).gradient(np.where(group, 0.0, beta))
-    alone = Boxed(
+    alone = BoxQP(
         np.ascontiguousarray(task.K[np.ix_(rows, rows)]),
         (task.h - outside)[group],
         task.lower[group],
@@ -553,7 +553,7 @@ def _one_group(task: Boxed, group: np.ndarray) -> Solution:
     return found._replace(beta=beta)
 
 
-def _both_groups(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
+def _both_groups(task: BoxQP, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
     """Solve for both groups, see the comment above."""
     if np.ptp(task.upper - task.lower):
         task = replace(task, start=_with_sums(task, positive, sums, task.start))
@@ -602,7 +602,7 @@ def _both_groups(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -
     return Solution(_with_sums(task, positive, sums, beta), found.ended, found.iterations)
 
 
-def _without_pins(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) -> Solution | None:
+def _without_pins(task: BoxQP, positive: np.ndarray, sums: tuple[float, float]) -> Solution | None:
     """Solve LIBSVM's own nu-SVC from its own start; return None if its divisor rho is 0."""
     C = float((task.upper - task.lower)[0])
     sign = np.where(positive, 1.0, -1.0)
@@ -619,7 +619,7 @@ def _without_pins(task: Boxed, positive: np.ndarray, sums: tuple[float, float]) 
 
 
 def _with_sums(
-    task: Boxed, positive: np.ndarray, sums: tuple[float, float], beta: np.ndarray
+    task: BoxQP, positive: np.ndarray, sums: tuple[float, float], beta: np.ndarray
 ) -> np.ndarray:
     """Return beta within its bounds, each group with its sum."""
     for group, total in ((positive, sums[0]), (~positive, -sums[1])):

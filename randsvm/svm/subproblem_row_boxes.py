@@ -37,15 +37,15 @@ import numpy as np
 
 import randsvm.svm._solver as _solver
 from randsvm.records import dataclass
-from randsvm.svm.libsvm import PINNED_ROW, Layout, Outcome, c_svc, set_linear_term
-from randsvm.svm.projection import filled
+from randsvm.svm.libsvm import PINNED_ROW, Outcome, PrecomputedNodes, c_svc, set_linear_term
+from randsvm.svm.projection import fill_to_sum
 
 # Most solves of one subproblem, and of one that another round follows.
-MAX_SOLVES, MAX_SOLVES_OF_ROUND = 8, 2
+MAX_ROW_BOX_SOLVES, MAX_SOLVES_OF_ROUND = 8, 2
 # A solve has rows whose rooms differ by at most this factor; LIBSVM makes too many steps with more.
-LARGEST_SPREAD = 1e3
+MAX_SPREAD = 1e3
 # LIBSVM's tolerance is at least this share of the largest gradient by t: rounding in its sums.
-LEAST_TOLERANCE = 1e-11
+MIN_TOLERANCE = 1e-11
 # A coefficient counts as bounded at this distance from its bound, relative to the largest
 # coefficient, if the distance is at most the share NEAR_SHARE of its box. Sums round by less.
 # Otherwise the row would seem to violate its condition, and no move is large enough to mend that.
@@ -55,7 +55,7 @@ SLACK_ROW = PINNED_ROW
 
 
 @dataclass(frozen=True)
-class RowBoxes:
+class RowBoxQP:
     """The subproblem.
 
     K : (m, m) float32, symmetric; rows : (variables,) int64, the row of K of each variable;
@@ -128,11 +128,11 @@ class RowBoxes:
             own = np.flatnonzero(self.group == g)
             now, lower, upper = beta[own], self.lower[own], self.upper[own]
             if math.fsum(now) < s:
-                room = filled(now - lower, upper - lower, s - math.fsum(lower), -slope[own])
+                room = fill_to_sum(now - lower, upper - lower, s - math.fsum(lower), -slope[own])
                 moved = np.where(room == upper - lower, upper, lower + room)
                 beta[own] = np.where(room == now - lower, now, moved)
             else:
-                room = filled(upper - now, upper - lower, math.fsum(upper) - s, slope[own])
+                room = fill_to_sum(upper - now, upper - lower, math.fsum(upper) - s, slope[own])
                 moved = np.where(room == upper - lower, lower, upper - room)
                 beta[own] = np.where(room == upper - now, now, moved)
         return beta
@@ -154,14 +154,16 @@ class RowBoxes:
         return found
 
 
-def solve_row_boxes(task: RowBoxes, most_solves: int = MAX_SOLVES) -> tuple[np.ndarray, bool, int]:
+def solve_row_boxes(
+    task: RowBoxQP, max_solves: int = MAX_ROW_BOX_SOLVES
+) -> tuple[np.ndarray, bool, int]:
     """Return beta, whether LIBSVM ended before its limit of iterations, and its iterations.
 
-    beta is never worse than the start. It may miss the tolerance, after `most_solves`.
+    beta is never worse than the start. It may miss the tolerance, after `max_solves`.
     """
     beta, iterations = task.start, 0
     tried = np.zeros(len(beta), bool)
-    for _ in range(most_solves):
+    for _ in range(max_solves):
         slope = task.slope(beta)
         offsets, violation = task.offsets(slope, beta)
         if violation <= task.tolerance:
@@ -191,7 +193,7 @@ def solve_row_boxes(task: RowBoxes, most_solves: int = MAX_SOLVES) -> tuple[np.n
 
 
 def _within_boxes(
-    task: RowBoxes,
+    task: RowBoxQP,
     beta: np.ndarray,
     after: np.ndarray,
     pivots: np.ndarray,
@@ -227,7 +229,7 @@ class _Moves:
     this reaches the end of the box. linear: the gradient by t. tolerance: that of LIBSVM.
     """
 
-    task: RowBoxes
+    task: RowBoxQP
     beta: np.ndarray
     pivots: np.ndarray
     at: np.ndarray
@@ -238,7 +240,7 @@ class _Moves:
 
     @staticmethod
     def of(
-        task: RowBoxes,
+        task: RowBoxQP,
         beta: np.ndarray,
         slope: np.ndarray,
         wanted: np.ndarray,
@@ -253,7 +255,7 @@ class _Moves:
         if not len(violating):
             violating = np.maximum(up, down).max(keepdims=True)
         largest = float(violating.max())
-        least = largest / LARGEST_SPREAD
+        least = largest / MAX_SPREAD
         typical = float(np.median(violating[violating >= least]))
         rises, falls = np.flatnonzero(up > least), np.flatnonzero(down > least)
         at = np.concatenate([rises, falls])
@@ -269,12 +271,12 @@ class _Moves:
     def solve(self) -> Outcome:
         """Return LIBSVM's solution, with t of each move in `alpha`."""
         m, unit = len(self.at), float(np.abs(self.linear).max()) or 1.0
-        layout = Layout.of(self._kernel(1 / math.sqrt(unit)), np.arange(m))
+        layout = PrecomputedNodes.of(self._kernel(1 / math.sqrt(unit)), np.arange(m))
         set_linear_term(layout, self.linear / unit + 1, pinned=-1.0)
         layout.set_extra(SLACK_ROW, np.zeros(m), np.zeros(4))
         rows = np.concatenate([np.arange(m), [m, m + 1, m + SLACK_ROW]])
         labels = np.append(np.ones(m + 2), -1.0)
-        within = max(self.tolerance / unit, LEAST_TOLERANCE)
+        within = max(self.tolerance / unit, MIN_TOLERANCE)
         found = c_svc(layout, rows, labels, (1.0, m + 3.0), within)
         layout.close()
         return found._replace(alpha=found.alpha[:m])

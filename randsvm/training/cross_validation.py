@@ -21,7 +21,7 @@ from randsvm.events import Progress, Queued, emit, listening
 from randsvm.parallel import Cancelled, completed_results
 from randsvm.records import dataclass
 from randsvm.training.clock import TimeLimitError
-from randsvm.training.job import Decision, Fit, Job, P
+from randsvm.training.job import AnyParams, Decision, Fit, Job
 
 Result = TypeVar("Result")
 # Maps f, (m, columns) float64, and y, (m,), of held-out rows to the values to keep.
@@ -38,7 +38,7 @@ COPIED_NONZEROS = 1 << 21
 
 
 @dataclass(frozen=True)
-class CrossValidation(Generic[P]):
+class CrossValidation(Generic[AnyParams]):
     """Folds of D, whose y are class indices or targets.
 
     assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
@@ -49,19 +49,19 @@ class CrossValidation(Generic[P]):
 
     D: Dataset
     assigned: Sequence[np.ndarray]
-    fit: Fit[P]
+    fit: Fit[AnyParams]
     at_once: int
     forward: bool = False
 
     @staticmethod
-    def of(D: Dataset, folds: int, job: Job, fit: Fit[P]) -> CrossValidation[P]:
+    def of(D: Dataset, folds: int, job: Job, fit: Fit[AnyParams]) -> CrossValidation[AnyParams]:
         """Return folds of equal size, over which each class, if any, is spread evenly."""
         _check_rows(D, folds, folds)
         fold = assign_folds(D, folds, Draw(job.run.seed, FOLDS_DRAW))
         return CrossValidation(D, [fold], fit, at_once(D, job))
 
     @staticmethod
-    def of_search(D: Dataset, job: Job, fit: Fit[P]) -> CrossValidation[P]:
+    def of_search(D: Dataset, job: Job, fit: Fit[AnyParams]) -> CrossValidation[AnyParams]:
         """Return the folds that the options of a search ask for."""
         search, seed = job.search, job.run.seed
         _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
@@ -97,14 +97,16 @@ class CrossValidation(Generic[P]):
         assigned = self.assigned[repetition]
         return np.asarray(assigned < fold if self.forward else assigned != fold)
 
-    def run_fold(self, work: Callable[[Fold[P]], Result], params: P, number: int) -> Result:
+    def run_fold(
+        self, work: Callable[[Fold[AnyParams]], Result], params: AnyParams, number: int
+    ) -> Result:
         """Run work(fold) on the executor of D; return its result."""
         held_out = self.D.subset(self.held_out(number))
         rest = self.D.subset(self.training(number))
         return self.D.executor.call(partial(work, Fold(held_out, rest, self.fit, params)))
 
     def decisions(
-        self, params: P, until: float, keep: Keep, folds: Sequence[int] | None = None
+        self, params: AnyParams, until: float, keep: Keep, folds: Sequence[int] | None = None
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Return which rows were held out, (n,) bool, and what is kept of their f, (m, K) float64.
 
@@ -130,20 +132,20 @@ class CrossValidation(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Fold(Generic[P]):
+class Fold(Generic[AnyParams]):
     """The rows that a fold holds out, and the rest, on which it trains."""
 
     held_out: Dataset
     rest: Dataset
-    fit: Fit[P]
-    params: P
+    fit: Fit[AnyParams]
+    params: AnyParams
 
     def values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
         """Train on the rest; yield y, f and weights of the rows held out, shard by shard."""
         return decision_values(self.held_out, self.fit(self.rest, self.params))
 
 
-def held_out_values(keep: Keep, fold: Fold[P]) -> np.ndarray | None:
+def held_out_values(keep: Keep, fold: Fold[AnyParams]) -> np.ndarray | None:
     """Return what is kept of f of the rows held out; None: there was no time to train."""
     try:
         return np.concatenate([keep(f, y) for y, f, _ in fold.values()])

@@ -18,7 +18,7 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.records import NamedTuple, dataclass
 from randsvm.training.cross_validation import CrossValidation, Fold
-from randsvm.training.job import P, ScoredFit, SearchFit
+from randsvm.training.job import AnyParams, ScoredFit, SearchFit
 
 # A combination is dropped if its losses exceed those of the best one by this many standard errors
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
@@ -27,15 +27,15 @@ RACING_DEVIATIONS = 2.326
 # A first fit ends early if its mean loss exceeds that of the best combination so far by more than
 # RACING_DEVIATIONS standard errors plus the range of this excess since the gap was RANGE_FACTOR
 # times as large, over MIN_ROUNDS rounds at least. So it would be dropped unless its losses changed
-# more than they did while the gap fell by that factor. This applies to gaps from LEAST_GAP, below
-# which a fit is nearly done, to MOST_GAP.
+# more than they did while the gap fell by that factor. This applies to gaps from MIN_GAP, below
+# which a fit is nearly done, to MAX_GAP.
 #
 # Measured with 140 first fits of a9a, covtype, magic04, sms_spam, Reuters, checkerboard and
 # twonorm: 22 end early, and each would be dropped after the first fold as well. If the range
 # since twice the gap counts, one ends that is among the best. Above a gap of 20%, losses may still
 # change by several points.
 RANGE_FACTOR, MIN_ROUNDS = 3.0, 3
-MOST_GAP, LEAST_GAP = 0.2, 0.03
+MAX_GAP, MIN_GAP = 0.2, 0.03
 
 # y, f and weights of some rows.
 Values: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray | None]"
@@ -118,7 +118,7 @@ def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
 
 
 class LossComparison:
-    """Comparison of the losses of a first fit with the best so far; see MOST_GAP.
+    """Comparison of the losses of a first fit with the best so far; see MAX_GAP.
 
     best : (m,) float32, the losses of the best combination
     losses_of: returns those of this fit, given f
@@ -132,14 +132,14 @@ class LossComparison:
 
     def __call__(self, gap: float, values: Callable[[], np.ndarray]) -> bool:
         """Return whether the fit ends; see EarlyStopping."""
-        if not LEAST_GAP < gap <= RANGE_FACTOR * MOST_GAP:
+        if not MIN_GAP < gap <= RANGE_FACTOR * MAX_GAP:
             return False
         difference = self.losses_of(values()).astype(float) - self.best
         error, mean = float(difference.std()) / sqrt(len(difference)), float(difference.mean())
         self.rounds.append((gap, mean))
         near = (at for at, (one, _) in enumerate(self.rounds) if one <= RANGE_FACTOR * gap)
         recent = [one for _, one in self.rounds[next(near) :]]
-        enough = gap <= MOST_GAP and len(recent) >= MIN_ROUNDS
+        enough = gap <= MAX_GAP and len(recent) >= MIN_ROUNDS
         self.ended = enough and mean > RACING_DEVIATIONS * error + max(recent) - min(recent)
         return self.ended
 
@@ -149,7 +149,7 @@ class LossComparison:
 Chain: TypeAlias = "list[tuple[int, int]]"
 
 
-class FoldFits(Generic[P]):
+class FoldFits(Generic[AnyParams]):
     """The fits of all folds of some candidates, each from a fit that is near it.
 
     A family is all candidates that differ in C alone. Each candidate has a first fit, which starts
@@ -176,9 +176,9 @@ class FoldFits(Generic[P]):
 
     def __init__(
         self,
-        validation: CrossValidation[P],
-        candidates: Sequence[P],
-        search_fits: Sequence[SearchFit[P]],
+        validation: CrossValidation[AnyParams],
+        candidates: Sequence[AnyParams],
+        search_fits: Sequence[SearchFit[AnyParams]],
         count: Callable[[], Metric],
         races: bool = False,
         chained: bool = True,
@@ -373,7 +373,7 @@ class FoldFits(Generic[P]):
             self.first_fits.pop(index, None)
 
 
-def smaller_costs(candidates: Sequence[P]) -> dict[int, int]:
+def smaller_costs(candidates: Sequence[AnyParams]) -> dict[int, int]:
     """Return, for each candidate, the one with the next smaller C that differs in nothing else."""
     groups: dict[Any, list[int]] = {}
     for index, params in enumerate(candidates):
@@ -392,5 +392,5 @@ def _cost(params: Params | SgdParams) -> float:
     return params.C
 
 
-def _values(fold: Fold[P]) -> list[Values]:
+def _values(fold: Fold[AnyParams]) -> list[Values]:
     return list(fold.values())

@@ -40,7 +40,7 @@ from randsvm.training.fold_fits import (
     significantly_worse,
     smaller_costs,
 )
-from randsvm.training.job import Fit, Job, P, SearchFit
+from randsvm.training.job import AnyParams, Fit, Job, SearchFit
 from randsvm.training.selection import (
     Winner,
     mean_and_error,
@@ -61,18 +61,18 @@ AMPLE_TIME = 1 / 4
 FINER_FACTORS = (2.0, sqrt(2.0))
 
 # The combinations to compare, and the number of rows.
-Stage: TypeAlias = "tuple[Sequence[Candidate[P]], int]"
+Stage: TypeAlias = "tuple[Sequence[Candidate[AnyParams]], int]"
 
 
 def search(
     D: Dataset,
-    params: P,
-    fit: Fit[P],
+    params: AnyParams,
+    fit: Fit[AnyParams],
     job: Job,
-    configuration: Callable[[P, Job], list[str]],
+    configuration: Callable[[AnyParams, Job], list[str]],
     until: float,
-    search_fits: Sequence[SearchFit[P]] = (),
-) -> Winner[P]:
+    search_fits: Sequence[SearchFit[AnyParams]] = (),
+) -> Winner[AnyParams]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
     Without a grid, the parameters alone are cross-validated. The first result is of the best
@@ -123,14 +123,16 @@ def search(
 
 
 def halve_successively(
-    candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], most: int
+    candidate_scores: CandidateScores[AnyParams],
+    candidates: Sequence[Candidate[AnyParams]],
+    most: int,
 ) -> None:
     """Score all candidates on few rows, then the best KEPT_PART of them on more rows, up to `most`.
 
     Jamieson, Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization",
     AISTATS 2016. No candidate is dropped if there is ample time.
     """
-    stage: Stage[P] | None = candidates, first_rows(candidate_scores, MIN_ROWS, most)
+    stage: Stage[AnyParams] | None = candidates, first_rows(candidate_scores, MIN_ROWS, most)
     while stage is not None:
         rows = stage[1]
         best_first = candidate_scores.stage(*stage)
@@ -140,7 +142,7 @@ def halve_successively(
     emit(Notice(f"no time to cross-validate on more than {rows:,} of {most:,} rows"))
 
 
-def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> int:
+def first_rows(candidate_scores: CandidateScores[AnyParams], least: int, most: int) -> int:
     """Return the rows of the first stage: enough for each fold and each class."""
     setup = candidate_scores.setup
     classes, folds = len(setup.D.summary.names), setup.job.search.fold_count
@@ -149,8 +151,11 @@ def first_rows(candidate_scores: CandidateScores[P], least: int, most: int) -> i
 
 
 def next_stage(
-    candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]], rows: int, most: int
-) -> Stage[P] | None:
+    candidate_scores: CandidateScores[AnyParams],
+    best_first: Sequence[Candidate[AnyParams]],
+    rows: int,
+    most: int,
+) -> Stage[AnyParams] | None:
     """Return the largest stage that there is time for after one on `rows` rows; None: none."""
     left = candidate_scores.setup.until - time.perf_counter()
     best = best_part(candidate_scores, best_first)
@@ -171,11 +176,14 @@ def next_stage(
 
 
 def refine_range(
-    candidate_scores: CandidateScores[P], candidates: Sequence[Candidate[P]], params: P, most: int
+    candidate_scores: CandidateScores[AnyParams],
+    candidates: Sequence[Candidate[AnyParams]],
+    params: AnyParams,
+    most: int,
 ) -> None:
     """Search a range: all of it on few rows, its best part on more, then grids around the best."""
 
-    def stage(some: Sequence[Candidate[P]], rows: int) -> bool:
+    def stage(some: Sequence[Candidate[AnyParams]], rows: int) -> bool:
         """Return whether there was time for this stage, which is done then."""
         left = candidate_scores.setup.until - time.perf_counter()
         enough = candidate_scores.expected_seconds(len(some), rows) <= left
@@ -198,8 +206,8 @@ def refine_range(
 
 
 def best_part(
-    candidate_scores: CandidateScores[P], best_first: Sequence[Candidate[P]]
-) -> Sequence[Candidate[P]]:
+    candidate_scores: CandidateScores[AnyParams], best_first: Sequence[Candidate[AnyParams]]
+) -> Sequence[Candidate[AnyParams]]:
     """Return the best candidates, and those that equal the last of them, up to half of all."""
     count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
     scores = [candidate_scores.results[one.key][1].score for one in best_first]
@@ -207,7 +215,7 @@ def best_part(
     return best_first[: count + equals]
 
 
-def from_the_middle(candidates: Sequence[Candidate[P]]) -> list[Candidate[P]]:
+def from_the_middle(candidates: Sequence[Candidate[AnyParams]]) -> list[Candidate[AnyParams]]:
     """Return the candidates of a grid, those in its middle first and its corners last.
 
     A search out of time then has scores of moderate values.
@@ -217,7 +225,7 @@ def from_the_middle(candidates: Sequence[Candidate[P]]) -> list[Candidate[P]]:
     }
     places = {name: {x: i for i, x in enumerate(column)} for name, column in columns.items()}
 
-    def distance(one: Candidate[P]) -> float:
+    def distance(one: Candidate[AnyParams]) -> float:
         parts = [
             (places[name][x] + 0.5) / len(columns[name]) - 0.5 for name, x in one.values.items()
         ]
@@ -226,7 +234,9 @@ def from_the_middle(candidates: Sequence[Candidate[P]]) -> list[Candidate[P]]:
     return sorted(candidates, key=distance)
 
 
-def _candidates(combinations: Sequence[tuple[dict[str, float], P]]) -> list[Candidate[P]]:
+def _candidates(
+    combinations: Sequence[tuple[dict[str, float], AnyParams]],
+) -> list[Candidate[AnyParams]]:
     return [Candidate(values, params) for values, params in combinations]
 
 
@@ -240,18 +250,18 @@ COST_POWER = 1.5
 
 # The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend
 # on --memory, which changes no result.
-MOST_RACING_VALUES = 1 << 24
+MAX_RACING_VALUES = 1 << 24
 
 Key = tuple[tuple[str, float], ...]
 Rank = tuple[bool, float, int]
 
 
 @dataclass(frozen=True)
-class Candidate(Generic[P]):
+class Candidate(Generic[AnyParams]):
     """A combination of parameters; values: of those that the grid varies."""
 
     values: dict[str, float]
-    params: P
+    params: AnyParams
 
     @property
     def key(self) -> Key:
@@ -259,21 +269,21 @@ class Candidate(Generic[P]):
 
 
 @dataclass(frozen=True)
-class Underway(Generic[P]):
+class Underway(Generic[AnyParams]):
     """The stage of a search that is under way.
 
     candidates, rows: of the stage
     parts: the scores of the folds of each candidate that is not finished, by its index
     """
 
-    fits: FoldFits[P]
-    candidates: Sequence[Candidate[P]]
+    fits: FoldFits[AnyParams]
+    candidates: Sequence[Candidate[AnyParams]]
     rows: int
     parts: dict[int, dict[int, FoldScore]]
 
 
 @dataclass(frozen=True)
-class SearchSetup(Generic[P]):
+class SearchSetup(Generic[AnyParams]):
     """The data, the function that fits, and the options of a search.
 
     configuration: returns the words that make parameters and a job
@@ -282,12 +292,12 @@ class SearchSetup(Generic[P]):
     """
 
     D: Dataset
-    fit: Fit[P]
+    fit: Fit[AnyParams]
     job: Job
-    configuration: Callable[[P, Job], list[str]]
+    configuration: Callable[[AnyParams, Job], list[str]]
     count: Callable[[], Metric]
     until: float = inf
-    search_fits: Sequence[SearchFit[P]] = ()
+    search_fits: Sequence[SearchFit[AnyParams]] = ()
 
     @property
     def folds(self) -> int:
@@ -295,7 +305,7 @@ class SearchSetup(Generic[P]):
         return self.job.search.fold_count * self.job.search.repeats
 
 
-class CandidateScores(Generic[P]):
+class CandidateScores(Generic[AnyParams]):
     """The scores of combinations, each on the largest number of rows that it was tried on.
 
     logged: results of earlier searches, by configuration and digest of the data
@@ -305,25 +315,27 @@ class CandidateScores(Generic[P]):
     timed_rows: the rows of that stage
     """
 
-    def __init__(self, setup: SearchSetup[P]) -> None:
+    def __init__(self, setup: SearchSetup[AnyParams]) -> None:
         self.setup = setup
         self.logged = {
             (line["configuration"], line["digest"]): line
             for line in setup.job.search.earlier()
             if _is_complete(line)
         }
-        self.candidates: dict[Key, Candidate[P]] = {}
+        self.candidates: dict[Key, Candidate[AnyParams]] = {}
         self.results: dict[Key, tuple[int, Tried]] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
         # The candidates that each one was tried with, and its place among them.
-        self.stages: dict[Key, tuple[Sequence[Candidate[P]], int]] = {}
+        self.stages: dict[Key, tuple[Sequence[Candidate[AnyParams]], int]] = {}
         # The best candidate so far that was scored on all rows, and its first fit.
         self.best_fit: tuple[Rank, Key, Any] | None = None
         # All results so far, with the rows of their stages, and what the current stage is doing.
         self.emitted: list[tuple[int, Tried]] = []
-        self.underway: Underway[P] | None = None
+        self.underway: Underway[AnyParams] | None = None
 
-    def stage(self, candidates: Sequence[Candidate[P]], rows: int) -> list[Candidate[P]]:
+    def stage(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> list[Candidate[AnyParams]]:
         """Cross-validate on a random subset of this number of rows.
 
         Returns the candidates that were done in time, the best first; none of them if at most half
@@ -375,14 +387,14 @@ class CandidateScores(Generic[P]):
         return isnan(score), -self.setup.count().sign * score, list(self.candidates).index(key)
 
     def _tried(
-        self, candidates: Sequence[Candidate[P]], rows: int
-    ) -> Iterator[tuple[Candidate[P], Tried]]:
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> Iterator[tuple[Candidate[AnyParams], Tried]]:
         """Yield results as they complete, and emit each; results of the log come first."""
         for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
             place = {"number": number, "of": len(candidates), "resumed": resumed}
             yield one, self._emit_tried(one, rows, {**place, **result})
 
-    def _emit_tried(self, one: Candidate[P], rows: int, result: Mapping[str, Any]) -> Tried:
+    def _emit_tried(self, one: Candidate[AnyParams], rows: int, result: Mapping[str, Any]) -> Tried:
         """Emit and return the result of a candidate on this number of rows."""
         mean, error = mean_and_error(result["scores"], self.setup.job.search.fold_count)
         tried = Tried(
@@ -440,8 +452,8 @@ class CandidateScores(Generic[P]):
         return f"the best combination so far is {values}: {words}"
 
     def _results(
-        self, candidates: Sequence[Candidate[P]], rows: int
-    ) -> Iterator[tuple[Candidate[P], dict[str, Any], bool]]:
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> Iterator[tuple[Candidate[AnyParams], dict[str, Any], bool]]:
         """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
         missing, logged_folds = [], {}
         self.stages |= {one.key: (candidates, index) for index, one in enumerate(candidates)}
@@ -465,7 +477,7 @@ class CandidateScores(Generic[P]):
         self.underway = None
 
     def _known_lines(
-        self, candidates: Sequence[Candidate[P]], rows: int
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
@@ -493,7 +505,7 @@ class CandidateScores(Generic[P]):
 
     def _computed(
         self,
-        candidates: Sequence[Candidate[P]],
+        candidates: Sequence[Candidate[AnyParams]],
         missing: Sequence[int],
         logged_folds: Mapping[int, int],
         rows: int,
@@ -512,10 +524,10 @@ class CandidateScores(Generic[P]):
     @contextmanager
     def _fits(
         self,
-        candidates: Sequence[Candidate[P]],
+        candidates: Sequence[Candidate[AnyParams]],
         rows: int,
         logged_folds: Mapping[int, int] | None = None,
-    ) -> Iterator[FoldFits[P]]:
+    ) -> Iterator[FoldFits[AnyParams]]:
         """Return the fits of candidates on this number of rows."""
         setup = self.setup
         with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
@@ -539,7 +551,7 @@ class CandidateScores(Generic[P]):
                 for shared in setup.search_fits:
                     shared.close()
 
-    def _races(self, candidates: Sequence[Candidate[P]], D: Dataset) -> bool:
+    def _races(self, candidates: Sequence[Candidate[AnyParams]], D: Dataset) -> bool:
         """Return whether candidates that prove worse on the first folds are dropped.
 
         Under a time limit and in a range, few rows show which combinations are dropped.
@@ -551,7 +563,7 @@ class CandidateScores(Generic[P]):
             return False
         # A race keeps the first fit of each candidate; without one, few are kept at a time.
         values = len(candidates) * D.n * max(len(D.summary.names) - 1, 1)
-        return values <= MOST_RACING_VALUES
+        return values <= MAX_RACING_VALUES
 
     def first_fit_of_best(self) -> Any:
         """Return the first fit of the best candidate.
@@ -595,8 +607,8 @@ class CandidateScores(Generic[P]):
 
     def _run_folds(
         self,
-        fits: FoldFits[P],
-        candidates: Sequence[Candidate[P]],
+        fits: FoldFits[AnyParams],
+        candidates: Sequence[Candidate[AnyParams]],
         missing: Sequence[int],
         rows: int,
     ) -> Iterator[ScoredFolds]:
@@ -612,8 +624,8 @@ class CandidateScores(Generic[P]):
 
     def _race(
         self,
-        fits: FoldFits[P],
-        candidates: Sequence[Candidate[P]],
+        fits: FoldFits[AnyParams],
+        candidates: Sequence[Candidate[AnyParams]],
         missing: Sequence[int],
         rows: int,
     ) -> Iterator[ScoredFolds]:
@@ -644,7 +656,7 @@ class CandidateScores(Generic[P]):
             yield fits.finish(index, parts.pop(index))
 
     def _scores(
-        self, fits: FoldFits[P], chains: Sequence[Chain], rows: int
+        self, fits: FoldFits[AnyParams], chains: Sequence[Chain], rows: int
     ) -> Iterator[tuple[int, int, FoldScore]]:
         """Run chains side by side, and yield their scores as they complete.
 
@@ -668,7 +680,7 @@ class CandidateScores(Generic[P]):
         for found in run_concurrently(calls, at_once, setup.until, "cross-validation", patience):
             yield from found
 
-    def _configuration(self, one: Candidate[P], rows: int) -> str:
+    def _configuration(self, one: Candidate[AnyParams], rows: int) -> str:
         """Return the command line that tries this combination alone on `rows` rows."""
         job = self.setup.job
         job = replace(job, search=replace(job.search, no_racing=False))

@@ -24,8 +24,8 @@ from randsvm.parameters.svm import Params
 from randsvm.records import dataclass
 
 # The parameters of a kernel machine or of a linear one.
-P = TypeVar("P", bound=Params | SgdParams)
-P_contra = TypeVar("P_contra", bound=Params | SgdParams, contravariant=True)
+AnyParams = TypeVar("AnyParams", bound=Params | SgdParams)
+AnyParams_contra = TypeVar("AnyParams_contra", bound=Params | SgdParams, contravariant=True)
 
 # Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
@@ -34,9 +34,9 @@ IN_MEMORY = "<memory>"
 
 
 # Trains on the rows of a view with the given parameters; returns f.
-Fit = Callable[[Dataset, P], Decision]
+Fit = Callable[[Dataset, AnyParams], Decision]
 # Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
-TimedFit = Callable[[Dataset, P, float], Decision]
+TimedFit = Callable[[Dataset, AnyParams, float], Decision]
 # Returns whether a fit ends before its gap is reached, given the gap so far and the function that
 # returns f of the rows that the fit holds out, (m, K) float64.
 EarlyStopping = Callable[[float, Callable[[], np.ndarray]], bool]
@@ -52,7 +52,7 @@ class ScoredFit(Protocol):
     def f(self) -> np.ndarray | None: ...
 
 
-class SearchFit(Protocol[P_contra]):
+class SearchFit(Protocol[AnyParams_contra]):
     """Fits of a search that share work with each other.
 
     starts_near: whether a fit starts from one with other rows or another C
@@ -60,13 +60,13 @@ class SearchFit(Protocol[P_contra]):
 
     starts_near: bool
 
-    def suits(self, D: Dataset, candidates: Sequence[P_contra]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[AnyParams_contra]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from each other."""
 
     def fit(
         self,
         D: Dataset,
-        params: P_contra,
+        params: AnyParams_contra,
         near: Any = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,

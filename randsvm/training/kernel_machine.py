@@ -16,7 +16,7 @@ import numpy as np
 from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.inner_set import inner_set_pays
 from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import certified, on_inner_set, randsvm_1
+from randsvm.algorithms.randsvm import randsvm_1, train_certified, train_on_inner_set
 from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
@@ -41,7 +41,7 @@ from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import KernelSolution
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
 from randsvm.training.cross_validation import at_once, decision_values
 from randsvm.training.job import Decision, EarlyStopping, Job, SearchFit
@@ -188,14 +188,14 @@ def randsvm_spec(
     options = own, job.stop
     # --max-iterations counts rounds over all rows: with it there are none over an inner set.
     if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
-        solve = partial(certified, r=r)
+        solve = partial(train_certified, r=r)
         return AlgorithmSpec("randsvm", solve, r, True, options, notices=notices)
 
-    def certified_over(rows: int) -> Callable[[Decomposition], SV]:
+    def certified_over(rows: int) -> Callable[[Decomposition], KernelSolution]:
         own_r = _working_set_rows("--sample-size", own.sample_size, rows, nonzeros, problem)
-        return partial(certified, r=min(own_r, rows))
+        return partial(train_certified, r=min(own_r, rows))
 
-    inner = partial(on_inner_set, r=r, certified_over=certified_over)
+    inner = partial(train_on_inner_set, r=r, certified_over=certified_over)
     return AlgorithmSpec("randsvm", inner, r, True, options, notices=notices, parts=True)
 
 
@@ -215,7 +215,7 @@ def osuna_closest_spec(
 
 def _decomposition(
     name: str,
-    algorithm_of_size: Callable[[Decomposition, int, int | None], SV],
+    algorithm_of_size: Callable[[Decomposition, int, int | None], KernelSolution],
     algorithm: OsunaParams,
     n: int,
     nonzeros: float,
@@ -224,7 +224,7 @@ def _decomposition(
 ) -> AlgorithmSpec:
     rows = _working_set_rows("--working-set", algorithm.working_set, n, nonzeros, problem)
 
-    def solve(run: Decomposition) -> SV:
+    def solve(run: Decomposition) -> KernelSolution:
         return algorithm_of_size(run, rows, algorithm.swap)
 
     return AlgorithmSpec(name, solve, rows, True, (algorithm, job.stop))
@@ -274,7 +274,7 @@ class KernelTrainer(Trainer[Params, Trained]):
     not_psd: str | None = None
 
     @property
-    def most_classes(self) -> int:
+    def max_classes(self) -> int:
         return MAX_CLASSES
 
     def resolved(self, params: Params) -> Params:
@@ -283,12 +283,12 @@ class KernelTrainer(Trainer[Params, Trained]):
             params = replace(params, gamma=mapping.gamma)
         return params.resolved(len(self.D.summary.features), len(self.labelled_data.labels))
 
-    def scales(self, params: Params) -> tuple[float, float]:
+    def cost_and_lambda(self, params: Params) -> tuple[float, float]:
         return params.cost, 1 / (params.cost * self.D.total_weight())
 
     def describe(self, params: Params) -> RunDescription:
         subtasks = self._subtasks(self.D, params)
-        spec = self.algorithm_for(subtasks.most_rows, subtasks.problem)
+        spec = self.algorithm_for(subtasks.max_rows, subtasks.problem)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return RunDescription(
@@ -356,7 +356,7 @@ class KernelTrainer(Trainer[Params, Trained]):
         self, params: Params, clock: Clock, until: float, first_fit: SeededFit | None = None
     ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
-        largest = self.algorithm_for(subtasks.most_rows, subtasks.problem)
+        largest = self.algorithm_for(subtasks.max_rows, subtasks.problem)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         spec_of = partial(self._spec, C=params.cost)
         seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
@@ -393,7 +393,7 @@ def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Cl
     return assemble(subtasks, solutions).decision_matrix
 
 
-def _reduced_in_time(rounds: Rounds, SV: SV, gap: float | None) -> SV:
+def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> KernelSolution:
     """Return a solution with the fewer support vectors of --reduce, or as it is without time."""
     try:
         with rounds.clock.until(lambda: rounds.end):
@@ -445,7 +445,7 @@ class SeededKernelFit:
             return False
         subtasks = trainer._subtasks(D, params)
         folds = trainer.job.search.fold_count
-        rows = subtasks.most_rows * (folds - 1) // folds
+        rows = subtasks.max_rows * (folds - 1) // folds
         return trainer.algorithm_for(rows, subtasks.problem).r < rows
 
     def fit(
@@ -483,7 +483,7 @@ class SeededKernelFit:
     def _values(
         self,
         subtasks: Subtasks,
-        found: Sequence[tuple[SV, SavedSolution] | None],
+        found: Sequence[tuple[KernelSolution, SavedSolution] | None],
         held_out: np.ndarray,
     ) -> np.ndarray:
         """Return f of the rows that the subtasks leave out, (m, K) float64, from their solutions.
@@ -513,7 +513,7 @@ class SeededKernelFit:
         clock: Clock,
         held_out: np.ndarray | None = None,
         early_stopping: EarlyStopping | None = None,
-    ) -> Iterator[tuple[SV, SavedSolution] | None]:
+    ) -> Iterator[tuple[KernelSolution, SavedSolution] | None]:
         """Yield the solution of each subtask, and what others start from; None: one side has no
         rows.
 
@@ -813,7 +813,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             # The coefficients of a reduced machine have no bounds.
             bounded=0 if self.reductions else count_bounded([one.SV for one in every]),
             violators=sum(counted) if len(counted) == len(every) else None,
-            J=certificate.primal * self.trainer.scales(self.params)[1],
+            J=certificate.primal * self.trainer.cost_and_lambda(self.params)[1],
             evaluated=all(one.evaluated for one in every),
             cross_validation=end.cross_validation,
             stopped=end.stopped,
@@ -831,7 +831,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
 
     def metadata(self, outcome: Trained) -> dict[str, str]:
         return {
-            "lambda": repr(self.trainer.scales(self.params)[1]),
+            "lambda": repr(self.trainer.cost_and_lambda(self.params)[1]),
             "primal": repr(outcome.primal),
             "dual": repr(outcome.dual),
             "gap": repr(outcome.gap),

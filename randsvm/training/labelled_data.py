@@ -30,7 +30,7 @@ from randsvm.training.job import Job
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
 # Columns of text that a message lists.
-MOST_COLUMNS = 20
+MAX_COLUMNS = 20
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def _columns_notice(columns: Columns) -> str:
     found = f"{count} column{'s' * (count != 1)} of numbers"
     if not texts:
         return found
-    listed = [str(one) for one in texts[:MOST_COLUMNS]]
-    listed += ["..."] * (len(texts) > MOST_COLUMNS)
+    listed = [str(one) for one in texts[:MAX_COLUMNS]]
+    listed += ["..."] * (len(texts) > MAX_COLUMNS)
     return f"{found}, and of text with their categories: {', '.join(listed)}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.algorithms import sgd
-from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, Steps
+from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
 from randsvm.arrays import median
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
@@ -53,7 +53,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
     """Trainer of weights of the features, or of random features that approximate a kernel."""
 
     @property
-    def most_classes(self) -> int:
+    def max_classes(self) -> int:
         # Weights and their sums are 16 bytes for each feature and class.
         memory, d = self.job.resources.memory, len(self.D.summary.features)
         return min(MAX_CLASSES, max(2, memory // (16 * max(d, 1))))
@@ -64,8 +64,8 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
             params = replace(params, gamma=mapping.gamma)
         return params
 
-    def scales(self, params: SgdParams) -> tuple[float, float]:
-        return params.scales(self.D.total_weight())
+    def cost_and_lambda(self, params: SgdParams) -> tuple[float, float]:
+        return params.cost_and_lambda(self.D.total_weight())
 
     def describe(self, params: SgdParams) -> RunDescription:
         return RunDescription("sgd", arguments=[], notices=[])
@@ -107,7 +107,10 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
         self, D: Dataset, params: SgdParams, clock: Clock, until: float
     ) -> LinearTrainingRun:
         """Return a training on all rows or on a view of them."""
-        objective, mapping = Objective.of(D, self.labelled_data.labels, params), self.map_of(params)
+        objective, mapping = (
+            LinearObjective.of(D, self.labelled_data.labels, params),
+            self.map_of(params),
+        )
         if params.task == "one-class":
             D = one_class(D)
         if mapping is not None:
@@ -150,7 +153,7 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         self,
         trainer: Trainer[SgdParams, LinearTrained],
         D: Dataset,
-        objective: Objective,
+        objective: LinearObjective,
         params: SgdParams,
         clock: Clock,
         until: float,
@@ -265,7 +268,7 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
 
     def outcome(self, end: RunEnd) -> LinearTrained:
         found, regression = self.evaluation, self.objective.is_regression
-        C, linear = self.trainer.scales(self.params)[0], self.solution
+        C, linear = self.trainer.cost_and_lambda(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
         primal = None
         if found is not None:
@@ -325,7 +328,7 @@ class HeldOutRows:
     """
 
     D: Dataset | None
-    objective: Objective
+    objective: LinearObjective
     best: tuple[float, Linear] | None = None
     risen: bool = False
 
@@ -344,7 +347,7 @@ class HeldOutRows:
 
 
 def best_epochs(
-    D: Dataset, steps: Steps, objective: Objective, start: np.ndarray | None, rng: Draws
+    D: Dataset, steps: SgdSchedule, objective: LinearObjective, start: np.ndarray | None, rng: Draws
 ) -> int:
     """Return the number of epochs for a training on D.
 
@@ -374,7 +377,7 @@ def best_epochs(
     return best
 
 
-def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
+def _start(D: Dataset, objective: LinearObjective) -> tuple[np.ndarray | None, float]:
     """Return b at the start, (K,) float64 or None for zero, and the expected spread of f."""
     if not objective.is_regression:
         return objective.best_constant, 1.0
@@ -383,16 +386,18 @@ def _start(D: Dataset, objective: Objective) -> tuple[np.ndarray | None, float]:
     return np.array([middle]), float(np.abs(y - middle).mean()) or 1.0
 
 
-def _steps(params: SgdParams, D: Dataset, R2: float, spread: float, objective: Objective) -> Steps:
+def _steps(
+    params: SgdParams, D: Dataset, R2: float, spread: float, objective: LinearObjective
+) -> SgdSchedule:
     n, weight = D.n, D.total_weight()
-    lambda_, eta0 = params.scales(weight)[1], spread / (R2 * objective.mean_step)
+    lambda_, eta0 = params.cost_and_lambda(weight)[1], spread / (R2 * objective.mean_step)
     bias_rate = BIAS_RATE * R2
     if objective.share is not None:
         # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
         # stay as they are.
         bias_rate *= lambda_
         eta0 = 1 / lambda_
-    return Steps(
+    return SgdSchedule(
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
@@ -451,7 +456,7 @@ def state_metadata(learner: Learner, t: float) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Objective:
+class LinearObjective:
     """The objective of linear training: the weight of each row, and its loss.
 
     weights : (classes,) float64, the weight of the rows of each class
@@ -472,32 +477,36 @@ class Objective:
     counts: tuple[float, ...] = ()
 
     @staticmethod
-    def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> Objective:
+    def of(D: Dataset, labels: tuple[str, ...], params: SgdParams) -> LinearObjective:
         """Return the objective for D.
 
         D : all rows or a view of them; labels : of all rows. Raises ParameterError for weights of
         labels that the data does not have.
         """
         if params.task == "svr":
-            return Objective(np.ones(1), Targets(params.epsilon), params.epsilon)
+            return LinearObjective(np.ones(1), Targets(params.epsilon), params.epsilon)
         assert params.loss
         if params.has_share:
             # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
             assert params.nu
             weights = np.ones(1)
-            return Objective(weights, Classes(OUTSIDE, weights), origin=params.nu, share=params.nu)
+            return LinearObjective(
+                weights, Classes(OUTSIDE, weights), origin=params.nu, share=params.nu
+            )
         if params.task == "one-class":
             # MADlib: every row is positive, the origin is the only negative, both sides have the
             # same weight.
             n = D.total_weight()
             weights = np.array([(n + 1) / (2 * n)])
-            return Objective(weights, Classes(params.loss, weights), origin=float(weights[0]))
+            return LinearObjective(weights, Classes(params.loss, weights), origin=float(weights[0]))
         assert D.targets is not None
         by_class = D.summary.total_weight_by_class
         counts = tuple(by_class[i] for i in np.argsort(D.targets))
         weights = np.array(class_weights(params.weights, labels, counts))
         crammer_singer = params.multiclass == "crammer-singer" and len(labels) > 2
-        return Objective(weights, Classes(params.loss, weights, crammer_singer), counts=counts)
+        return LinearObjective(
+            weights, Classes(params.loss, weights, crammer_singer), counts=counts
+        )
 
     @property
     def is_regression(self) -> bool:

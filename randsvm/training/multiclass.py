@@ -30,7 +30,7 @@ from randsvm.parameters.svm import Params, Problem
 from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FEW_ROWS
-from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.solution import Certificate, KernelSolution
 
 if TYPE_CHECKING:
     from randsvm.kernels.random_features import RandomMap
@@ -61,7 +61,7 @@ class Subtask:
     pair: tuple[str, str] | None = None
     rows: np.ndarray | None = None
 
-    def in_whole(self, solution: SV) -> SV:
+    def in_whole(self, solution: KernelSolution) -> KernelSolution:
         """Return the solution with row numbers of the whole D.
 
         A pair's solution loses its points: several pairs share the rows of a class.
@@ -132,7 +132,7 @@ class Subtasks:
         return len(self.pairs) or (len(self.names) if len(self.names) > 2 else 1)
 
     @property
-    def most_rows(self) -> int:
+    def max_rows(self) -> int:
         """The number of rows of the largest subtask."""
         if not self.pairs:
             return self.D.n
@@ -152,7 +152,7 @@ class Subtasks:
         """
         if not self.pairs or self.typical_rows < SIDE_BY_SIDE_ROWS:
             return 1
-        each = 17 * self.most_rows + solve_bytes
+        each = 17 * self.max_rows + solve_bytes
         room = self.resources.memory // 2 // max(each, 1)
         return max(1, min(self.resources.workers, room, len(self)))
 
@@ -267,7 +267,7 @@ class Subtasks:
         """Return the number of rows of a class. D may be a view; `counts` are of all rows."""
         return self.counts[index] if self._whole else len(self._grouped().rows[index])
 
-    def constant_solution(self, number: int) -> tuple[SV, Certificate]:
+    def constant_solution(self, number: int) -> tuple[KernelSolution, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
 
         f is the constant b with the lowest P: P is linear in b between -1 and 1. For nu-SVC f = 0
@@ -277,12 +277,12 @@ class Subtasks:
         if problem.absolute_sum or not self.names:
             certified = bool(self.names) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
-            return SV(empty.rows, EMPTY, 0.0, problem, empty), certificate
+            return KernelSolution(empty.rows, EMPTY, 0.0, problem, empty), certificate
         sides = self.side_weights(number)
         lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
         certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
         b = 1.0 if lost[0] > lost[1] else -1.0
-        return SV(empty.rows, EMPTY, b, problem, empty), certificate
+        return KernelSolution(empty.rows, EMPTY, b, problem, empty), certificate
 
     @cached_property
     def _empty(self) -> Points:
@@ -313,7 +313,7 @@ class Subtasks:
 # --- solutions as one model ----------------------------------------------------------------
 
 
-def assemble(subtasks: Subtasks, solutions: Sequence[SV]) -> KernelModel:
+def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelModel:
     """Return the model of all subtasks, over the columns of D.
 
     solutions : one for each subtask, in their order, over the rows of the whole D. `finished`
@@ -334,7 +334,7 @@ def assemble(subtasks: Subtasks, solutions: Sequence[SV]) -> KernelModel:
     return KernelModel(**_joined_columns(solutions), **fields)
 
 
-def _joined_pairs(subtasks: Subtasks, solutions: Sequence[SV]) -> dict[str, Any]:
+def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> dict[str, Any]:
     """Return the support vectors of all pairs, grouped by class, as PairwiseModel has them."""
     classes = len(subtasks.names)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
@@ -354,7 +354,7 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[SV]) -> dict[str, Any]
     }
 
 
-def _joined_columns(solutions: Sequence[SV]) -> dict[str, Any]:
+def _joined_columns(solutions: Sequence[KernelSolution]) -> dict[str, Any]:
     """Return the support vectors of all solutions by row number, a column of beta for each."""
     points = Points.concatenate([one.points for one in solutions if one.points is not None])
     rows, first = np.unique(points.rows, return_index=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from randsvm import __version__
-from randsvm.algorithms.sgd import Learner, Running, Steps
+from randsvm.algorithms.sgd import Learner, LearnerState, SgdSchedule
 from randsvm.data import svmlight
 from randsvm.data.batches import Batch
 from randsvm.data.dataset import Source
@@ -35,7 +35,7 @@ from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.labelled_data import check_row_weights
 from randsvm.training.linear_machine import state_metadata
-from randsvm.training.run import RunToModel
+from randsvm.training.run import ModelWriter
 from randsvm.training.stopping import Stopped, StopReason
 
 
@@ -120,7 +120,7 @@ def _load_updatable(path: str) -> LinearModel:
     return old
 
 
-def _running_of(old: LinearModel, path: str) -> Running | None:
+def _running_of(old: LinearModel, path: str) -> LearnerState | None:
     """Return the running weights, of which the model's may be the mean; None: there are none."""
     try:
         return running_of(old.metadata, *old.w.shape)
@@ -130,7 +130,7 @@ def _running_of(old: LinearModel, path: str) -> Running | None:
         ) from None
 
 
-def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, float]:
+def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[SgdSchedule, float]:
     """Return the rule of the model's steps, and their number."""
     metadata = old.metadata
     try:
@@ -149,7 +149,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
     if params.weights:
         weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
     losses = [name for name, loss in LOSSES.items() if loss.solver == old.solver]
-    return Steps(
+    return SgdSchedule(
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
@@ -167,7 +167,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[Steps, fl
     ), t
 
 
-class UpdateRun(RunToModel[LinearTrained]):
+class UpdateRun(ModelWriter[LinearTrained]):
     """The training of a linear model block by block.
 
     The columns of the weights are features in the order in which they appeared.
@@ -183,9 +183,9 @@ class UpdateRun(RunToModel[LinearTrained]):
         data: str,
         row_weights: str | None,
         old: LinearModel,
-        steps: Steps,
+        steps: SgdSchedule,
         t: float,
-        running: Running | None,
+        running: LearnerState | None,
         checkpoint: int | float | None,
         clock: Clock,
         path: str,
@@ -355,7 +355,7 @@ class UpdateRun(RunToModel[LinearTrained]):
         return model
 
 
-def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
+def running_metadata(running: LearnerState, columns: np.ndarray) -> dict[str, str]:
     """Return the entries of the trailer from which an update continues without a difference.
 
     columns : (d,) those of the weights, in the order of the features
@@ -372,7 +372,7 @@ def running_metadata(running: Running, columns: np.ndarray) -> dict[str, str]:
     return {name: join_numbers(some) for name, some in numbers.items()}
 
 
-def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
+def running_of(metadata: Mapping[str, str], d: int, K: int) -> LearnerState | None:
     """Return what `running_metadata` wrote for d features and K columns of weights.
 
     None: no update wrote this model. Raises ValueError for other numbers of features or columns.
@@ -385,10 +385,10 @@ def running_of(metadata: Mapping[str, str], d: int, K: int) -> Running | None:
     mean = 1 if m else 0
     if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
         raise ValueError("expected a running weight for each weight")
-    return Running(s, sigma, m, v, b, A, b_sum)
+    return LearnerState(s, sigma, m, v, b, A, b_sum)
 
 
-def _targets(block: svmlight.Block, table: LabelTable, steps: Steps) -> np.ndarray:
+def _targets(block: svmlight.Block, table: LabelTable, steps: SgdSchedule) -> np.ndarray:
     """y of each row, (m,) float64: targets, class indices, or 0 for novelty detection."""
     if steps.epsilon is not None:
         return block.y

@@ -23,7 +23,7 @@ from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
 from randsvm.events import Notice, emit
 from randsvm.models.calibration import Isotonic, Temperature, softmax
-from randsvm.models.conformal import ConformalScores, class_scores, own_pair_scores
+from randsvm.models.conformal import NonconformityScores, class_scores, own_pair_scores
 from randsvm.models.decisions import class_count, class_pairs, pair_index
 from randsvm.parameters.run import Search
 from randsvm.records import NamedTuple
@@ -35,7 +35,7 @@ from randsvm.training.cross_validation import (
     group_count,
     replicated,
 )
-from randsvm.training.job import Decision, Job, P, TimedFit
+from randsvm.training.job import AnyParams, Decision, Job, TimedFit
 
 # The share of a fold's time that its training may take; the rest is for the decision values.
 TRAINING_TIME = 0.75
@@ -67,7 +67,7 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
 
 
-def calibration_of(params: P, fits_probabilities: bool) -> Calibration:
+def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration:
     """Return what is fitted to held-out rows for a regression (svr) or for classes (svc).
 
     fits_probabilities : whether probabilities are fitted too, or only scores (`params.conformal`).
@@ -82,7 +82,7 @@ def calibration_of(params: P, fits_probabilities: bool) -> Calibration:
             found |= fit_calibrator(params.calibration or "sigmoid", f, y, weights, pairs)
         if params.conformal:
             scores = held_out_scores(f, y, params.prediction_type, pairs)
-            found["conformal"] = ConformalScores.of(scores, weights)
+            found["conformal"] = NonconformityScores.of(scores, weights)
         return found
 
     options = ["-b 1"] * fits_probabilities + ["--conformal"] * params.conformal
@@ -102,7 +102,12 @@ def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: b
 
 
 def fit_by_cross_validation(
-    D: Dataset, params: P, fit: TimedFit[P], calibration: Calibration, job: Job, until: float
+    D: Dataset,
+    params: AnyParams,
+    fit: TimedFit[AnyParams],
+    calibration: Calibration,
+    job: Job,
+    until: float,
 ) -> dict[str, Any]:
     """Return the fields of Model for probabilities, fitted by cross-validation on D.
 
@@ -117,7 +122,7 @@ def fit_by_cross_validation(
     with replicated(D, D) as whole:
         waves = math.ceil(folds / at_once(whole, job))
         seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
-        validation: CrossValidation[P] = CrossValidation.of(
+        validation: CrossValidation[AnyParams] = CrossValidation.of(
             whole, folds, job, lambda D, params: fit(D, params, seconds)
         )
         found = validation.decisions(params, until, calibration.keep)
@@ -133,7 +138,12 @@ def fit_by_cross_validation(
 
 
 def fit_on_subset(
-    D: Dataset, params: P, fit: TimedFit[P], calibration: Calibration, job: Job, until: float
+    D: Dataset,
+    params: AnyParams,
+    fit: TimedFit[AnyParams],
+    calibration: Calibration,
+    job: Job,
+    until: float,
 ) -> dict[str, Any]:
     """Return the fields of Model for probabilities, fitted quickly to a random subset of D.
 
@@ -144,7 +154,7 @@ def fit_on_subset(
     S = D.subset(D.mask(random_subset(D, SUBSET_ROWS, Draws(job.run.seed))))
     seconds = SUBSET_TIME * (until - time.perf_counter())
     with replicated(D, S) as subset:
-        halves: CrossValidation[P] = CrossValidation.of(
+        halves: CrossValidation[AnyParams] = CrossValidation.of(
             subset, 2, job, lambda D, params: fit(D, params, seconds)
         )
         found = halves.decisions(params, until, calibration.keep, folds=[0])
@@ -231,10 +241,10 @@ def fit_pair_sigmoids(
 
 # --- one sigmoid ---------------------------------------------------------------------------
 
-MOST_STEPS = 100
+MAX_STEPS = 100
 RIDGE = 1e-12  # keeps the Hessian from being singular
-LEAST_GRADIENT = 1e-5
-LEAST_STEP = 1e-10
+MIN_GRADIENT = 1e-5
+MIN_STEP = 1e-10
 # Share of the promised decrease that a step has to make (Armijo).
 DECREASE = 1e-4
 
@@ -264,18 +274,18 @@ def fit_sigmoid(
     AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
     value = loss(AB)
     design = np.column_stack([f, np.ones(len(f))])
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
         residual, curvature = target - p, p * (1 - p)
         if weights is not None:
             residual, curvature = weights * residual, weights * curvature
         gradient = design.T @ residual
-        if np.abs(gradient).max() < LEAST_GRADIENT:
+        if np.abs(gradient).max() < MIN_GRADIENT:
             break
         hessian = (design.T * curvature) @ design + RIDGE * np.eye(2)
         direction = -np.linalg.solve(hessian, gradient)
         slope, step = float(gradient @ direction), 1.0
-        while step >= LEAST_STEP:
+        while step >= MIN_STEP:
             new = loss(AB + step * direction)
             if new < value + DECREASE * step * slope:
                 break
@@ -343,7 +353,7 @@ def pool_adjacent_violators(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
 # --- temperature ---------------------------------------------------------------------------
 
 # Bounds of the largest |f| / T: probabilities that are all alike, or as sharp as float64 allows.
-LEAST_LOGIT, LARGEST_LOGIT = 1e-6, 1e6
+MIN_LOGIT, MAX_LOGIT = 1e-6, 1e6
 HALVINGS = 60
 
 
@@ -368,7 +378,7 @@ def fit_temperature(logits: np.ndarray, own: np.ndarray, weights: np.ndarray | N
         return float(weights @ expected) >= wanted
 
     largest = float(np.abs(logits).max(initial=0.0)) or 1.0
-    low, high = math.log(LEAST_LOGIT / largest), math.log(LARGEST_LOGIT / largest)
+    low, high = math.log(MIN_LOGIT / largest), math.log(MAX_LOGIT / largest)
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (low, middle) if rises(math.exp(middle)) else (middle, high)

@@ -22,27 +22,27 @@ from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.basis import Basis, objective
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.solution import Certificate, KernelSolution
 
 # The first random draw of --reduce, and the draw of its candidates. Rounds have smaller numbers.
 REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
 # The basis is chosen from a random sample of support vectors if they are more than
-# LEAST_CANDIDATES, and more than CANDIDATES_PER_ROW for each row of the basis. The sample bounds
+# MIN_CANDIDATES, and more than CANDIDATES_PER_ROW for each row of the basis. The sample bounds
 # the memory of the factor: 8 bytes for each candidate and row. Its size follows from both numbers
 # alone, so that --memory and --jobs change no model.
-LEAST_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
+MIN_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
 # --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
 # the cube of its rows.
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 # A cost is an increase of P. Smaller costs than this part of P count as this part.
-LEAST_COST = 1e-9
+MIN_COST = 1e-9
 # Values of f that are computed or compared at once.
 VALUES_AT_ONCE = 2**20
 # Support vectors beside the candidates whose kernel values are computed at once.
 ROWS_AT_ONCE = 2**14
-# --reduce auto tries at most ATTEMPTS smaller numbers of support vectors. All are above LEAST_PART
+# --reduce auto tries at most ATTEMPTS smaller numbers of support vectors. All are above MIN_PART
 # times the first number.
-ATTEMPTS, LEAST_PART = 4, 1 / 8
+ATTEMPTS, MIN_PART = 4, 1 / 8
 # A machine that stands in for the solution of an inner set uses this part of the gap on the rows of
 # that set: it must be close to f at other rows, too. Measured on 10,000,000 rows of checkerboard:
 # with all of the gap it has 179 support vectors and a gap of 8.9% over all rows.
@@ -92,16 +92,16 @@ class Change(NamedTuple):
     labels: int
 
 
-class Machine(NamedTuple):
+class EvaluatedReduction(NamedTuple):
     """A machine with its split certificate, and how its f differs from that of the full one."""
 
-    solution: SV
+    solution: KernelSolution
     certificate: Certificate
     change: Change
 
 
 class SampledSupportVectors:
-    """Some support vectors of a machine as candidates for a basis, see reduced_set.Candidates.
+    """Some support vectors of a machine as candidates for a basis, see reduced_set.BasisCandidates.
 
     chosen : (T,) positions of the candidates, ascending; X : (S, d) rows and beta : (S,) of all
     support vectors; f : (T,) f of the candidates without b
@@ -145,7 +145,7 @@ class Reduction:
     """
 
     scan: Scan
-    full: SV
+    full: KernelSolution
     certificate: Certificate
     size: int | None
     gap: float | None
@@ -157,21 +157,21 @@ class Reduction:
     costs: dict[int, float] = field(default_factory=dict)
     lowered: float = 1.0
 
-    def run(self) -> tuple[SV, Certificate, SubtaskReduction]:
+    def run(self) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
         """Return the reduced machine and its certificate; the full ones if no smaller one does."""
         self.points = self.scan.completed(self.full).points
         self.f = np.empty(self.scan.D.n)
         for at, u in self._parts():
             self.f[at] = u + self.full.b
         chosen = self._choose()
-        found: Machine | None = None
+        found: EvaluatedReduction | None = None
         if self.size is None:
             found = self._fewest(chosen)
         elif self.size < len(self.full):
             found = self._attempt(chosen)
         if found is None:
             full = replace(self.full, points=self.points)
-            found = Machine(full, self.certificate, Change(0.0, 0.0, 0))
+            found = EvaluatedReduction(full, self.certificate, Change(0.0, 0.0, 0))
         reduction = SubtaskReduction(
             self.certificate,
             *found.change,
@@ -190,7 +190,7 @@ class Reduction:
             self._measure(chosen)
             return chosen
         assert self.gap is not None
-        most = min(S, MOST_ROWS)
+        most = min(S, MAX_ROWS)
         size = min(most, 256)
         while True:
             chosen = self._basis(size)
@@ -204,7 +204,7 @@ class Reduction:
         """Return a basis of `size` support vectors, or fewer if these span all candidates."""
         full, S = self.full, len(self.full)
         assert self.points is not None
-        T = min(S, max(LEAST_CANDIDATES, CANDIDATES_PER_ROW * size))
+        T = min(S, max(MIN_CANDIDATES, CANDIDATES_PER_ROW * size))
         keys = Draw(self.seed, CANDIDATES_DRAW).keys(0, S)
         candidates = np.sort(SmallestKeys.of(T, np.arange(S), keys).rows)
         u = self.f[full.rows] - full.b
@@ -254,17 +254,17 @@ class Reduction:
 
     # --- machines on a basis ---------------------------------------------------------------
 
-    def _fewest(self, chosen: ReducedSet) -> Machine | None:
+    def _fewest(self, chosen: ReducedSet) -> EvaluatedReduction | None:
         """Return the machine with the fewest support vectors within the gap; None: there is none.
 
         The costs of projections give the first number; then more are tried until one suffices, and
         fewer, with a lowered P, by bisection.
         """
         high = self._needed(self._planned_cost)
-        if high > MOST_ROWS:
+        if high > MAX_ROWS:
             return None
         high = min(high, len(chosen.rows))
-        best, low = self._within_gap(chosen.first(high)), int(high * LEAST_PART)
+        best, low = self._within_gap(chosen.first(high)), int(high * MIN_PART)
         while best is None and high < len(chosen.rows):
             low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
             best = self._within_gap(chosen.first(high))
@@ -279,14 +279,14 @@ class Reduction:
                 best, high = found, size
         return best
 
-    def _within_gap(self, chosen: ReducedSet) -> Machine | None:
+    def _within_gap(self, chosen: ReducedSet) -> EvaluatedReduction | None:
         if len(chosen.rows) >= len(self.full):
             return None
         found = self._attempt(chosen)
         assert self.gap is not None
         return found if found.certificate.gap <= self.gap else None
 
-    def _attempt(self, chosen: ReducedSet) -> Machine:
+    def _attempt(self, chosen: ReducedSet) -> EvaluatedReduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
         machine with a lower P, which is further from f."""
         a, b = chosen.coefficients, self.full.b
@@ -302,19 +302,19 @@ class Reduction:
         self.lowered = self._cost(best) / self._cost(projected)
         return best
 
-    def _projected(self, chosen: ReducedSet) -> Machine:
+    def _projected(self, chosen: ReducedSet) -> EvaluatedReduction:
         """Return the projection of f on a basis, and keep its cost."""
         machine = self._machine(chosen, chosen.coefficients, self.full.b)
         self.costs[len(chosen.rows)] = self._cost(machine)
         return machine
 
-    def _cost(self, machine: Machine) -> float:
-        """Return how far P of a machine is above that of the full one; LEAST_COST of it at least,
+    def _cost(self, machine: EvaluatedReduction) -> float:
+        """Return how far P of a machine is above that of the full one; MIN_COST of it at least,
         since the full machine is not quite optimal."""
         cost = machine.certificate.primal - self.certificate.primal
-        return max(cost, LEAST_COST * self._scale)
+        return max(cost, MIN_COST * self._scale)
 
-    def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> Machine:
+    def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> EvaluatedReduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
         assert self.points is not None
         order = np.argsort(self.full.rows[chosen.rows])
@@ -323,7 +323,7 @@ class Reduction:
         machine = replace(self.full, rows=points.rows, beta=a[order], b=b, points=points)
         solution, V = self.scan.evaluate(replace(machine, weights=weights))
         certificate = replace(self.certificate, primal=V.certificate.primal)
-        return Machine(solution, certificate, self._change(solution.b))
+        return EvaluatedReduction(solution, certificate, self._change(solution.b))
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the rows and their u: arrays of n numbers are large."""

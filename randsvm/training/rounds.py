@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Start, resumed
+from randsvm.algorithms.decomposition import Decomposition, Start, empty_step
 from randsvm.arrays import distinct, median
-from randsvm.data.regrouping import regrouped
+from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration
@@ -25,11 +25,11 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
 from randsvm.records import dataclass
-from randsvm.svm.leave_one_out import FlaggedRows, leave_one_out
+from randsvm.svm.leave_one_out import LeaveOneOutCounts, leave_one_out
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm
-from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.svm.subproblem import memory_of
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
@@ -65,7 +65,7 @@ TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
 # A reduced machine with a larger gap says too little about the rows outside of an inner set.
-MOST_STAND_IN_GAP = 0.1
+MAX_REDUCED_GAP = 0.1
 # The leave-one-out bounds hold for optimal solutions; at a larger gap they say too little.
 LEAVE_ONE_OUT_GAP = 0.01
 # An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
@@ -76,17 +76,17 @@ PART_GAP_SHARE = 0.9
 
 # A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
 # gamma, the optimum itself is useless for rows that it was not trained on.
-MEMORISED = (
+OVERFITTED = (
     "nearly every row is a support vector and is fitted by its own coefficient alone, since kernel "
     "values between rows are almost 0: the model is overfitted, however small its gap is; "
     "try --scale standard, -g scale or a smaller -g"
 )
-CONSTANT = (
+CONSTANT_DECISION = (
     "all rows have nearly the same decision value, since kernel values hardly differ: the model "
     "predicts a constant, however small its gap is; try --scale standard, -g scale, a larger -g or "
     "a larger -c"
 )
-USELESS_MODEL_TEXTS = (MEMORISED, CONSTANT)
+USELESS_MODEL_TEXTS = (OVERFITTED, CONSTANT_DECISION)
 
 # At least this part of the rows of a memorised data set are support vectors, except for a
 # regression, whose tube may hold some rows. Noisy data has fewer: a9a 37%, covtype 58%.
@@ -117,7 +117,7 @@ class AlgorithmSpec:
     """
 
     name: str
-    solve: Callable[[Decomposition], SV]
+    solve: Callable[[Decomposition], KernelSolution]
     r: int
     freezes: bool
     options: tuple[RandsvmParams | OsunaParams, StopParams]
@@ -133,7 +133,7 @@ class AlgorithmSpec:
 
     def working_set(self, subtasks: Subtasks) -> int:
         """Return the largest number of rows of a working set."""
-        return min(self.r, subtasks.most_rows)
+        return min(self.r, subtasks.max_rows)
 
     def solve_bytes(self, subtasks: Subtasks) -> int:
         """Return the bytes of memory that a subproblem may take.
@@ -141,7 +141,7 @@ class AlgorithmSpec:
         Raises ParameterError if that is more than the run may use.
         """
         rows, D = self.working_set(subtasks), subtasks.D
-        frozen = rows < subtasks.most_rows and self.freezes
+        frozen = rows < subtasks.max_rows and self.freezes
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
@@ -156,14 +156,14 @@ class BestSolution:
     least: objectives below it count as 0 in the gap; see Certificate
     """
 
-    solution: SV | None = None
+    solution: KernelSolution | None = None
     primal: float = inf
     dual: float = -inf
     last_primal: float = inf
     certified: bool = True
     least: float = 0.0
 
-    def update(self, SV: SV, V: Violators) -> None:
+    def update(self, SV: KernelSolution, V: Violators) -> None:
         """Take the solution of a new round into account."""
         certificate = V.certificate
         self.dual = max(self.dual, certificate.dual - V.dual_error)
@@ -199,13 +199,13 @@ class SubtaskSolution:
     flagged: the rows that may be wrong when they are left out; None: they were not counted
     """
 
-    SV: SV
+    SV: KernelSolution
     certificate: Certificate
     violators: int | None
     evaluated: bool
     stopped: Stopped
     uselessness: str | None = None
-    flagged: FlaggedRows | None = None
+    flagged: LeaveOneOutCounts | None = None
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -225,24 +225,24 @@ def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
     return Certificate(primal, dual, all(one.certified for one in certificates), least)
 
 
-def count_bounded(solutions: Sequence[SV]) -> int:
+def count_bounded(solutions: Sequence[KernelSolution]) -> int:
     """Return the number of rows that are at a bound in any of the solutions."""
     return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
 @dataclass(frozen=True)
-class StandInMachine:
+class ReducedSolution:
     """A machine with few support vectors, over the rows of an inner set.
 
     solution: with the row numbers of D; gap: between its P of these rows and D; reduction: how it
     differs from the full solution
     """
 
-    solution: SV
+    solution: KernelSolution
     gap: float
     reduction: SubtaskReduction
 
-    def has_coefficients_of(self, solution: SV) -> bool:
+    def has_coefficients_of(self, solution: KernelSolution) -> bool:
         """Return whether a solution has the coefficients of this machine."""
         own = self.solution
         same = np.array_equal(own.rows, solution.rows)
@@ -264,8 +264,8 @@ class Rounds:
     gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
     inner: the newest solution of a part with `gives_dual`; None: there is none
     reduced_gap: with --reduce, the gap that was asked for; None: there is no such gap
-    stand_in: the reduced machine that takes the place of `inner`; None: there is none
-    stand_ins: all reduced machines so far; an older one may be the best solution
+    reduced_solution: the reduced machine that takes the place of `inner`; None: there is none
+    reduced_solutions: all reduced machines so far; an older one may be the best solution
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -282,10 +282,10 @@ class Rounds:
     scan_seconds: float = 0.0
     parent: Rounds | None = None
     gives_dual: bool = False
-    inner: SV | None = None
+    inner: KernelSolution | None = None
     reduced_gap: float | None = None
-    stand_in: StandInMachine | None = None
-    stand_ins: list[StandInMachine] = field(default_factory=list)
+    reduced_solution: ReducedSolution | None = None
+    reduced_solutions: list[ReducedSolution] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
@@ -298,7 +298,7 @@ class Rounds:
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
-    def run(self, latest: float) -> tuple[SV, Stopped]:
+    def run(self, latest: float) -> tuple[KernelSolution, Stopped]:
         """Make the rounds that there is time for; return the solution, and why they ended.
 
         The last solution is returned if it has no violators or the gap that was asked for, or if
@@ -339,18 +339,18 @@ class Rounds:
     def _solve_part(
         self,
         rows: np.ndarray,
-        solve: Callable[[Decomposition], SV],
+        solve: Callable[[Decomposition], KernelSolution],
         start: Start | None = None,
         *,
         factor: float = 1.0,
         gap: float | None = None,
-    ) -> SV:
+    ) -> KernelSolution:
         """Run an algorithm over some rows alone, as decomposition.PartSolver promises."""
         job, resources, limits = self.job, self.job.resources, self.job.stop
         if limits.wanted_gap is not None:
             limits = replace(limits, gap=gap or PART_GAP_SHARE * self.gap_target)
         room = max(0, resources.data_bytes - self.task.D.store.resident_bytes)
-        D = regrouped(self.task.D, rows, room // self.memory_shares, resources.tmpdir)
+        D = copy_rows_to_chunks(self.task.D, rows, room // self.memory_shares, resources.tmpdir)
         task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
         spec = replace(self.algorithm_spec, solve=solve, warm_start=start, parts=False)
         part = Rounds(
@@ -368,11 +368,11 @@ class Rounds:
             SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
             found = part.over(rows, SV)
             if part.gives_dual:
-                self.inner, self.stand_in = found, None
+                self.inner, self.reduced_solution = found, None
                 if self.reduced_gap is not None:
-                    self.stand_in = part.reduced(SV, rows, self.reduced_gap)
-                if self.stand_in is not None:
-                    self.stand_ins.append(self.stand_in)
+                    self.reduced_solution = part.reduced(SV, rows, self.reduced_gap)
+                if self.reduced_solution is not None:
+                    self.reduced_solutions.append(self.reduced_solution)
             return found
         except Interrupted:
             if part.gives_dual and part.best.solution is not None:
@@ -386,19 +386,19 @@ class Rounds:
             D.executor.release()
             D.store.close()
 
-    def reduced(self, SV: SV, rows: np.ndarray, gap: float) -> StandInMachine | None:
+    def reduced(self, SV: KernelSolution, rows: np.ndarray, gap: float) -> ReducedSolution | None:
         """Return a reduced machine for the solution of the problem of some rows, with their row
         numbers in all of D; None: the solution is as small, or the machine too coarse."""
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = self.job.stop.reduced_size is not None
         machine, certificate, found = self.reduced_from_scan(SV, gap * PART_GAP_SHARE, lowers)
-        if len(machine) >= len(SV) or certificate.gap > MOST_STAND_IN_GAP:
+        if len(machine) >= len(SV) or certificate.gap > MAX_REDUCED_GAP:
             return None
-        return StandInMachine(self.over(rows, machine), certificate.gap, found)
+        return ReducedSolution(self.over(rows, machine), certificate.gap, found)
 
     def reduced_from_scan(
-        self, SV: SV, gap: float | None, lowers: bool = True
-    ) -> tuple[SV, Certificate, SubtaskReduction]:
+        self, SV: KernelSolution, gap: float | None, lowers: bool = True
+    ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
         """Return a solution of `run` with fewer support vectors, its certificate with running
         values, and the changes; see reduction.Reduction."""
         self.scan.return_to(SV)
@@ -407,8 +407,8 @@ class Rounds:
         return self.reduced_to(SV, certificate, gap, lowers)
 
     def reduced_to(
-        self, SV: SV, certificate: Certificate, gap: float | None, lowers: bool = True
-    ) -> tuple[SV, Certificate, SubtaskReduction]:
+        self, SV: KernelSolution, certificate: Certificate, gap: float | None, lowers: bool = True
+    ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
         """Return the solution whose values the scan holds with fewer support vectors; see
         `reduced_from_scan`."""
         from randsvm.training.reduction import Reduction
@@ -417,23 +417,23 @@ class Rounds:
         size, seed = job.stop.reduced_size, job.run.seed
         return Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
 
-    def _in_place_of(self, solution: SV) -> SV:
-        """Return the machine to scan all rows with, as decomposition.StandIn promises."""
-        return solution if self.stand_in is None else self.stand_in.solution
+    def _in_place_of(self, solution: KernelSolution) -> KernelSolution:
+        """Return the machine to scan all rows with, as decomposition.ReplaceSolution promises."""
+        return solution if self.reduced_solution is None else self.reduced_solution.solution
 
-    def reduction_of(self, solution: SV) -> SubtaskReduction | None:
+    def reduction_of(self, solution: KernelSolution) -> SubtaskReduction | None:
         """Return how a solution differs from the full one of the inner set; None: it is a full
         one."""
-        found = (one for one in self.stand_ins if one.has_coefficients_of(solution))
+        found = (one for one in self.reduced_solutions if one.has_coefficients_of(solution))
         return next((one.reduction for one in found), None)
 
-    def over(self, rows: np.ndarray, SV: SV) -> SV:
+    def over(self, rows: np.ndarray, SV: KernelSolution) -> KernelSolution:
         """Return a solution of the problem of some rows with their row numbers in all of D."""
         points = self.scan.completed(SV).points
         assert points is not None
         return replace(SV, rows=rows[SV.rows], points=replace(points, rows=rows[points.rows]))
 
-    def evaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution | None:
+    def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
 
         Without time for the evaluation the certificate is that of the running values. None: the
@@ -455,17 +455,17 @@ class Rounds:
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
         if self._should_continue(SV, V, stopped):
-            self.algorithm_spec = replace(self.algorithm_spec, warm_start=resumed)
+            self.algorithm_spec = replace(self.algorithm_spec, warm_start=empty_step)
             self.best = BestSolution()
             self.best.update(SV, V)
             return None
         if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
             stopped = Stopped(StopReason.PRECISION_LIMIT)
-        useless = why_useless(self.scan, SV)
+        useless = poor_fit_reason(self.scan, SV)
         count = V.count if SV.within_bounds else None
         return SubtaskSolution(SV, V.certificate, count, True, stopped, useless, flagged)
 
-    def _without_wrong_dual(self, SV: SV, V: Violators) -> Violators:
+    def _without_wrong_dual(self, SV: KernelSolution, V: Violators) -> Violators:
         """Return V, with D = -inf for a reduced machine: its coefficients may have a wrong sum or
         wrong signs, and then their D is no bound."""
         if self.reduction_of(SV) is None:
@@ -484,7 +484,7 @@ class Rounds:
         dual = min(max(evaluated.dual, self.best.dual - error * scale), evaluated.primal)
         return replace(evaluated, dual=dual)
 
-    def _should_continue(self, SV: SV, V: Violators, stopped: Stopped) -> bool:
+    def _should_continue(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
 
         They may where the running values showed too small a gap, or where float32 was the limit.
@@ -522,7 +522,7 @@ class Rounds:
                 self.best.update(*self.scan.evaluate(self.inner))
         return self.unevaluated(self.best.solution, stopped)
 
-    def unevaluated(self, SV: SV, stopped: Stopped) -> SubtaskSolution:
+    def unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return the best or the last solution with the certificate of the running values."""
         best = self.best
         certificate = best.certificate if SV is best.solution else best.last_certificate
@@ -534,7 +534,7 @@ class Rounds:
         between = f" between {self.task.name}" if self.task.name else ""
         return ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
 
-    def _watch(self, SV: SV, V: Violators) -> None:
+    def _watch(self, SV: KernelSolution, V: Violators) -> None:
         """Report a round."""
         V = self._without_wrong_dual(SV, V)
         self.count += 1
@@ -572,7 +572,7 @@ class Rounds:
         """The tolerance of the KKT conditions in the next round."""
         return self.record.tolerance
 
-    def __call__(self, SV: SV, V: Violators) -> bool:
+    def __call__(self, SV: KernelSolution, V: Violators) -> bool:
         """Return whether the run ends after this round, as decomposition.Stop promises."""
         self.record = self.record.after(
             support_vectors=len(SV),
@@ -591,7 +591,7 @@ class Rounds:
             self.stopped = answer
         return isinstance(answer, Stopped)
 
-    def _rules(self, SV: SV) -> list[Rule]:
+    def _rules(self, SV: KernelSolution) -> list[Rule]:
         """Return the stop rules after a round with this solution, by priority."""
         limits = self.job.stop
         gap = limits.wanted_gap
@@ -605,15 +605,15 @@ class Rounds:
             ends.insert(0, few_violators(self.algorithm_spec.r))
         return [*self.algorithm_spec.rules, *own, time_limit, *ends]
 
-    def _target(self, SV: SV) -> float:
+    def _target(self, SV: KernelSolution) -> float:
         """Return the gap of running values that ends the rounds with this solution.
 
         A reduced machine has its own gap on the inner set. The losses of other rows may raise it.
         """
-        stand_in, gap = self.stand_in, self.reduced_gap
-        if stand_in is None or gap is None or not stand_in.has_coefficients_of(SV):
+        reduced_solution, gap = self.reduced_solution, self.reduced_gap
+        if reduced_solution is None or gap is None or not reduced_solution.has_coefficients_of(SV):
             return self.gap_target
-        return stand_in.gap + (1 - PART_GAP_SHARE) * gap
+        return reduced_solution.gap + (1 - PART_GAP_SHARE) * gap
 
     @property
     def deadline(self) -> float:
@@ -628,7 +628,7 @@ class Rounds:
         return self.end - seconds - RESERVED_SECONDS
 
 
-def why_useless(scan: Scan, solution: SV) -> str | None:
+def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     """Return why a solution is useless, judged by the audit rows; None: no reason was found.
 
     scan: its running values must be those of the solution
@@ -640,17 +640,17 @@ def why_useless(scan: Scan, solution: SV) -> str | None:
     if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
         problem, solution, audit.y
     ):
-        return CONSTANT
+        return CONSTANT_DECISION
     nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
     if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
         return None
     beta = scan.coefficients.of(audit.rows)
     others = u - beta  # K(x, x) = 1
     typical = median(np.abs(others - median(others)))
-    return MEMORISED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None
+    return OVERFITTED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None
 
 
-def _margin(problem: Problem, solution: SV, y: np.ndarray) -> float:
+def _margin(problem: Problem, solution: KernelSolution, y: np.ndarray) -> float:
     """Return the distance of the margin from f = 0; for a regression, the deviation of y."""
     if problem.prediction_type == "svr":
         return float(np.std(y))

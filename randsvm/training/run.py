@@ -33,9 +33,9 @@ from randsvm.training import probabilities
 from randsvm.training.clock import RESERVED_SECONDS, Clock, limited
 from randsvm.training.job import (
     IN_MEMORY,
+    AnyParams,
     Decision,
     Job,
-    P,
     SearchFit,
     check_gap,
     check_paths,
@@ -93,7 +93,7 @@ class RunEnd(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trainer(ABC, Generic[P, Outcome]):
+class Trainer(ABC, Generic[AnyParams, Outcome]):
     """Labelled rows, and one way to train on them."""
 
     labelled_data: LabelledData
@@ -103,7 +103,7 @@ class Trainer(ABC, Generic[P, Outcome]):
     def D(self) -> Dataset:  # noqa: N802 - the papers' name
         return self.labelled_data.D
 
-    def map_of(self, params: P) -> RandomMap | None:
+    def map_of(self, params: AnyParams) -> RandomMap | None:
         """Return the random features that approximate the kernel, or None."""
         if params.components is None:
             return None
@@ -119,12 +119,12 @@ class Trainer(ABC, Generic[P, Outcome]):
             exact=params.exact,
         )
 
-    def gamma_of(self, params: P, default: float | None = None) -> float:
+    def gamma_of(self, params: AnyParams, default: float | None = None) -> float:
         """Return gamma as a number; default: see resolve_gamma."""
         d = len(self.D.summary.features)
         return resolve_gamma(params.gamma, d, lambda: statistics_of(self.D).variance, default)
 
-    def with_gamma(self, params: P) -> P:
+    def with_gamma(self, params: AnyParams) -> AnyParams:
         """Return the parameters with a number in place of the word `scale`."""
         if not isinstance(params.gamma, str):
             return params
@@ -134,7 +134,7 @@ class Trainer(ABC, Generic[P, Outcome]):
         """Return a trainer for parts of the rows, which another process may train on."""
         return replace(self, job=self.job.for_parts())
 
-    def fit(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
+    def fit(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
         """Train on a view of the rows within about `seconds`; return f, in the model's columns.
 
         Raises TimeLimitError if there is no solution by then.
@@ -146,7 +146,7 @@ class Trainer(ABC, Generic[P, Outcome]):
         prepared = mapping.over(D.summary.features)
         return lambda X: decision(prepared.values(to_csr(X)))
 
-    def fit_for_scores(self, D: Dataset, params: P, seconds: float = inf) -> Decision:
+    def fit_for_scores(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
         """Train as `fit` does; return f, or one column for each of more than two classes.
 
         The class whose column is the largest is predicted.
@@ -165,52 +165,52 @@ class Trainer(ABC, Generic[P, Outcome]):
         """Return a trainer for parts of the rows whose fits are only scored."""
         return self.for_parts()
 
-    def search_fits(self) -> Sequence[SearchFit[P]]:
+    def search_fits(self) -> Sequence[SearchFit[AnyParams]]:
         """Return ways to make the fits of a search with shared work, the preferred one first."""
         return ()
 
     @property
     @abstractmethod
-    def most_classes(self) -> int:
+    def max_classes(self) -> int:
         """The largest number of classes that can be trained."""
 
     @abstractmethod
-    def resolved(self, params: P) -> P:
+    def resolved(self, params: AnyParams) -> AnyParams:
         """Return the parameters with defaults that follow from the data filled in.
 
         Raises ParameterError for parameters that do not suit the data.
         """
 
     @abstractmethod
-    def scales(self, params: P) -> tuple[float, float]:
+    def cost_and_lambda(self, params: AnyParams) -> tuple[float, float]:
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
     @abstractmethod
-    def describe(self, params: P) -> RunDescription:
+    def describe(self, params: AnyParams) -> RunDescription:
         """Return the description of a training on all rows."""
 
     @abstractmethod
-    def decision(self, D: Dataset, params: P, clock: Clock) -> Decision:
+    def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
         """Train on a view of the rows until `clock` ends; return f over the random features.
 
         Without random features, f is over the columns of D.
         """
 
     @abstractmethod
-    def fits_probabilities(self, params: P) -> bool:
+    def fits_probabilities(self, params: AnyParams) -> bool:
         """Return whether probabilities are fitted to held-out rows."""
 
-    def holds_out(self, params: P) -> bool:
+    def holds_out(self, params: AnyParams) -> bool:
         """Return whether anything is fitted to held-out rows, which takes a cross-validation."""
         return self.fits_probabilities(params) or params.conformal
 
-    def calibration(self, params: P) -> probabilities.Calibration:
+    def calibration(self, params: AnyParams) -> probabilities.Calibration:
         """Return what is fitted to f of held-out rows."""
         return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
     def start(
-        self, params: P, clock: Clock, until: float, first_fit: Any = None
+        self, params: AnyParams, clock: Clock, until: float, first_fit: Any = None
     ) -> TrainingRun[Outcome]:
         """Return a training on all rows that has time until the moment `until`.
 
@@ -253,17 +253,20 @@ class TrainingRun(ABC, Generic[Outcome]):
 
 
 # Returns what makes the trainer once the data is read, and its parameters and its job.
-Prepare = Callable[[P, Job], tuple[Callable[[LabelledData, Job], Trainer[P, Outcome]], P, Job]]
+Prepare = Callable[
+    [AnyParams, Job],
+    tuple[Callable[[LabelledData, Job], Trainer[AnyParams, Outcome]], AnyParams, Job],
+]
 
 
 # --- from data to a model --------------------------------------------------------------------
 
 
 def train(
-    prepare: Prepare[P, Outcome],
+    prepare: Prepare[AnyParams, Outcome],
     data: Source,
     model: str | None,
-    params: P,
+    params: AnyParams,
     job: Job,
     watch: Watch,
 ) -> tuple[Model, Outcome]:
@@ -289,7 +292,7 @@ def train(
     ):
         name = joint_name(data)
         trainer = make(LabelledData.of(whole, name, params.prediction_type), job)
-        trainer.labelled_data.check_classes(name, trainer.most_classes)
+        trainer.labelled_data.check_classes(name, trainer.max_classes)
         trainer.labelled_data.check_weights(params)
         # Scaling comes before defaults that follow from the features, such as -g scale.
         scaled = trainer.labelled_data.scaled(job.run.scale, zero_based=job.run.zero_based)
@@ -301,7 +304,7 @@ def train(
         for text in remarks:
             emit(Notice(text))
 
-        def configuration(params: P, job: Job) -> list[str]:
+        def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
             arguments = [
                 *_arguments_of(params),
@@ -320,7 +323,7 @@ def train(
                 trainer.D, params, fit, job, configuration, until, trainer.search_fits()
             )
         arguments = configuration(found.params, job)
-        run = RunOnAllRows(trainer, found, clock, model, arguments)
+        run = BatchModelWriter(trainer, found, clock, model, arguments)
         # The training frees the first fit of the search, part by part.
         del found
         with run.saved_if_interrupted():
@@ -330,13 +333,13 @@ def train(
         return run.result(outcome)
 
 
-def _arguments_of(params: P, grid: Grid = ()) -> list[str]:
+def _arguments_of(params: AnyParams, grid: Grid = ()) -> list[str]:
     """Return the options that make these parameters, without options that have no effect."""
     used = {f.name for f, _ in options(params) if params.uses(f.name)}
     return command_line(params, grid=grid, names=used)
 
 
-def _unused_options(params: P) -> list[str]:
+def _unused_options(params: AnyParams) -> list[str]:
     """Return a message for each option without effect. LIBSVM ignores such options silently."""
     return [
         f"{option} has no effect with -s {params.task} -t {params.kernel}"
@@ -345,10 +348,13 @@ def _unused_options(params: P) -> list[str]:
 
 
 def _report_start(
-    trainer: Trainer[P, Outcome], params: P, description: RunDescription, clock: Clock
+    trainer: Trainer[AnyParams, Outcome],
+    params: AnyParams,
+    description: RunDescription,
+    clock: Clock,
 ) -> None:
     """Emit the configuration of the run, and its notices."""
-    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.scales(params)
+    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
     arguments = [*_arguments_of(params, job.search.grid), *description.arguments]
     emit(
         Started(
@@ -375,7 +381,7 @@ def _report_start(
         emit(Notice(text))
 
 
-class RunToModel(ABC, Generic[Outcome]):
+class ModelWriter(ABC, Generic[Outcome]):
     """The last part of every run: train, write the model, emit the outcome.
 
     saved_model: the model once it is complete; None before that
@@ -462,7 +468,7 @@ class RunToModel(ABC, Generic[Outcome]):
         """Set `saved_model`, and write it to its file."""
 
 
-class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
+class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
     """The last part of a run on a whole file, or on arrays.
 
     arguments: the configuration that the model stores
@@ -470,8 +476,8 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
 
     def __init__(
         self,
-        trainer: Trainer[P, Outcome],
-        found: Winner[P],
+        trainer: Trainer[AnyParams, Outcome],
+        found: Winner[AnyParams],
         clock: Clock,
         path: str | None,
         arguments: list[str],
@@ -588,7 +594,7 @@ class RunOnAllRows(RunToModel[Outcome], Generic[P, Outcome]):
             "d": str(len(D.summary.features)),
             "nnz": str(D.summary.nnz),
             "digest": D.summary.digest,
-            "C": repr(self.trainer.scales(self.params)[0]),
+            "C": repr(self.trainer.cost_and_lambda(self.params)[0]),
             **self.training.metadata(outcome),
             **search_metadata(self.searched),
         }

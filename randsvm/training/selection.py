@@ -20,7 +20,7 @@ from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
 from randsvm.records import dataclass
-from randsvm.training.job import P
+from randsvm.training.job import AnyParams
 from randsvm.training.probabilities import fit_sigmoid
 
 # Metrics that are defined for two classes only.
@@ -269,7 +269,7 @@ def simplest_within_error(tried: Sequence[Tried], sign: int) -> dict[str, float]
 
 
 @dataclass(frozen=True)
-class Winner(Generic[P]):
+class Winner(Generic[AnyParams]):
     """The result of a search.
 
     searched: the scores; None: there was no time for any
@@ -279,7 +279,7 @@ class Winner(Generic[P]):
     """
 
     searched: Searched | None
-    params: P
+    params: AnyParams
     first_fit: Any = None
 
 

@@ -17,7 +17,7 @@ from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parameters.svm import Params, class_weights
 from randsvm.records import NamedTuple, dataclass
-from randsvm.svm.libsvm import Machine
+from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.training.job import EarlyStopping
 from randsvm.training.multiclass import Subtasks
@@ -73,7 +73,7 @@ class SharedFit:
         self._fill_in(f, machine, self.kernel.sums(machine, held_out), count)
         return f
 
-    def _fill_in(self, f: np.ndarray, machine: Machine, sums: np.ndarray, count: int) -> None:
+    def _fill_in(self, f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -> None:
         """Set the columns of f of the pairs that the machine knows."""
         labels = machine.labels
         first, second = class_pairs(len(labels))
@@ -95,13 +95,13 @@ class SharedKernelFit:
     """Fits of a search on few rows; see training.job.SearchFit.
 
     subtasks_of: returns the subtasks of rows with some parameters
-    most_bytes: of the kernel values in memory; the values of one kernel always are
+    max_bytes: of the kernel values in memory; the values of one kernel always are
     """
 
     starts_near = False
 
-    def __init__(self, subtasks_of: Callable[[Dataset, Params], Subtasks], most_bytes: int) -> None:
-        self.subtasks_of, self.most_bytes = subtasks_of, most_bytes
+    def __init__(self, subtasks_of: Callable[[Dataset, Params], Subtasks], max_bytes: int) -> None:
+        self.subtasks_of, self.max_bytes = subtasks_of, max_bytes
         # The kernels that were used last come last.
         self._kernels: OrderedDict[Params, SharedKernel] = OrderedDict()
         self._lock = Lock()
@@ -139,7 +139,7 @@ class SharedKernelFit:
             if key not in self._kernels:
                 self._kernels[key] = SharedKernel.of(D, subtasks.problem)
             self._kernels.move_to_end(key)
-            while len(self._kernels) > 1 and self._size > self.most_bytes:
+            while len(self._kernels) > 1 and self._size > self.max_bytes:
                 self._kernels.popitem(last=False)
             return self._kernels[key]
 

@@ -21,7 +21,7 @@ from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.svm import Params, prediction_type_of
 from randsvm.records import dataclass
-from randsvm.svm.projection import clipped, mended, outermost
+from randsvm.svm.projection import clipped, fill_sums_by_violation, restore_sum
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
@@ -134,7 +134,7 @@ def _by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[St
         # Novelty detection with more rows than before: u shows which other rows are outliers.
         scan.make_step(Step(scan.points(rows), beta))
         return _outermost(scan, scan.u), rows[:0]
-    beta = mended(beta, lower, upper, total)
+    beta = restore_sum(beta, lower, upper, total)
     return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
 
 
@@ -157,7 +157,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
     rows = np.flatnonzero(inside > scan.problem.tolerance)
     lower, upper = scan.task.box(y[rows], _of(scan.weights, rows))
     beta = np.where(rise[rows] > -fall[rows], upper, lower)
-    beta = mended(beta, lower, upper, 0.0, inside[rows])
+    beta = restore_sum(beta, lower, upper, 0.0, inside[rows])
     rows, beta = rows[beta != 0], beta[beta != 0]
     near = np.flatnonzero(np.abs(inside) <= 2 * scan.problem.tolerance)
     return Step(scan.points(rows), beta), near
@@ -166,7 +166,7 @@ def _by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
 def _outermost(scan: Scan, u: np.ndarray) -> Step:
     """Return the step that fills the sums of a task with the rows furthest outside by u."""
     before = scan.beta
-    beta = outermost(scan.task, scan.D.labels(), u, before, scan.weights)
+    beta = fill_sums_by_violation(scan.task, scan.D.labels(), u, before, scan.weights)
     changed = np.flatnonzero(beta != before)
     return Step(scan.points(changed), beta[changed])
 

@@ -34,7 +34,7 @@ from benchmarks.trainings import (
 )
 from benchmarks.untuned import UNTUNED, untuned
 from benchmarks.works import (
-    MOST_ROWS,
+    MAX_ROWS,
     PREDICTIONS,
     growth,
     linear,
@@ -69,7 +69,7 @@ WORKS: dict[str, Callable[[Bench], Comparison]] = {
     **{f"large-{name}": partial(large, name, seconds) for name, seconds in LARGE.items()},
     **{
         f"growth-{rows}": partial(growth, rows)
-        for rows in (10_000, 30_000, 100_000, 300_000, max(MOST_ROWS.values()))
+        for rows in (10_000, 30_000, 100_000, 300_000, max(MAX_ROWS.values()))
     },
     **{name: partial(loose, name) for name in LOOSE},
     "memory": memory,

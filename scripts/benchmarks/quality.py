@@ -20,7 +20,7 @@ TRAIN, PREDICT = (str(Path(sys.executable).with_name(f"randsvm-{w}")) for w in (
 HERE = Path(__file__).resolve().parent
 JSON = ("-q", "--report", "json")
 # Kernel values that a certificate or a score may take.
-MOST_VALUES = 7e9
+MAX_VALUES = 7e9
 PEERS = [sys.executable, str(HERE / "peers.py")]
 # `make peers` makes this environment; a link to another one does as well.
 INTELEX = [str(RESULTS / "peers/bin/python"), str(HERE / "peers.py")]
@@ -76,7 +76,7 @@ def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> d
 
     options: LIBSVM's, in pairs. The result also has `reported_gap`, the gap that a model of randsvm
     reports. With several classes `gap` is the largest of a pair. The gap or the score is missing
-    if it would take more than MOST_VALUES kernel values. The gap of a reduced model is missing too:
+    if it would take more than MAX_VALUES kernel values. The gap of a reduced model is missing too:
     it needs D of the full machine, which is not in the file.
     """
     words: list[str] = []
@@ -110,12 +110,12 @@ def scored(test: Path, model: Path, with_auc: bool = False) -> dict[str, float]:
 
 
 def affordable(rows: Path, model: Path) -> bool:
-    """Return whether the decision values of all rows take at most MOST_VALUES kernel values."""
+    """Return whether the decision values of all rows take at most MAX_VALUES kernel values."""
     if re.search(r"^kernel_type linear$", model.read_text().partition("\nSV\n")[0], re.M):
         return True
     with rows.open("rb") as stream:
         count = sum(1 for _ in stream)
-    return size(model) * (count + size(model)) <= MOST_VALUES
+    return size(model) * (count + size(model)) <= MAX_VALUES
 
 
 def reported_gap(model: Path) -> dict[str, float]:

@@ -25,7 +25,7 @@ from benchmarks.tables import Record, bounded, left_out, peak, spread, table, va
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
 from benchmarks.untuned import DIVISIONS, RARE, START_ROWS
 from benchmarks.untuned_search import ROWS as SEARCHED
-from benchmarks.works import MOST_ROWS
+from benchmarks.works import MAX_ROWS
 from randsvm import files
 
 REAL_SETS = ("covtype", "covtype7", "census", "flights", "delay", "a9a", "satimage", "reuters_r8")
@@ -262,7 +262,7 @@ Points = list[tuple[int, float]]
 
 def _growth(comparisons: Sequence[Record]) -> list[str]:
     rows = []
-    for name in MOST_ROWS:
+    for name in MAX_ROWS:
         seconds, changed = (_points(comparisons, name, of) for of in ("seconds", "changed"))
         if len(seconds) > 1:
             ends = [f"{n:,} rows {t:.3g} s" for n, t in (seconds[0], seconds[-1])]
@@ -381,7 +381,7 @@ def draw_growth(found: Record, path: Path) -> bool:
     figure, grid = plot.new_figure(1, 2, 4.5, 4.0)
     titles = {"seconds": "seconds", "changed": "coefficients changed"}
     for axis, (of, title) in zip(grid.flat, titles.items(), strict=True):
-        for color, name in enumerate(MOST_ROWS):
+        for color, name in enumerate(MAX_ROWS):
             if points := _points(comparisons, name, of):
                 exponent = _exponent(points)
                 label = f"{name}: n^{exponent}" if exponent else name

@@ -29,7 +29,7 @@ from benchmarks.real_data import PARAMETERS
 from benchmarks.sets import REAL, MissingError, fetched, first, made, real, sample
 
 ROWS = 100_000  # of a generated set in a run of full size, for which the goals are meant
-LEAST_ROWS = 1000
+MIN_ROWS = 1000
 TEST_ROWS = {"sparse": 100_000}  # of sets with more than the usual 10,000
 MEMORY = 2000  # MB: our --memory by default, and svm-train's -m
 
@@ -55,7 +55,7 @@ class Bench:
 
     def scaled(self, rows: int) -> int:
         """Return the rows of a set that has `rows` rows in a run of full size."""
-        return max(min(rows, LEAST_ROWS), rows * self.rows // ROWS)
+        return max(min(rows, MIN_ROWS), rows * self.rows // ROWS)
 
     def limit(self, seconds: int) -> int:
         """Return the time limit that is `seconds` in a run of full size."""

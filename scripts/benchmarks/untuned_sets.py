@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 MOST = 25_000  # rows
-TEST, MOST_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
+TEST, MAX_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
 ALL = "all"  # part of a set
 
 _MULTIFLOW, _THEMIS = SOURCES["covtype"], SOURCES["census"]
@@ -492,7 +492,7 @@ def division(path: Path, seed: int, into: Path) -> tuple[Path, Path]:
     """Files for training and test of a set, the rows in a random order of this seed."""
     lines = path.read_bytes().splitlines(keepends=True)
     random.Random(seed).shuffle(lines)
-    rows = min(len(lines) // TEST, MOST_TEST)
+    rows = min(len(lines) // TEST, MAX_TEST)
     train, test = (into / f"{path.stem}.{seed}.{part}" for part in ("train", "test"))
     train.write_bytes(b"".join(lines[rows:]))
     test.write_bytes(b"".join(lines[:rows]))

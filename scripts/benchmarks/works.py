@@ -39,7 +39,7 @@ MANY_CLASSES = {"reuters_r8": 0.5, "satimage": 0.5}  # POINTS of linear machines
 GROWING = "checkerboard"
 REPEATED = 300_000  # rows of growth up to which commands run more than once
 # Command -> rows that it is measured at, at the most, in a run of full size.
-MOST_ROWS = {"svm-train": 100_000, "randsvm": 1_000_000, "sgd": 1_000_000, "predict": 1_000_000}
+MAX_ROWS = {"svm-train": 100_000, "randsvm": 1_000_000, "sgd": 1_000_000, "predict": 1_000_000}
 
 
 def start_up(bench: Bench) -> Comparison:
@@ -180,7 +180,7 @@ def growth(rows: int, bench: Bench) -> Comparison:
     least, own = bench.scaled(10_000), bench.scaled(rows)
     train, first = made(GROWING, own, 0, bench.results), made(GROWING, least, 0, bench.results)
     options = ["-c", "1", "-g", str(GAMMA[GROWING])]
-    model = {name: str(bench.model(train, f"growth {name}")) for name in MOST_ROWS}
+    model = {name: str(bench.model(train, f"growth {name}")) for name in MAX_ROWS}
     predicted = str(bench.model(first, "growth randsvm"))
     if not Path(predicted).exists():
         output(TRAIN, "randsvm", "-q", "--gap", 0.01, *options, first, predicted)
@@ -201,7 +201,7 @@ def growth(rows: int, bench: Bench) -> Comparison:
         for name, program in words.items()
     ]
     commands.append(Command("predict", [PREDICT, "-q", str(train), predicted, "/dev/null"]))
-    commands = [each for each in commands if rows <= MOST_ROWS[each.name]]
+    commands = [each for each in commands if rows <= MAX_ROWS[each.name]]
     return Comparison("growth", own, commands, rounds=inf if rows <= REPEATED else 1)
 
 

@@ -18,14 +18,14 @@ from randsvm.algorithms import inner_set
 from randsvm.algorithms import randsvm as algorithms
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.data.regrouping import regrouped
+from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.training.reduction import SubtaskReduction
-from randsvm.training.rounds import Rounds, StandInMachine
+from randsvm.training.rounds import ReducedSolution, Rounds
 
 ROWS = 4000
 GAP = 0.002
@@ -49,7 +49,7 @@ SETS: dict[str, tuple[np.ndarray, np.ndarray, list[Any], dict[str, Any]]] = {
 @pytest.fixture(autouse=True)
 def used_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inner_set, "FROM_ROWS", 100)
-    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.9)
+    monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 
 def written(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray | None = None) -> Path:
@@ -97,16 +97,18 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
     y = np.where(np.arange(len(y)) < 150, 1, -1)
     C = 1e-4
 
-    def of_one_class(part: Rounds, SV: SV, rows: np.ndarray, gap: float) -> StandInMachine:
+    def of_one_class(
+        part: Rounds, SV: KernelSolution, rows: np.ndarray, gap: float
+    ) -> ReducedSolution:
         kept = np.flatnonzero(part.task.D.labels() < 0)
         beta, points = np.full(len(kept), -C), part.scan.rows(kept)
         machine = part.over(rows, replace(SV, rows=kept, beta=beta, points=points))
-        return StandInMachine(
+        return ReducedSolution(
             machine, 0.0, SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
         )
 
     monkeypatch.setattr(Rounds, "reduced", of_one_class)
-    monkeypatch.setattr(algorithms, "LARGEST_PART", 1)
+    monkeypatch.setattr(algorithms, "MAX_PART", 1)
     train, model, log = written(tmp_path / "train", y, X), tmp_path / "model", tmp_path / "log"
     words = ["-q", "-c", C, "-g", 0.1, "--sample-size", 300, "--log", log]
     run_train("randsvm", *words, "--reduce", 150, "--gap", 1e-9, train, model)
@@ -169,7 +171,7 @@ def test_violators_outside_join_the_inner_set(
 def test_a_large_inner_set_gives_way_to_all_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.0)
+    monkeypatch.setattr(algorithms, "MAX_PART", 0.0)
     train, model, rounds = trained(tmp_path, "svc")
     assert sizes(rounds)[-1] == 0
     assert len([size for size in sizes(rounds) if size == 0]) == 1
@@ -299,7 +301,7 @@ def test_regrouped_rows_are_those_of_the_data_set(tmp_path: Path, mask: str) -> 
         rng = np.random.default_rng(2)
         whole = D.subset(rng.random(D.n) < 0.7) if mask == "view" else D
         rows = np.flatnonzero(rng.random(whole.n) < (0.9 if mask == "most" else 0.05))
-        some = regrouped(whole, rows, 0, None)
+        some = copy_rows_to_chunks(whole, rows, 0, None)
         expected = whole.points(rows)
         found = some.points(np.arange(some.n))
         assert some.n == len(rows)

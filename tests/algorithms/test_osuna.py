@@ -21,7 +21,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.svm import subproblem
 from randsvm.svm.scan import Violators
-from randsvm.svm.solution import SV
+from randsvm.svm.solution import KernelSolution
 
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
@@ -44,13 +44,13 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path: Path)
     assert first["osuna", 0] != first["osuna", 1]
 
 
-@pytest.mark.parametrize("gram_most", [subproblem.GRAM_MOST, 100])
+@pytest.mark.parametrize("gram_most", [subproblem.MAX_GRAM_ROWS, 100])
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
     tmp_path: Path, algorithm: str, gram_most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rows of the working set do not matter, even if no row stays in it."""
-    monkeypatch.setattr(subproblem, "GRAM_MOST", gram_most)
+    monkeypatch.setattr(subproblem, "MAX_GRAM_ROWS", gram_most)
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     learnt = learn(
@@ -99,13 +99,13 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
 
-        def watch(SV: SV, V: Violators) -> None:
+        def watch(SV: KernelSolution, V: Violators) -> None:
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)
 
         stop = GapOrRoundsLimit(gaps, 1e-2, 1500)
 
-        def no_parts(*_: object, **__: object) -> SV:
+        def no_parts(*_: object, **__: object) -> KernelSolution:
             raise AssertionError("osuna solves no parts")
 
         run = Decomposition(one.scan, Draws(0), stop, watch, no_parts, lambda solution: solution)
@@ -127,7 +127,7 @@ class GapOrRoundsLimit:
     def __init__(self, gaps: list[float], gap: float, rounds: int) -> None:
         self.gaps, self.gap, self.rounds = gaps, gap, rounds
 
-    def __call__(self, SV: SV, V: Violators) -> bool:
+    def __call__(self, SV: KernelSolution, V: Violators) -> bool:
         return self.gaps[-1] <= self.gap or len(self.gaps) >= self.rounds
 
 

@@ -25,7 +25,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.algorithms import _sgd
-from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.algorithms.sgd import Learner, SgdSchedule
 from randsvm.data import batches, dataset
 from randsvm.data.batches import Batch
 from randsvm.data.classes import labelled_classes
@@ -86,12 +86,14 @@ class SparseRows:
             plain.learn(self.X[i], self.y[i] if learner.steps.epsilon else self.label[i])
 
 
-def steps_of(classes: int, **changes: object) -> Steps:
+def steps_of(classes: int, **changes: object) -> SgdSchedule:
     weights = np.array([1.0, 2.5, 0.5, 1.5])[:classes]
-    return Steps(**{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes})
+    return SgdSchedule(
+        **{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes}
+    )
 
 
-def make_learners(steps: Steps, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
+def make_learners(steps: SgdSchedule, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
     return Learner.new(steps, d), sgd_reference.Plain(d, len(steps.weights), steps)
 
 
@@ -416,7 +418,7 @@ def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     learn("sgd", path, tmp_path / "m", *kind, *words, "-c", 3, "--epochs", 6, "--seed", 7)
     R2 = oracle.squares(X).mean()
-    steps = Steps(
+    steps = SgdSchedule(
         lambda_=1 / (3 * 110),
         eta0=1 / R2,
         bias_rate=0.1 * R2,

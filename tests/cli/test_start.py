@@ -60,7 +60,7 @@ UNUSED_BY_PREDICT = {"data.cache", "data.dataset", "data.in_memory", "data.shard
     *("models.fitted", "training.job", "svm", "algorithms")
 }
 # The most modules of the package that a training or prediction of 100 rows imports.
-MOST_MODULES = {"train": 95, "predict": 53}
+MAX_MODULES = {"train": 95, "predict": 53}
 # Prints the number of garbage collections while the modules of a command are imported.
 COLLECTED = """
 import gc, sys
@@ -152,7 +152,7 @@ def test_a_small_run_imports_few_modules(folder: Path) -> None:
     assert [name for name in sorted(UNUSED_BY_PREDICT) if f"randsvm.{name}" in predicted] == []
     for command, found in (("train", trained), ("predict", predicted)):
         own = {name for name in found if name.startswith("randsvm")}
-        assert len(own) <= MOST_MODULES[command]
+        assert len(own) <= MAX_MODULES[command]
         assert not {name for name in own if name.startswith("randsvm.cluster")}
 
 

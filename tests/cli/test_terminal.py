@@ -14,7 +14,7 @@ import pytest
 from commands import run_train
 
 from randsvm.cli import bars, report
-from randsvm.cli.bars import LEAST_ROUNDS, TimeLeft, remaining
+from randsvm.cli.bars import MIN_ROUNDS, TimeLeft, remaining
 from randsvm.errors import Interrupted
 from randsvm.events import Epoch, Iteration, Progress, Started, Tried
 
@@ -101,7 +101,7 @@ def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth() ->
 @pytest.mark.parametrize(
     "gaps",
     [
-        [0.5, 0.4, 0.3][: LEAST_ROUNDS - 1],
+        [0.5, 0.4, 0.3][: MIN_ROUNDS - 1],
         [0.5, 0.4, 0.3, 0.3, 0.3, 0.3],
         [0.3, 0.4, 0.5, 0.6],
         [0.9, 1e-1, 1e-2, 0.99e-2, 0.989e-2, 0.988e-2],
@@ -113,7 +113,7 @@ def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps: list[float
 
 
 def test_a_gap_that_hardly_falls_says_nothing_of_the_time_left() -> None:
-    points = [(1.0 + i, 0.9 - 1e-9 * i) for i in range(LEAST_ROUNDS + 30)]
+    points = [(1.0 + i, 0.9 - 1e-9 * i) for i in range(MIN_ROUNDS + 30)]
     assert remaining(points, 1e-3) is None
 
 
@@ -227,7 +227,7 @@ def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened: Callable[[], Ter
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("scanning", 1, 1000))
-    assert bar.bar.ncols == bars.MOST_COLUMNS  # from the first drawing: what is typed has room
+    assert bar.bar.ncols == bars.MAX_COLUMNS  # from the first drawing: what is typed has room
     terminal.write("^C")
     bar.close()
     assert terminal.seen == []

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from randsvm import api
 from randsvm.algorithms import sgd
-from randsvm.algorithms.sgd import Learner, Steps
+from randsvm.algorithms.sgd import Learner, SgdSchedule
 from randsvm.data import dataset
 from randsvm.data.batches import chunk_groups, shuffled_batches
 from randsvm.data.classes import labelled_classes
@@ -82,7 +82,7 @@ def opened(path: Path) -> closing[Dataset]:
 def test_weights_are_the_mean_of_reference_weights_by_rows(
     three: Path, averages: bool, part: bool
 ) -> None:
-    steps = Steps(
+    steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
         horizon=0 if averages else 2 * ROWS,
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_steps_of_groups_count_by_weight() -> None:
     weights = np.random.default_rng(0).exponential(size=ROWS)
     rows = api.Arrays(X, y.astype(int), weights=weights)
     D = dataset.load(rows, ParseOptions(chunk_rows=SHARD), Resources(jobs=1))
-    steps = Steps(
+    steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
         mean_weight=float(weights.mean()), counts_weights=True,
     )  # fmt: skip
@@ -117,7 +117,7 @@ def test_steps_of_groups_count_by_weight() -> None:
     assert learner.linear.w == pytest.approx(learner.total.w / ROWS)
 
 
-def reference_epochs(D: Dataset, steps: Steps, rng: Draws, epochs: int):
+def reference_epochs(D: Dataset, steps: SgdSchedule, rng: Draws, epochs: int):
     """Yield after each epoch the mean of the last weights, or of all iterates, of the reference
     learners of all groups."""
     w, b = np.zeros((D.d, 3)), np.zeros(3)
@@ -275,7 +275,7 @@ class GivenUpError(Exception):
 
 def test_an_epoch_can_be_interrupted_within_a_group(two: Path) -> None:
     """The learner does not change."""
-    steps = Steps(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
+    steps = SgdSchedule(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
     begun = []
 
     def watch(event: object) -> None:

@@ -198,7 +198,7 @@ def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
     two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS)
-    monkeypatch.setattr(algorithms, "LARGEST_PART", 1.0)
+    monkeypatch.setattr(algorithms, "MAX_PART", 1.0)
     words += " --sample-size 100 --gap 0.05"
     check_same_model(two, tmp_path, path, "randsvm", *words.split(), "--log", tmp_path / "log")
     rounds = [one for one in read_log(tmp_path / "log") if one["event"] == "iteration"]

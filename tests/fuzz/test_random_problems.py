@@ -63,7 +63,7 @@ def inner_set_case(seed: int, number: int) -> tuple[Case, int | None]:
 @pytest.fixture
 def inner_sets_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
-    monkeypatch.setattr(algorithms, "LARGEST_PART", 0.9)
+    monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 
 @pytest.mark.parametrize("number", range(16))

@@ -15,7 +15,7 @@ from learning import Data, gaussians, learn
 from scipy import stats
 
 from randsvm.errors import ModelError, ParameterError
-from randsvm.models.conformal import ConformalScores, class_scores, own_pair_scores
+from randsvm.models.conformal import NonconformityScores, class_scores, own_pair_scores
 from randsvm.models.load import load
 from randsvm.parameters.run import PredictParams
 from randsvm.training.probabilities import own_pair_values
@@ -35,7 +35,7 @@ def least_coverage(asked: float, held_out: int, tested: int) -> float:
 @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
 def test_the_quantile_is_that_of_split_conformal_prediction(rows: int, coverage: float) -> None:
     scores = np.random.default_rng(rows).normal(size=rows)
-    found = ConformalScores.of(scores).largest(coverage)
+    found = NonconformityScores.of(scores).largest(coverage)
     rank = math.ceil(round((rows + 1) * coverage, 9))
     assert found == (np.sort(scores)[rank - 1] if rank <= rows else math.inf)
 
@@ -43,15 +43,15 @@ def test_the_quantile_is_that_of_split_conformal_prediction(rows: int, coverage:
 def test_a_row_of_weight_3_is_three_rows() -> None:
     rng = np.random.default_rng(1)
     scores, weights = rng.normal(size=50), rng.integers(1, 5, 50)
-    one = ConformalScores.of(scores, weights.astype(float))
-    other = ConformalScores.of(np.repeat(scores, weights))
+    one = NonconformityScores.of(scores, weights.astype(float))
+    other = NonconformityScores.of(np.repeat(scores, weights))
     for coverage in np.linspace(0.01, 0.99, 99):
         assert one.largest(coverage) == other.largest(coverage)
 
 
 def test_few_of_many_scores_are_kept_and_never_give_less_coverage() -> None:
     scores = np.random.default_rng(2).normal(size=30_000)
-    few = ConformalScores.of(scores)
+    few = NonconformityScores.of(scores)
     assert len(few.scores) <= 2000
     for coverage in np.linspace(0.001, 0.9999, 500):
         rank = math.ceil(30_001 * coverage)
@@ -65,7 +65,8 @@ def test_coverage_is_exact_for_exchangeable_rows() -> None:
     """Over many draws of few rows, so that a rank that is one too small would show."""
     rng = np.random.default_rng(3)
     covered = [
-        rng.normal() <= ConformalScores.of(rng.normal(size=9)).largest(0.8) for _ in range(20_000)
+        rng.normal() <= NonconformityScores.of(rng.normal(size=9)).largest(0.8)
+        for _ in range(20_000)
     ]
     assert np.mean(covered) == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 20_000))
 

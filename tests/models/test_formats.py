@@ -38,7 +38,7 @@ def format_(request: pytest.FixtureRequest) -> Format:
 
 @pytest.fixture(params=[False, True], ids=["plain", "own layout"])
 def model(request: pytest.FixtureRequest, format_: Format) -> LiblinearModel | LibsvmModel:
-    return dataclasses.replace(format_.model, own_layout=request.param)
+    return dataclasses.replace(format_.model, own_format=request.param)
 
 
 # ---- what is written ------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_what_is_written_is_read(
 def test_the_library_refuses_a_model_in_our_own_layout(
     format_: Format, tmp_path: Path, capfd: pytest.CaptureFixture[str], label: bool
 ) -> None:
-    model = dataclasses.replace(format_.model, own_layout=True)
+    model = dataclasses.replace(format_.model, own_format=True)
     if not label:
         model = dataclasses.replace(model, label=None)
     content = format_.content(model, tmp_path)
@@ -170,9 +170,9 @@ def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_the_library(
     content = format_.content(model, tmp_path)
     body = len(without_trailer(content))
     for size in range(len(content)):
-        if size != body or model.own_layout:
+        if size != body or model.own_format:
             format_.refused(content[:size])
-    if not model.own_layout:
+    if not model.own_format:
         assert_same(format_.module.parse(content[:body], "m")[0], of_the_library(model))
 
 
@@ -311,7 +311,7 @@ def test_a_promise_of_two_billion_numbers_costs_no_memory(
 
 
 def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path: Path) -> None:
-    model = dataclasses.replace(LIBLINEAR.model, label=None, own_layout=True)
+    model = dataclasses.replace(LIBLINEAR.model, label=None, own_format=True)
     body = without_trailer(LIBLINEAR.content(model, tmp_path))
     stream = io.BytesIO()
     sealed = SealedStream(stream)

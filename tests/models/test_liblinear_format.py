@@ -239,11 +239,11 @@ def models(draw: st.DrawFn) -> LiblinearModel:
     solver_type = draw(st.sampled_from(SOLVER_TYPES))
     classifier = solver_type in CLASSIFIER_SOLVERS
     nr_class = draw(st.integers(1, 5)) if classifier else 2
-    own_layout = draw(st.booleans())
+    own_format = draw(st.booleans())
     labels = st.lists(int32, min_size=nr_class, max_size=nr_class, unique=True).map(tuple)
     nr_feature, bias = draw(st.integers(0, 20)), draw(finite)
     shape = shape_of_w(solver_type, nr_class, nr_feature, bias)
-    without_label = not classifier or (own_layout and draw(st.booleans()))
+    without_label = not classifier or (own_format and draw(st.booleans()))
     return LiblinearModel(
         solver_type,
         nr_class,
@@ -252,7 +252,7 @@ def models(draw: st.DrawFn) -> LiblinearModel:
         bias=bias,
         rho=draw(finite) if solver_type == ONE_CLASS_SOLVER else None,
         w=draw(hnp.arrays(np.float64, shape, elements=finite)),
-        own_layout=own_layout,
+        own_format=own_format,
     )
 
 
@@ -317,11 +317,11 @@ def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path: P
         ({"w": np.full((3, 3), np.nan)}, "m: expected finite numbers in w, found others"),
     ],
 )
-@pytest.mark.parametrize("own_layout", [False, True])
+@pytest.mark.parametrize("own_format", [False, True])
 def test_a_model_that_could_not_be_read_is_not_written(
-    tmp_path: Path, changes: dict[str, Any], message: str, own_layout: bool
+    tmp_path: Path, changes: dict[str, Any], message: str, own_format: bool
 ) -> None:
-    changed = dataclasses.replace(LIBLINEAR.model, own_layout=own_layout, **changes)
+    changed = dataclasses.replace(LIBLINEAR.model, own_format=own_format, **changes)
     assert message in LIBLINEAR.not_written(changed, tmp_path)
 
 
@@ -470,7 +470,7 @@ def test_only_a_model_in_our_own_layout_may_hold_more_numbers_than_liblinear_cou
     too_many = model_of(np.zeros((2, 1)), nr_feature=2**31 - 1)
     with pytest.raises(ModelError, match=r"less than 2\^31 numbers of w"):
         liblinear_format.write(str(tmp_path / "m"), too_many, TRAILER)
-    own = dataclasses.replace(too_many, own_layout=True)
+    own = dataclasses.replace(too_many, own_format=True)
     with pytest.raises(ValueError, match="expected w of shape"):
         liblinear_format.write(str(tmp_path / "m"), own, TRAILER)
 

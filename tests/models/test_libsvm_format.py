@@ -264,8 +264,8 @@ def models(draw: st.DrawFn) -> LibsvmModel:
     used = KERNEL_PARAMETERS[kernel_type]
     rows = draw(st.lists(st.sets(st.integers(0, 2**31 - 1), max_size=4), max_size=5))
     indices = [index for row in rows for index in sorted(row)]
-    own_layout = draw(st.booleans())
-    two_classes = svm_type in CLASSIFIER_TYPES and not (own_layout and draw(st.booleans()))
+    own_format = draw(st.booleans())
+    two_classes = svm_type in CLASSIFIER_TYPES and not (own_format and draw(st.booleans()))
     first = draw(st.integers(0, len(rows)))
     numbers = hnp.from_dtype(np.dtype(np.float32), allow_nan=False, allow_infinity=False)
     return LibsvmModel(
@@ -285,7 +285,7 @@ def models(draw: st.DrawFn) -> LibsvmModel:
         values=draw(hnp.arrays(np.float32, len(indices), elements=numbers)),
         probA=draw(st.none() | st.tuples(finite)),
         prob_density_marks=draw(st.none() | st.tuples(*[finite] * 10)),
-        own_layout=own_layout,
+        own_format=own_format,
     )
 
 

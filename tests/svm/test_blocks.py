@@ -156,7 +156,7 @@ def distance(of: float) -> Certificate:
 def test_blocks_are_used_between_two_couplings(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     found: list[float] = []
     with case(*made("two_gaussians", 450), problem()) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
@@ -172,7 +172,7 @@ def test_blocks_are_used_between_two_couplings(
 def test_rounds_of_blocks_without_progress_are_followed_by_one_block(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", 450), problem()) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
         left = [1.0, 0.7, 0.8, 0.6, 0.6, 0.6, 0.5, 0.4, 0.3]
@@ -202,7 +202,7 @@ def test_blocks_that_each_hold_one_class_still_reach_the_gap() -> None:
 def test_one_block_stays_one_where_blocks_are_not_for(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch, of: Problem, rows: int
 ) -> None:
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", rows), of) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
         assert rule.rows_after(coupled(one, W, 0.01), distance(1.0)) == 100
@@ -212,7 +212,7 @@ def test_one_block_stays_one_where_blocks_are_not_for(
 def test_the_coupling_of_one_block_is_measured(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch, gamma: float, pays: bool
 ) -> None:
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 20)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", 450), problem(gamma=gamma)) as one:
         W = working_set(np.arange(200), whole=False)
         rule, step = Blocks(one.scan, Draws(0), 200), svmlearn(one.scan, W, frozen=True)

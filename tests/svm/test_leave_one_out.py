@@ -12,7 +12,7 @@ import pytest
 from learning import Data, learn
 from sklearn.svm import SVC
 
-from randsvm.svm.leave_one_out import FlagRows
+from randsvm.svm.leave_one_out import LeaveOneOutQuery
 
 CASES = [
     pytest.param({"kernel": "rbf", "gamma": 0.5}, ["-g", 0.5], id="rbf"),
@@ -137,7 +137,7 @@ def test_a_wrong_row_without_a_coefficient_is_flagged() -> None:
     """Such rows exist before the optimum, as at a time limit."""
     u, beta, y = np.array([2.0, -1.0, 0.5]), np.zeros(3), np.array([1.0, 1.0, 1.0])
     values: Any = SimpleNamespace(y=y, u=u, beta=beta, weights=None)
-    found = FlagRows(0.0, 1.0)(values)
+    found = LeaveOneOutQuery(0.0, 1.0)(values)
     assert (found.error, found.count_bound) == pytest.approx((1 / 3, 1 / 3))
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from randsvm.svm.projection import clipped, filled, mended
+from randsvm.svm.projection import clipped, fill_to_sum, restore_sum
 
 
 def boxes(kind: str, rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -31,7 +31,7 @@ def test_box_and_sum_are_exact_and_bounds_are_kept(kind: str, seed: int) -> None
     before = lower + share * (upper - lower)
     before[share == 1] = upper[share == 1]
     total = 0.0 if kind != "one-class" else rng.random() * math.fsum(before)
-    after = mended(before, lower, upper, total)
+    after = restore_sum(before, lower, upper, total)
     size = np.abs(before).sum()
     assert ((after >= lower) & (after <= upper)).all()
     assert abs(math.fsum(after) - total) <= 1e-12 * size
@@ -49,13 +49,13 @@ def test_box_and_sum_are_exact_and_bounds_are_kept(kind: str, seed: int) -> None
 def test_bounded_coefficients_move_in_the_given_order() -> None:
     beta, upper = np.array([1.0, 1, 1, 1, 0]), np.ones(5)
     lower, order = np.zeros(5), np.array([3.0, 1, 2, 0, 5])
-    assert mended(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
+    assert restore_sum(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
 
 
 def test_coefficients_are_filled_up_in_the_given_order() -> None:
     beta, upper = np.array([0.5, 0, 0, 1, 0]), np.ones(5)
     order = np.array([4.0, 2, 3, 0, 1])
-    assert filled(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
+    assert fill_to_sum(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
 
 
 def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound() -> None:

@@ -165,7 +165,7 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
         monkeypatch.setattr(subproblem, "solve", worse)
         step = svmlearn(one.scan, working_set(np.arange(40), whole=False), frozen=True)
         assert not step.beta.any()
-        assert len(tolerances) == subproblem.MAX_SOLVES
+        assert len(tolerances) == subproblem.MAX_REPEATED_SOLVES
         assert (np.diff(tolerances) < 0).all()
 
 
@@ -201,10 +201,10 @@ def test_rounds_of_all_rows_compute_their_kernel_values_once(
 def test_a_working_set_without_a_gram_matrix_has_the_same_solution(
     made: MakeSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above GRAM_MOST rows LIBSVM computes kernel values from the rows."""
+    """Above MAX_GRAM_ROWS rows LIBSVM computes kernel values from the rows."""
     found = []
-    for most in (subproblem.GRAM_MOST, 0):
-        monkeypatch.setattr(subproblem, "GRAM_MOST", most)
+    for most in (subproblem.MAX_GRAM_ROWS, 0):
+        monkeypatch.setattr(subproblem, "MAX_GRAM_ROWS", most)
         with case(*made("two_gaussians", 450), problem(tolerance=1e-5)) as one:
             step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
             found.append(one.dual(step.beta))

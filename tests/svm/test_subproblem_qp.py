@@ -18,12 +18,12 @@ from random_subproblems import (
 )
 
 from randsvm.svm import libsvm, subproblem_qp
-from randsvm.svm.libsvm import Layout, Outcome
+from randsvm.svm.libsvm import Outcome, PrecomputedNodes
 from randsvm.svm.subproblem import solve
-from randsvm.svm.subproblem_qp import Boxed, Solution, needs_many_copies, product
+from randsvm.svm.subproblem_qp import BoxQP, Solution, needs_many_copies, product
 
 SEEDS = range(12)
-MOST_CALLS = 200
+MAX_CALLS = 200
 
 
 def solve_repeatedly(
@@ -37,9 +37,9 @@ def solve_repeatedly(
     **others: Any,
 ) -> Solution:
     """Solve repeatedly: with very different class weights one call may end early."""
-    for _ in range(MOST_CALLS):
+    for _ in range(MAX_CALLS):
         found = solve(K, h, lower, upper, s, start, *more, **others)
-        crowded = needs_many_copies(Boxed(K, h, lower, upper, s, found.beta, 0.0))
+        crowded = needs_many_copies(BoxQP(K, h, lower, upper, s, found.beta, 0.0))
         if not crowded or np.array_equal(found.beta, start):
             break
         start = found.beta
@@ -173,7 +173,7 @@ def test_rows_of_a_regression_that_wait_turn_in_a_later_solve(b: float) -> None:
     lower, upper = np.full(m, -1.0), np.full(m, 1.0)
     start, values = random_start(rng, lower, upper), list[float]()
     s = float(start.sum())
-    for _ in range(MOST_CALLS):
+    for _ in range(MAX_CALLS):
         part = solve(K, y, lower, upper, s, start, 1e-6, epsilon, b=b, partly=True).beta
         values.append(objective(K, y, epsilon, part))
         if np.abs(part - start).max() < 1e-9:
@@ -302,7 +302,7 @@ def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m: int) -> Non
     """svm.cpp reads x[i][(int) x[j][0].value].value at the given addresses."""
     rng = np.random.default_rng(11)
     K, index = rng.normal(size=(m, m)).astype(np.float32), rng.integers(0, m, m + 3)
-    layout = Layout.of(K, index)
+    layout = PrecomputedNodes.of(K, index)
 
     def value(row: int, node: int) -> float:
         return ctypes.c_double.from_address(int(layout.starts[row]) + 16 * node + 8).value
@@ -360,7 +360,7 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(
     with pytest.raises(KeyboardInterrupt):
         solve(*task)
     (layout,) = kept
-    assert isinstance(layout, Layout)
+    assert isinstance(layout, PrecomputedNodes)
 
 
 def test_product_equals_numpys() -> None:

@@ -15,10 +15,10 @@ from scans import problem
 import randsvm.algorithms.osuna as osuna_module
 from randsvm.algorithms import randsvm
 from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import certified, randsvm_1
+from randsvm.algorithms.randsvm import randsvm_1, train_certified
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.scan import Violators
-from randsvm.svm.solution import SV, Certificate
+from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.svm.working_set import (
     Candidates,
     FileOrder,
@@ -45,7 +45,7 @@ def smallest(rows: np.ndarray) -> SmallestKeys:
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[np.random.Generator, GroupCandidates, SV]:
+def rounds(draw: st.DrawFn) -> tuple[np.random.Generator, GroupCandidates, KernelSolution]:
     """A working set, support vectors and candidates, their rows all different or the same."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
@@ -58,7 +58,7 @@ def rounds(draw: st.DrawFn) -> tuple[np.random.Generator, GroupCandidates, SV]:
         smallest(rng.permutation(N)[:1]),
     )
     support = np.sort(rng.permutation(N)[: draw(st.integers(0, 80))])
-    return rng, found, SV(support, np.ones(len(support)), 0.0, problem())
+    return rng, found, KernelSolution(support, np.ones(len(support)), 0.0, problem())
 
 
 class Script:
@@ -70,7 +70,7 @@ class Script:
     warm_start = rng = None
 
     def __init__(
-        self, first: WorkingSet, solution: SV, found: GroupCandidates, rounds: int = 1
+        self, first: WorkingSet, solution: KernelSolution, found: GroupCandidates, rounds: int = 1
     ) -> None:
         self.first, self.solution, self.rounds = first, solution, rounds
         self.V = SimpleNamespace(
@@ -90,7 +90,9 @@ class Script:
     def start(self, scan: Script, r: int) -> tuple[None, WorkingSet]:
         return None, self.first
 
-    def violators(self, step: Any, W: np.ndarray, order: Any, r: int) -> tuple[SV, SimpleNamespace]:
+    def violators(
+        self, step: Any, W: np.ndarray, order: Any, r: int
+    ) -> tuple[KernelSolution, SimpleNamespace]:
         self.orders.append(order)
         return self.solution, self.V
 
@@ -113,7 +115,7 @@ def no_solves() -> Iterator[None]:
 ALGORITHMS = {
     "osuna": osuna,
     "osuna-closest": osuna_closest,
-    "randsvm": lambda run, size, swap: certified(run, size),
+    "randsvm": lambda run, size, swap: train_certified(run, size),
 }
 
 
@@ -149,7 +151,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall() -> None:
     found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
     )
-    solution = SV(np.empty(0, np.int64), np.empty(0), 0.0, problem())
+    solution = KernelSolution(np.empty(0, np.int64), np.empty(0), 0.0, problem())
     run = Script(WorkingSet.of(np.arange(160, 180), N), solution, found)
     osuna(run, 20, None)
     (W,) = run.working_sets
@@ -180,20 +182,20 @@ def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r: int) -> 
 @pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
 def test_pairs_are_chosen_once_random_violators_are_few(beta: float, few: int) -> None:
     """Few: beside support vectors most of which are bounded fewer than beside others."""
-    solution = SV(np.arange(90), np.full(90, beta), 0.0, problem())
+    solution = KernelSolution(np.arange(90), np.full(90, beta), 0.0, problem())
     some, many = (
         one_group(count, *[smallest(np.arange(100, 110))] * 2, *[smallest(np.arange(1))] * 2)
         for count in (few, 90 if beta == 1 else 10_000)
     )
     first = WorkingSet.of(np.arange(20), N)
     run = Script(first, solution, many)
-    certified(run, 20)
+    train_certified(run, 20)
     assert run.orders == [UniformSample, UniformSample] and not run.working_sets[0].pairs
     run = Script(first, solution, some)
-    certified(run, 20)
+    train_certified(run, 20)
     assert run.orders == [UniformSample, LargestViolation]
     run = Script(run.working_sets[0], solution, many)
-    certified(run, 20)
+    train_certified(run, 20)
     assert run.orders == [LargestViolation, LargestViolation] and run.working_sets[0].pairs
 
 
@@ -210,7 +212,7 @@ def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(
 
 
 def test_a_working_set_of_all_rows_stays_the_same() -> None:
-    solution = SV(np.arange(3), np.ones(3), 0.0, problem())
+    solution = KernelSolution(np.arange(3), np.ones(3), 0.0, problem())
     found = one_group(1, *[smallest(np.arange(1))] * 4)
     run = Script(WorkingSet.of(np.arange(N), N), solution, found)
     osuna(run, N, None)

@@ -27,7 +27,7 @@ from fixtures import Command, MakeSet, Predict, PredictRun, RealSet
 from learning import Finished, learn
 from liblinear import liblinearutil
 
-from randsvm.algorithms.sgd import Steps
+from randsvm.algorithms.sgd import SgdSchedule
 from randsvm.data import svmlight
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
 from randsvm.models.load import load
@@ -74,7 +74,7 @@ def reference_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
     plain = sgd_reference.Plain(
         d,
         len(old.label),
-        Steps(
+        SgdSchedule(
             lambda_,
             eta0,
             bias_rate,

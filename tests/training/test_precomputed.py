@@ -323,7 +323,7 @@ def test_an_indefinite_kernel_has_no_certificate(tmp_path: Path) -> None:
 def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernel_layout, "PSD_CHECK_MOST_ROWS", 80)
+    monkeypatch.setattr(kernel_layout, "MAX_PSD_CHECK_ROWS", 80)
     D = some_rows()
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)

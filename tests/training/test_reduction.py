@@ -19,7 +19,7 @@ from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.run import CertifyParams
-from randsvm.svm.basis import Objective
+from randsvm.svm.basis import SmoothedObjective
 from randsvm.training import reduction
 from randsvm.training.reduction import SampledSupportVectors
 
@@ -200,7 +200,7 @@ def test_jobs_and_memory_change_no_byte(tmp_path):
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """A basis of 40 rows is chosen from 160 support vectors."""
-    monkeypatch.setattr(reduction, "LEAST_CANDIDATES", 100)
+    monkeypatch.setattr(reduction, "MIN_CANDIDATES", 100)
 
 
 def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(
@@ -209,7 +209,7 @@ def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(
     train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
     judged, rows = [], []
     for least in (8192, 100):
-        monkeypatch.setattr(reduction, "LEAST_CANDIDATES", least)
+        monkeypatch.setattr(reduction, "MIN_CANDIDATES", least)
         model = tmp_path / str(least)
         run_train("-q", "-g", 5, "--reduce", 40, train, model)
         assert int(oracle.trailer(model)["support_vectors_before"]) > 4 * 160
@@ -382,7 +382,7 @@ def test_lowering_reaches_the_least_p_on_the_basis():
         whole = np.column_stack([K, np.ones(len(y))])
         hessian = C * whole.T @ (curvature[:, None] * whole)
         exact = a @ G @ a / 2 + C * np.maximum(0, 1 - y * f).sum()
-        return Objective(exact, C * value, -C * whole.T @ (y * slope), hessian)
+        return SmoothedObjective(exact, C * value, -C * whole.T @ (y * slope), hessian)
 
     def reference(x):
         found = objective(x[:-1], x[-1], 1e-3)

@@ -129,7 +129,7 @@ def test_memory_bounds_the_kernels_that_are_kept(tmp_path: Path) -> None:
     with open_dataset(path, "svc") as D:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
         held = np.arange(D.n) < 50
-        fits.most_bytes = 0
+        fits.max_bytes = 0
         first = fits.fit(D, params, None, ~held, held).f
         fits.fit(D, Params(gamma=2 * GAMMA), None, ~held, held)
         assert len(fits._kernels) == 1

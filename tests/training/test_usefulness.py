@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import randsvm
 from randsvm.events import Notice
 from randsvm.models.fitted import FittedModel
-from randsvm.training.rounds import CONSTANT, MEMORISED, USELESS_MODEL_TEXTS
+from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED, USELESS_MODEL_TEXTS
 
 N, D = 1200, 12
 
@@ -70,17 +70,17 @@ def notes(X: np.ndarray, y: np.ndarray, **options: Any) -> tuple[FittedModel, li
 @pytest.mark.parametrize(
     "change, labels, options, text",
     [
-        (one_large, curved, {}, MEMORISED),
-        (one_large, rare, {}, MEMORISED),
-        (one_large, thirds, {}, MEMORISED),
-        (one_large, thirds, {"multiclass": "ovr"}, MEMORISED),
-        (one_large, curved, {"task": "nu-svc"}, MEMORISED),
-        (one_large, slope, {"task": "svr"}, MEMORISED),
-        (np.array, curved, {"gamma": 5.0}, MEMORISED),
-        (np.array, curved, {"gamma": 0.0}, CONSTANT),
-        (np.array, rare, {"gamma": 1e-9}, CONSTANT),
-        (np.array, slope, {"gamma": 0.0, "task": "svr"}, CONSTANT),
-        (np.array, curved, {"gamma": 0.0, "kernel": "poly", "coef0": 1.0}, CONSTANT),
+        (one_large, curved, {}, OVERFITTED),
+        (one_large, rare, {}, OVERFITTED),
+        (one_large, thirds, {}, OVERFITTED),
+        (one_large, thirds, {"multiclass": "ovr"}, OVERFITTED),
+        (one_large, curved, {"task": "nu-svc"}, OVERFITTED),
+        (one_large, slope, {"task": "svr"}, OVERFITTED),
+        (np.array, curved, {"gamma": 5.0}, OVERFITTED),
+        (np.array, curved, {"gamma": 0.0}, CONSTANT_DECISION),
+        (np.array, rare, {"gamma": 1e-9}, CONSTANT_DECISION),
+        (np.array, slope, {"gamma": 0.0, "task": "svr"}, CONSTANT_DECISION),
+        (np.array, curved, {"gamma": 0.0, "kernel": "poly", "coef0": 1.0}, CONSTANT_DECISION),
     ],
 )
 @pytest.mark.parametrize("n", [N, 2 * N])
@@ -133,7 +133,7 @@ def test_noise_and_many_support_vectors_are_not_noted(
 @pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
 def test_real_data_is_noted_only_if_its_features_are_unscaled(load: Callable[..., Any]) -> None:
     X, y = load(return_X_y=True)
-    assert notes(X, y)[1] == [MEMORISED]
+    assert notes(X, y)[1] == [OVERFITTED]
     assert notes(X, y, scale="standard")[1] == []
     assert notes(X, y, gamma="scale")[1] == []
 
@@ -154,10 +154,10 @@ def test_the_note_is_on_stderr_and_in_the_log(
     data.write_text("".join(lines))
     run_train(data, tmp_path / "m", "--log", log)
     emitted = " ".join(capsys.readouterr().err.split())
-    assert MEMORISED in emitted
+    assert OVERFITTED in emitted
     records = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [one for one in records if one.get("text") == MEMORISED]
-    assert MEMORISED not in (tmp_path / "m").read_text()
+    assert [one for one in records if one.get("text") == OVERFITTED]
+    assert OVERFITTED not in (tmp_path / "m").read_text()
 
 
 def test_fit_warns_of_a_useless_model() -> None:
