@@ -73,7 +73,7 @@ class InitialEstimate(NamedTuple):
     error: float
 
 
-def guess_of_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> InitialEstimate:
+def estimate_from_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> InitialEstimate:
     """Return f0 of two random subsets of D. algorithm: returns the one for a number of rows."""
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)

@@ -26,7 +26,7 @@ from randsvm.algorithms.decomposition import Decomposition, empty_step
 from randsvm.algorithms.inner_set import (
     ERRORS,
     AlgorithmOfSize,
-    guess_of_subsets,
+    estimate_from_subsets,
     starting_from,
     step_to,
 )
@@ -107,27 +107,28 @@ def train_certified(run: Decomposition, r: int) -> KernelSolution:
 
 
 def train_on_inner_set(
-    run: Decomposition, r: int, certified_over: AlgorithmOfSize
+    run: Decomposition, r: int, trainer_for: AlgorithmOfSize
 ) -> KernelSolution:
-    """Run `certified` on the rows A near the margin, where alpha may differ from 0, then scan D.
+    """Train on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
-    many of the rows, D takes its place. certified_over: returns `certified` for a number of rows.
+    many of the rows, D takes its place. trainer_for: returns `train_certified` for a number of
+    rows.
     """
-    if run.warm_start is empty_step:                            # more rounds after an evaluation
+    if run.warm_start is empty_step:                         # more rounds after an evaluation
         return train_certified(run, r)
-    f0 = guess_of_subsets(run, certified_over)               # f0 = mean of svmlearn(2 subsets)
+    f0 = estimate_from_subsets(run, trainer_for)             # f0 = mean of svmlearn(2 subsets)
     step, W = run.warm_start(run.scan, r) if run.warm_start else (f0.step, f0.W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
     tau = ERRORS * f0.error
-    if SV.within_bounds and run.stop(SV, V):                 # a guess beyond bounds is no solution
+    if SV.within_bounds and run.stop(SV, V):                 # an f0 beyond bounds solves nothing
         return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
     solution = SV if SV.within_bounds else None
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
-        solution = run.solve_part(A, certified_over(len(A)), start)  # SV = train_certified(A, r)
-        step, W = step_to(run, run.reduced_solution(solution))     # --reduce: few rows instead
+        solution = run.solve_part(A, trainer_for(len(A)), start)  # SV = train_certified(A, r)
+        step, W = step_to(run, run.reduced_solution(solution))    # --reduce: few rows instead
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV

@@ -191,11 +191,11 @@ def randsvm_spec(
         solve = partial(train_certified, r=r)
         return AlgorithmSpec("randsvm", solve, r, True, options, notices=notices)
 
-    def certified_over(rows: int) -> Callable[[Decomposition], KernelSolution]:
+    def trainer_for(rows: int) -> Callable[[Decomposition], KernelSolution]:
         own_r = _working_set_rows("--sample-size", own.sample_size, rows, nonzeros, problem)
         return partial(train_certified, r=min(own_r, rows))
 
-    inner = partial(train_on_inner_set, r=r, certified_over=certified_over)
+    inner = partial(train_on_inner_set, r=r, trainer_for=trainer_for)
     return AlgorithmSpec("randsvm", inner, r, True, options, notices=notices, parts=True)
 
 
@@ -614,7 +614,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.subtasks.close()
         self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
         self._report_uselessness()
-        self._report_guesses()
+        self._report_estimate()
         if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
             end = self.end - RESERVED_SECONDS
@@ -629,14 +629,14 @@ class KernelTrainingRun(TrainingRun[Trained]):
             if counts[text] > len(self.solved) / 2:
                 emit(Notice(text))
 
-    def _report_guesses(self) -> None:
+    def _report_estimate(self) -> None:
         """Report if the time did not suffice for a solution within its bounds."""
-        if self._has_guesses:
+        if self._holds_estimate:
             emit(Notice(GUESSED))
 
     @property
-    def _has_guesses(self) -> bool:
-        """Return whether the model holds the guess of an inner set in place of a solution."""
+    def _holds_estimate(self) -> bool:
+        """Return whether the model holds the initial estimate of an inner set, not a solution."""
         return not self.reductions and not all(one.SV.within_bounds for one in self._solutions)
 
     def _solve_in_thread(self, number: int, watch: Watch) -> None:
@@ -778,7 +778,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         interrupted = {n: replace(one, stopped=stopped) for n, one in self.interrupted.items()}
         self.solved = {**interrupted, **self.solved}
         self._fill_in_unsolved(stopped)
-        self._report_guesses()
+        self._report_estimate()
 
     def _fill_in_unsolved(self, stopped: Stopped) -> None:
         """Give subtasks without a solution a constant f, and report how many they are."""
@@ -844,12 +844,12 @@ class KernelTrainingRun(TrainingRun[Trained]):
         }
 
     def _certificate_word(self, outcome: Trained) -> str:
-        """Return the word for the certificate: D of a reduced machine, and of a guess, is that of
+        """Return the word for the certificate: a reduced machine, and an estimate, has the D of
         other coefficients."""
         if outcome.reduced is not None:
             return "reduced"
-        if self._has_guesses:
-            return "guess"
+        if self._holds_estimate:
+            return "estimate"
         return "evaluated" if outcome.evaluated else "running"
 
     def model(self, **common: Any) -> Model:

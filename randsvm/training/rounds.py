@@ -170,9 +170,9 @@ class BestSolution:
         self.certified, self.last_primal = certificate.certified, certificate.primal
         self.least = certificate.least
         # For a kernel without a certificate P is no guide: the newest solution is the best. So is
-        # one within its bounds, after a guess that is not.
-        guess = self.solution is not None and not self.solution.within_bounds
-        if certificate.primal <= self.primal or not certificate.certified or guess:
+        # one within its bounds, after an initial estimate that is not.
+        estimated = self.solution is not None and not self.solution.within_bounds
+        if certificate.primal <= self.primal or not certificate.certified or estimated:
             self.solution, self.primal = SV, certificate.primal
 
     @property
@@ -447,8 +447,8 @@ class Rounds:
                 SV, V = self.scan.evaluate(SV)
                 V = self._without_wrong_dual(SV, V)
                 V = replace(V, certificate=self._with_best_dual(V.certificate))
-                # The errors of one pair say nothing about the model of all classes. A guess beyond
-                # the bounds and a reduced solution are no solutions of the problem.
+                # The errors of one pair say nothing about the model of all classes. An estimate
+                # beyond the bounds and a reduced solution are no solutions of the problem.
                 solved = not self.task.name and SV.within_bounds and self.reduction_of(SV) is None
                 near = V.certificate.gap <= LEAVE_ONE_OUT_GAP
                 flagged = leave_one_out(self.scan, SV) if solved and near else None
@@ -510,7 +510,7 @@ class Rounds:
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
 
-        The solution of an inner set takes the place of a guess beyond the bounds if all rows can be
+        The solution of an inner set replaces an estimate beyond the bounds, if all rows can be
         scanned with it in time.
         """
         if self.best.solution is None:

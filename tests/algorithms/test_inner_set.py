@@ -181,18 +181,18 @@ def test_a_large_inner_set_gives_way_to_all_rows(
 
 
 def interrupted(folder: Path, name: str, rounds: int) -> tuple[Path, Path, list[str]]:
-    """Interrupt a training this number of rounds after the guess; return the training file, the
+    """Interrupt a training this number of rounds after the estimate; return the training file, the
     model and the notices."""
     y, X, _, certify = SETS[name]
-    after_guess, notices = 0, []
+    after_estimate, notices = 0, []
 
     def watch(event: object) -> None:
-        nonlocal after_guess
+        nonlocal after_estimate
         if isinstance(event, Notice):
             notices.append(event.text)
         if isinstance(event, Iteration):
-            after_guess += after_guess > 0 or not event.inner_set
-            if after_guess == rounds + 1:
+            after_estimate += after_estimate > 0 or not event.inner_set
+            if after_estimate == rounds + 1:
                 raise Interrupted(signal.SIGTERM)
 
     train, model = written(folder / "train", y, X), folder / "model"
@@ -220,7 +220,7 @@ def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(
 
 
 @pytest.mark.parametrize("name", ["svc", "one-class"])
-def test_an_interrupted_run_without_another_solution_keeps_the_guess(
+def test_an_interrupted_run_without_another_solution_keeps_the_estimate(
     tmp_path: Path, name: str
 ) -> None:
     """Its P is true; its D is that of a multiple within the bounds, or of any coefficients."""
@@ -228,7 +228,7 @@ def test_an_interrupted_run_without_another_solution_keeps_the_guess(
     said = oracle.trailer(model)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
     assert not judged.feasible
-    assert said["certificate"] == "guess"
+    assert said["certificate"] == "estimate"
     assert any("no time for a solution" in text for text in notices)
     assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
     found = randsvm.load(str(model)).model
@@ -265,7 +265,7 @@ def test_a_reduced_machine_takes_the_place_of_the_scan_with_all_support_vectors(
     if reduce == "auto":
         assert float(said["gap"]) <= 0.02
     if name not in ("ovo", "ovr"):
-        # After the guess all rows are scanned with few support vectors.
+        # After the estimate all rows are scanned with few support vectors.
         scans = [one["support_vectors"] for one in rounds if not one["inner_set"]][1:]
         assert scans
         assert max(scans) < int(said["support_vectors_before"]) / 2

@@ -6,7 +6,7 @@ interior-point method that know nothing of the package:
 - D as reported is not above the optimum, P not below;
 - P, D, the gap, the violators and the counts as reported are those of the model as written;
 - the model is feasible: coefficients within their bounds, their sum exact, except for a reduced
-  machine and for the guess that an interrupted run has in place of a solution;
+  machine and for the estimate that an interrupted run has in place of a solution;
 - the gap that was asked for is reached, or the run says that it is not.
 
 Every choice comes from one random.Random: a seed and a number repeat a case.
@@ -519,8 +519,8 @@ def check(case: Case, folder: Path, event: int | None = None) -> str:
     if wrong:
         raise WrongError("; ".join(wrong))
     stopped, word = written.metadata["stopped"], written.metadata["certificate"]
-    if word == "guess":
-        return "guess"
+    if word == "estimate":
+        return "estimate"
     return "gap reached" if stopped.startswith("gap") else f"said: {stopped}"
 
 
