@@ -128,7 +128,7 @@ def _no_column(table: Table | DelimitedText, wanted: str, *hints: str) -> DataEr
     more = ", ..." if len(table.names) > MAX_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MAX_NAMES])) + more
     problem = f"expected a column {quoted(wanted)}, found {found}"
-    other = next((one for one in ";\t," if one in table.names[0]), None)
+    other = next((one for one in ";\t," if one in "".join(table.names)), None)
     if len(table.names) == 1 and other is not None:
         hints = (f"the names seem to be separated by {other!r}",)
     return DataError(table.name, 1, 1, problem + _hint(*hints))

@@ -32,6 +32,7 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import Interrupted, ParameterError
 from randsvm.events import Progress, Tried
 from randsvm.training import cross_validation
+from randsvm.training.rounds import Rounds
 
 # The options of the command, and scikit-learn's estimators.
 WORDS = {
@@ -584,3 +585,21 @@ def test_invalid_options_are_usage_errors(
     assert refused.value.exit_code == 2
     assert expected in str(refused.value)
     assert not (tmp_path / "m").exists()
+
+
+def test_fits_of_a_search_with_random_features_are_linear_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folds have more rows than a working set, and gammas have features of their own."""
+    kernels: list[tuple[str, int]] = []
+    begin = Rounds.__post_init__
+
+    def recorded(self: Rounds) -> None:
+        begin(self)
+        kernels.append((self.task.problem.kernel, self.task.D.d))
+
+    monkeypatch.setattr(Rounds, "__post_init__", recorded)
+    y, X = oracle.checkerboard(4800)
+    path, words = oracle.write_svmlight(tmp_path / "d", y, X), ("-v", 3, "--components", 20)
+    learn("randsvm", path, tmp_path / "m", *words, "-c", "0.1,10", "-g", "0.5,4", "--no-racing")
+    assert len(kernels) >= 3 * 4 + 1 and set(kernels) == {("linear", 20)}
