@@ -51,7 +51,7 @@ class CsrMatrix:
 
     @staticmethod
     def from_scipy(X: Any) -> CsrMatrix:
-        """Return a sparse matrix of scipy in any format; it shares the memory of X if it can."""
+        """Return the rows of a scipy sparse matrix in any format, in its memory if possible."""
         csr = X.tocsr()
         if not csr.has_canonical_format:
             csr = csr.copy()
@@ -108,7 +108,7 @@ class CsrMatrix:
         return CsrMatrix(data, indices, starts, (len(rows), d))
 
     def with_data(self, data: np.ndarray) -> CsrMatrix:
-        """Return other values in the same places. data : (nnz,)."""
+        """Return a matrix with the same nonzero pattern and other values. data : (nnz,)."""
         return CsrMatrix(data, self.indices, self.indptr, self.shape)
 
     def without_zeros(self) -> CsrMatrix:
@@ -127,7 +127,7 @@ class CsrMatrix:
         return CsrMatrix(*arrays, self.shape)
 
     def less(self, centre: np.ndarray, dtype: type) -> CsrMatrix:
-        """Return each row less the centre, without zeros, as values of `dtype`.
+        """Return the rows minus the centre, as values of `dtype`; zeros are not stored.
 
         centre : (d,) float64. Differences are computed in float64.
         """
@@ -162,7 +162,7 @@ class CsrMatrix:
         return CsrMatrix(self.data[kept], at[kept], starts, shape).toarray()[:, to]
 
     def __matmul__(self, W: np.ndarray) -> np.ndarray:
-        """Return the products with W, (d,) or (d, K); the precision is the higher of both."""
+        """Return X W in the higher precision of both. W : (d,) or (d, K)."""
         dtype = np.result_type(self.dtype, W.dtype)
         given: np.ndarray = np.ascontiguousarray(W, dtype)
         out = np.zeros((self.shape[0], *W.shape[1:]), dtype)
@@ -231,7 +231,7 @@ def sum_in_order(numbers: Iterable[float]) -> float:
 def distinct(numbers: np.ndarray) -> np.ndarray:
     """Return each number once, ascending.
 
-    Counting them avoids that np.unique imports numpy.ma, which takes 10 ms.
+    With return_counts, np.unique does not import numpy.ma, which takes 10 ms.
     """
     return np.unique(numbers, return_counts=True)[0]
 

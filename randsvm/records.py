@@ -99,7 +99,7 @@ def _new_tuple(cls: Any, /, *values: Any, **given: Any) -> Any:
 
 
 def _make_tuple(cls: Any, values: Any) -> Any:
-    """Return a named tuple of all its values in order."""
+    """Return a named tuple from the values of all fields, in order."""
     found = tuple.__new__(cls, values)
     if len(found) != len(cls._fields):
         raise TypeError(f"{cls.__qualname__} needs {len(cls._fields)} values, found {len(found)}")
@@ -107,7 +107,7 @@ def _make_tuple(cls: Any, values: Any) -> Any:
 
 
 def _replace_values(self: Any, /, **given: Any) -> Any:
-    """Return the same tuple with other values of some fields."""
+    """Return a copy of the tuple with new values of some fields."""
     found = tuple.__new__(type(self), map(given.pop, self._fields, self))
     if given:
         raise TypeError(f"{type(self).__qualname__} has no field {next(iter(given))!r}")
@@ -174,7 +174,7 @@ def _initializer(cls: Any) -> Callable[..., None]:
 
 
 class _LateSignature:
-    """The signature of a dataclass or named tuple, made when a program asks for it."""
+    """A descriptor that makes the signature of a dataclass or named tuple at its first use."""
 
     def __get__(self, instance: object, owner: Any) -> Signature:
         if instance is not None or vars(owner).get("__signature__") is not self:
@@ -202,7 +202,8 @@ class _LateSignature:
 def _comparison(cls: Any) -> tuple[Callable[[Any, object], bool], Callable[[Any], int]]:
     """Return the __eq__ and the __hash__ of a dataclass."""
     names = [f.name for f in fields(cls) if f.compare]
-    # With one name attrgetter returns its value alone. Arrays are compared within tuples.
+    # With one name, attrgetter would return the value itself, not a tuple as the comparison of
+    # `dataclasses` does: two equal arrays would then compare as an array.
     compared: Callable[[Any], Any] = (
         attrgetter(*names)
         if len(names) > 1
@@ -227,8 +228,8 @@ def _repr(self: Any) -> str:
 
 
 def _refuse_change(record: Any, name: str) -> None:
-    """Raise FrozenInstanceError, unless the class of the record is a subclass that is not a
-    dataclass itself, and `name` is not a field."""
+    """Raise FrozenInstanceError; as in `dataclasses`, a subclass that is no dataclass itself may
+    change attributes that are not fields."""
     if "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__:
         raise FrozenInstanceError(f"{type(record).__qualname__} is frozen: {name!r} cannot change")
 

@@ -68,8 +68,9 @@ MAX_SHOWN_FEATURES = 50
 class Report:
     """The listener of a command, as a context.
 
-    algorithm: of a training. arguments: options that `Started.configuration` lacks; files: role of
-    a file -> its name or names. Both complete the command line of the run. given: options of the
+    algorithm: that of a training; None for other commands. arguments: options that
+    `Started.configuration` lacks. files: the name or names of each file, by its role. Both complete
+    the command line of the run. given: options of the
     command: quiet, report (text, json or prometheus), report_file and, for a training, log.
     """
 
@@ -167,7 +168,7 @@ class Report:
             raise error
 
     def _place_of_scores(self) -> str:
-        """Return where the scores of a search are whose run ends without a model."""
+        """Return where to find the scores of a search if the run ends without a model."""
         if self.log is None:
             return "without --log its scores are lost"
         return f"its scores are in {display_output(self.log.path)}: the same command continues"
@@ -602,7 +603,7 @@ def _named_score(one: Tried, digits: int = 6) -> str:
 
 
 def _unfinished(one: Tried) -> str:
-    """Return why a combination has not all folds, or nothing."""
+    """Return why a combination does not have the scores of all folds; "" if it has them."""
     if one.interrupted_after is not None:
         return f"interrupted after {_counted(one.interrupted_after, 'fold')}"
     if one.dropped_after is None:

@@ -20,7 +20,7 @@ class LabelTable:
     """The classes of a file or, with `names`, of a model, numbered by first appearance.
 
     names : as first written
-    values : what distinguishes classes: int for numbers (+1 and 1.0 are one class), else str
+    values : the key of each class: int for a number (+1 and 1.0 are one class), else str
     """
 
     def __init__(

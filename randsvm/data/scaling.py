@@ -114,7 +114,7 @@ class Scaling:
         return self.shift is not None and len(self.shifted) >= SPARSE * len(self.shift)
 
     def nonzeros(self, n: int, d: int, nnz: int) -> int:
-        """Return the largest number of values that are stored for n scaled rows with nnz values."""
+        """Return an upper bound on the values that n scaled rows store; nnz: those before."""
         return n * d if self.stores_all else min(n * d, nnz + n * len(self.shifted))
 
     def apply(self, X: CsrMatrix) -> CsrMatrix:

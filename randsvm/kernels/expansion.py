@@ -396,7 +396,8 @@ class KernelLayout:
     def left_operand(self, X: LayoutRows) -> Any:
         """Return the left operand of a block.
 
-        It is [x, 1, left] augmented, [x, extra] for differences, or CSR, left and extra.
+        It is the augmented rows [x, 1, left]; for differences [x, extra]; for a sparse layout the
+        rows in CSR, left and extra.
         """
         if self.uses_differences:
             return np.column_stack([X.X, X.extra])
@@ -551,8 +552,8 @@ def usual_values(X: CsrMatrix) -> np.ndarray:
     """Return the most frequent value of each feature, (d,) float64; 0 unless it is more frequent
     than 0.
 
-    X : (m, d) CSR, a sample of rows. Rows less these values have the fewest nonzeros: of
-    Census-Income 24 instead of 35, of a9a 10 instead of 14.
+    X : (m, d) CSR, a sample of rows. Rows minus these values have the fewest nonzeros: 24 instead
+    of 35 in Census-Income, 10 instead of 14 in a9a.
     """
     starts, _, values = X.by_columns()
     centre = np.zeros(X.shape[1])

@@ -311,7 +311,7 @@ class _FilePrediction:
 
     @property
     def header_line(self) -> str:
-        """The names of the probability columns, as in svm-predict, or of label sets; else "".
+        """The first line: names of probability columns, or the one of label sets; else "".
 
         With kept columns, the names of all columns.
         """

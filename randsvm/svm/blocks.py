@@ -8,9 +8,9 @@ changes D by at least
     gain(t) = sum_k t_k a_k - 1/2 sum_kl t_k t_l Q_kl,   Q_kl = d_k' K d_l,
     a_k = L(beta_k + d_k) - L(beta_k) - d_k' u_k,   L(beta) = sum y beta - epsilon sum |beta|
 
-(exactly by this for classes, as L is then linear). Each block keeps its own sum of beta, so every t
-is feasible. The step has the t of the largest gain, so D never falls. t depends on the steps only,
-never on the thread that ends first.
+(for classes L is linear, and the change is exactly gain(t)). Each block keeps its own sum of beta,
+so every t is feasible. The step uses the t of the largest gain, so D never falls. t depends on the
+steps alone, not on the order in which the threads end.
 """
 
 from __future__ import annotations
@@ -33,26 +33,29 @@ from randsvm.svm.subproblem import solution_of, step_to_solution
 from randsvm.svm.subproblem_qp import Solution
 from randsvm.svm.working_set import WorkingSet
 
-# A working set in blocks has WIDER times the rows of one that LIBSVM solves at once, in BLOCKS
-# blocks of half as many rows: LIBSVM needs as many iterations in all, and each costs half.
+# LIBSVM solves a working set of r rows as one problem. A working set in blocks has WIDER r rows, in
+# BLOCKS blocks of r / 2 rows: LIBSVM makes as many iterations in all, and each costs half as much.
 # Measured with one block of r rows, 2 of r, 4 of r / 2, and 8 of r / 2 rows:
 #     covtype, 30,000 rows: 0.93, 0.75, 0.56, 0.62 processor seconds of all solves; 83, 42, 45, 27
 #         rounds; 73, 70, 73, 81 thousand coefficients changed
 #     covtype, 100,000 rows: 3.8, 3.1, 1.8, 2.0 s; 116, 62, 72, 45; 169, 161, 174, 199
 BLOCKS, WIDER = 4, 2
-# The coupling of blocks below which they are solved at the same time, and the one above which they
-# no longer are. Measured, of one block of r rows split into four: 0.01 to 0.3 on covtype with gamma
+# Blocks are used once their coupling is below MAX_COUPLING_BEFORE, and until it is
+# MAX_COUPLING_BETWEEN or more. Measured, of one block of r rows split into four: 0.01 to 0.3 on
+# covtype with gamma
 # 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and flights, which need
 # two to three times as many rounds if they are split.
 MAX_COUPLING_BEFORE, MAX_COUPLING_BETWEEN = 0.1, 0.4
-# The part of P - D that is left after two rounds, above which the next rounds solve one block: each
-# block keeps its own sum of beta, so that no round moves the sum from block to block. P may rise in
-# a round. Measured on covtype with C = 1, 10 and 100: mostly 0.4 to 0.9.
+# Two rounds without progress leave more than this part of P - D. The next rounds then solve one
+# block: each block keeps its own sum of beta, so rounds of several blocks cannot move it between
+# blocks. Two rounds are compared because P may rise in one. Measured on covtype with C = 1, 10 and
+# 100: mostly 0.4 to 0.9.
 STALLED = 0.99
-# Blocks of fewer rows than half of this cost more than they save.
+# Blocks are used only if r is at least this: blocks of fewer than half as many
+# rows cost more than they save.
 MIN_ROWS = 500
-# All blocks make their whole steps if that has at least this share of the largest gain: bounded
-# coefficients then stay at their bounds.
+# All blocks make whole steps (t = 1) if these gain at least this share of the largest gain:
+# coefficients that reach a bound in their block then stay there.
 WHOLE_STEPS_SHARE = 0.9
 # Sweeps of coordinate ascent over the shares, and the change that ends it.
 SWEEPS, CONVERGED = 100, 1e-9
@@ -63,8 +66,8 @@ SPLIT_DRAW = 2**62
 class Blocks:
     """The choice, round by round, between a working set of r rows and one of several blocks.
 
-    While blocks are not used, the coupling is measured after rounds 1, 3, 7, 15 and so on: each
-    time that it is too large, or that blocks make no progress, doubles the wait.
+    While blocks are not used, the coupling is measured after rounds 1, 3, 7, 15 and so on. The wait
+    doubles each time that the coupling is too large or that blocks make no progress.
     """
 
     def __init__(self, scan: Scan, rng: Draws, r: int) -> None:
@@ -96,7 +99,10 @@ class Blocks:
         )
 
     def _coupling(self, step: Step) -> float | None:
-        """Return the coupling of blocks of a step; None: it has too few or too many rows."""
+        """Return the coupling of the blocks of a step; None: the step has too few or too many rows.
+
+        A step of one block is split for this measurement only.
+        """
         points = step.points
         if step.coupling is not None or not self.r / 2 < len(points) <= WIDER * self.r:
             return step.coupling
@@ -132,7 +138,7 @@ class Blocks:
 def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
     """Solve each of BLOCKS blocks of W, in the threads of this process; return the joint step.
 
-    b: the offset of the solution so far. draw: of the rows that determine the split.
+    b: the offset of the solution so far. draw: the random draw that determines the split.
     """
     began, points = time.perf_counter(), scan.points(W.rows)
     assert points.beta is not None
@@ -157,8 +163,9 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
 def split(X: CsrMatrix, count: int, draw: Draw) -> list[np.ndarray]:
     """Return the row numbers of `count` blocks of near rows, of nearly equal sizes.
 
-    Each halving cuts at the median along the line through two random rows, so that no two rounds
-    have the same blocks: coefficients move within blocks only. count: a power of two.
+    Each halving cuts at the median along the line through two random rows. So blocks differ from
+    round to round: within a round, no sum of coefficients moves from block to block. count: a power
+    of two.
     """
     keys, parts = draw.keys(0, 2 * count), [np.arange(X.shape[0])]
     while len(parts) < count:

@@ -24,9 +24,10 @@ from randsvm.training.job import AnyParams, ScoredFit, SearchFit
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
-# A first fit ends early if its mean loss exceeds that of the best combination so far by more than
-# RACING_DEVIATIONS standard errors plus the range of this excess since the gap was RANGE_FACTOR
-# times as large, over MIN_ROUNDS rounds at least. So it would be dropped unless its losses changed
+# The excess of a first fit is its mean loss minus that of the best combination so far. The fit ends
+# early if the excess is above RACING_DEVIATIONS standard errors plus the range (largest minus
+# smallest value) of the excess since the gap was RANGE_FACTOR times as large, over at least
+# MIN_ROUNDS rounds. The finished fit would then be dropped too, unless its losses still changed by
 # more than they did while the gap fell by that factor. This applies to gaps from MIN_GAP, below
 # which a fit is nearly done, to MAX_GAP.
 #
@@ -46,8 +47,9 @@ class ScoredFolds(NamedTuple):
 
     number: of the candidate
     folds: the metric of each fold
-    first_fit: from which its folds started; None: there is none
-    ended_early: whether the first fit ended before its gap was reached, as another is better
+    first_fit: the fit from which its folds started; None: there is none
+    ended_early: whether the first fit ended before it reached its gap, since it was much worse than
+        the best combination
     """
 
     number: int
@@ -156,20 +158,19 @@ class FoldFits(Generic[AnyParams]):
     from that of the next smaller C. It leaves out the rows of the first fold, and so scores this
     fold: in a race, most candidates need no other fit. In every other fold, the smallest C of a
     family starts from its first fit, and each other C from the same fold of the next smaller C.
-    Measured on a9a: from there a fold changes a half of the coefficients that it changes from the
-    first fit of its own C.
+    Measured on a9a: from that start, a fold changes half as many coefficients as from the first fit
+    of its own C.
 
-    First fits are on all rows if there is only one candidate, which the final training then starts
-    from, and if the rows have an order in time: the first fold then trains on few rows. Under a
-    time limit they are on all rows, too, and all folds start from them, since every fold must then
-    be fast on its own.
+    First fits train on all rows in three cases. With only one candidate, the final training starts
+    from its first fit. With rows in the order of time, the first fold has few training rows. Under
+    a time limit, all folds start from first fits, since every fold must be fast on its own.
 
     In a race, a first fit ends early if it is much worse than the best of the earlier waves.
 
     count: makes the metric that counts predictions
     races: whether candidates are dropped after some folds
     chained: whether folds start from those of smaller C; False under a time limit
-    fitted_folds: the number of folds that each candidate is fitted for; those in the log have some
+    fitted_folds: the number of folds that each candidate is fitted for, also of those in the log
     best_losses : (m,) float32, of the rows of the first fold; None: first fits do not end early
     ended_early: the candidates whose first fits did
     """
@@ -269,7 +270,7 @@ class FoldFits(Generic[AnyParams]):
     def _chain(self, family: Sequence[int], fold: int) -> Chain:
         """Return the fits of a fold that the scores of these candidates need.
 
-        Candidates in the log are fitted again: then scores do not depend on what the log has.
+        Candidates in the log are fitted again as starts, so that scores do not depend on the log.
         """
         chain, at = [], family[-1]
         if not self.chained:
@@ -307,7 +308,7 @@ class FoldFits(Generic[AnyParams]):
         return [(D.labels()[held_out], fit.f, None if weights is None else weights[held_out])]
 
     def _fold_fit(self, index: int, fold: int, near: Any) -> ScoredFit:
-        """Return the fit of a candidate for a fold. near: that of a smaller C; None: none."""
+        """Return the fit of a candidate for a fold. near: the fit of a smaller C, or None."""
         assert self.shared is not None
         if self._is_of_first_fits(fold):
             return cast(ScoredFit, self.first_fit(index))

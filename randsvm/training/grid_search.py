@@ -184,7 +184,7 @@ def refine_range(
     """Search a range: all of it on few rows, its best part on more, then grids around the best."""
 
     def stage(some: Sequence[Candidate[AnyParams]], rows: int) -> bool:
-        """Return whether there was time for this stage, which is done then."""
+        """Run this stage if there is time for it; return whether there was."""
         left = candidate_scores.setup.until - time.perf_counter()
         enough = candidate_scores.expected_seconds(len(some), rows) <= left
         if candidate_scores.results and enough:
@@ -208,7 +208,7 @@ def refine_range(
 def best_part(
     candidate_scores: CandidateScores[AnyParams], best_first: Sequence[Candidate[AnyParams]]
 ) -> Sequence[Candidate[AnyParams]]:
-    """Return the best candidates, and those that equal the last of them, up to half of all."""
+    """Return the best KEPT_PART of the candidates, and ties with its last, up to half of all."""
     count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
     scores = [candidate_scores.results[one.key][1].score for one in best_first]
     equals = scores[count : len(scores) // 2].count(scores[count - 1]) if count < len(scores) else 0
@@ -218,7 +218,7 @@ def best_part(
 def from_the_middle(candidates: Sequence[Candidate[AnyParams]]) -> list[Candidate[AnyParams]]:
     """Return the candidates of a grid, those in its middle first and its corners last.
 
-    A search out of time then has scores of moderate values.
+    A search that runs out of time has then scored moderate values of the parameters.
     """
     columns = {
         name: sorted({one.values[name] for one in candidates}) for name in candidates[0].values
@@ -338,8 +338,8 @@ class CandidateScores(Generic[AnyParams]):
     ) -> list[Candidate[AnyParams]]:
         """Cross-validate on a random subset of this number of rows.
 
-        Returns the candidates that were done in time, the best first; none of them if at most half
-        were done and this is not the first stage.
+        Returns the candidates that were scored in time, the best first. If these are at most half,
+        and this is not the first stage, their scores are discarded and the list is empty.
         """
         self.candidates |= {one.key: one for one in candidates}
         known = {one.key for one in candidates if self.results.get(one.key, (0,))[0] == rows}
@@ -481,8 +481,8 @@ class CandidateScores(Generic[AnyParams]):
     ) -> list[Mapping[str, Any] | None]:
         """Return the line of the log for each candidate, or None.
 
-        A candidate that was dropped stays so if another of these is better on the same folds. The
-        scores of candidates that were interrupted only serve this comparison.
+        The line of a dropped candidate is used only if another candidate is better on the same
+        folds. The line of an interrupted candidate only serves this comparison.
         """
         digest, sign = self.setup.D.summary.digest, self.setup.count().sign
         lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
@@ -631,8 +631,8 @@ class CandidateScores(Generic[AnyParams]):
     ) -> Iterator[ScoredFolds]:
         """Score the candidates `missing` fold by fold; yield those that are dropped, then others.
 
-        After each fold, those are dropped that are significantly worse than another one so far, and
-        those whose first fits ended early.
+        After each fold but the last, candidates are dropped if they are significantly worse than
+        the best one so far, or if their first fits ended early.
         """
         parts: dict[int, dict[int, FoldScore]] = {index: {} for index in missing}
         self.underway = Underway(fits, candidates, rows, parts)

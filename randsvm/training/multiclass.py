@@ -140,7 +140,7 @@ class Subtasks:
 
     @property
     def typical_rows(self) -> float:
-        """The rows of each pair if all pairs were equal and had as many kernel values in all."""
+        """The root mean square of the rows of the pairs: their kernel values grow as the square."""
         values = [min(self.D.n, self.counts[i] + self.counts[j]) ** 2 for i, j in self.pairs]
         return sqrt(sum(values) / len(values))
 

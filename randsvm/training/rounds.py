@@ -113,7 +113,7 @@ class AlgorithmSpec:
     rules: stop rules besides V = 0 and the user's limits
     notices: messages for the user
     warm_start: makes the first step in place of a random working set
-    parts: whether it solves problems of some of the rows too, which share the memory
+    parts: whether it also solves problems over some of the rows, which share the memory
     """
 
     name: str
@@ -195,8 +195,8 @@ class SubtaskSolution:
 
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
-    uselessness: why the solution says nothing about other rows; None: no reason was found
-    flagged: the rows that may be wrong when they are left out; None: they were not counted
+    uselessness: why the model is useless for other rows; None: no reason was found
+    flagged: counts of the rows that may be misclassified when they are left out; None: not counted
     """
 
     SV: KernelSolution
