@@ -65,7 +65,8 @@ def folder(master: Path, tmp_path: Path) -> Path:
 
 def full_disk(blocks: int) -> str:
     """Return a line of sh for `command`: files hold this many blocks of 512 bytes at most."""
-    return f'ulimit -f {blocks}; exec "$@"'
+    # Python would leave truncated bytecode of the modules that it imports for the first time.
+    return f'ulimit -f {blocks}; PYTHONDONTWRITEBYTECODE=1 exec "$@"'
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -227,6 +227,8 @@ def test_waits_for_a_slow_worker_add_up() -> None:
 
 def limit_files() -> None:
     """Limit the size of files to a few bytes, as on a full disk."""
+    # Python would leave truncated bytecode of the modules that it imports for the first time.
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
