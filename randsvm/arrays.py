@@ -126,7 +126,7 @@ class CsrMatrix:
         arrays = self.data.astype(dtype), self.indices.copy(), self.indptr.copy()
         return CsrMatrix(*arrays, self.shape)
 
-    def less(self, centre: np.ndarray, dtype: type) -> CsrMatrix:
+    def minus(self, centre: np.ndarray, dtype: type) -> CsrMatrix:
         """Return the rows minus the centre, as values of `dtype`; zeros are not stored.
 
         centre : (d,) float64. Differences are computed in float64.

@@ -57,8 +57,8 @@ class PartSolver(Protocol):
 
 
 class ReplaceSolution(Protocol):
-    """Returns what all rows are scanned with after a solve of some rows: their solution itself, or
-    in its place a machine with few support vectors, whose coefficients have no bounds."""
+    """Returns the solution to scan all rows with, given that of some rows: the same, or one with
+    few support vectors, whose coefficients have no bounds."""
 
     def __call__(self, solution: KernelSolution) -> KernelSolution: ...
 
@@ -70,14 +70,14 @@ Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 @dataclass(frozen=True)
 class Decomposition:
     """One run over D. rng: numbered random draws. watch: called after each scan. solve_part: runs
-    an algorithm over some of the rows. reduced_solution: see ReplaceSolution."""
+    an algorithm over some of the rows. replace_solution: see ReplaceSolution."""
 
     scan: Scan
     rng: Draws
     stop: Stop
     watch: Callable[[KernelSolution, Violators], None]
     solve_part: PartSolver
-    reduced_solution: ReplaceSolution
+    replace_solution: ReplaceSolution
     warm_start: Start | None = None
 
     def random_subset(self, r: int) -> WorkingSet:

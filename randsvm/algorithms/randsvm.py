@@ -128,13 +128,13 @@ def train_on_inner_set(
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
         solution = run.solve_part(A, trainer_for(len(A)), start)  # SV = train_certified(A, r)
-        step, W = step_to(run, run.reduced_solution(solution))    # --reduce: few rows instead
+        step, W = step_to(run, run.replace_solution(solution))    # --reduce: few rows instead
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
         if run.stop(SV, V):                                  #     end if gap <= the gap asked for
             return SV
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))       #     A = A + {rows with y f < 1 + tau}
-    if solution is None or not SV.within_bounds or run.reduced_solution(solution) is not solution:
+    if solution is None or not SV.within_bounds or run.replace_solution(solution) is not solution:
         run.scan.make_step(step_to(run, solution)[0])
     return train_certified(replace(run, warm_start=empty_step) if solution is not None else run, r)
 

@@ -127,7 +127,7 @@ class Scaling:
             m, d = dense.shape
             return csr_of_all(_within_float32(dense, X.data.dtype), m, d)
         if self.shift is not None and self.factor is not None and len(self.shifted):
-            moved = X.less(self.shift, np.float64)
+            moved = X.minus(self.shift, np.float64)
             values = moved.data * self.factor[moved.indices]
             return moved.with_data(_within_float32(values, X.data.dtype))
         if self.factor is not None:

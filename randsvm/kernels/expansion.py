@@ -380,7 +380,7 @@ class KernelLayout:
         rows = to_csr(X)
         if self.centre is None or not self.centre.any():
             return rows.astype(self.dtype, copy=False)
-        return rows.less(self.centre, self.dtype)
+        return rows.minus(self.centre, self.dtype)
 
     def convert(self, X: Matrix, extra: np.ndarray | None = None) -> LayoutRows:
         """Return X in this layout. extra : (m,) squared norm of features outside X."""

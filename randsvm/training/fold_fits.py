@@ -159,7 +159,7 @@ class FoldFits(Generic[AnyParams]):
     fold: in a race, most candidates need no other fit. In every other fold, the smallest C of a
     family starts from its first fit, and each other C from the same fold of the next smaller C.
     Measured on a9a: from that start, a fold changes half as many coefficients as from the first fit
-    of its own C.
+    with the same C.
 
     First fits train on all rows in three cases. With only one candidate, the final training starts
     from its first fit. With rows in the order of time, the first fold has few training rows. Under

@@ -397,7 +397,7 @@ def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> K
     """Return a solution with the fewer support vectors of --reduce, or as it is without time."""
     try:
         with rounds.clock.until(lambda: rounds.end):
-            return rounds.reduced_from_scan(SV, gap)[0]
+            return rounds.reduce(SV, gap)[0]
     except TimeLimitError:
         return SV
 
@@ -720,9 +720,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         gap = job.stop.wanted_gap
         try:
             with rounds.clock.until(lambda: end - RESERVED_SECONDS):
-                machine, certificate, found = rounds.reduced_to(
-                    solution.SV, solution.certificate, gap
-                )
+                machine, certificate, found = rounds.reduce(solution.SV, gap, solution.certificate)
         except TimeLimitError:
             emit(Notice("--reduce: there was no time to reduce the support vectors"))
             return

@@ -391,29 +391,30 @@ class Rounds:
         numbers in all of D; None: the solution is as small, or the machine too coarse."""
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = self.job.stop.reduced_size is not None
-        machine, certificate, found = self.reduced_from_scan(SV, gap * PART_GAP_SHARE, lowers)
+        machine, certificate, found = self.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
         if len(machine) >= len(SV) or certificate.gap > MAX_REDUCED_GAP:
             return None
         return ReducedSolution(self.over(rows, machine), certificate.gap, found)
 
-    def reduced_from_scan(
-        self, SV: KernelSolution, gap: float | None, lowers: bool = True
+    def reduce(
+        self,
+        SV: KernelSolution,
+        gap: float | None,
+        certificate: Certificate | None = None,
+        lowers: bool = True,
     ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
-        """Return a solution of `run` with fewer support vectors, its certificate with running
-        values, and the changes; see reduction.Reduction."""
-        self.scan.return_to(SV)
-        best = self.best
-        certificate = best.certificate if SV is best.solution else best.last_certificate
-        return self.reduced_to(SV, certificate, gap, lowers)
+        """Return a solution with fewer support vectors, its certificate, and the changes.
 
-    def reduced_to(
-        self, SV: KernelSolution, certificate: Certificate, gap: float | None, lowers: bool = True
-    ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
-        """Return the solution whose values the scan holds with fewer support vectors; see
-        `reduced_from_scan`."""
+        SV: a solution of `run`. certificate: that of its evaluation, whose values the scan holds;
+        None: it was not evaluated, so the certificate of the running values is taken. gap, lowers:
+        see reduction.Reduction.
+        """
         from randsvm.training.reduction import Reduction
 
-        job = self.job
+        job, best = self.job, self.best
+        if certificate is None:
+            self.scan.return_to(SV)
+            certificate = best.certificate if SV is best.solution else best.last_certificate
         size, seed = job.stop.reduced_size, job.run.seed
         return Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
 
