@@ -126,15 +126,13 @@ class TextFile:
             piece = parse_piece(text + PADDING, self.dialect)
             return piece, begin + _row_ends(content, len(piece.block))
         options = self.options
-        first_byte, first_line = (
-            (self.table.first_byte, self.table.first_line) if begin == 0 else (0, 1)
-        )
+        first_byte = self.table.first_byte if begin == 0 else 0
         found = self.table.parse(
             text[first_byte:] + PADDING,
             options.labels,
             options.zero_based,
             options.any_label,
-            first_line,
+            is_start=begin == 0,
         )
         assert found.row_ends is not None
         ends = found.row_ends + (begin + len(content) - len(text) + first_byte)

@@ -398,9 +398,10 @@ class DelimitedText:
         return int(self.starts[i]) if i < len(self.starts) else size
 
     def parse(
-        self, records: bytes, labels: Labels, zero_based: bool, unlabelled: bool, first_line: int
+        self, records: bytes, labels: Labels, zero_based: bool, unlabelled: bool, is_start: bool
     ) -> Piece:
-        """Return rows with float64 values. first_line : lines before `records`, plus 1"""
+        """Return rows with float64 values. is_start : whether the first record of the file, after
+        its header, is the first of `records`"""
         layout, has_label = _layout(self, self.columns, labels, zero_based, unlabelled, ())
         delimiter = DELIMITERS[self.columns.format]
         own = _table.Layout(ord(delimiter), *layout)
@@ -409,12 +410,13 @@ class DelimitedText:
             piece.block.codes.fill(0)
             piece.block.y.fill(np.nan)
             piece.spellings.append((UNLABELLED.encode(), 1, 1))
-        more = first_line - 1
+        more = self.first_line - 1 if is_start else 0
         piece.spellings = [(text, line + more, column) for text, line, column in piece.spellings]
         piece.lines += more
         if piece.fault is not None:
             fault = piece.fault._replace(line=piece.fault.line + more)
-            piece.fault = fault if self.columns.header else delimited.with_header_hint(fault)
+            is_hinted = is_start and not self.columns.header
+            piece.fault = delimited.with_header_hint(fault) if is_hinted else fault
         return piece
 
 

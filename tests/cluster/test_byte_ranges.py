@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from randsvm.data import dataset
@@ -112,6 +112,10 @@ BAD_RECORDS = ["1,u\n", "1,u,p,q\n", '1,"u"v,p\n', "1,u,\n", "1,u,p_q\n", "1,u\0
     st.none() | st.tuples(st.sampled_from(BAD_RECORDS), st.integers(0, 20)),
     st.integers(1, 200), st.integers(1, 100), st.integers(1, 9), st.integers(1, 60),
     st.booleans(), st.booleans(), st.booleans(),
+)  # fmt: skip
+@example(  # a bad record that is the first of its range, but not of the file without a header
+    records=[[]], bad=("1,u,\n", 0), size=1, piece=1, rows=1, nonzeros=1,
+    mark=False, cut=False, header=False,
 )  # fmt: skip
 def test_ranges_of_a_table_give_the_same_summary(
     tmp_path_factory: pytest.TempPathFactory,
