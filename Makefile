@@ -18,7 +18,8 @@ help:
 	@echo "make lint   run ruff, mypy and stubtest"
 	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
 	@echo "            optimum, end 100 runs at random moments, and kill workers in 53 trainings on a"
-	@echo "            Dask cluster (some minutes; FUZZ='--fuzz-seed 1' makes other cases)"
+	@echo "            Dask cluster (FUZZ='--fuzz-seed 1' makes other cases), and try new examples of"
+	@echo "            the property tests (some minutes)"
 	@echo "make docs   write the references in docs/ and man/ from help texts and docstrings, and a site in build/site/"
 	@echo "make bench  compare randsvm with LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
 	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
@@ -63,6 +64,8 @@ test: lint
 # FUZZ holds options, as in FUZZ="--fuzz-seed 1". `make test` runs a small share, always the same.
 fuzz: .venv/ready
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m fuzz $(FUZZ)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m hypothesis \
+	  --hypothesis-profile=new
 
 docs: .venv/ready
 	$(BIN)/python scripts/command_reference.py

@@ -24,9 +24,12 @@ from hypothesis import HealthCheck, settings
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
+# `make test` tries the same examples each time; `make fuzz` tries new ones, with the profile "new".
 # An example takes any time on a busy machine.
-settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any load")
+slow_examples = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("new", slow_examples)
+settings.register_profile("same", slow_examples, derandomize=True)
+settings.load_profile("same")
 
 
 def pytest_configure(config: pytest.Config) -> None:
