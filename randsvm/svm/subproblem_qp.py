@@ -137,6 +137,13 @@ class BoxQP:
         return np.arange(len(self.h)) % len(self.K) if self.index is None else self.index
 
     @property
+    def has_one_box(self) -> bool:
+        """Return whether all boxes have the same width, up to the rounding of their bounds."""
+        width = self.upper - self.lower
+        largest = max(float(np.abs(self.lower).max()), float(np.abs(self.upper).max()))
+        return bool(np.ptp(width) <= 2 * FLOAT64_ROUNDING * largest)
+
+    @property
     def has_two_boxes(self) -> bool:
         """Return whether all boxes end at 0; those above have one width, those below also."""
         above, below = self.upper > 0, self.upper <= 0
@@ -199,7 +206,7 @@ def _restore_sum(beta: np.ndarray, task: BoxQP) -> None:
 
 def any_boxes(task: BoxQP, max_solves: int = MAX_ROW_BOX_SOLVES) -> Solution:
     """Solve a task with one box for all rows, or with a box for each row."""
-    if not np.ptp(task.upper - task.lower):
+    if task.has_one_box:
         return one_box(task)
     one_sum = np.zeros(len(task.h), np.int64), np.array([task.s])
     return _row_boxes(task, *one_sum, max_solves)
@@ -247,7 +254,7 @@ def one_box(task: BoxQP) -> Solution:
 
 def _one_class(task: BoxQP) -> Solution:
     """Solve a task with one box as LIBSVM's one-class problem with a linear term."""
-    C = float(task.upper[0] - task.lower[0])
+    C = float((task.upper - task.lower).max())
     order = np.argsort(-task.position_in_box, kind="stable")
     q = task.gradient(task.lower)[order] / C
     layout = task.layout(order)
@@ -555,7 +562,7 @@ def _one_group(task: BoxQP, group: np.ndarray) -> Solution:
 
 def _both_groups(task: BoxQP, positive: np.ndarray, sums: tuple[float, float]) -> Solution:
     """Solve for both groups, see the comment above."""
-    if np.ptp(task.upper - task.lower):
+    if not task.has_one_box:
         task = replace(task, start=_with_sums(task, positive, sums, task.start))
         group = np.where(positive, 0, 1)
         return _row_boxes(task, group, np.array([sums[0], -sums[1]]))

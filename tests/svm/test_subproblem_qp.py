@@ -118,6 +118,27 @@ def test_libsvm_is_never_given_many_more_variables_than_rows(
     assert max(given) <= 2 * m + 8
 
 
+def test_windows_of_class_weights_are_solved_as_one_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding changes the widths of windows; it must not lead to a box for each row, which takes
+    LIBSVM ten times as long."""
+    given: list[bool] = []
+    plain = subproblem_qp.any_boxes
+
+    def any_boxes(task: BoxQP, *more: int) -> Solution:
+        given.append(task.has_one_box)
+        return plain(task, *more)
+
+    monkeypatch.setattr(subproblem_qp, "any_boxes", any_boxes)
+    rng = np.random.default_rng(13)
+    for C in (1.0, 0.3, 7.1):
+        K, y = kernel_matrix(rng, 60, "rbf"), rng.choice([-1.0, 1.0], 60)
+        lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, 10 * C, 0)
+        start = lower + rng.random(60) * (upper - lower)
+        check(K, y - 0.1 * rng.normal(size=60), lower, upper, start.sum(), start, b=0.0)
+    assert len(given) >= 3
+    assert all(given)
+
+
 @pytest.mark.parametrize("ratio", [1.0, 5.0, 1 / 5])
 @pytest.mark.parametrize("C", BOUNDS)
 def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C: float, ratio: float) -> None:
