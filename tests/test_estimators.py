@@ -333,7 +333,9 @@ def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: i
     X, y = make_blobs(2000, 5, centers=2, cluster_std=4, random_state=0)
     weights = np.exp(spread * np.random.default_rng(0).normal(size=len(X)))
     C = 10 / weights.sum()
-    theirs = svm.LinearSVC(loss=loss, C=C, intercept_scaling=100, max_iter=10_000, dual=True)
+    theirs = svm.LinearSVC(
+        loss=loss, C=C, intercept_scaling=100, max_iter=10_000, dual=True, random_state=0
+    )
     ours = LinearSVC(loss=loss, C=C).fit(X, y, sample_weight=weights)
 
     def objective(machine: Any) -> float:
@@ -403,7 +405,7 @@ def test_a_linear_svc_is_near_that_of_scikit_learn(loss: str) -> None:
         slack = np.maximum(0, 1 - y * (X @ w + b))
         return w @ w / 2 + (slack**2 if loss == "squared_hinge" else slack).sum()
 
-    theirs = svm.LinearSVC(loss=loss, intercept_scaling=100).fit(X, y)
+    theirs = svm.LinearSVC(loss=loss, intercept_scaling=100, random_state=0).fit(X, y)
     ours = LinearSVC(loss=loss).fit(X, y)
     assert objective(ours) < 1.01 * objective(theirs)
     assert np.allclose(ours.decision_function(X), X @ ours.coef_[0] + ours.intercept_, atol=1e-5)

@@ -315,7 +315,13 @@ def test_class_weights_follow_liblinear(
         ).lines
     )
     theirs = LinearSVC(
-        loss="hinge", C=0.1, class_weight=given, intercept_scaling=30, max_iter=10**6
+        loss="hinge",
+        C=0.1,
+        class_weight=given,
+        intercept_scaling=30,
+        tol=1e-3,
+        max_iter=10**6,
+        random_state=0,
     ).fit(training_set.X, training_set.y)
     order = np.searchsorted(theirs.classes_, in_order(training_set.y))
     assert f == pytest.approx(theirs.decision_function(training_set.X)[:, order], abs=0.05)
