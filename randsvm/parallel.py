@@ -13,11 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from math import inf
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from randsvm.errors import RandsvmError
@@ -202,24 +202,38 @@ def completed_results(
     if time.perf_counter() >= until:
         return
     cancelled, pool = threading.Event(), ThreadPool(threads)
-    pending = {pool.submit(task, cancelled) for task in tasks}
-    is_over = False
+    futures = [pool.submit(task, cancelled) for task in tasks]
+    completed: SimpleQueue[Future[Result]] = SimpleQueue()
+    for future in futures:
+        future.add_done_callback(completed.put)
+    is_over, count = False, 0
     try:
-        while pending and not is_over:
+        while count < len(tasks) and not is_over:
             is_over = time.perf_counter() >= until
             if is_over:
                 cancelled.set()
-            ended, pending = wait(pending, 0.0 if is_over else HEARTBEAT, FIRST_COMPLETED)
+            taken = _waiting_items(completed, 0.0 if is_over else HEARTBEAT)
+            count += len(taken)
             at_heartbeat()
-            for future in ended:
+            for future in taken:
                 if not isinstance(future.exception(), Cancelled):
                     yield future.result()
             if not is_over:
-                emit(Progress(stage, len(tasks) - len(pending), len(tasks), unit))
+                emit(Progress(stage, count, len(tasks), unit))
     finally:
         cancelled.set()
         pool.stop()
-        wait([future for future in pending if not future.cancelled()], grace)
+        wait([future for future in futures if not future.cancelled()], grace)
+
+
+def _waiting_items(queue: SimpleQueue[Item], timeout: float) -> list[Item]:
+    """Return all items of a queue; if it is empty, wait up to `timeout` seconds for one."""
+    items: list[Item] = []
+    with contextlib.suppress(Empty):
+        items.append(queue.get(timeout=timeout))
+        while True:
+            items.append(queue.get_nowait())
+    return items
 
 
 def run_forwarding_events(
