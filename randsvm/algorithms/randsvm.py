@@ -98,7 +98,7 @@ def train_certified(run: Decomposition, r: int) -> KernelSolution:
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
         R = select(V.candidates.sides, m - len(kept), kept)  #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
-        if blocks.divide(W):
+        if blocks.divides(W):
             step = blocks.svmlearn(W, SV.b)                  #     svmlearn(blocks of W)
         else:
             step = svmlearn(run.scan, W, SV.b, frozen=True)  #     svmlearn(W) beside all others

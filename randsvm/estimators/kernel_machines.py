@@ -32,7 +32,7 @@ INFINITE_C = 1e10
 # Bytes of one kernel value that a callable kernel returns.
 VALUE_BYTES = 8
 
-# What may help against a useless model, by the notice of the training, which names options of the
+# What may help against a poor fit, by the notice of the training, which names options of the
 # commands.
 ADVICE = {
     OVERFITTED: "scaled features (StandardScaler), gamma='scale' or a smaller gamma",
@@ -138,21 +138,21 @@ class KernelMachine(BaseSVM):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
-        useless_model_notices: list[str] = []
+        poor_fit_notices: list[str] = []
         rounds: Counter[str] = Counter()
 
         def watch(event: object) -> None:
             if isinstance(event, Iteration):
                 rounds[event.machine] += 1
             elif isinstance(event, Notice) and event.text in ADVICE:
-                useless_model_notices.append(event.text)
+                poor_fit_notices.append(event.text)
 
         fitted = api.train_randsvm(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)
         self._set_solution_attributes(X, arrays)
-        for text in useless_model_notices:
+        for text in poor_fit_notices:
             problem = text.partition("; try ")[0]
             warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=3)
         outcome: Any = fitted.outcome

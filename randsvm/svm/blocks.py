@@ -126,7 +126,7 @@ class Blocks:
     def _draw(self) -> Draw:
         return Draw(self.rng.seed, SPLIT_DRAW + self.rounds)
 
-    def divide(self, W: WorkingSet) -> bool:
+    def divides(self, W: WorkingSet) -> bool:
         """Return whether to solve W by `svmlearn` below."""
         return self.several and len(W.rows) > self.r
 

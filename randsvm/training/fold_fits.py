@@ -152,7 +152,7 @@ Chain: TypeAlias = "list[tuple[int, int]]"
 
 
 class FoldFits(Generic[AnyParams]):
-    """The fits of all folds of some candidates, each from a fit that is near it.
+    """The fits of all folds of some candidates, each from another fit.
 
     A family is all candidates that differ in C alone. Each candidate has a first fit, which starts
     from that of the next smaller C. It leaves out the rows of the first fold, and so scores this
@@ -194,9 +194,10 @@ class FoldFits(Generic[AnyParams]):
         self.scored: set[int] = set()
         suitable = (one for one in search_fits if one.suits(validation.D, candidates))
         self.shared = next(suitable, None)
-        starts_near = self.shared is not None and self.shared.starts_near
-        self.near: dict[int, int] = smaller_costs(candidates) if starts_near else {}
-        self.chained = starts_near and chained
+        starts_from_fits = self.shared is not None and self.shared.starts_from_fits
+        # The candidate from whose first fit each candidate starts.
+        self.start_of: dict[int, int] = smaller_costs(candidates) if starts_from_fits else {}
+        self.chained = starts_from_fits and chained
         # The rows that first fits leave out; None: they are on all rows.
         self.left_out: np.ndarray | None = None
         if self.chained and len(candidates) > 1 and not validation.forward:
@@ -204,7 +205,7 @@ class FoldFits(Generic[AnyParams]):
         self.locks = [Lock() for _ in candidates]
         self.first_fits: dict[int, Any] = {}
         # The number of uses of each first fit that are to come: its folds, and the next larger C.
-        self.users: Counter[int] = Counter(self.near.values())
+        self.users: Counter[int] = Counter(self.start_of.values())
         # The seconds of the latest fit of each candidate.
         self.seconds: dict[int, float] = {}
 
@@ -214,7 +215,7 @@ class FoldFits(Generic[AnyParams]):
         """Score these candidates in all folds."""
         self.scored = set(indices)
         self.fitted_folds |= dict.fromkeys(self.scored, len(self.validation.folds))
-        self.users = Counter([*self.fitted_folds, *self.near.values()])
+        self.users = Counter([*self.fitted_folds, *self.start_of.values()])
 
     def chains(self, indices: Sequence[int], folds: Sequence[int]) -> list[Chain]:
         """Return the fits of these candidates for these folds, in the order to make them.
@@ -240,12 +241,12 @@ class FoldFits(Generic[AnyParams]):
         waves: dict[int, list[int]] = {}
         for index in indices:
             depth, at = 0, index
-            while at in self.near:
-                depth, at = depth + 1, self.near[at]
+            while at in self.start_of:
+                depth, at = depth + 1, self.start_of[at]
             waves.setdefault(depth, []).append(index)
 
         def expected_seconds(index: int) -> float:
-            return self._seconds_of([self.near[index]] if index in self.near else [])
+            return self._seconds_of([self.start_of[index]] if index in self.start_of else [])
 
         for wave in waves.values():
             wave.sort(key=expected_seconds, reverse=True)
@@ -256,14 +257,14 @@ class FoldFits(Generic[AnyParams]):
 
     def _families(self, indices: Sequence[int]) -> list[list[int]]:
         """Return the candidates by family if folds start from each other, else each on its own."""
-        if not self.near:
+        if not self.start_of:
             return [[index] for index in indices]
         ascending = sorted(indices, key=lambda index: _cost(self.candidates[index]))
         families: dict[int, list[int]] = {}
         for index in ascending:
             first = index
-            while self.chained and first in self.near:
-                first = self.near[first]
+            while self.chained and first in self.start_of:
+                first = self.start_of[first]
             families.setdefault(first, []).append(index)
         return list(families.values())
 
@@ -278,9 +279,9 @@ class FoldFits(Generic[AnyParams]):
         while True:
             if self.fitted_folds.get(at, 0) > fold:
                 chain.append((at, fold))
-            if at not in self.near:
+            if at not in self.start_of:
                 return chain[::-1]
-            at = self.near[at]
+            at = self.start_of[at]
 
     # --- fits ------------------------------------------------------------------------------
 
@@ -307,13 +308,13 @@ class FoldFits(Generic[AnyParams]):
         weights = D.weights()
         return [(D.labels()[held_out], fit.f, None if weights is None else weights[held_out])]
 
-    def _fold_fit(self, index: int, fold: int, near: Any) -> ScoredFit:
-        """Return the fit of a candidate for a fold. near: the fit of a smaller C, or None."""
+    def _fold_fit(self, index: int, fold: int, previous: Any) -> ScoredFit:
+        """Return the fit of a candidate for a fold. previous: the fit of a smaller C, or None."""
         assert self.shared is not None
         if self._is_of_first_fits(fold):
             return cast(ScoredFit, self.first_fit(index))
         D, validation = self.validation.D, self.validation
-        start = self.first_fit(index) if near is None else near
+        start = self.first_fit(index) if previous is None else previous
         training, held_out = validation.training(fold), validation.held_out(fold)
         return self.shared.fit(D, self.candidates[index], start, training, held_out)
 
@@ -326,23 +327,23 @@ class FoldFits(Generic[AnyParams]):
 
         The first caller makes it.
         """
-        if self.shared is None or not self.shared.starts_near:
+        if self.shared is None or not self.shared.starts_from_fits:
             return None
         while not self.locks[index].acquire(timeout=HEARTBEAT):
             emit(Waiting())
         try:
             if index not in self.first_fits:
-                near = self.first_fit(self.near[index]) if index in self.near else None
+                start = self.first_fit(self.start_of[index]) if index in self.start_of else None
                 D, params, held_out = self.validation.D, self.candidates[index], self.left_out
                 training = None if held_out is None else ~held_out
                 comparison = self._loss_comparison(index)
                 self.first_fits[index] = self.shared.fit(
-                    D, params, near, training, held_out, comparison
+                    D, params, start, training, held_out, comparison
                 )
                 if comparison is not None and comparison.ended:
                     self.ended_early.add(index)
-                if index in self.near:
-                    self._release(self.near[index])
+                if index in self.start_of:
+                    self._release(self.start_of[index])
             return self.first_fits[index]
         finally:
             self.locks[index].release()

@@ -55,10 +55,10 @@ class ScoredFit(Protocol):
 class SearchFit(Protocol[AnyParams_contra]):
     """Fits of a search that share work with each other.
 
-    starts_near: whether a fit starts from one with other rows or another C
+    starts_from_fits: whether a fit starts from one with other rows or another C
     """
 
-    starts_near: bool
+    starts_from_fits: bool
 
     def suits(self, D: Dataset, candidates: Sequence[AnyParams_contra]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from each other."""
@@ -67,15 +67,15 @@ class SearchFit(Protocol[AnyParams_contra]):
         self,
         D: Dataset,
         params: AnyParams_contra,
-        near: Any = None,
+        start: Any = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
         early_stopping: EarlyStopping | None = None,
     ) -> ScoredFit:
         """Return a fit on some rows of D.
 
-        near: a fit with the same parameters but for C, on these or other rows, to start from; None:
-            there is none
+        start: a fit with the same parameters except C, on these or other rows, to start from;
+            None: there is none
         training, held_out : (n,) bool, the rows to train on and those that f is of; None: the fit
             is on all rows
         early_stopping: called after each round of a fit of one machine; None: the fit ends with its

@@ -49,7 +49,7 @@ from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
 from randsvm.training.probabilities import fit_density_marks
 from randsvm.training.rounds import (
-    USELESS_MODEL_TEXTS,
+    POOR_FIT_NOTICES,
     AlgorithmSpec,
     Rounds,
     SubtaskSolution,
@@ -417,9 +417,9 @@ class SeededFit:
 
 
 class SeededKernelFit:
-    """Fits of a search, each of which starts from a fit that is near it."""
+    """Fits of a search, each of which starts from another fit."""
 
-    starts_near = True
+    starts_from_fits = True
 
     def __init__(self, trainer: KernelTrainer) -> None:
         self.trainer = trainer
@@ -453,18 +453,18 @@ class SeededKernelFit:
         self,
         D: Dataset,
         params: Params,
-        near: SeededFit | None = None,
+        start: SeededFit | None = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
         early_stopping: EarlyStopping | None = None,
     ) -> SeededFit:
-        """Return a fit on some rows of D that starts from `near`; see SearchFit.fit."""
-        if near is None:
+        """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
+        if start is None:
             subtasks = self._subtasks(D, params)
             starts: list[SavedSolution | None] = [None] * len(subtasks)
         else:
-            subtasks = near.subtasks.with_params(self.trainer.resolved(params))
-            starts = near.seeds
+            subtasks = start.subtasks.with_params(self.trainer.resolved(params))
+            starts = start.seeds
         rest = subtasks if training is None else subtasks.without(~training)
         with limited(inf) as clock:
             found = list(self._solved(rest, starts, clock, held_out, early_stopping))
@@ -614,7 +614,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         finally:
             self.subtasks.close()
         self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
-        self._report_uselessness()
+        self._report_poor_fit()
         self._report_estimate()
         if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
@@ -623,10 +623,10 @@ class KernelTrainingRun(TrainingRun[Trained]):
                 D, self._machine.decision_matrix, self.clock, end, seed
             )
 
-    def _report_uselessness(self) -> None:
-        """Report why the model is useless, if most of its subtasks are."""
-        counts = Counter(one.uselessness for one in self._solutions)
-        for text in USELESS_MODEL_TEXTS:
+    def _report_poor_fit(self) -> None:
+        """Report why the model fits other rows poorly, if most of its subtasks do."""
+        counts = Counter(one.poor_fit for one in self._solutions)
+        for text in POOR_FIT_NOTICES:
             if counts[text] > len(self.solved) / 2:
                 emit(Notice(text))
 

@@ -75,7 +75,7 @@ INTERRUPTED_SECONDS = 1.0
 PART_GAP_SHARE = 0.9
 
 # A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
-# gamma, the optimum itself is useless for rows that it was not trained on.
+# gamma, the optimum itself fits rows poorly that it was not trained on.
 OVERFITTED = (
     "nearly every row is a support vector and is fitted by its own coefficient alone, since kernel "
     "values between rows are almost 0: the model is overfitted, however small its gap is; "
@@ -86,7 +86,7 @@ CONSTANT_DECISION = (
     "predicts a constant, however small its gap is; try --scale standard, -g scale, a larger -g or "
     "a larger -c"
 )
-USELESS_MODEL_TEXTS = (OVERFITTED, CONSTANT_DECISION)
+POOR_FIT_NOTICES = (OVERFITTED, CONSTANT_DECISION)
 
 # At least this part of the rows of a memorised data set are support vectors, except for a
 # regression, whose tube may hold some rows. Noisy data has fewer: a9a 37%, covtype 58%.
@@ -195,7 +195,7 @@ class SubtaskSolution:
 
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
-    uselessness: why the model is useless for other rows; None: no reason was found
+    poor_fit: why the model fits other rows poorly; None: no reason was found
     flagged: counts of the rows that may be misclassified when they are left out; None: not counted
     """
 
@@ -204,7 +204,7 @@ class SubtaskSolution:
     violators: int | None
     evaluated: bool
     stopped: Stopped
-    uselessness: str | None = None
+    poor_fit: str | None = None
     flagged: LeaveOneOutCounts | None = None
 
     @staticmethod
@@ -462,9 +462,9 @@ class Rounds:
             return None
         if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
             stopped = Stopped(StopReason.PRECISION_LIMIT)
-        useless = poor_fit_reason(self.scan, SV)
+        poor_fit = poor_fit_reason(self.scan, SV)
         count = V.count if SV.within_bounds else None
-        return SubtaskSolution(SV, V.certificate, count, True, stopped, useless, flagged)
+        return SubtaskSolution(SV, V.certificate, count, True, stopped, poor_fit, flagged)
 
     def _without_wrong_dual(self, SV: KernelSolution, V: Violators) -> Violators:
         """Return V, with D = -inf for a reduced machine: its coefficients may have a wrong sum or
@@ -630,7 +630,7 @@ class Rounds:
 
 
 def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
-    """Return why a solution is useless, judged by the audit rows; None: no reason was found.
+    """Return why a solution fits other rows poorly, by the audit rows; None: no reason was found.
 
     scan: its running values must be those of the solution
     """

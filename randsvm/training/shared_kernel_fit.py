@@ -98,7 +98,7 @@ class SharedKernelFit:
     max_bytes: of the kernel values in memory; the values of one kernel always are
     """
 
-    starts_near = False
+    starts_from_fits = False
 
     def __init__(self, subtasks_of: Callable[[Dataset, Params], Subtasks], max_bytes: int) -> None:
         self.subtasks_of, self.max_bytes = subtasks_of, max_bytes
@@ -121,7 +121,7 @@ class SharedKernelFit:
         self,
         D: Dataset,
         params: Params,
-        near: object = None,
+        start: object = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
         early_stopping: EarlyStopping | None = None,

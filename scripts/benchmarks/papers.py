@@ -20,7 +20,7 @@ OPTIMUM = f"{LIBLINEAR} -e 0.001"
 
 SYNTHETIC = ("twonorm", "ringnorm", "checkerboard")
 RCV1 = ("CCAT", "C11")
-USELESS_MODEL_TEXTS = ("reuters_acq", *RCV1)
+TEXT_SETS = ("reuters_acq", *RCV1)
 LAMBDA = 1e-4  # of Bottou's and Joachims' experiment on CCAT
 PROGRAMS = ("svm-train", FORMULA, RULE, GAP, LARGE_GAP)
 LINEAR_PROGRAMS = (LIBLINEAR, LINEAR_RULE, LINEAR_GAP, SGD)
@@ -78,7 +78,7 @@ def kbh07(found: Record) -> list[str]:
     ]
     linear = [
         [f"{name} {size:,}, linear", *map(_cell, map(commands.get, LINEAR_PROGRAMS)), "", ""]
-        for name in USELESS_MODEL_TEXTS
+        for name in TEXT_SETS
         for size, commands in _records(found, f"linear {name}")
     ]
     paper = ["KBH07: LIBSVM", "KBH07: RandSVM"]
@@ -111,7 +111,7 @@ def cs246(found: Record) -> list[str]:
             f"{record['quality']['J']:.6f}",
             f"{100 - record['quality']['accuracy']:.3f}",
         ]
-        for name in USELESS_MODEL_TEXTS
+        for name in TEXT_SETS
         for size, commands in _records(found, f"linear {name}")
         for program, record in commands.items()
         if "J" in record["quality"]

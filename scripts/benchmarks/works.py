@@ -140,7 +140,7 @@ def linear(name: str, bench: Bench) -> Comparison:
             timed=False,
         ),
     ]
-    if name in papers.USELESS_MODEL_TEXTS:
+    if name in papers.TEXT_SETS:
         options = ["-c", C]
         goals = {papers.LINEAR_GAP: POINTS, papers.LINEAR_RULE: SAMPLED}
         commands += [

@@ -217,5 +217,5 @@ def test_the_coupling_of_one_block_is_measured(
         W = working_set(np.arange(200), whole=False)
         rule, step = Blocks(one.scan, Draws(0), 200), svmlearn(one.scan, W, frozen=True)
         assert rule.rows_after(step, distance(1.0)) == (400 if pays else 200)
-        assert rule.divide(working_set(np.arange(300), whole=False)) == pays
-        assert not rule.divide(W)
+        assert rule.divides(working_set(np.arange(300), whole=False)) == pays
+        assert not rule.divides(W)

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 import randsvm
 from randsvm.events import Notice
 from randsvm.models.fitted import FittedModel
-from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED, USELESS_MODEL_TEXTS
+from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 N, D = 1200, 12
 
@@ -61,7 +61,7 @@ def notes(X: np.ndarray, y: np.ndarray, **options: Any) -> tuple[FittedModel, li
     emitted: list[str] = []
 
     def watch(event: object) -> None:
-        if isinstance(event, Notice) and event.text in USELESS_MODEL_TEXTS:
+        if isinstance(event, Notice) and event.text in POOR_FIT_NOTICES:
             emitted.append(event.text)
 
     return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), emitted
