@@ -73,7 +73,7 @@ FORMULA_FOR_K = (
     "guarantees"
 )
 INDEFINITE = "this kernel is not positive semidefinite"
-GUESSED = (
+MODEL_IS_ESTIMATE = (
     "there was no time for a solution over all rows: the model is an estimate of it, whose "
     "coefficients may exceed C"
 )
@@ -633,7 +633,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
     def _report_estimate(self) -> None:
         """Report if the time did not suffice for a solution within its bounds."""
         if self._holds_estimate:
-            emit(Notice(GUESSED))
+            emit(Notice(MODEL_IS_ESTIMATE))
 
     @property
     def _holds_estimate(self) -> bool:
