@@ -107,6 +107,11 @@ def left(path: Path, names: Sequence[str]) -> list[str]:
     show_default=True,
     help="After which no work begins.",
 )
+@click.option(
+    "--peer-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    help=f"After which a peer is ended.  [default: {MOST}; {QUICK_MOST} with --quick]",
+)
 @click.option("--again", is_flag=True, help="Replace these works in what the last run found.")
 @click.option("--resume", is_flag=True, help="Add the works that the last run did not begin.")
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
@@ -119,6 +124,7 @@ def main(
     rows: int | None,
     rounds: int | None,
     most_minutes: float,
+    peer_seconds: float | None,
     again: bool,
     resume: bool,
     ccat: tuple[Path, Path] | None,
@@ -136,10 +142,11 @@ def main(
     texts = {name: files for name, files in (("CCAT", ccat), ("C11", c11)) if files}
     bench = Bench(rows, results, data, texts)
     whole = 60 * most_minutes
+    most = peer_seconds or (QUICK_MOST if quick else MOST)
     if quick:
-        effort = Effort(rounds or 1, seconds=10, long=0, most=QUICK_MOST, whole=whole)
+        effort = Effort(rounds or 1, seconds=10, long=0, most=most, whole=whole)
     else:
-        effort = Effort(rounds or 3, seconds=600, most=MOST, whole=whole)
+        effort = Effort(rounds or 3, seconds=600, most=most, whole=whole)
     title = "benchmarks-quick" if quick else "benchmarks"
     names = left(results / f"{title}.json", chosen(works)) if resume else chosen(works)
     own = {name: partial(WORKS[name], bench) for name in names}

@@ -53,12 +53,12 @@ def introduction(effort: Record) -> str:
 Every line of a training is one whole process, which reads the file and writes the model. The
 commands of a benchmark run in turn. Seconds are the median of the runs, with the smallest and the
 largest in brackets. A peer that takes {once} s or more is run once; randsvm is run once if it takes
-{own} s or more. A peer that takes more than {most} s is ended: the table has "> {most}", its result
-is unknown, and its ratio is a lower bound. "Fit alone" is the training without start and reading,
-as measured around the library's own call. A peak with "<=" is an upper bound: the measurement
-cannot show less. "Time / ours" is the time of a peer divided by that of randsvm. A goal "3 times X"
-is reached if X takes at least 3 times as long as randsvm; "X's fit alone" compares the whole
-process of randsvm with the training time of X.
+{own} s or more. A peer that takes more than {most} s is ended, unless it was given more time: the
+table has "> {most}", its result is unknown, and its ratio is a lower bound. "Fit alone" is the
+training without start and reading, as measured around the library's own call. A peak with "<=" is
+an upper bound: the measurement cannot show less. "Time / ours" is the time of a peer divided by
+that of randsvm. A goal "3 times X" is reached if X takes at least 3 times as long as randsvm; "X's
+fit alone" compares the whole process of randsvm with the training time of X.
 
 Gap and accuracy are computed from each model file: P and D by `randsvm-predict --certify`
 (unless a note above names another program), in double precision. Only the reader and the kernel
