@@ -168,7 +168,8 @@ def test_searches_compare_equal_grids_and_the_best_scores(
     script: ImportScript, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches, peers = script("benchmarks.searches"), script("benchmarks.peers")
-    assert set(searches.SEARCHES) == {"digits", "sms_spam", "magic04", "covtype-10000", "a9a"}
+    names = {"digits", "sms_spam", "reviews", "magic04", "covtype-10000", "a9a"}
+    assert set(searches.SEARCHES) == names
     y, X = oracle.two_gaussians(60, 0)
     train = oracle.write_svmlight(tmp_path / "d", y, X)
     monkeypatch.setattr(searches, "rows_of", lambda name, bench: train)

@@ -40,8 +40,8 @@ SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "d
 # Options of other programs.
 OTHERS = {
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
-    *("--all-files", "--collector", "--config-settings", "--print-build-identifiers"),
-    *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--rows", "--seed"),
+    *("--all-files", "--collector", "--config-settings", "--print-build-identifiers", "--seed"),
+    *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--layout", "--merge", "--output", "--published", "--resume"),
 }
