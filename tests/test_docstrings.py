@@ -53,7 +53,8 @@ def public_names() -> list[str]:
 
 def documented_name(cls: type, method: str) -> str:
     """Dotted name of the method in the first base class that documents it."""
-    owners = [base for base in cls.__mro__ if getattr(vars(base).get(method), "__doc__", None)]
+    defining = [base for base in cls.__mro__ if method in vars(base)]
+    owners = [base for base in defining if vars(base)[method].__doc__]
     owner = (owners or [cls])[0]
     return f"{owner.__module__}.{owner.__name__}.{method}"
 

@@ -62,6 +62,8 @@ class Bar:
                 desc=event.stage + self.note(),
                 total=event.total,
                 leave=False,
+                # The same line also after a bar that an error has left behind.
+                position=0,
                 bar_format=_layout(event),
                 ncols=_width(sys.stderr),
                 # Draw after each event, also without progress, if the last one is 0.1 s ago.
