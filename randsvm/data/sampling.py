@@ -77,6 +77,8 @@ class SmallestKeys:
             # Sorting is expensive: first drop the keys above the largest that may stay.
             low = keys <= np.partition(keys, keep - 1)[keep - 1]
             rows, keys = rows[low], keys[low]
+        # numpy's stable sort merges two sorted samples in linear time. Only equal keys need the
+        # second, slower sort.
         order = np.argsort(keys, kind="stable")
         in_order = keys[order[: keep + 1]]
         if (in_order[1:] == in_order[:-1]).any():
@@ -85,19 +87,11 @@ class SmallestKeys:
         return cls(keep, count, rows[order], keys[order])
 
     def __add__(self, other: SmallestKeys) -> SmallestKeys:
-        sides = self._up_to(other), other._up_to(self)
         # An empty sample may have keys of another dtype, which must not change the result's.
-        keys = [keys for _, keys in sides if len(keys)]
+        keys = [side.keys for side in (self, other) if len(side.rows)]
         merged = self.of(
             self.keep,
-            np.concatenate([rows for rows, _ in sides]),
+            np.concatenate([self.rows, other.rows]),
             np.concatenate(keys) if keys else self.keys,
         )
         return SmallestKeys(self.keep, self.count + other.count, merged.rows, merged.keys)
-
-    def _up_to(self, other: SmallestKeys) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows and keys that may stay beside another sample."""
-        if not 0 < other.keep <= len(other.keys):
-            return self.rows, self.keys
-        end = np.searchsorted(self.keys, other.keys[other.keep - 1], "right")
-        return self.rows[:end], self.keys[:end]

@@ -274,8 +274,6 @@ def solve(
     Raises ValueError if no feasible beta has the sum s.
     """
     h = np.ascontiguousarray(h, np.float64)
-    width = upper - lower
-    wide, narrow = float(width.max(initial=0.0)), float(width.min(initial=np.inf))
     bounded = only_point(lower, upper, s)
     if bounded is not None:
         return Solution(bounded, True, 0)
@@ -283,14 +281,14 @@ def solve(
     if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
         return _svc(task)
     own = start is not None and not start.any() and np.array_equal(lower, -upper)
-    if s == 0 and own and wide == narrow:
+    if s == 0 and own and task.has_one_box:
         return _svr(task, epsilon)
     task = replace(task, start=task.finished(lower) if start is None else start)
     if epsilon:
         if b is None:
             b = sum(max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
         return by_signs(task, epsilon, b, partly)
-    if wide == narrow or not task.has_two_boxes:
+    if task.has_one_box or not task.has_two_boxes:
         return any_boxes(task) if b is None else any_boxes(task, MAX_SOLVES_OF_ROUND)
     if b is None and not needs_many_copies(task):
         return two_boxes(task)

@@ -39,7 +39,7 @@ def markdown(found: Record) -> list[str]:
 def left_out(found: Record) -> list[str]:
     """Return lines about benchmarks that were skipped or not run, and peers that were ended."""
     ended = [
-        f'"{record["name"]}" ({each["name"]}, {each["rows"]:,} rows)'
+        f'"{record["name"]}" after {record["median"]["wall"]:.4g} s ({each["name"]})'
         for each in found["comparisons"]
         for record in each["commands"]
         if record["ended"]
@@ -48,7 +48,7 @@ def left_out(found: Record) -> list[str]:
     if later := measured_later(found):
         lines += [f"Measured on another day, perhaps with another version: {', '.join(later)}"]
     lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
-    lines += [f"Ended after {found['effort']['most']:g} s: {', '.join(ended)}"] if ended else []
+    lines += [f"Ended at a limit of time: {', '.join(ended)}"] if ended else []
     return [line for text in lines for line in ("", text)]
 
 

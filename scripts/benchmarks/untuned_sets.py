@@ -34,8 +34,8 @@ of personal computers in the 1990s; food: share of a Spanish household's expense
 married women, whether the husband's health insurance covers them. These five are of pydataset
 (MIT), which has copied them from packages of R: ggplot2 and Ecdat.
 reviews: 10,605 sentences of film reviews, positive or not; tweets: the sentiment of 4,200 tweets, a
-regression; both are means of ratings, of vaderSentiment (MIT). A feature is a word that two texts
-have; the values of a row are the same, and its length is 1.
+regression. Labels are means of ratings; both are of vaderSentiment (MIT). Each word that occurs in
+two texts or more is a feature. The values of a row are equal and their squares sum to 1.
 """
 
 from __future__ import annotations
@@ -434,7 +434,7 @@ def _insurance(name: str, paths: Sequence[Path]) -> Made:
 
 
 def _words(texts: Sequence[str]) -> sparse.csr_matrix:
-    """The words of each text that another text has as well, as rows of length 1."""
+    """Return a row of length 1 for each text; words that only one text has are left out."""
     from scipy import sparse
 
     found = [sorted(set(re.findall("[a-z]{2,}", text.lower()))) for text in texts]
