@@ -7,6 +7,7 @@ import os
 # As the commands set it before they import numpy: the sums of BLAS depend on its number of threads.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+import ctypes
 import importlib
 import itertools
 import signal
@@ -61,6 +62,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         long = [item for item in items if item.get_closest_marker("fuzz")]
         items[:] = [item for item in items if not item.get_closest_marker("fuzz")]
         config.hook.pytest_deselected(items=long)
+
+
+@pytest.fixture(autouse=True)
+def _same_folds_of_libsvm() -> None:
+    """Seed C's rand(), by which LIBSVM chooses its folds, as svm-train does: with 1.
+
+    Otherwise they would depend on the tests that ran before in this process.
+    """
+    ctypes.CDLL(None).srand(1)
 
 
 @pytest.fixture(scope="session")

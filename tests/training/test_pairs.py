@@ -326,8 +326,10 @@ def test_a_fold_may_hold_all_rows_of_a_class(
     run_train("randsvm", "-q", *WORDS, "-v", 3, "-b", 1, training_file, tmp_path / "m")
     capsys.readouterr()
     score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
-    theirs = svmutil.svm_train(rare.y, sparse.csr_matrix(rare.X), f"{LIBSVM} -v 3")
-    assert score == pytest.approx(theirs, abs=5)
+    problem = svmutil.svm_problem(rare.y, sparse.csr_matrix(rare.X))
+    # Each call of LIBSVM chooses other folds; its scores have a standard deviation of 1.6.
+    theirs = [svmutil.svm_train(problem, f"{LIBSVM} -v 3") for _ in range(10)]
+    assert score == pytest.approx(np.mean(theirs), abs=4)
 
 
 def test_random_features_use_one_against_the_rest(tmp_path: Path, training_file: Path) -> None:
