@@ -266,13 +266,7 @@ def absolute_sums(model: Model, rows: ModelRows) -> np.ndarray:
         f = positive.decision(rows)
     else:
         assert isinstance(model, LinearModel)
-        positive_linear = replace(model, w=np.abs(model.w), b=np.abs(model.b))
-        X = rows.X if model.mapping is not None else absolute(rows.X)
-        f = np.abs(positive_linear.decision(rows._replace(X=X)))
-        if model.mapping is not None:
-            # The terms have both signs. |z| is at most sqrt(2 / N) times the number of components.
-            bound = np.abs(model.w).sum(axis=0) * (2 / model.mapping.components) ** 0.5
-            f = np.maximum(f.reshape(len(f), -1), bound)
+        f = model.absolute_sums(rows)
     return f.reshape(rows.X.shape[0], -1) + 1e-300
 
 

@@ -436,6 +436,17 @@ def test_models_without_code_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "m.c").exists()
 
 
+@needs_compiler
+def test_polynomial_features_of_large_values_are_exported(tmp_path: Path) -> None:
+    """Their factors <w, x> are differences of large terms, computed in float32."""
+    X = 5 * rows(250, 1, "four")
+    train = written(tmp_path / "train", X, labels(X, "four"), 1)
+    for seed in range(3):
+        words = ("-t", "poly", "-g", 0.2, "--components", 50, "--seed", seed, "--epochs", 1)
+        run_train("sgd", "-q", *words, train, tmp_path / "m")
+        run_predict("--export", "c", train, tmp_path / "m", tmp_path / "m.c")
+
+
 @pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
 def test_the_graph_of_an_estimator_predicts_as_the_estimator(name: str) -> None:
     pytest.importorskip("onnx")
