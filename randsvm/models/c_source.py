@@ -273,40 +273,10 @@ class _Source:
 
         For RBF the function returns the squared norm of the features that have no column.
         """
-        model, scaling, index = self.model, self.model.scaling, self.model.index_base
-        tables, before, steps = [], [], []
-        positions = model.features.astype(np.int64) - index
+        model = self.model
+        positions = model.features.astype(np.int64) - model.index_base
         rounded = "x[i]" if model.float64 else "(float)x[i]"
-        known = np.ones(self.inputs, bool)
-        if scaling is not None and model.seen is not None:
-            seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - index
-            known = np.zeros(self.inputs, bool)
-            known[seen] = True
-            if scaling.factor is None:
-                test = ""
-                if not known.all():
-                    tables.append(_table("char", "is_known", _integers(known.astype(int))))
-                    test = "if (is_known[i])\n        "
-                before += [
-                    f"{REAL} norm = 0;",
-                    "for (i = 0; i < RANDSVM_FEATURES; i++)",
-                    f"    {test}norm += ({REAL}){rounded} * ({REAL}){rounded};",
-                    "norm = norm > 0 ? RANDSVM_SQRT(norm) : 1;",
-                ]
-                steps.append("value /= norm;")
-                if not known.all():
-                    steps.append("if (!is_known[i])\n    value = 0;")
-            else:
-                for name, values in (("shift", scaling.shift), ("factor", scaling.factor)):
-                    if values is not None:
-                        spread = np.zeros(self.inputs)
-                        spread[seen] = values
-                        tables.append(_table(REAL, name, _reals(spread)))
-                shifted = "(value - shift[i])" if scaling.shift is not None else "value"
-                steps.append(f"value = {shifted} * factor[i];")
-            steps.append("value = value > FLT_MAX ? FLT_MAX : value < -FLT_MAX ? -FLT_MAX : value;")
-            if not model.float64:
-                steps.append("value = (float)value;")
+        tables, before, steps = self._scaling(rounded)
         is_identity = np.array_equal(positions, np.arange(self.inputs))
         if is_identity:
             steps.append("v[i] = value;")
@@ -331,6 +301,45 @@ class _Source:
         text = indent("\n".join(body), "    ")
         head = f"static {result} prepare(const {REAL} *x, {REAL} *v)"
         return "\n".join([*tables, f"{head}\n{{\n{text}\n}}\n"])
+
+    def _scaling(self, rounded: str) -> tuple[list[str], list[str], list[str]]:
+        """Return the tables, the statements before all entries, and those of an entry.
+
+        rounded: the expression for entry i of a row.
+        """
+        model, scaling = self.model, self.model.scaling
+        if scaling is None or model.seen is None:
+            return [], [], []
+        seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - model.index_base
+        known = np.zeros(self.inputs, bool)
+        known[seen] = True
+        tables, before, steps = [], [], []
+        if scaling.factor is None:
+            test = ""
+            if not known.all():
+                tables.append(_table("char", "is_known", _integers(known.astype(int))))
+                test = "if (is_known[i])\n        "
+            before = [
+                f"{REAL} norm = 0;",
+                "for (i = 0; i < RANDSVM_FEATURES; i++)",
+                f"    {test}norm += ({REAL}){rounded} * ({REAL}){rounded};",
+                "norm = norm > 0 ? RANDSVM_SQRT(norm) : 1;",
+            ]
+            steps.append("value /= norm;")
+            if not known.all():
+                steps.append("if (!is_known[i])\n    value = 0;")
+        else:
+            for name, values in (("shift", scaling.shift), ("factor", scaling.factor)):
+                if values is not None:
+                    spread = np.zeros(self.inputs)
+                    spread[seen] = values
+                    tables.append(_table(REAL, name, _reals(spread)))
+            shifted = "(value - shift[i])" if scaling.shift is not None else "value"
+            steps.append(f"value = {shifted} * factor[i];")
+        steps.append("value = value > FLT_MAX ? FLT_MAX : value < -FLT_MAX ? -FLT_MAX : value;")
+        if not model.float64:
+            steps.append("value = (float)value;")
+        return tables, before, steps
 
     # ---- kernel machines ----
 
@@ -627,71 +636,38 @@ class _Source:
     # ---- the test ----
 
     def _test(self, rows: StoredRows) -> str:
-        X = to_csr(rows.X)
-        m = X.shape[0]
-        expected = rows.predicted if self.classes else np.zeros(m)
-        tables = [
-            _table("int", "test_start", _integers(X.indptr)),
-            _table("int", "test_index", _integers(X.indices)),
-            _table("double", "test_value", _reals(X.data)),
-            _table("double", "test_f", _reals(rows.f)),
-            _table("int", "test_class", _integers(expected.astype(np.int64))),
-            "/* A smaller difference of f does not change the class. */",
-            _table("double", "test_margin", _reals(rows.margin)),
+        """Return a main that tests the stored rows, or reads rows."""
+        m = rows.X.shape[0]
+        probabilities = f"\n    static {REAL} p[RANDSVM_CLASSES];" if self.has_probabilities else ""
+        outputs = "RANDSVM_DECISIONS + 1" + " + RANDSVM_CLASSES" * self.has_probabilities
+        tolerances = [
+            f"static const double tolerance = {value!r};"
+            for value in (rows.float_tolerance, rows.tolerance)
         ]
-        compared = "randsvm_class(x)" if self.classes else "0"
-        outputs = "RANDSVM_DECISIONS + 1"
-        extra = ""
-        if self.has_probabilities:
-            outputs += " + RANDSVM_CLASSES"
-            extra = indent(
-                "randsvm_predict_probability(x, p);\n"
-                "for (c = 0; c < RANDSVM_CLASSES; c++)\n"
-                "    out[RANDSVM_DECISIONS + 1 + c] = p[c];\n",
-                " " * 12,
-            )
-        p = f"    static {REAL} p[RANDSVM_CLASSES];\n" if self.has_probabilities else ""
-        return (
-            "#ifdef TEST\n#include <stdio.h>\n\n"
-            "#ifdef RANDSVM_FLOAT\n"
-            f"static const double tolerance = {rows.float_tolerance!r};\n#else\n"
-            f"static const double tolerance = {rows.tolerance!r};\n#endif\n\n"
-            + "\n".join(tables)
-            + f"""
+        return f"""\
+#ifdef TEST
+#include <stdio.h>
+
+#ifdef RANDSVM_FLOAT
+{tolerances[0]}
+#else
+{tolerances[1]}
+#endif
+
+{self._test_tables(rows)}
 /* Tests the stored rows. With an argument: reads rows of RANDSVM_FEATURES doubles from standard
  * input, and writes for each the decision values, the number of the class, and probabilities. */
 int main(int argc, char **argv)
 {{
-    static {REAL} x[RANDSVM_FEATURES], f[RANDSVM_DECISIONS];
+    static {REAL} x[RANDSVM_FEATURES], f[RANDSVM_DECISIONS];{probabilities}
     static double in[RANDSVM_FEATURES], out[{outputs}];
-{p}    double largest = 0;
+    double largest = 0;
     int i, c, r, wrong = 0;
     if (argc > 1 && argv[1][0]) {{
-        while (fread(in, sizeof in, 1, stdin) == 1) {{
-            for (i = 0; i < RANDSVM_FEATURES; i++)
-                x[i] = ({REAL})in[i];
-            randsvm_decisions(x, f);
-            for (c = 0; c < RANDSVM_DECISIONS; c++)
-                out[c] = f[c];
-            out[RANDSVM_DECISIONS] = {compared};
-{extra}            if (fwrite(out, sizeof out, 1, stdout) != 1)
-                return 1;
-        }}
-        return fflush(stdout) != 0;
+{indent(self._rows_read(), "        ")}
     }}
     for (r = 0; r < {m}; r++) {{
-        for (i = 0; i < RANDSVM_FEATURES; i++)
-            x[i] = 0;
-        for (i = test_start[r]; i < test_start[r + 1]; i++)
-            x[test_index[i]] = ({REAL})test_value[i];
-        randsvm_decisions(x, f);
-        for (c = 0; c < RANDSVM_DECISIONS; c++) {{
-            double difference = fabs(f[c] - test_f[r * RANDSVM_DECISIONS + c]);
-            if (!(difference <= largest))
-                largest = difference;
-        }}
-        if ({compared} != test_class[r] && test_margin[r] > tolerance)
-            wrong++;
+{indent(self._row_tested(), "        ")}
     }}
     printf("{m} rows: largest difference of decision values %g, ", largest);
     printf("%d wrong labels\\n", wrong);
@@ -699,6 +675,68 @@ int main(int argc, char **argv)
 }}
 #endif
 """
+
+    def _test_tables(self, rows: StoredRows) -> str:
+        X = to_csr(rows.X)
+        expected = rows.predicted if self.classes else np.zeros(X.shape[0])
+        return "\n".join(
+            [
+                _table("int", "test_start", _integers(X.indptr)),
+                _table("int", "test_index", _integers(X.indices)),
+                _table("double", "test_value", _reals(X.data)),
+                _table("double", "test_f", _reals(rows.f)),
+                _table("int", "test_class", _integers(expected.astype(np.int64))),
+                "/* A smaller difference of f does not change the class. */",
+                _table("double", "test_margin", _reals(rows.margin)),
+            ]
+        )
+
+    @property
+    def _class_number(self) -> str:
+        """The expression for the number of the class of x."""
+        return "randsvm_class(x)" if self.classes else "0"
+
+    def _rows_read(self) -> str:
+        """Return the statements that predict the rows of standard input."""
+        probabilities = [
+            "    randsvm_predict_probability(x, p);",
+            "    for (c = 0; c < RANDSVM_CLASSES; c++)",
+            "        out[RANDSVM_DECISIONS + 1 + c] = p[c];",
+        ]
+        return "\n".join(
+            [
+                "while (fread(in, sizeof in, 1, stdin) == 1) {",
+                "    for (i = 0; i < RANDSVM_FEATURES; i++)",
+                f"        x[i] = ({REAL})in[i];",
+                "    randsvm_decisions(x, f);",
+                "    for (c = 0; c < RANDSVM_DECISIONS; c++)",
+                "        out[c] = f[c];",
+                f"    out[RANDSVM_DECISIONS] = {self._class_number};",
+                *(probabilities if self.has_probabilities else []),
+                "    if (fwrite(out, sizeof out, 1, stdout) != 1)",
+                "        return 1;",
+                "}",
+                "return fflush(stdout) != 0;",
+            ]
+        )
+
+    def _row_tested(self) -> str:
+        """Return the statements that compare the prediction of stored row r."""
+        return "\n".join(
+            [
+                "for (i = 0; i < RANDSVM_FEATURES; i++)",
+                "    x[i] = 0;",
+                "for (i = test_start[r]; i < test_start[r + 1]; i++)",
+                f"    x[test_index[i]] = ({REAL})test_value[i];",
+                "randsvm_decisions(x, f);",
+                "for (c = 0; c < RANDSVM_DECISIONS; c++) {",
+                "    double difference = fabs(f[c] - test_f[r * RANDSVM_DECISIONS + c]);",
+                "    if (!(difference <= largest))",
+                "        largest = difference;",
+                "}",
+                f"if ({self._class_number} != test_class[r] && test_margin[r] > tolerance)",
+                "    wrong++;",
+            ]
         )
 
 

@@ -52,6 +52,21 @@ SGD_PROBABILITY = PROBABILITY._replace(
     "probabilities without it.  [default: 0]"
 )
 
+# Fields that --update takes from the model.
+FIXED_BY_MODEL = frozenset(
+    {
+        "gamma",
+        "components",
+        "nu",
+        "C",
+        "lambda_",
+        "loss",
+        "multiclass",
+        "epochs",
+        "early_stopping",
+    }
+)
+
 
 @dataclass(frozen=True)
 class MarginLoss:
@@ -226,24 +241,28 @@ class SgdParams:
         check_bounds(self)
         if self.kernel == "linear" or self.components is not None:
             check_random_features(self.kernel, self.components, self.exact)
-        require(
-            self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
-        )
         check_probability(self.task, self.probability)
         check_calibration(self.task, self.probability, self.calibration, self.conformal)
-        require(
-            self.calibration is None or self.loss != "log",
-            f"--calibration {self.calibration}: --loss log gives probabilities without it",
-        )
-        require(
-            self.update is None or not self.probability, "--update fits no probabilities: no -b 1"
-        )
-        require(self.update is None or not self.conformal, "--update holds out no rows")
+        self._check_loss()
+        self._check_update()
         require(
             self.task == "svc" or not (self.weights or self.multiclass),
             f"class weights and --multiclass are for -s svc, not {self.task}",
         )
         require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
+        require(
+            self.early_stopping is None or self.epochs != "auto",
+            "give one of --epochs auto and --early-stopping",
+        )
+
+    def _check_loss(self) -> None:
+        require(
+            self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
+        )
+        require(
+            self.calibration is None or self.loss != "log",
+            f"--calibration {self.calibration}: --loss log gives probabilities without it",
+        )
         require(
             self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),
             f"--multiclass crammer-singer has the hinge loss, not {self.loss}",
@@ -252,36 +271,26 @@ class SgdParams:
             self.nu is None or self.task != "one-class" or self.loss in (None, "hinge"),
             f"-s one-class with -n does not use --loss {self.loss}",
         )
+
+    def _check_update(self) -> None:
+        """Require options that suit --update, or its absence."""
+        if self.update is None:
+            for name in ("update_rate", "checkpoint"):
+                require(
+                    getattr(self, name) is None, f"--{name.replace('_', '-')} needs --update MODEL"
+                )
+            return
+        require(not self.probability, "--update fits no probabilities: no -b 1")
+        require(not self.conformal, "--update holds out no rows")
         require(
-            self.early_stopping is None or self.epochs != "auto",
-            "give one of --epochs auto and --early-stopping",
-        )
-        for name in ("update_rate", "checkpoint"):
-            require(
-                self.update is not None or getattr(self, name) is None,
-                f"--{name.replace('_', '-')} needs --update MODEL",
-            )
-        words = {f.name: spec.flags[-1].lstrip("-") for f, spec in options(self)}
-        fixed_by_model = (
-            "gamma",
-            "components",
-            "nu",
-            "C",
-            "lambda_",
-            "loss",
-            "multiclass",
-            "epochs",
-            "early_stopping",
-        )
-        for name in fixed_by_model:
-            require(
-                self.update is None or getattr(self, name) is None,
-                f"--update keeps the options of the model: it takes no --{words[name]}",
-            )
-        require(
-            self.update is None or BALANCED not in [label for label, _ in self.weights],
+            BALANCED not in [label for label, _ in self.weights],
             "-w balanced needs the number of rows, which --update does not know",
         )
+        for f, spec in options(self):
+            require(
+                f.name not in FIXED_BY_MODEL or getattr(self, f.name) is None,
+                f"--update keeps the options of the model: it takes no {spec.flags[-1]}",
+            )
 
     @property
     def prediction_type(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -151,28 +152,50 @@ def solution_of(
     if violation <= floor:
         return unchanged
     tolerance = max(share * violation, floor)
+    sums = _two_sums(beta, upper, slack) if task.absolute_sum else None
     s = float(beta.sum())
     # Rows of a regression may wait for the next round, where there is one.
     partly = not whole if task.epsilon else rounding_shows
-    before, iterations, best = _dual_part(task, h, beta, products), 0, beta
+
+    def solve_to(tolerance: float) -> Solution:
+        if sums is not None:
+            return solve_two_sums(K, h, lower, upper, sums, beta, tolerance)
+        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, b, partly)
+
+    def dual_part(beta: np.ndarray) -> float:
+        return _dual_part(task, h, beta, product(K, beta))
+
+    before = _dual_part(task, h, beta, products)
+    return _not_worse(solve_to, dual_part, beta, before, tolerance, rounding_shows)
+
+
+def _not_worse(
+    solve_to: Callable[[float], Solution],
+    dual_part: Callable[[np.ndarray], float],
+    beta: np.ndarray,
+    before: float,
+    tolerance: float,
+    rounding_shows: bool,
+) -> Solution:
+    """Solve to a tolerance, and to smaller ones if D decreased; return beta if it always does.
+
+    before: the part of D at beta. rounding_shows: whether rounding of K to float32 may decrease D.
+    The iterations are those of all solves.
+    """
+    iterations = 0
     for _ in range(MAX_REPEATED_SOLVES):
-        if task.absolute_sum:
-            sums = _two_sums(beta, upper, slack)
-            found = solve_two_sums(K, h, lower, upper, sums, beta, tolerance)
-        else:
-            found = solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, b, partly)
+        found = solve_to(tolerance)
         iterations += found.iterations
-        after = _dual_part(task, h, found.beta, product(K, found.beta))
+        after = dual_part(found.beta)
         # With rounded values D may decrease by this in a solve to this tolerance; no tighter bound
         # is known.
         lost = tolerance * float(np.abs(found.beta - beta).sum()) if rounding_shows else 0.0
         if after >= before - MAX_DUAL_LOSS * (abs(before) + abs(after)) - lost:
-            best = found.beta
-            break
+            return Solution(found.beta, found.ended, iterations)
         if not found.ended:
             break
         tolerance /= 10
-    return Solution(best, found.ended, iterations)
+    return Solution(beta, found.ended, iterations)
 
 
 def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
