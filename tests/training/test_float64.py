@@ -86,7 +86,7 @@ def predicted(test: Path, model: Path) -> np.ndarray:
 
 RUNS = {
     "rbf": "-g {g}",
-    "linear": "-t linear -h 0 --max-iterations 3",
+    "linear": "-t linear -h 0 --max-iterations 1",
     "poly": "-t poly -d 2 -g {p} --max-iterations 3",
     "one-class": "-s one-class -n 0.2 -g {g}",
     "nu-svc": "-s nu-svc -n 0.4 -g {g}",
