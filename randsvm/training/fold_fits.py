@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isnan, sqrt
 from threading import Lock
@@ -37,6 +37,10 @@ RACING_DEVIATIONS = 2.326
 # change by several points.
 RANGE_FACTOR, MIN_ROUNDS = 3.0, 3
 MAX_GAP, MIN_GAP = 0.2, 0.03
+
+# A race fits two folds at a time if one has fewer chains. Of the combinations that a test after one
+# of these folds would drop, some are then fitted for one fold more.
+MIN_CHAINS = 4
 
 # y, f and weights of some rows.
 Values: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray | None]"
@@ -227,17 +231,27 @@ class FoldFits(Generic[AnyParams]):
         groups = [families[at : at + step] for at in range(0, len(families), step)]
         return [self._chain(one, fold) for group in groups for fold in folds for one in group]
 
-    def waves(self, indices: Sequence[int], fold: int) -> list[list[Chain]]:
-        """Return the fits of these candidates for a fold of a race.
+    def next_folds(self, indices: Sequence[int], done: int) -> list[int]:
+        """Return the folds of a race that come next, one or two, given how many are done.
+
+        Two folds if there are too few chains in one to keep all workers busy until its end.
+        """
+        left = self.validation.folds[done:]
+        few = len(self._families(indices)) < MIN_CHAINS
+        return list(left[: 2 if done and few else 1])
+
+    def waves(self, indices: Sequence[int], folds: Sequence[int]) -> Iterator[list[Chain]]:
+        """Yield the fits of these candidates for folds of a race; each wave after the last is done.
 
         A first fit comes in a later wave than the one it starts from. Which ones end early depends
         on the waves before, and so not on the number of workers. In a wave, the fits that are
         expected to take longest come first, so that no worker waits for long at its end.
         """
-        if not self._is_of_first_fits(fold):
-            chains = self.chains(indices, [fold])
+        if not self._is_of_first_fits(folds[0]):
+            chains = self.chains(indices, folds)
             chains.sort(key=lambda chain: self._seconds_of(i for i, _ in chain), reverse=True)
-            return [chains]
+            yield chains
+            return
         waves: dict[int, list[int]] = {}
         for index in indices:
             depth, at = 0, index
@@ -248,9 +262,9 @@ class FoldFits(Generic[AnyParams]):
         def expected_seconds(index: int) -> float:
             return self._seconds_of([self.start_of[index]] if index in self.start_of else [])
 
-        for wave in waves.values():
-            wave.sort(key=expected_seconds, reverse=True)
-        return [[[(index, fold)] for index in waves[depth]] for depth in sorted(waves)]
+        for depth in sorted(waves):
+            wave = sorted(waves[depth], key=expected_seconds, reverse=True)
+            yield [[(index, folds[0])] for index in wave]
 
     def _seconds_of(self, indices: Iterable[int]) -> float:
         return sum(self.seconds.get(index, 0.0) for index in indices)

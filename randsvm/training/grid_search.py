@@ -531,9 +531,6 @@ class CandidateScores(Generic[AnyParams]):
         """Return the fits of candidates on this number of rows."""
         setup = self.setup
         with replicated(setup.D, subset_of(setup.D, rows, setup.job.run.seed)) as some:
-            if len(some.shards) == 1 and some.executor.concurrent_calls is None:
-                # Handing one shard over to another thread takes longer than most queries of it.
-                some = some.single_threaded()
             validation = CrossValidation.of_search(some, setup.job, setup.fit)
             try:
                 races = self._races(candidates, some)
@@ -631,22 +628,25 @@ class CandidateScores(Generic[AnyParams]):
     ) -> Iterator[ScoredFolds]:
         """Score the candidates `missing` fold by fold; yield those that are dropped, then others.
 
-        After each fold but the last, candidates are dropped if they are significantly worse than
-        the best one so far, or if their first fits ended early.
+        After one or two folds, see FoldFits.next_folds, candidates are dropped if they are
+        significantly worse than the best one so far, or if their first fits ended early.
         """
         parts: dict[int, dict[int, FoldScore]] = {index: {} for index in missing}
         self.underway = Underway(fits, candidates, rows, parts)
-        for fold in fits.validation.folds:
-            for chains in fits.waves(sorted(parts), fold):
-                for index, _, score in self._scores(fits, chains, rows):
+        done, every = 0, fits.validation.folds
+        while done < len(every):
+            folds = fits.next_folds(sorted(parts), done)
+            for chains in fits.waves(sorted(parts), folds):
+                for index, fold, score in self._scores(fits, chains, rows):
                     parts[index][fold] = score
-                if fold == fits.validation.folds[0]:
-                    done = {i: folds[fold].losses for i, folds in parts.items() if folds}
-                    fits.best_losses = least_losses(done)
-            if fold < fits.validation.folds[-1]:
+                if not done:
+                    first = {i: own[every[0]].losses for i, own in parts.items() if own}
+                    fits.best_losses = least_losses(first)
+            done += len(folds)
+            if done < len(every):
                 losses = {
-                    index: np.concatenate([folds[one].losses for one in sorted(folds)])
-                    for index, folds in parts.items()
+                    index: np.concatenate([own[one].losses for one in sorted(own)])
+                    for index, own in parts.items()
                     if index not in fits.ended_early
                 }
                 worse = significantly_worse(losses, fits.validation.D.n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from scipy import stats
 from scipy.spatial import distance
 from task_sets import GAMMA, SETS, open_dataset
 
+from randsvm.models.metrics import Accuracy
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
@@ -555,6 +557,42 @@ def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path: Pat
         for values, record in records.items():
             assert record["scores"] == one[values]["scores"]
             assert record["dropped_after"] == one[values]["dropped_after"]
+
+
+@contextmanager
+def fits_of_race(tmp_path: Path, gammas: int) -> Iterator[fold_fits.FoldFits[Params]]:
+    """Yield the fits of C = 1, 10 for each of some values of gamma; candidates 2k and 2k + 1."""
+    with folds_of_search(tmp_path, "svc", few_rows=False) as (validation, seeded, params):
+        values = itertools.product(range(1, gammas + 1), (1.0, 10.0))
+        candidates = [replace(params, gamma=float(gamma), C=C) for gamma, C in values]
+        fits = fold_fits.FoldFits(validation, candidates, [seeded], Accuracy, races=True)
+        fits.score(range(len(candidates)))
+        yield fits
+
+
+def test_first_fits_that_are_expected_to_take_longest_begin_first(tmp_path: Path) -> None:
+    """A fit is expected to take as long as the one it starts from, in the wave before."""
+    with fits_of_race(tmp_path, 3) as fits:
+        waves = fits.waves(range(6), [0])
+        assert sorted(next(waves)) == [[(0, 0)], [(2, 0)], [(4, 0)]]
+        fits.seconds = {0: 1.0, 2: 3.0, 4: 2.0}
+        assert next(waves) == [[(3, 0)], [(5, 0)], [(1, 0)]]
+        assert next(waves, None) is None
+
+
+@pytest.mark.parametrize(("gammas", "expected"), [(3, [1, 2]), (4, [1])])
+def test_a_race_fits_two_folds_at_a_time_if_one_has_few_chains(
+    tmp_path: Path, gammas: int, expected: list[int]
+) -> None:
+    with fits_of_race(tmp_path, gammas) as fits:
+        every = range(2 * gammas)
+        assert fits.next_folds(every, 0) == [0]
+        assert fits.next_folds(every, 1) == expected
+        assert fits.next_folds(every, 2) == [2]
+        (wave,) = fits.waves(every, expected)
+        assert sorted(wave) == sorted(
+            [(2 * k, fold), (2 * k + 1, fold)] for k in range(gammas) for fold in expected
+        )
 
 
 def test_first_fits_are_compared_with_the_best_of_smaller_c(
