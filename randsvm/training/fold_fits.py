@@ -259,8 +259,11 @@ class FoldFits(Generic[AnyParams]):
                 depth, at = depth + 1, self.start_of[at]
             waves.setdefault(depth, []).append(index)
 
-        def expected_seconds(index: int) -> float:
-            return self._seconds_of([self.start_of[index]] if index in self.start_of else [])
+        def expected_seconds(index: int) -> tuple[float, float]:
+            # Before any has run, larger values of gamma: they usually have more support vectors.
+            start = [self.start_of[index]] if index in self.start_of else []
+            gamma = self.candidates[index].gamma
+            return self._seconds_of(start), gamma if isinstance(gamma, float) else 0.0
 
         for depth in sorted(waves):
             wave = sorted(waves[depth], key=expected_seconds, reverse=True)
