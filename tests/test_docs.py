@@ -41,7 +41,16 @@ SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "d
 OTHERS = {
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
     *("--all-files", "--collector", "--config-settings", "--print-build-identifiers", "--seed"),
-    *("--again", "--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
+    *(
+        "--again",
+        "--c11",
+        "--ccat",
+        "--fuzz-seed",
+        "--most-minutes",
+        "--ours-alone",
+        "--peer-seconds",
+        "--rows",
+    ),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--layout", "--merge", "--output", "--published", "--resume"),
 }

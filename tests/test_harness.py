@@ -102,6 +102,38 @@ def test_a_repeated_benchmark_replaces_its_old_result(harness: ModuleType, tmp_p
     assert later in (tmp_path / "title.md").read_text()
 
 
+def test_our_runs_are_replaced_and_those_of_peers_kept(harness: ModuleType, tmp_path: Path) -> None:
+    """A peer with other options runs again."""
+
+    def run(ours_alone: bool, own: int, *peers: int) -> list[Any]:
+        commands = [harness.Command("ours", seconds(own), goal=harness.Goal())]
+        commands += [
+            harness.Command(f"{number}", seconds(peer)) for number, peer in enumerate(peers)
+        ]
+        harness.compare(
+            "title",
+            {"a": lambda: harness.Comparison("a", 100, commands)},
+            harness.Effort(rounds=1),
+            tmp_path,
+            again=ours_alone,
+            ours_alone=ours_alone,
+        )
+        (found,) = json.loads((tmp_path / "title.json").read_text())["comparisons"]
+        return [found["date"], *found["commands"]]
+
+    run(False, 3, 6, 8)
+    written = json.loads((tmp_path / "title.json").read_text())
+    (old,) = written["comparisons"]
+    old["date"] = "2001-02-03"
+    old["commands"][1]["runs"][0]["wall"] = 12
+    (tmp_path / "title.json").write_text(json.dumps(written))
+    day, ours, kept, changed = run(True, 2, 6, 4)
+    assert day == "2001-02-03"
+    walls = [each["runs"][0]["wall"] for each in (ours, kept, changed)]
+    assert walls == [2, 12, 4]
+    assert [ours["peers"][name]["times"]["median"] for name in "01"] == [6, 2]
+
+
 def comparison(harness: ModuleType, accuracy: float, goal: object, **peer: Any) -> Any:
     """Compare our 2 seconds with a peer of 6 seconds, 3 of them in its fit; its accuracy is 90."""
     words = [sys.executable, "-c", "print('seconds 6'); print('fit 3')"]

@@ -113,6 +113,9 @@ def left(path: Path, names: Sequence[str]) -> list[str]:
     help=f"After which a peer is ended.  [default: {MOST}; {QUICK_MOST} with --quick]",
 )
 @click.option("--again", is_flag=True, help="Replace these works in what the last run found.")
+@click.option(
+    "--ours-alone", is_flag=True, help="The same, but keep what the last run found of the peers."
+)
 @click.option("--resume", is_flag=True, help="Add the works that the last run did not begin.")
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
 @click.option("--c11", nargs=2, type=click.Path(path_type=Path), help="The same of class C11.")
@@ -126,6 +129,7 @@ def main(
     most_minutes: float,
     peer_seconds: float | None,
     again: bool,
+    ours_alone: bool,
     resume: bool,
     ccat: tuple[Path, Path] | None,
     c11: tuple[Path, Path] | None,
@@ -152,7 +156,8 @@ def main(
     own = {name: partial(WORKS[name], bench) for name in names}
     found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
     metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
-    compare(title, own, effort, results, sections, again or resume, **metadata)
+    kept = again or ours_alone or resume
+    compare(title, own, effort, results, sections, kept, ours_alone, **metadata)
 
 
 def sections(found: Record) -> list[str]:

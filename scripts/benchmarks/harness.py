@@ -238,11 +238,12 @@ class Effort:
 # ---- comparisons ------------------------------------------------------------------------------
 
 
-def measure(comparison: Comparison, effort: Effort) -> Record:
+def measure(comparison: Comparison, effort: Effort, earlier: Record | None = None) -> Record:
     """Run the commands in turn (A B A B ...) and return their records.
 
     A first round gives the qualities; its runs count if they are long (see Effort.long) or the
-    command runs once. A peer that was ended at the time limit has no quality.
+    command runs once. A peer that was ended at the time limit has no quality. earlier: a record of
+    the same comparison, of which the runs of peers are kept.
     """
     began = time.perf_counter()
     rounds = int(min(effort.rounds, comparison.rounds))
@@ -251,8 +252,13 @@ def measure(comparison: Comparison, effort: Effort) -> Record:
         {"name": command.name, "words": list(command.words)} for command in present
     ]
     pairs = list(zip(present, records, strict=True))
+    kept = {each["name"]: each for each in earlier["commands"]} if earlier else {}
     again = []
     for command, record in pairs:
+        before = kept.get(command.name)
+        if before and not (command.goal or command.own) and before["words"] == record["words"]:
+            record |= {of: before[of] for of in ("runs", "ended", "quality")}
+            continue
         used, ended = run(command.words, inf if command.goal or command.own else effort.most)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
         once = effort.own_once if command.goal else effort.once
@@ -340,6 +346,7 @@ def compare(
     into: Path,
     sections: Callable[[Record], list[str]] = lambda found: [],
     again: bool = False,
+    ours_alone: bool = False,
     **metadata: object,
 ) -> None:
     """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
@@ -347,7 +354,8 @@ def compare(
     works: name -> function that returns the comparison. The JSON lists works that failed as
     skipped, and works that were not begun as not run. sections: returns lines of Markdown below the
     table. again: whether the works are added to the last run or replace works of it; its other
-    works are kept. metadata: further entries of the JSON.
+    works are kept. ours_alone: whether the runs of peers in the last run are kept, too. metadata:
+    further entries of the JSON.
     Raises ClickException at the end if a gate failed.
     """
     began = time.perf_counter()
@@ -375,7 +383,7 @@ def compare(
     for name, work in works.items():
         if found["seconds"] - earlier > effort.whole:
             break
-        _add(found, name, work, effort)
+        _add(found, name, work, effort, ours_alone)
         found["seconds"] = earlier + time.perf_counter() - began
         text = "\n".join([*markdown(found), *sections(found)])
         for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
@@ -387,14 +395,21 @@ def compare(
         raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
 
 
-def _add(found: Record, name: str, work: Callable[[], Comparison], effort: Effort) -> None:
+def _add(
+    found: Record, name: str, work: Callable[[], Comparison], effort: Effort, ours_alone: bool
+) -> None:
     """Do one work and add its comparison, with the seconds for its data, runs and qualities."""
     began = time.perf_counter()
     try:
         comparison = work()
         click.echo(f"{name}: {comparison.name}, {comparison.rows:,} rows", err=True)
-        measured = measure(comparison, effort)
-        measured |= {"seconds": time.perf_counter() - began, "date": _today()}
+        same = (comparison.name, comparison.rows)
+        earlier = {(each["name"], each["rows"]): each for each in found["comparisons"]}
+        before = earlier.get(same) if ours_alone else None
+        measured = measure(comparison, effort, before)
+        # The day of the oldest runs.
+        day = before.get("date", found["date"]) if before else _today()
+        measured |= {"seconds": time.perf_counter() - began, "date": day}
         put(found["comparisons"], measured)
         _skip(found, [command.missing for command in comparison.commands])
     except click.ClickException as error:
