@@ -40,7 +40,7 @@ MAX_GAP, MIN_GAP = 0.2, 0.03
 
 # A race fits two folds at a time if one has fewer chains. Of the combinations that a test after one
 # of these folds would drop, some are then fitted for one fold more.
-MIN_CHAINS = 4
+MIN_CHAINS = 6
 
 # y, f and weights of some rows.
 Values: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray | None]"

@@ -583,7 +583,7 @@ def test_first_fits_that_are_expected_to_take_longest_begin_first(tmp_path: Path
         assert next(waves, None) is None
 
 
-@pytest.mark.parametrize(("gammas", "expected"), [(3, [1, 2]), (4, [1])])
+@pytest.mark.parametrize(("gammas", "expected"), [(5, [1, 2]), (6, [1])])
 def test_a_race_fits_two_folds_at_a_time_if_one_has_few_chains(
     tmp_path: Path, gammas: int, expected: list[int]
 ) -> None:
