@@ -13,7 +13,7 @@ from benchmarks import papers
 from benchmarks.harness import beyond_start
 from benchmarks.reductions import REDUCED
 from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING, SKLEARN_GRID, SVM_GRID
-from benchmarks.tables import Record, bounded, peak, table
+from benchmarks.tables import Record, bounded, day_and_duration, peak, table
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
 from benchmarks.untuned import LINEAR as LINEAR_TUNED
 from benchmarks.untuned import START, UNTUNED
@@ -363,7 +363,7 @@ def machine(found: Record) -> list[str]:
     """Return the machine, the day and the versions."""
     facts: Sequence[tuple[str, str]] = [
         ("machine", found["machine"]),
-        ("day, duration", f"{found['date']}, {found['seconds'] / 60:.0f} minutes"),
+        ("day, duration", day_and_duration(found)),
         *(("versions", line.rstrip(".")) for line in found["versions"]),
         *([("note", found["note"])] if "note" in found else []),
     ]

@@ -21,7 +21,16 @@ import plot
 from benchmarks import page_tables, papers
 from benchmarks.harness import put
 from benchmarks.sets import SCRIPTS, results_option
-from benchmarks.tables import Record, bounded, left_out, peak, spread, table, value
+from benchmarks.tables import (
+    Record,
+    bounded,
+    day_and_duration,
+    left_out,
+    peak,
+    spread,
+    table,
+    value,
+)
 from benchmarks.trainings import ALL_CORES, LOOSE, TENTH, TRAININGS
 from benchmarks.untuned import DIVISIONS, RARE, START_ROWS
 from benchmarks.untuned_search import ROWS as SEARCHED
@@ -430,7 +439,6 @@ def merged(published: Record, found: Record) -> Record:
     return dict(
         published,
         comparisons=comparisons,
-        seconds=published["seconds"] + found["seconds"],
         versions=list(dict.fromkeys([*published["versions"], *found["versions"]])),
     )
 
@@ -457,11 +465,10 @@ def results_page(found: Record, pictures: Sequence[str]) -> str:
     for name in pictures:
         words, _ = PICTURES[name]
         shown += ["", f"![{words}](results-{name}.png)"]
-    took = f"{found['date']}, {found['seconds'] / 60:.0f} minutes"
     lines = [
         "# Results of the benchmarks",
         "",
-        f"{found['machine']}; {took}.",
+        f"{found['machine']}; {day_and_duration(found)}.",
         *found["versions"],
         *(["", found["note"]] if "note" in found else ["Made by `make bench` and `make results`."]),
         *([] if found["scale"] == 1 else ["", f"**Sets of {found['scale']:g} times the size.**"]),

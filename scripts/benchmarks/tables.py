@@ -52,6 +52,17 @@ def left_out(found: Record) -> list[str]:
     return [line for text in lines for line in ("", text)]
 
 
+def day_and_duration(found: Record) -> str:
+    """Return the day, and the time that all counted runs take together."""
+    seconds = sum(
+        run["wall"]
+        for each in found["comparisons"]
+        for record in each["commands"]
+        for run in record["runs"]
+    )
+    return f"{found['date']}, {seconds / 60:.0f} minutes of runs"
+
+
 def measured_later(found: Record) -> list[str]:
     """Return name, rows and day of the comparisons that were not measured on the day of the run."""
     day = found.get("date")
