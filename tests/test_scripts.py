@@ -288,15 +288,24 @@ def test_a_later_run_replaces_what_it_measured(script: ImportScript, tmp_path: P
     (work,) = [each for each in published["comparisons"] if each["name"] == "a9a"]
     newer = dict(work, date="2101-02-03", commands=work["commands"][:1])
     other = dict(work, rows=7, date="2101-02-03")
-    found = page.merged(published, dict(published, seconds=60.0, comparisons=[newer, other]))
+    found = page.merged(published, dict(published, comparisons=[newer, other]))
     names = [each["name"] for each in published["comparisons"]]
     assert [each["name"] for each in found["comparisons"]] == [*names, "a9a"]
     assert found["comparisons"][names.index("a9a")] == newer
     assert found["comparisons"][-1] == other
-    assert found["seconds"] == published["seconds"] + 60
     shown = page.results_page(found, [])
     for each in (newer, other):
         assert f"a9a, {each['rows']:,} rows (2101-02-03)" in shown
+
+
+def test_the_duration_is_that_of_all_counted_runs(script: ImportScript) -> None:
+    """So it stays the same if the results of one run are merged twice."""
+    page, tables = script("benchmarks.results_page"), script("benchmarks.tables")
+    runs = [{"runs": [{"wall": 60.0}, {"wall": 90.0}]}, {"runs": [{"wall": 30.0}]}]
+    found = {"date": "2101-02-03", "versions": [], "comparisons": [{"name": "a", "rows": 1}]}
+    found["comparisons"][0]["commands"] = runs
+    assert tables.day_and_duration(found) == "2101-02-03, 3 minutes of runs"
+    assert tables.day_and_duration(page.merged(found, found)) == "2101-02-03, 3 minutes of runs"
 
 
 def test_a_table_has_the_numbers_of_the_results(script: ImportScript) -> None:

@@ -38,8 +38,8 @@ RACING_DEVIATIONS = 2.326
 RANGE_FACTOR, MIN_ROUNDS = 3.0, 3
 MAX_GAP, MIN_GAP = 0.2, 0.03
 
-# A race fits two folds at a time if one has fewer chains. Of the combinations that a test after one
-# of these folds would drop, some are then fitted for one fold more.
+# A race fits two folds at a time if one fold has fewer chains than this. Combinations that a test
+# between the two would drop are then fitted for one more fold.
 MIN_CHAINS = 6
 
 # y, f and weights of some rows.
@@ -232,16 +232,18 @@ class FoldFits(Generic[AnyParams]):
         return [self._chain(one, fold) for group in groups for fold in folds for one in group]
 
     def next_folds(self, indices: Sequence[int], done: int) -> list[int]:
-        """Return the folds of a race that come next, one or two, given how many are done.
+        """Return the next fold of a race, or the next two, given the number of those done.
 
-        Two folds if there are too few chains in one to keep all workers busy until its end.
+        There are two if one has too few chains to keep all workers busy until its end.
         """
         left = self.validation.folds[done:]
         few = len(self._families(indices)) < MIN_CHAINS
         return list(left[: 2 if done and few else 1])
 
     def waves(self, indices: Sequence[int], folds: Sequence[int]) -> Iterator[list[Chain]]:
-        """Yield the fits of these candidates for folds of a race; each wave after the last is done.
+        """Yield the fits of these candidates for folds of a race, in waves.
+
+        All fits of a wave run before the next wave is asked for: its order depends on their times.
 
         A first fit comes in a later wave than the one it starts from. Which ones end early depends
         on the waves before, and so not on the number of workers. In a wave, the fits that are

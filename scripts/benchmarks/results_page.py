@@ -414,9 +414,10 @@ def digest(found: Record) -> str:
 def to_publish(found: Record) -> Record:
     """Return the results as the repository keeps them.
 
-    They have the gaps of our rounds, from the logs, and no folders of this machine.
+    They have the gaps of our rounds, from the logs, and no folders of this machine. The duration of
+    the run is left out, as it says nothing about merged results.
     """
-    comparisons = []
+    found, comparisons = {of: value for of, value in found.items() if of != "seconds"}, []
     for each in found["comparisons"]:
         records = [
             dict(record, words=[*map(_file, record["words"])]) for record in each["commands"]
