@@ -9,13 +9,15 @@ CELL_ROWS: int
 CELLS_ROWS: int
 CELL_CENTRES: int
 
-def add_products(
+def products(
     x_starts: NDArray[np.int32],
     x_columns: NDArray[np.int32],
     x_values: NDArray[np.floating[Any]],
     z_starts: NDArray[np.int32],
     z_rows: NDArray[np.int32],
     z_values: NDArray[np.floating[Any]],
+    left: NDArray[np.floating[Any]],
+    right: NDArray[np.floating[Any]],
     block: NDArray[np.floating[Any]],
 ) -> None: ...
 def add_rbf_sums(

@@ -81,24 +81,30 @@ ctypedef fused stored:
     double
 
 
-def add_products(
+def products(
     const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
     const int[::1] z_starts, const int[::1] z_rows, const real[::1] z_values,
-    real[:, ::1] block,
+    const real[::1] left, const real[::1] right, real[:, ::1] block,
 ):
-    """Compute block[i, j] += <x_i, z_j>.
+    """Compute block[i, j] = left[i] + right[j] + <x_i, z_j>.
 
     x is in CSR: row i has the values x_values[x_starts[i]:x_starts[i + 1]]. z is in CSC: column c
     has the values z_values[z_starts[c]:z_starts[c + 1]], in the rows z_rows.
     """
-    cdef Py_ssize_t i, at, column, entry
+    cdef Py_ssize_t i, j, at, column, entry, m = block.shape[1]
     cdef real value
     cdef real* row
-    if block.shape[1] == 0:
+    cdef const real* z_terms
+    if left.shape[0] != block.shape[0] or right.shape[0] != m:
+        raise ValueError("expected a number in left for each row of block, in right for each column")
+    if block.shape[0] == 0 or m == 0:
         return
+    z_terms = &right[0]
     with nogil:
         for i in range(block.shape[0]):
-            row = &block[i, 0]
+            row, value = &block[i, 0], left[i]
+            for j in range(m):
+                row[j] = value + z_terms[j]
             for at in range(x_starts[i], x_starts[i + 1]):
                 column, value = x_columns[at], x_values[at]
                 for entry in range(z_starts[column], z_starts[column + 1]):

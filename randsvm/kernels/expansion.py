@@ -36,7 +36,6 @@ from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     PANEL_COLUMNS,
     add_difference_sums,
-    add_products,
     add_rbf_sums,
     add_sparse_sums,
     add_squared_distances,
@@ -44,6 +43,7 @@ from randsvm.kernels._kernels import (
     lay_out_cells,
     lay_out_panels,
     lay_out_rows,
+    products,
     sort_into_cells,
 )
 from randsvm.kernels.kernel import Kernel
@@ -216,9 +216,8 @@ class SparseCentres:
             add_squared_distances(*csr_parts(X), *csr_parts(self.rows), block)
             block *= -self.kernel.gamma
             return
-        np.add(left[:, None], self.right, out=block)
         starts, rows, values = self.columns
-        add_products(*csr_parts(X), starts, rows, values, block)
+        products(*csr_parts(X), starts, rows, values, left, self.right, block)
 
 
 def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:

@@ -7,9 +7,9 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, Matrix, csr_parts, slices, squared_norms, to_csr, to_dense
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
-    add_products,
     difference_gram,
     lay_out_panels,
+    products,
     rbf_gram,
     sparse_rbf_gram,
 )
@@ -157,8 +157,10 @@ def cross_gram(kernel: Kernel, rows: Float64Rows, centres: Float64Rows) -> np.nd
     if isinstance(rows.X, np.ndarray):
         K: np.ndarray = rows.X @ to_dense(centres.X).T
     else:
-        K = np.zeros((rows.X.shape[0], centres.X.shape[0]))
-        add_products(*csr_parts(rows.X), *to_csr(centres.X).by_columns(), K)
+        m, k = rows.X.shape[0], centres.X.shape[0]
+        K = np.empty((m, k))
+        columns = to_csr(centres.X).by_columns()
+        products(*csr_parts(rows.X), *columns, np.zeros(m), np.zeros(k), K)
     K *= kernel.scale
     K += kernel.left(rows.norms)[:, None]
     K += kernel.right(centres.norms)
