@@ -66,9 +66,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def _same_folds_of_libsvm() -> None:
-    """Seed C's rand(), by which LIBSVM chooses its folds, as svm-train does: with 1.
+    """Seed C's rand(), from which LIBSVM draws its folds. 1 is the seed in svm-train.
 
-    Otherwise they would depend on the tests that ran before in this process.
+    Otherwise the folds would depend on the tests that ran before in this process.
     """
     ctypes.CDLL(None).srand(1)
 

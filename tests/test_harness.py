@@ -129,6 +129,8 @@ def test_our_runs_are_replaced_and_those_of_peers_kept(harness: ModuleType, tmp_
     (tmp_path / "title.json").write_text(json.dumps(written))
     day, ours, kept, changed = run(True, 2, 6, 4)
     assert day == "2001-02-03"
+    later = "Ours measured later than the peers, not in turn with them: a, 100 rows"
+    assert later in (tmp_path / "title.md").read_text()
     walls = [each["runs"][0]["wall"] for each in (ours, kept, changed)]
     assert walls == [2, 12, 4]
     assert [ours["peers"][name]["times"]["median"] for name in "01"] == [6, 2]

@@ -9,7 +9,7 @@ CELL_ROWS: int
 CELLS_ROWS: int
 CELL_CENTRES: int
 
-def products(
+def sparse_arguments(
     x_starts: NDArray[np.int32],
     x_columns: NDArray[np.int32],
     x_values: NDArray[np.floating[Any]],

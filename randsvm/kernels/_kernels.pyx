@@ -81,7 +81,7 @@ ctypedef fused stored:
     double
 
 
-def products(
+def sparse_arguments(
     const int[::1] x_starts, const int[::1] x_columns, const real[::1] x_values,
     const int[::1] z_starts, const int[::1] z_rows, const real[::1] z_values,
     const real[::1] left, const real[::1] right, real[:, ::1] block,
@@ -94,17 +94,17 @@ def products(
     cdef Py_ssize_t i, j, at, column, entry, m = block.shape[1]
     cdef real value
     cdef real* row
-    cdef const real* z_terms
+    cdef const real* of_columns
     if left.shape[0] != block.shape[0] or right.shape[0] != m:
         raise ValueError("expected a number in left for each row of block, in right for each column")
     if block.shape[0] == 0 or m == 0:
         return
-    z_terms = &right[0]
+    of_columns = &right[0]
     with nogil:
         for i in range(block.shape[0]):
             row, value = &block[i, 0], left[i]
             for j in range(m):
-                row[j] = value + z_terms[j]
+                row[j] = value + of_columns[j]
             for at in range(x_starts[i], x_starts[i + 1]):
                 column, value = x_columns[at], x_values[at]
                 for entry in range(z_starts[column], z_starts[column + 1]):

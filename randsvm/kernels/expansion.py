@@ -43,8 +43,8 @@ from randsvm.kernels._kernels import (
     lay_out_cells,
     lay_out_panels,
     lay_out_rows,
-    products,
     sort_into_cells,
+    sparse_arguments,
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.records import NamedTuple, dataclass
@@ -217,7 +217,7 @@ class SparseCentres:
             block *= -self.kernel.gamma
             return
         starts, rows, values = self.columns
-        products(*csr_parts(X), starts, rows, values, left, self.right, block)
+        sparse_arguments(*csr_parts(X), starts, rows, values, left, self.right, block)
 
 
 def augment(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:

@@ -9,8 +9,8 @@ from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     difference_gram,
     lay_out_panels,
-    products,
     rbf_gram,
+    sparse_arguments,
     sparse_rbf_gram,
 )
 from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
@@ -160,7 +160,7 @@ def cross_gram(kernel: Kernel, rows: Float64Rows, centres: Float64Rows) -> np.nd
         m, k = rows.X.shape[0], centres.X.shape[0]
         K = np.empty((m, k))
         columns = to_csr(centres.X).by_columns()
-        products(*csr_parts(rows.X), *columns, np.zeros(m), np.zeros(k), K)
+        sparse_arguments(*csr_parts(rows.X), *columns, np.zeros(m), np.zeros(k), K)
     K *= kernel.scale
     K += kernel.left(rows.norms)[:, None]
     K += kernel.right(centres.norms)

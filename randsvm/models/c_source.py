@@ -472,45 +472,17 @@ class _Source:
         return self._decisions(["int j;"], lines, tables)
 
     def _random_features(self, model: LinearModel, mapping: RandomMap) -> str:
-        tables = [_table(REAL, "weights", _reals(model.w))]
-        transform = model.map_tables
         d, N = len(model.features), mapping.components
-        add = [
-            "for (c = 0; c < RANDSVM_DECISIONS; c++)",
-            "    f[c] += z * weights[j * RANDSVM_DECISIONS + c];",
+        component = _fourier_feature if mapping.kernel == "rbf" else _maclaurin_feature
+        tables, variables, feature = component(d, model.map_tables)
+        lines = [
+            "prepare(x, v);",
+            f"for (j = 0; j < {N}; j++) {{",
+            *(f"    {line}" for line in feature),
+            "    for (c = 0; c < RANDSVM_DECISIONS; c++)",
+            "        f[c] += z * weights[j * RANDSVM_DECISIONS + c];",
+            "}",
         ]
-        lines = ["prepare(x, v);", f"for (j = 0; j < {N}; j++) {{"]
-        variables = ["int j, i;"]
-        if mapping.kernel == "rbf":
-            W, phases, scale = transform
-            tables += [
-                _table("float", "frequencies", _features(W.T)),
-                _table("float", "phases", _features(phases)),
-            ]
-            lines += [
-                f"    {REAL} z = phases[j];",
-                f"    for (i = 0; i < {d}; i++)",
-                f"        z += v[i] * frequencies[j * {d} + i];",
-                f"    z = ({REAL}){next(_features(scale))} * RANDSVM_COS(z);",
-            ]
-        else:
-            signs, degrees, scales, length = transform
-            tables += [
-                _table("signed char", "signs", _integers(signs)),
-                _table("int", "degrees", _integers(degrees)),
-                _table("float", "scales", _features(scales)),
-            ]
-            variables += ["int k;", "const signed char *sign = signs;"]
-            lines += [
-                f"    {REAL} z = scales[j];",
-                "    for (k = 0; k < degrees[j]; k++) {",
-                f"        {REAL} factor = 0;",
-                f"        for (i = 0; i < {d}; i++)",
-                "            factor += v[i] * *sign++;",
-                f"        z *= ({REAL}){next(_features(length))} * factor;",
-                "    }",
-            ]
-        lines += [*(f"    {line}" for line in add), "}"]
         constant, linear = (repr(float(value)) for value in mapping.low_degree_factors)
         row = N
         if mapping.low_degree_factors[0] > 0:
@@ -526,7 +498,8 @@ class _Source:
                 f"        f[c] += ({REAL}){linear} * v[j] * "
                 f"weights[({row} + j) * RANDSVM_DECISIONS + c];",
             ]
-        return self._decisions(variables, lines, tables)
+        weights = _table(REAL, "weights", _reals(model.w))
+        return self._decisions(["int j, i;", *variables], lines, [weights, *tables])
 
     # ---- predictions ----
 
@@ -664,10 +637,10 @@ int main(int argc, char **argv)
     double largest = 0;
     int i, c, r, wrong = 0;
     if (argc > 1 && argv[1][0]) {{
-{indent(self._rows_read(), "        ")}
+{indent(self._input_loop(), "        ")}
     }}
     for (r = 0; r < {m}; r++) {{
-{indent(self._row_tested(), "        ")}
+{indent(self._row_comparison(), "        ")}
     }}
     printf("{m} rows: largest difference of decision values %g, ", largest);
     printf("%d wrong labels\\n", wrong);
@@ -696,7 +669,7 @@ int main(int argc, char **argv)
         """The expression for the number of the class of x."""
         return "randsvm_class(x)" if self.classes else "0"
 
-    def _rows_read(self) -> str:
+    def _input_loop(self) -> str:
         """Return the statements that predict the rows of standard input."""
         probabilities = [
             "    randsvm_predict_probability(x, p);",
@@ -720,7 +693,7 @@ int main(int argc, char **argv)
             ]
         )
 
-    def _row_tested(self) -> str:
+    def _row_comparison(self) -> str:
         """Return the statements that compare the prediction of stored row r."""
         return "\n".join(
             [
@@ -738,6 +711,49 @@ int main(int argc, char **argv)
                 "    wrong++;",
             ]
         )
+
+
+def _fourier_feature(
+    d: int, transform: Sequence[np.ndarray]
+) -> tuple[list[str], list[str], list[str]]:
+    """Return the tables, variables and statements of component j, z, of random Fourier features.
+
+    transform: see FeatureTransform.tables.
+    """
+    W, phases, scale = transform
+    tables = [
+        _table("float", "frequencies", _features(W.T)),
+        _table("float", "phases", _features(phases)),
+    ]
+    lines = [
+        f"{REAL} z = phases[j];",
+        f"for (i = 0; i < {d}; i++)",
+        f"    z += v[i] * frequencies[j * {d} + i];",
+        f"z = ({REAL}){next(_features(scale))} * RANDSVM_COS(z);",
+    ]
+    return tables, [], lines
+
+
+def _maclaurin_feature(
+    d: int, transform: Sequence[np.ndarray]
+) -> tuple[list[str], list[str], list[str]]:
+    """Return the same of random Maclaurin features."""
+    signs, degrees, scales, length = transform
+    tables = [
+        _table("signed char", "signs", _integers(signs)),
+        _table("int", "degrees", _integers(degrees)),
+        _table("float", "scales", _features(scales)),
+    ]
+    lines = [
+        f"{REAL} z = scales[j];",
+        "for (k = 0; k < degrees[j]; k++) {",
+        f"    {REAL} factor = 0;",
+        f"    for (i = 0; i < {d}; i++)",
+        "        factor += v[i] * *sign++;",
+        f"    z *= ({REAL}){next(_features(length))} * factor;",
+        "}",
+    ]
+    return tables, ["int k;", "const signed char *sign = signs;"], lines
 
 
 def _probability(calibrator: Calibrator) -> str:

@@ -165,24 +165,26 @@ def solution_of(
     def dual_part(beta: np.ndarray) -> float:
         return _dual_part(task, h, beta, product(K, beta))
 
-    before = _dual_part(task, h, beta, products)
-    return _not_worse(solve_to, dual_part, beta, before, tolerance, rounding_shows)
+    start = beta, _dual_part(task, h, beta, products)
+    return _solve_without_decrease(solve_to, dual_part, start, tolerance, rounding_shows)
 
 
-def _not_worse(
+def _solve_without_decrease(
     solve_to: Callable[[float], Solution],
     dual_part: Callable[[np.ndarray], float],
-    beta: np.ndarray,
-    before: float,
+    start: tuple[np.ndarray, float],
     tolerance: float,
     rounding_shows: bool,
 ) -> Solution:
-    """Solve to a tolerance, and to smaller ones if D decreased; return beta if it always does.
+    """Return a solution, or the start if each solve decreases D.
 
-    before: the part of D at beta. rounding_shows: whether rounding of K to float32 may decrease D.
-    The iterations are those of all solves.
+    After a decrease of D, the next solve has a tenth of the tolerance. The iterations are those of
+    all solves.
+
+    solve_to: solves to a tolerance. start: beta and its `dual_part`. rounding_shows: whether the
+    rounding of K to float32 may decrease D.
     """
-    iterations = 0
+    (beta, before), iterations = start, 0
     for _ in range(MAX_REPEATED_SOLVES):
         found = solve_to(tolerance)
         iterations += found.iterations

@@ -284,11 +284,12 @@ def replicated(D: Dataset, some: Dataset) -> Iterator[Dataset]:
     """Yield the view `some` of D for concurrent fits on parts of it.
 
     If the view is small, its executor makes these fits. Otherwise this process makes them, and the
-    executor of D scans the rows.
+    executor of D scans the rows. In this process, each fit on few rows computes in one thread.
     """
     with D.executor.replicated(some) if _is_small(some) else nullcontext(some) as view:
-        own = isinstance(view.executor, ThreadExecutor) and view.executor.concurrent_calls is None
-        yield view.single_threaded() if own and view.n <= SINGLE_THREADED_ROWS else view
+        executor, few = view.executor, view.n <= SINGLE_THREADED_ROWS
+        is_local = isinstance(executor, ThreadExecutor) and executor.concurrent_calls is None
+        yield view.single_threaded() if is_local and few else view
 
 
 def _is_small(D: Dataset) -> bool:

@@ -261,14 +261,14 @@ class FoldFits(Generic[AnyParams]):
                 depth, at = depth + 1, self.start_of[at]
             waves.setdefault(depth, []).append(index)
 
-        def expected_seconds(index: int) -> tuple[float, float]:
-            # Before any has run, larger values of gamma: they usually have more support vectors.
+        def expected_cost(index: int) -> tuple[float, float]:
+            # In the first wave, gamma decides: larger values usually have more support vectors.
             start = [self.start_of[index]] if index in self.start_of else []
             gamma = self.candidates[index].gamma
             return self._seconds_of(start), gamma if isinstance(gamma, float) else 0.0
 
         for depth in sorted(waves):
-            wave = sorted(waves[depth], key=expected_seconds, reverse=True)
+            wave = sorted(waves[depth], key=expected_cost, reverse=True)
             yield [[(index, folds[0])] for index in wave]
 
     def _seconds_of(self, indices: Iterable[int]) -> float:

@@ -157,7 +157,7 @@ def main(
     found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
     metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
     kept = again or ours_alone or resume
-    compare(title, own, effort, results, sections, kept, ours_alone, **metadata)
+    compare(title, own, effort, results, sections, again=kept, ours_alone=ours_alone, **metadata)
 
 
 def sections(found: Record) -> list[str]:

@@ -409,7 +409,8 @@ def _add(
         measured = measure(comparison, effort, before)
         # The day of the oldest runs.
         day = before.get("date", found["date"]) if before else _today()
-        measured |= {"seconds": time.perf_counter() - began, "date": day}
+        seconds = time.perf_counter() - began
+        measured |= {"seconds": seconds, "date": day, "peers_kept": before is not None}
         put(found["comparisons"], measured)
         _skip(found, [command.missing for command in comparison.commands])
     except click.ClickException as error:

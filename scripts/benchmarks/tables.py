@@ -47,6 +47,12 @@ def left_out(found: Record) -> list[str]:
     lines = [f"Skipped: {what}" for what in found["skipped"]]
     if later := measured_later(found):
         lines += [f"Measured on another day, perhaps with another version: {', '.join(later)}"]
+    if kept := [
+        f"{each['name']}, {each['rows']:,} rows"
+        for each in found["comparisons"]
+        if each.get("peers_kept")
+    ]:
+        lines += [f"Ours measured later than the peers, not in turn with them: {'; '.join(kept)}"]
     lines += [f"Not run: {', '.join(found['not_run'])}"] if found["not_run"] else []
     lines += [f"Ended at a limit of time: {', '.join(ended)}"] if ended else []
     return [line for text in lines for line in ("", text)]
