@@ -24,7 +24,6 @@ __all__ = [
     "certify",
     "explain",
     "export",
-    "importance",
     "load",
     "predict",
     "train_osuna",

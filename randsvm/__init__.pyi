@@ -4,7 +4,6 @@ from randsvm.api import Arrays as Arrays
 from randsvm.api import certify as certify
 from randsvm.api import explain as explain
 from randsvm.api import export as export
-from randsvm.api import importance as importance
 from randsvm.api import load as load
 from randsvm.api import predict as predict
 from randsvm.api import train_osuna as train_osuna

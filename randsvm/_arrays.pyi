@@ -50,9 +50,3 @@ def subtract_centre(
     new_features: NDArray[np.int32],
     new_values: NDArray[np.floating[Any]],
 ) -> int: ...
-def philox_words(
-    key: NDArray[np.uint64],
-    counter: NDArray[np.uint64],
-    first: int,
-    out: NDArray[np.uint64],
-) -> None: ...

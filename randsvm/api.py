@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
 from randsvm.events import LinearTrained, Trained, Watch, check, silent
-from randsvm.parameters.option import BALANCED, grid, make_parameters, options
+from randsvm.parameters.option import AUTO, BALANCED, grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from randsvm.models.certification import certify
     from randsvm.models.export import export
     from randsvm.models.fitted import FittedModel, load
-    from randsvm.models.importance import importance
     from randsvm.models.model import Model
     from randsvm.models.prediction import predict
     from randsvm.models.shapley import explain
@@ -38,7 +37,6 @@ LATE = {
     "certify": "models.certification",
     "explain": "models.shapley",
     "export": "models.export",
-    "importance": "models.importance",
     "load": "models.fitted",
     "predict": "models.prediction",
 }
@@ -49,7 +47,6 @@ __all__ = [
     "certify",
     "explain",
     "export",
-    "importance",
     "load",
     "predict",
     "train_osuna",
@@ -326,8 +323,8 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
     "size": (NUMBERS, "a number of bytes"),
     "duration": (NUMBERS, "a number of seconds"),
     "gap": (NUMBERS_OR_WORDS, "a number or 'none'"),
-    "folds": (NUMBERS_OR_WORDS, "a number or a text"),
-    "epochs": (NUMBERS_OR_WORDS, "a number or a text"),
+    "folds": (NUMBERS_OR_WORDS, "a whole number or a text"),
+    "count_or_auto": (NUMBERS_OR_WORDS, "a whole number or 'auto'"),
     "checkpoint": (NUMBERS_OR_WORDS, "a number of seconds or a text"),
     "text": ((str,), "a text"),
     "path": ((str, os.PathLike), "the name of a file"),
@@ -335,12 +332,18 @@ EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
 }
 
 
+# Types whose numbers are whole.
+WHOLE = ("int", "count_or_auto", "folds")
+
+
 def _check_type(name: str, value_type: str, value: Any) -> None:
     """Raise ParameterError if the value has a type that the option cannot have."""
     types, expected = EXPECTED[value_type]
     fits = isinstance(value, types)
-    if value_type == "int":
-        fits = fits and value == value // 1
+    if value_type in WHOLE:
+        fits = fits and (isinstance(value, str) or value == value // 1)
+    if value_type == "count_or_auto" and isinstance(value, str):
+        fits = value == AUTO
     if not fits:
         raise ParameterError(f"{name} must be {expected}, got {value!r}")
 
@@ -360,6 +363,8 @@ def _parameter_value(name: str, value_type: str | tuple[str, ...], value: Any) -
             raise ParameterError(f"{name} must be {expected}, got {value!r}") from None
     if value_type == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_number_of_a_list(name, one) for one in value)
+    if value_type in WHOLE and isinstance(value, float):
+        return int(value)
     if value_type in ("float", "floats", "gap") and isinstance(value, numbers.Real):
         return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value

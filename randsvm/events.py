@@ -15,9 +15,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import nan
+from typing import NamedTuple
 
 from randsvm.errors import Interrupted
-from randsvm.records import NamedTuple
 
 # Seconds between two checks for signals while this thread waits.
 HEARTBEAT = 0.1
@@ -329,34 +329,6 @@ class Reduced(NamedTuple):
     needed_for_5_percent: int
 
 
-class LeaveOneOut(NamedTuple):
-    """Bounds on the error of a machine of two classes on training rows that are left out.
-
-    Each follows from the solution alone: nothing is trained again. Rows count as their weights.
-
-    Parameters
-    ----------
-    label : str
-        The class of `recall` and `precision`: the first label of the model.
-    error : float
-        Joachims' xi-alpha estimate, an upper bound on the leave-one-out error: the share of rows
-        with 2 alpha R^2 + xi >= 1.
-    recall : float
-        The xi-alpha estimate of the recall, a lower bound; 0 if no row has the label.
-    precision : float
-        The xi-alpha estimate of the precision; 0 if no row would be predicted as the label.
-    count_bound : float
-        An upper bound on the leave-one-out error from counts: the share of rows that are support
-        vectors or wrong.
-    """
-
-    label: str
-    error: float
-    recall: float
-    precision: float
-    count_bound: float
-
-
 class Trained(NamedTuple):
     """The end of a training in rounds.
 
@@ -404,10 +376,6 @@ class Trained(NamedTuple):
         Whether the model was written; `require_gap` may forbid it.
     reduced : Reduced or None
         What `--reduce` did; None without it.
-    leave_one_out : LeaveOneOut or None
-        Bounds on the leave-one-out error of two classes; None for other tasks, and where the
-        certificate was not computed from scratch. With `--reduce` they are of the full machine, and
-        None if the machine was reduced before it was scanned with all rows.
     """
 
     model: str
@@ -429,7 +397,6 @@ class Trained(NamedTuple):
     bytes_moved: int = 0
     saved: bool = True
     reduced: Reduced | None = None
-    leave_one_out: LeaveOneOut | None = None
 
 
 # ---- training step by step --------------------------------------------------------------------
@@ -526,6 +493,12 @@ class LinearTrained(NamedTuple):
         Bytes to and from workers of a cluster.
     saved : bool
         Whether the model was written: always True, as sgd refuses `require_gap`.
+    newton_steps : int
+        Newton steps that were made to reach `gap`.
+    dual : float or None
+        Lower bound of the optimal objective, the dual objective D; None without `gap`.
+    gap : float
+        The relative duality gap (P - D) / max(abs(P), abs(D)); nan without `gap`.
     """
 
     model: str
@@ -543,6 +516,9 @@ class LinearTrained(NamedTuple):
     seconds: float
     bytes_moved: int = 0
     saved: bool = True
+    newton_steps: int = 0
+    dual: float | None = None
+    gap: float = nan
 
 
 # ---- prediction -------------------------------------------------------------------------------
@@ -576,30 +552,6 @@ class ClassMetrics(NamedTuple):
     average_precision: float | None = None
 
 
-class ReliabilityBin(NamedTuple):
-    """Rows whose predicted class has a probability within one of 15 intervals of equal width.
-
-    Parameters
-    ----------
-    above : float
-        Lower bound of the probabilities, itself excluded.
-    up_to : float
-        Upper bound of the probabilities.
-    weight : float
-        Sum of the weights of the rows, their number without weights.
-    probability : float
-        Mean probability of the predicted class; nan without rows.
-    accuracy : float
-        Share of the rows whose label was predicted, from 0 to 1; nan without rows.
-    """
-
-    above: float
-    up_to: float
-    weight: float
-    probability: float
-    accuracy: float
-
-
 class ProbabilityMetrics(NamedTuple):
     """Scores of probabilities over the rows whose label the model has; nan without such rows.
 
@@ -610,17 +562,10 @@ class ProbabilityMetrics(NamedTuple):
     brier : float
         Mean of the sum of (p - t)^2 over the classes, where t is 1 for the true class and else 0;
         for two classes half of it, which is (p - t)^2 of one class.
-    calibration_error : float
-        Expected calibration error: mean of |accuracy - probability| over the bins of
-        `reliability`, weighted by their rows.
-    reliability : list of ReliabilityBin
-        Accuracy by the probability of the predicted class.
     """
 
     log_loss: float
     brier: float
-    calibration_error: float
-    reliability: list[ReliabilityBin]
 
 
 class ClassificationMetrics(NamedTuple):
@@ -744,13 +689,15 @@ class MachineObjectives(NamedTuple):
         Dual objective D of the feasible coefficients next to those of the machine; nan where there
         are none, or the kernel is not positive semidefinite.
     gap : float
-        Relative gap (P - D) / max(|P|, |D|).
+        Relative gap, (P - D) / max(|P|, |D|) and the bounds of rounding.
     infeasibility : float
         Distance of the coefficients from the feasible ones, as a share of sum |beta|.
     beyond_bounds : float
         Largest distance of a coefficient from its bounds.
     sum_error : float
         Sum of the coefficients minus the sum that the problem demands.
+    primal_error, dual_error : float
+        Bounds of the rounding of P and of D. The gap includes both.
     """
 
     name: str
@@ -760,6 +707,8 @@ class MachineObjectives(NamedTuple):
     infeasibility: float
     beyond_bounds: float
     sum_error: float
+    primal_error: float
+    dual_error: float
 
 
 class Certified(NamedTuple):
@@ -795,6 +744,8 @@ class Certified(NamedTuple):
         Largest distance of a coefficient from its bounds.
     sum_error : float
         Largest difference of a sum of coefficients from the sum that the problem demands.
+    primal_error, dual_error : float
+        Bounds of the rounding of P and of D. The gap includes both.
     machines : list of MachineObjectives
         The objectives of each machine.
     seconds : float
@@ -814,6 +765,8 @@ class Certified(NamedTuple):
     infeasibility: float
     beyond_bounds: float
     sum_error: float
+    primal_error: float
+    dual_error: float
     machines: list[MachineObjectives]
     seconds: float
 
@@ -883,60 +836,6 @@ class Explained(NamedTuple):
     base_values: list[float]
     seconds: float
     to_stdout: bool
-
-
-class FeatureImportance(NamedTuple):
-    """The permutation importance of a feature.
-
-    Parameters
-    ----------
-    feature : int
-        Index of the feature, as in the file, or the first index of a column.
-    importance : float
-        Loss of score if the values of the feature are shuffled, the mean over repetitions.
-    standard_error : float
-        Standard error of that mean; nan for one repetition.
-    column : str or None, default=None
-        Name of the column of a table, whose features are shuffled together.
-    """
-
-    feature: int
-    importance: float
-    standard_error: float
-    column: str | None = None
-
-
-class Importances(NamedTuple):
-    """The permutation importance of all features.
-
-    Parameters
-    ----------
-    model : str
-        Model file.
-    rows : int
-        Labelled rows.
-    score_name : str
-        Name of the score: accuracy (in percent) or mean squared error.
-    score : float
-        Score of the rows as they are.
-    repeats : int
-        Shuffles of each feature.
-    seed : int
-        Seed of the shuffles.
-    features : list of FeatureImportance
-        The features, the most important first.
-    seconds : float
-        Seconds of the computation.
-    """
-
-    model: str
-    rows: int
-    score_name: str
-    score: float
-    repeats: int
-    seed: int
-    features: list[FeatureImportance]
-    seconds: float
 
 
 # ---- emitting and listening -------------------------------------------------------------------

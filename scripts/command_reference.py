@@ -1,33 +1,29 @@
-"""Write docs/command-line.md and the man pages in man/ from the help texts of the commands.
+"""Write docs/command-line.md from the help texts of the commands.
 
     python scripts/command_reference.py
 
-The help texts are the source: a test fails while a page differs from them. The wheel installs the
-man pages, so they are in the repository.
+The help texts are the source: a test fails while the page differs from them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
-from randsvm import __version__
 from randsvm.cli.predict import predict
 from randsvm.cli.train import train
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "command-line.md"
-MAN_PAGES = ROOT / "man"
 TOP = """\
 # Command line
 
-This page has every option of both commands. `python scripts/command_reference.py` writes it, and
-the man pages `randsvm-train(1)` and `randsvm-predict(1)`, from the texts that `--help` shows.
+This page has every option of both commands. `python scripts/command_reference.py` writes it from
+the texts that `--help` shows.
 [Choosing](choosing.md) explains which algorithm, task and options fit which work.
 
 A value may be given as `--gap 0.01`, `--gap=0.01`, `-c 8` or `-c8`. Words and LIBSVM's numbers are
@@ -138,60 +134,6 @@ class MarkdownFormatter(PartsFormatter):
         return f"```text\n{text}\n```"
 
 
-# The sections that every manual has, by the title in the help. Other ones hold options.
-MAN_SECTIONS = {
-    "Algorithms": "ALGORITHMS",
-    "Examples": "EXAMPLES",
-    "Exit codes": "EXIT STATUS",
-    "Environment": "ENVIRONMENT",
-}
-# Characters that roff would change, or that it takes for a request at the beginning of a line.
-ROFF = str.maketrans(
-    {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
-)
-
-
-def roff(text: str) -> str:
-    """Return text as roff that shows the same characters."""
-    lines = text.translate(ROFF).split("\n")
-    return "\n".join(rf"\&{line}" if line.startswith(".") else line for line in lines)
-
-
-class ManFormatter(PartsFormatter):
-    """Collect the help of a command as requests of the roff macros for man pages."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.has_options = False
-
-    def usage(self, prog: str, args: str) -> str:
-        return f".SH SYNOPSIS\n.B {roff(prog)}\n{roff(args)}\n.SH DESCRIPTION"
-
-    def paragraph(self, text: str) -> str:
-        return f".PP\n{roff(text)}"
-
-    def definitions(self, rows: Sequence[tuple[str, str]]) -> str:
-        return "\n".join(f".TP\n{self.term(term)}\n{roff(text)}" for term, text in rows)
-
-    def term(self, term: str) -> str:
-        """Return the names of an option in bold and its value in italics."""
-        found = re.fullmatch(r"(-\S+(?:, -\S+)*|[^-].*) ?(.*)", term)
-        assert found
-        flags, value = found.groups()
-        return rf"\fB{roff(flags)}\fR" + (rf" \fI{roff(value)}\fR" if value else "")
-
-    def heading(self, name: str) -> str:
-        if name in MAN_SECTIONS:
-            return f".SH {MAN_SECTIONS[name]}"
-        if name.startswith("Completion"):
-            return f".SH COMPLETION\n{roff(name.removeprefix('Completion ').capitalize())}:"
-        first, self.has_options = not self.has_options, True
-        return (".SH OPTIONS\n" if first else "") + f".SS {roff(name)}"
-
-    def verbatim(self, text: str) -> str:
-        return f".PP\n.nf\n{roff(text)}\n.fi"
-
-
 def section(command: click.Command, name: str, parent: click.Context | None = None) -> str:
     """Return the help of a command as a section of the page."""
     context = click.Context(command, info_name=name, parent=parent)
@@ -209,47 +151,5 @@ def page() -> str:
     return "\n".join([*parts, section(predict, "randsvm-predict")])
 
 
-def man_page(command: click.Command, name: str, parent: click.Context | None = None) -> str:
-    """Return the help of a command as a man page."""
-    context = click.Context(command, info_name=name, parent=parent)
-    formatter = ManFormatter()
-    command.format_help(context, formatter)
-    title = context.command_path.replace(" ", "-")
-    summary = (command.help or "").partition("\n\n")[0]
-    others = ", ".join(f".BR {roff(each)} (1)" for each in sorted(man_commands()) if each != title)
-    parts = [
-        rf".\" scripts/command_reference.py writes this from {context.command_path} --help.",
-        f'.TH {roff(title.upper())} 1 "" "randsvm {__version__}" "User Commands"',
-        f".SH NAME\n{roff(title)} \\- {roff(' '.join(summary.split()).rstrip('.'))}",
-        *formatter.collected(),
-        ".SH SEE ALSO\n" + others.replace(", ", " ,\n"),
-    ]
-    # A heading begins a paragraph by itself.
-    return re.sub(r"^(\.S[HS] .*)\n\.PP$", r"\1", "\n".join(parts), flags=re.MULTILINE) + "\n"
-
-
-def man_commands() -> dict[str, tuple[click.Command, str, click.Context | None]]:
-    """Return the command, its name and its parent for the title of each man page."""
-    parent = click.Context(train, info_name="randsvm-train")
-    return {
-        "randsvm-train": (train, "randsvm-train", None),
-        **{
-            f"randsvm-train-{name}": (command, name, parent)
-            for name, command in train.commands.items()
-        },
-        "randsvm-predict": (predict, "randsvm-predict", None),
-    }
-
-
-def pages() -> dict[Path, str]:
-    """Return the text of every page that this program writes."""
-    manual = {
-        MAN_PAGES / f"{title}.1": man_page(*command) for title, command in man_commands().items()
-    }
-    return {PAGE: page(), **manual}
-
-
 if __name__ == "__main__":
-    for path, text in pages().items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+    PAGE.write_text(page())

@@ -23,9 +23,6 @@ def main(data: str) -> None:
     for name in ("py.typed", "__init__.pyi"):
         assert resources.files(randsvm).joinpath(name).is_file(), f"{name} is missing"
     programs = Path(sysconfig.get_path("scripts"))
-    for name in ("randsvm-train", "randsvm-train-sgd", "randsvm-predict"):
-        page = Path(sysconfig.get_path("data"), "share", "man", "man1", f"{name}.1")
-        assert page.is_file(), f"{page} is missing"
     with tempfile.TemporaryDirectory() as folder:
         for algorithm in (["randsvm", "-g", "5", "--gap", "0.01"], ["sgd", "-t", "rbf", "-g", "5"]):
             model, output = f"{folder}/model", f"{folder}/output"

@@ -13,6 +13,7 @@ import itertools
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,15 @@ def results() -> Path:
     folder = SCRIPTS.parent / "results"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count how the trainings ended whose certificates an exact judge saw in `make fuzz`."""
+    noted = SCRIPTS.parent / "results" / "certificates.txt"
+    if asks_for_fuzz(terminalreporter.config) and noted.exists():
+        ended = dict(line.split("\t") for line in noted.read_text().splitlines())
+        for how, count in Counter(ended.values()).most_common():
+            terminalreporter.write_line(f"certificates: {count} {how}")
 
 
 def pytest_report_header() -> str:

@@ -324,10 +324,28 @@ def test_functions_of_model_files_take_names_of_files(tmp_path: Path) -> None:
     randsvm.train_randsvm(arrays, path, gamma=5)
     for call in (
         lambda: randsvm.certify(arrays, path),
-        lambda: randsvm.importance(arrays, path),
         lambda: randsvm.predict(arrays, path, tmp_path / "out"),
         lambda: randsvm.explain(arrays, path, tmp_path / "out"),
     ):
         with pytest.raises(ParameterError, match="expected names of files, found Arrays"):
             call()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"epochs": 2.5},
+        {"epochs": "many"},
+        {"epochs": [2]},
+        {"epochs": math.nan},
+        {"folds": 2.5},
+        {"gamma": ["scale", 0.1]},
+    ],
+)
+def test_values_of_a_wrong_type_are_parameter_errors(given: dict[str, Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ParameterError):
+        randsvm.train_sgd(randsvm.Arrays(X, X[:, 0] > 0), **given)
+    with pytest.raises(ParameterError):
+        randsvm.train_randsvm(randsvm.Arrays(X, X[:, 0] > 0), reduce=2.5)

@@ -142,7 +142,6 @@ def test_a_log_without_room_does_not_cost_the_model(command: Command, folder: Pa
 def test_a_log_whose_reader_goes_away_does_not_cost_the_model(
     command: Command, folder: Path
 ) -> None:
-    command("train", "sgd", "-q", "data", "expected")
     sh = 'mkfifo log; head -c 1 log > one & exec "$@"'
     words = ("sgd", "-q", "--epochs", 30, "--log", "log", "data", "m")
     command("train", "sgd", "-q", "--epochs", 30, "data", "expected")

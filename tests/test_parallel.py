@@ -198,3 +198,25 @@ def test_a_forked_process_makes_its_own_daemon_threads() -> None:
         signal.alarm(5)
         os._exit(parallel.run_in_daemon_thread(lambda: 7, "call"))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_a_free_lock_and_its_threads_of_blas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if another thread held the lock and the limit at the fork."""
+    limits = []
+
+    class Limiter:
+        def restore_original_limits(self) -> None:
+            limits.append("restored")
+
+    monkeypatch.setattr(parallel._BlasLimit, "blocks", 1)
+    monkeypatch.setattr(parallel._BlasLimit, "limiter", Limiter())
+    with parallel._BlasLimit.lock:
+        child = os.fork()
+        if child == 0:
+            is_free = parallel._BlasLimit.lock.acquire(blocking=False)
+            os._exit(0 if is_free and not parallel._BlasLimit.blocks and limits else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -27,11 +27,6 @@ if not PATH.exists() or not sklearn.__version__.startswith("1.9."):
 
 # Reason: names of tests, without the parameters where it holds for all of them.
 FAILING = {
-    "a descent over rows in another order agrees in 2 digits and not in 6": [
-        "test_linearsvm_liblinear_sample_weight[LinearSVC-params1]",
-        "test_linearsvm_liblinear_sample_weight[LinearSVC-params2]",
-        "test_linearsvm_liblinear_sample_weight[LinearSVC-params3]",
-    ],
     "there is no l1 penalty": [
         "test_linearsvc_parameters[False-l1-squared_hinge]",
         "test_linearsvc",
@@ -46,9 +41,6 @@ FAILING = {
         "test_precomputed",
         "test_svc_clone_with_callable_kernel",
     ],
-    "rows are rounded to float32, whose kernel values differ in the sixth digit": [
-        "test_svr_predict",
-    ],
     "sparse rows are predicted by machines that were fitted to dense ones": ["test_bad_input"],
     "sparse kernel values are taken": ["test_sparse_precomputed"],
     "fit refuses a wrong shape of kernel values, where scikit-learn's predict does": [
@@ -57,7 +49,7 @@ FAILING = {
     "values beyond float32 are refused before the training, in other words": [
         "test_svc_nonfinite_params"
     ],
-    "max_iter counts rounds, and passes over the rows, which end a training in other words": [
+    "max_iter counts rounds and Newton steps, which end a training in other words": [
         "test_libsvm_convergence_warnings",
         "test_linear_svm_convergence_warnings",
     ],
@@ -65,6 +57,7 @@ FAILING = {
         "test_tweak_params",
         "test_svc_raises_error_internal_representation",
     ],
+    "coef_ cannot be set: predictions are those of model_": ["test_liblinear_set_coef"],
     "two of the classes have no margin at nu = 0.5, which LIBSVM does not notice": [
         "test_n_iter_libsvm[4-NuSVC-ndarray]"
     ],

@@ -9,7 +9,7 @@ algorithms. Nothing here depends on files, folds or progress bars.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +17,6 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.records import dataclass
 from randsvm.svm.projection import fill_sums_by_violation
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step

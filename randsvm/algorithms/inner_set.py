@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,10 +20,9 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
-from randsvm.records import NamedTuple
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import KernelSolution, Step
+from randsvm.svm.solution import KernelSolution, ReducedMachine, Step
 from randsvm.svm.working_set import WorkingSet
 
 # Both subsets together have SUBSET_FACTOR n^(2/3) rows. The error of f0, and with it the size of A,
@@ -129,7 +129,8 @@ def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, 
     if solution is not None:
         beta[np.searchsorted(rows, solution.rows)] = solution.beta
     points = replace(scan.rows(rows), beta=before.of(rows))
-    return Step(points, beta), WorkingSet.of(rows, scan.D.n)
+    machine = solution if isinstance(solution, ReducedMachine) else None
+    return Step(points, beta, machine=machine), WorkingSet.of(rows, scan.D.n)
 
 
 def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:

@@ -17,13 +17,13 @@ c, is that of all support vectors in either case.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import scipy
 
 from randsvm.data.sampling import Draws
-from randsvm.records import dataclass
 from randsvm.svm.basis import SmoothedObjective
 
 # scipy.linalg is written in full: scipy imports it at its first use, which takes 30 ms.

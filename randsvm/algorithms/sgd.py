@@ -18,7 +18,8 @@ with one average for each epoch instead of one at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,6 @@ from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
-from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.linear import Linear
 
 # The mean restarts at these epochs: earlier weights are worse and would slow its progress.

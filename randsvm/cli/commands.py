@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from randsvm.errors import ParameterError
-from randsvm.files import file_exists
 from randsvm.parameters.option import BALANCED, Option
 
 if TYPE_CHECKING:
@@ -67,21 +61,7 @@ ENVIRONMENT = {
 }
 
 
-class PlainOption(click.Option):
-    """An option whose help text is written as it is, and states the default.
-
-    click would import inspect, a tenth of --help, to remove indentation and to show the default.
-    """
-
-    def __init__(self, *arguments: Any, help: str | None = None, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.help = help
-
-
-option = partial(click.option, cls=PlainOption)
-
-
-class BoundedOption(PlainOption):
+class BoundedOption(click.Option):
     """An option with bounds, whose errors repeat its name and value as the user typed them."""
 
     def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
@@ -120,29 +100,10 @@ class BoundedOption(PlainOption):
         return self.opts[0]
 
 
-class PlainHelp(click.Command):
-    """A command whose help is written without inspect, as that of PlainOption."""
-
-    _own_help_option: click.Option | None = None
-
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        if self._own_help_option is None:
-            made = click.help_option("--help", cls=PlainOption)(click.Command(None))
-            self._own_help_option = cast(click.Option, made.params[0])
-        return self._own_help_option
-
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        first, _, rest = (self.help or "").partition("\n")
-        formatter.write_paragraph()
-        with formatter.indentation():
-            formatter.write_text(f"{first}\n{textwrap.dedent(rest)}".strip())
-
-
-class Command(PlainHelp):
+class Command(click.Command):
     """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
 
-    examples: command line -> what it does. late_params: returns more parameters; it is called when
-    they are first needed, because a process runs only one of several commands.
+    examples: command line -> what it does.
     """
 
     # Titles of the groups of options in the help, in their order.
@@ -152,39 +113,38 @@ class Command(PlainHelp):
         self,
         *arguments: Any,
         examples: dict[str, str] | None = None,
-        late_params: Callable[[], list[click.Parameter]] = list,
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = examples or {}
-        self.late_params = late_params
-
-    @property
-    def params(self) -> list[click.Parameter]:
-        """The arguments and options."""
-        more, self.late_params = self.late_params(), list
-        self._params += more
-        return self._params
-
-    @params.setter
-    def params(self, params: list[click.Parameter]) -> None:
-        self._params = params
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args == ["-h"]:  # with other words it is LIBSVM's -h, shrinking
             args = ["--help"]
         words: list[str] = []
-        for word, following in zip(args, [*args, ""][1:], strict=True):
-            words += ["-w", word[2:]] if re.fullmatch(r"-w[^=].*", word) else [word]
-            if words[-2:-1] in (["-w"], ["--weight"]):
-                words += self._weight_of_all(ctx, words[-1], following)
+        own = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
+        lengths = {flag: one.nargs for one in own for flag in one.opts}
+        # The number of words that belong to the option before them. All words after -- are files.
+        values = 0
+        for word in args:
+            attached = not values and re.fullmatch(r"-w[^=].*", word)
+            words += ["-w", word[2:]] if attached else [word]
+            is_label = attached or (values == 2 and words[-2] in ("-w", "--weight"))
+            if values:
+                values -= 1
+            elif word == "--":
+                values = len(args)
+            else:
+                values = 1 if attached else lengths.get(word, 0)
+            if is_label and words[-1] == BALANCED:
+                words.append("1")  # click expects a weight after each label
+                values = 0
         ctx.meta[WORDS_KEY] = list(words)
         try:
-            with _reporting(ctx):
-                rest = super().parse_args(ctx, words)
-                if not ctx.resilient_parsing:
-                    self.check_files(ctx)
-                return rest
+            rest = super().parse_args(ctx, words)
+            if not ctx.resilient_parsing:
+                self.check_files(ctx)
+            return rest
         except click.NoSuchOption as error:
             word = error.option_name
             owners = _commands_with(ctx, word)
@@ -203,17 +163,6 @@ class Command(PlainHelp):
 
     def check_files(self, ctx: click.Context) -> None:
         """Raise an error if files or options of the command line contradict each other."""
-
-    def _weight_of_all(self, ctx: click.Context, label: str, following: str) -> list[str]:
-        """Return the weight that click expects after the label `balanced`; [] after others.
-
-        Raises UsageError for a similar word without a weight.
-        """
-        if label == BALANCED:
-            return ["1"]
-        if _similar(label, [BALANCED]) and not _is_number(following):
-            raise click.UsageError(f"-w {label}: did you mean -w {BALANCED}?", ctx)
-        return []
 
     def title_of(self, option: click.Option) -> str:
         """Return the title of the group of an option in the help."""
@@ -239,26 +188,7 @@ class Command(PlainHelp):
             write_surroundings(formatter, ctx.info_name or "")
 
 
-@contextlib.contextmanager
-def _reporting(ctx: click.Context) -> Iterator[None]:
-    """Write the report of a command that a mistaken option ends, if --report is read by then."""
-    try:
-        yield
-    except (click.UsageError, ParameterError) as error:
-        # click marks options that were not parsed yet by an object that is no string.
-        read = {name: value for name, value in ctx.params.items() if isinstance(value, str)}
-        if read.get("report", "text") == "text" or "info" in read:
-            raise
-        from randsvm.cli.report import Report
-
-        algorithm = None if ctx.parent is None else ctx.info_name
-        given = {"quiet": True, "report": read["report"], "report_file": read.get("report_file")}
-        with Report(ctx.find_root().info_name or "", [], {}, given, algorithm=algorithm) as report:
-            report.check_outputs({})
-            raise error
-
-
-class Commands(PlainHelp, click.Group):
+class Commands(click.Group):
     """A group of commands; without the name of one, the command `plain` takes the words."""
 
     def __init__(
@@ -278,23 +208,9 @@ class Commands(PlainHelp, click.Group):
             ctx.exit(2)
         if args == ["-h"]:
             args = ["--help"]
-        elif args and not self._is_command(ctx, args[0]):
+        elif args and args[0] not in (*self.commands, "--help", "--version"):
             args = [self.plain, *args]
         return super().parse_args(ctx, args)
-
-    def _is_command(self, ctx: click.Context, word: str) -> bool:
-        """Return whether a word is a command. Raises UsageError for a word similar to a command."""
-        if word in self.commands or word in ("--help", "--version"):
-            return True
-        if re.search("^-|[./]", word) or ctx.resilient_parsing or file_exists(word):
-            return False
-        if word.lower() == "help":
-            raise click.UsageError(f"no command or file {word!r}: did you mean --help?", ctx)
-        similar = _similar(word.lower(), self.commands)
-        if similar:
-            listed = " or ".join(similar)
-            raise click.UsageError(f"no command or file {word!r}: did you mean {listed}?", ctx)
-        return False
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands, and the options and files of the plain one.
@@ -343,20 +259,6 @@ def _commands_with(ctx: click.Context, flag: str) -> list[str]:
         for name, command in commands.items()
         if any(flag in parameter.opts for parameter in command.params)
     ]
-
-
-def _similar(word: str, words: Iterable[str]) -> list[str]:
-    from difflib import get_close_matches
-
-    return get_close_matches(word, list(words))
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> None:

@@ -14,28 +14,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from randsvm import __version__
 from randsvm.events import (
     Certified,
-    Epoch,
     Explained,
     Exported,
-    Importances,
-    Iteration,
     LinearTrained,
-    Notice,
     Predicted,
-    Searched,
     Started,
     Trained,
-    Tried,
-    Unwritten,
-    Updated,
 )
 from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
-from randsvm.records import NamedTuple
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 3
@@ -78,18 +69,8 @@ class ProcessFields(NamedTuple):
 TRAINED = "trained"
 TRAINING_ENDS = (Trained, LinearTrained)
 # The events that end randsvm-predict, and those that end any command.
-PREDICTION_ENDS = (Predicted, Certified, Exported, Importances, Explained)
+PREDICTION_ENDS = (Predicted, Certified, Exported, Explained)
 COMMAND_ENDS = (*TRAINING_ENDS, *PREDICTION_ENDS)
-# Name of a record -> the classes that have its fields.
-RECORDS: dict[str, tuple[type, ...]] = {
-    **{
-        kind.__name__.lower(): (kind,)
-        for kind in (Started, Notice, Unwritten, Tried, Searched, Iteration, Epoch, Updated)
-    },
-    TRAINED: (*TRAINING_ENDS, ProcessFields),
-    **{kind.__name__.lower(): (kind, ProcessFields) for kind in PREDICTION_ENDS},
-    "failed": (Failed, ProcessFields),
-}
 
 
 class Records:

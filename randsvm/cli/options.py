@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import click
 from click.core import ParameterSource
 
-from randsvm.cli.commands import BoundedOption, option
+from randsvm.cli.commands import BoundedOption
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import AUTO, Option, options
@@ -258,7 +258,7 @@ def parameters(
             for f, spec in reversed(list(options(group))):
                 if only is not None and f.name not in only:
                     continue
-                command = option(
+                command = click.option(
                     *spec.flags,
                     f.name,
                     default=f.default,
@@ -273,22 +273,25 @@ def parameters(
     return decorate
 
 
-def algorithm_parameters(algorithm: str) -> list[click.Parameter]:
-    """Return the arguments and options of an algorithm of randsvm-train."""
+def of_algorithm(algorithm: str) -> Callable[[Decorated], Decorated]:
+    """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
     # sgd has no gap and does not use LIBSVM. It takes --require-gap and the cache of LIBSVM too, so
     # that scripts work and errors give the reason, but its help omits them.
     rounds = StopParams in groups
     hidden = () if rounds else ("require_gap", "libsvm_cache")
-    command = parameters(*COMMON, hidden=hidden)(report(quiet(log(click.Command(algorithm)))))
-    command = parameters(*groups)(warm_start(command) if rounds else command)
-    # A decorator appends its parameter; they are applied from the last to the first.
-    return click.argument("train_file", type=PATH)(more(command)).params[::-1]
+
+    def decorate(command: Decorated) -> Decorated:
+        command = parameters(*COMMON, hidden=hidden)(report(quiet(log(html(command)))))
+        command = parameters(*groups)(warm_start(command) if rounds else command)
+        return click.argument("train_file", type=PATH)(more(command))
+
+    return decorate
 
 
 # Arguments and options of the commands, not of the library.
-NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "report", "report_file", "quiet")
+NOT_OF_THE_LIBRARY = ("train_file", "more_files", "log", "html", "report", "quiet")
 
 
 def explicit(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,14 +318,21 @@ def files_of(given: dict[str, Any]) -> tuple[str | tuple[str, ...], str]:
     return last, Path(first).name + ".model"
 
 
-warm_start = option(
+warm_start = click.option(
     "--warm-start",
     metavar="MODEL",
     type=PATH,
     help="Start from this model, e.g. yesterday's on fewer rows; it gives task, kernel and C "
     "if the command line does not.  [default: none]",
 )
-log = option(
+html = click.option(
+    "--html",
+    metavar="FILE",
+    type=PATH,
+    help="Write a page about the training with pictures to this file (needs the extra plot).  "
+    "[default: none]",
+)
+log = click.option(
     "--log",
     metavar="FILE.jsonl",
     type=PATH,
@@ -330,28 +340,10 @@ log = option(
 )
 
 
-def report(command: Decorated) -> Decorated:
-    """Decorate a command with --report and --report-file.
-
-    Both are read before the other options, so that a bad value of another option is reported too.
-    """
-    command = option(
-        "--report-file",
-        metavar="FILE",
-        type=PATH,
-        default=None,
-        is_eager=True,
-        help="Write the summary of --report json or prometheus to this file, replaced whole, "
-        "instead of standard output.  [default: none]",
-    )(command)
-    return option(
-        "--report",
-        type=click.Choice(["text", "json", "prometheus"]),
-        default="text",
-        is_eager=True,
-        help="The final summary, also of a run that fails: text; one JSON object; or metrics for "
-        "the textfile collector of node_exporter.  [default: text]",
-    )(command)
-
-
-quiet = option("-q", "--quiet", is_flag=True, help="Print errors and results only.")
+report = click.option(
+    "--report",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="The final summary, also of a run that fails: text, or one JSON object.  [default: text]",
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print errors and results only.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import RESOURCES, SETTINGS, Command, PlainOption, option
+from randsvm.cli.commands import RESOURCES, SETTINGS, Command
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters.option import options as option_fields
@@ -18,11 +18,9 @@ from randsvm.parameters.run import (
     FORMATS,
     LABEL_SPELLINGS,
     CertifyParams,
-    ImportanceParams,
     PredictParams,
     Resources,
 )
-from randsvm.records import NamedTuple
 
 COMMAND = "randsvm-predict"
 
@@ -48,18 +46,13 @@ MODES = {
     "export": Mode(
         ("test_file", "model_file", "output_file"), shared=frozenset({"format", "no_header"})
     ),
-    "importance": Mode(
-        ("test_file", "model_file"),
-        frozenset(f.name for f, _ in option_fields(ImportanceParams)),
-        frozenset({"jobs", "row_weights", "format", "no_header"}),
-    ),
     "explain": Mode(
         ("test_file", "model_file", "output_file"),
         shared=frozenset({"jobs", "format", "keep", "no_header"}),
     ),
 }
 # Options that every work has.
-COMMON_OPTIONS = {"report", "report_file", "quiet"}
+COMMON_OPTIONS = {"report", "quiet"}
 
 
 class PredictCommand(Command):
@@ -130,7 +123,7 @@ def _chosen_mode(ctx: click.Context) -> str | None:
             "confusion matrix, precision, recall, F1, AUC"
         ),
         "randsvm-predict -b 1 --metrics test.svm data.model proba.txt": (
-            "also log loss, Brier score and expected calibration error"
+            "also log loss and Brier score"
         ),
         "randsvm-predict --coverage 0.9 test.svm data.model sets.txt": (
             "label sets that contain the true label with probability 0.9"
@@ -141,20 +134,19 @@ def _chosen_mode(ctx: click.Context) -> str | None:
         "randsvm-predict --export c train.svm data.model model.c": (
             "C99 source, compared on the rows of train.svm"
         ),
-        "randsvm-predict --importance test.svm data.model": "what each feature is worth",
     },
 )
 @click.argument("test_file", type=options.PATH, required=False, metavar="TEST_FILE")
 @click.argument("model_file", type=options.PATH, required=False, metavar="MODEL_FILE")
 @click.argument("output_file", type=options.PATH, required=False, metavar="OUTPUT_FILE")
-@option(
+@click.option(
     "--scores",
     is_flag=True,
     help="Write decision values instead of labels: one for each row; with three or more classes "
     "one for each pair of classes, in LIBSVM's order, or one for each class if the model was "
     "trained by sgd or with --multiclass ovr.",
 )
-@option(
+@click.option(
     "-b",
     "--probability",
     type=options.Switch(),
@@ -162,21 +154,21 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     help="1: write the label and the probability of each class, as svm-predict does; of a "
     "regression, print the scale of its noise.",
 )
-@option(
+@click.option(
     "--labels",
     type=click.Choice(LABEL_SPELLINGS),
     default=PredictParams.labels,
     help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).  "
     f"[default: {PredictParams.labels}]",
 )
-@option(
+@click.option(
     "--metrics",
     is_flag=True,
     help="Print the confusion matrix, precision, recall and F1 of each class; for two classes also "
-    "the areas under the precision-recall and ROC curves; with -b 1 also log loss, Brier score and "
-    "expected calibration error.",
+    "the areas under the precision-recall and ROC curves; with -b 1 also log loss and "
+    "Brier score.",
 )
-@option(
+@click.option(
     "--coverage",
     type=float,
     default=None,
@@ -184,20 +176,20 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "for a regression the prediction and an interval. The model must have been trained with "
     "--conformal.  [default: none]",
 )
-@option(
+@click.option(
     "--info",
     metavar="MODEL",
     help="Print a description of this model and of its training, and predict nothing; --report "
     "json: as one JSON object.",
 )
-@option(
+@click.option(
     "--certify",
     is_flag=True,
     help="Take TRAIN_FILE MODEL_FILE, and print the objectives P and D of the model and the gap "
     "between them, computed in float64 from the text of both files. The model may come from any "
     "program that writes LIBSVM's format; give -c, -p, -n and -w as in its training.",
 )
-@option(
+@click.option(
     "--export",
     type=click.Choice(EXPORT_FORMATS),
     help="Take [TEST_FILE] MODEL_FILE OUTPUT_FILE, and write the model as one C99 file without "
@@ -205,37 +197,31 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "or onnxruntime, the export predicts the rows of TEST_FILE, or else the support vectors; the "
     "largest difference is printed, and a different label is an error.",
 )
-@option(
-    "--importance",
-    is_flag=True,
-    help="Take TEST_FILE MODEL_FILE, and print how much accuracy is lost, or for a regression how "
-    "much the squared error grows, when the values of each feature are shuffled among the rows.",
-)
-@option(
+@click.option(
     "--explain",
     is_flag=True,
     help="Write the exact Shapley values of the features of each row in place of labels: "
     "f index:value .. for each decision value f of a model with the RBF kernel.",
 )
-@option(
+@click.option(
     "--format",
     type=click.Choice(FORMATS),
     help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
     "names, in any order]",
 )
-@option(
+@click.option(
     "--no-header",
     is_flag=True,
     help="The first line of a CSV or TSV file is a row. Its columns are those of the training in "
     "their order, with or without the label, or those of the features.",
 )
-@option(
+@click.option(
     "--keep",
     metavar="COLUMNS",
     help="Write a table: these columns of TEST_FILE, names separated by commas, and the prediction "
     "of each row.",
 )
-@option(
+@click.option(
     "--row-weights",
     type=options.PATH,
     help="File of weights, one number a line for each row of TEST_FILE or TRAIN_FILE, in place of "
@@ -243,16 +229,15 @@ def _chosen_mode(ctx: click.Context) -> str | None:
     "its C.  [default: none]",
 )
 @options.parameters(CertifyParams)
-@options.parameters(ImportanceParams)
 @options.parameters(Resources, only=["jobs"])
-@option(
+@click.option(
     "--cluster",
     help="Predict on the workers of a Dask cluster, which see the files: host:port, a scheduler "
     "file, or local:N for N processes of this machine.  [default: none]",
 )
 @options.report
 @options.quiet
-@click.version_option(__version__, message="%(prog)s %(version)s", cls=PlainOption)
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def predict(
     test_file: str,
     model_file: str,
@@ -268,7 +253,6 @@ def predict(
     info: str | None,
     certify: bool,
     export: Literal["c", "onnx"] | None,
-    importance: bool,
     explain: bool,
     row_weights: str | None,
     jobs: int | None,
@@ -287,8 +271,6 @@ def predict(
     from randsvm.cli.report import Report
 
     if info is not None:
-        if given["report"] == "prometheus" or given["report_file"] is not None:
-            raise ParameterError("--info MODEL goes with --report text or json, on standard output")
         _print_description(info, given["report"] == "json")
         return
     if test_file == model_file == STANDARD:
@@ -298,9 +280,6 @@ def predict(
         return
     if export is not None:
         _export(export, test_file, model_file, output_file, format, no_header, given)
-        return
-    if importance:
-        _importance(test_file, model_file, row_weights, jobs, format, no_header, given)
         return
     resources = Resources(jobs=jobs, cluster=cluster)
     files = {"data": test_file, "model": model_file, "output": output_file}
@@ -313,7 +292,9 @@ def predict(
             {**roles, "--row-weights": [row_weights], "OUTPUT_FILE": [output_file]}
         )
         if explain:
-            process.import_api().explain(
+            from randsvm import api
+
+            api.explain(
                 test_file,
                 model_file,
                 output_file,
@@ -324,7 +305,9 @@ def predict(
                 watch=report,
             )
             return
-        process.import_api().predict(
+        from randsvm import api
+
+        api.predict(
             test_file, model_file, output_file, params=params, resources=resources, watch=report
         )
 
@@ -339,32 +322,9 @@ def _certify(
     with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
         roles = {"TRAIN_FILE": inputs(data), "MODEL_FILE": [model]}
         report.check_outputs({**roles, "--row-weights": [row_weights]})
-        process.import_api().certify(
-            data, model, params=params, resources=Resources(jobs=jobs), watch=report
-        )
+        from randsvm import api
 
-
-def _importance(
-    data: str,
-    model: str,
-    row_weights: str | None,
-    jobs: int | None,
-    data_format: str | None,
-    no_header: bool,
-    given: dict[str, Any],
-) -> None:
-    from randsvm.cli.report import Report
-
-    own = {name: given[name] for name in MODES["importance"].own}
-    params = ImportanceParams(
-        **own, row_weights=row_weights, format=data_format, no_header=no_header
-    )
-    with Report(COMMAND, [], {"data": data, "model": model}, given) as report:
-        roles = {"TEST_FILE": inputs(data), "MODEL_FILE": [model]}
-        report.check_outputs({**roles, "--row-weights": [row_weights]})
-        process.import_api().importance(
-            data, model, params=params, resources=Resources(jobs=jobs), watch=report
-        )
+        api.certify(data, model, params=params, resources=Resources(jobs=jobs), watch=report)
 
 
 def _export(
@@ -384,7 +344,9 @@ def _export(
         files, roles = {"data": data, **files}, {"TEST_FILE": [*inputs(data)], **roles}
     with Report(COMMAND, [], files, given) as report:
         report.check_outputs(roles)
-        process.import_api().export(
+        from randsvm import api
+
+        api.export(
             model,
             output,
             data,

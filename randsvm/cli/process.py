@@ -10,12 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from randsvm import events
-from randsvm.cli.late import DOCSTRINGS, OF_NUMPY, OF_SCIPY, import_late
 from randsvm.errors import (
     DataError,
     Interrupted,
@@ -45,15 +44,17 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     _leave(_exit_code(command, name))
 
 
-def import_api() -> Any:
-    """Import randsvm.api and return it, without parts of libraries that commands do not use."""
-    import_late(DOCSTRINGS)
-    import numpy  # noqa: F401  # late modules become attributes of it
+def import_libsvm() -> None:
+    """Import the bindings of LIBSVM without scipy, which would take a third of a small training.
 
-    import_late((*OF_NUMPY, *OF_SCIPY))
-    from randsvm import api
+    They import scipy for functions that take its matrices, which no command calls, and do without
+    it where the import fails.
+    """
+    if "scipy" not in sys.modules:
+        sys.modules["scipy"] = None  # type: ignore[assignment]
+        import libsvm.svm  # noqa: F401
 
-    return api
+        del sys.modules["scipy"]
 
 
 def exit_code_of(error: BaseException | None) -> int:

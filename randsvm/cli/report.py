@@ -19,14 +19,13 @@ from typing import Any
 
 import click
 
-from randsvm.cli import bars, prometheus
-from randsvm.cli.log import BEGINNING, COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
+from randsvm.cli import bars
+from randsvm.cli.log import COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
 from randsvm.cli.process import exit_code_of
 from randsvm.errors import (
     ClusterError,
     Interrupted,
     OutOfMemoryError,
-    OutputError,
     ParameterError,
     RandsvmError,
     TransferError,
@@ -37,7 +36,6 @@ from randsvm.events import (
     Epoch,
     Explained,
     Exported,
-    Importances,
     Iteration,
     LinearTrained,
     Notice,
@@ -54,15 +52,12 @@ from randsvm.events import (
 from randsvm.files import (
     STANDARD_OUTPUTS,
     check_distinct,
-    check_file_type,
-    check_output,
-    create_output,
     display_output,
 )
 from randsvm.parameters.option import AUTO
 
-# Lines of a table of features; a report as JSON has all features.
-MAX_SHOWN_FEATURES = 50
+# Bounds of rounding below this share of P and D are not printed.
+VISIBLE_ROUNDING = 1e-6
 
 
 class Report:
@@ -71,7 +66,7 @@ class Report:
     algorithm: that of a training; None for other commands. arguments: options that
     `Started.configuration` lacks. files: the name or names of each file, by its role. Both complete
     the command line of the run. given: options of the
-    command: quiet, report (text, json or prometheus), report_file and, for a training, log.
+    command: quiet, report (text or json) and, for a training, log.
     """
 
     def __init__(
@@ -97,7 +92,8 @@ class Report:
         self.given = given
         # Outputs that check_outputs has found to be usable.
         self.log: Log | None = None
-        self.report_file: str | None = None
+        # Records for the page of --html; None: there is no page.
+        self.page: list[dict[str, Any]] | None = None if given.get("html") is None else []
         self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
         self.epoch: str | None = None  # the line of the last epoch, until it is printed
         # For OutOfMemoryError: the current stage, and the options that take memory.
@@ -114,25 +110,23 @@ class Report:
         self.failed_streams: set[str] = set()
 
     def check_outputs(self, files: Mapping[str, Sequence[str | None]]) -> None:
-        """Raise an error if the report or the log cannot be written or is another file of the run.
+        """Raise an error if the log cannot be written or is another file of the run.
 
         files: role -> paths of the other files.
         """
-        log, report_file = self.given.get("log"), self.given.get("report_file")
-        if report_file is not None and self.format == "text":
-            raise ParameterError("--report-file goes with --report json or prometheus")
+        log = self.given.get("log")
         if self.to_stdout and log in STANDARD_OUTPUTS:
             raise ParameterError("standard output is both MODEL_FILE and --log")
-        outputs = {"--report-file": report_file, "--log": log}
+        outputs = {"--log": log, "--html": self.given.get("html")}
         check_distinct(outputs, {})
         for role, paths in files.items():
             for path in paths:
                 check_distinct(outputs, {role: path})
-        if report_file not in (None, *STANDARD_OUTPUTS):
-            beginning = prometheus.BEGINNING if self.format == "prometheus" else BEGINNING
-            check_output(report_file)
-            check_file_type(report_file, "a report", lambda head: head.startswith(beginning))
-            self.report_file = report_file
+        if self.page is not None:
+            # Fails without matplotlib.
+            from randsvm.page import check_page
+
+            check_page(self.given["html"])
         if log is not None:
             checked = Log(log)
             checked.check()
@@ -193,24 +187,22 @@ class Report:
         if log is not None and isinstance(error, ParameterError) and not log.is_begun:
             log = None
         if self.format != "text":
-            self._write_report(record, event)
+            self._print(as_line(record).rstrip("\n"), event)
+            record["exit_code"] = exit_code_of(self._final(error))
+        if self.page is not None and not isinstance(error, ParameterError):
+            self._write_page([*self.page, record])
             record["exit_code"] = exit_code_of(self._final(error))
         if log is not None:
             self._write_log(as_line(record))
 
-    def _write_report(self, record: dict[str, object], event: object) -> None:
-        json = self.format == "json"
-        text = as_line(record) if json else prometheus.exposition(record)
-        if self.report_file is None:
-            self._print(text.rstrip("\n"), event)
-            return
+    def _write_page(self, records: list[dict[str, Any]]) -> None:
+        """Write the page of --html. Where that fails, the run ends as with a log that fails."""
+        from randsvm.page import training_page, write_page
+
         try:
-            with create_output(self.report_file) as stream:
-                stream.write(text.encode())
-        except (OutputError, TransferError) as error:
+            write_page(self.given["html"], training_page(records))
+        except RandsvmError as error:
             self(Unwritten(str(error)))
-        except BrokenPipeError as error:  # the reader of a FIFO ended
-            self(Unwritten(f"writing {self.report_file}: {error.strerror}"))
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Waiting):
@@ -223,9 +215,12 @@ class Report:
         self.stage = ""
         if isinstance(event, COMMAND_ENDS):
             self.outcome = event
-        elif self.log is not None or self.format != "text":
+        elif self.log is not None or self.page is not None or self.format != "text":
             # Also without a log: `record` keeps fields of `started`, which the last record repeats.
-            self._write_log(as_line(self.records.record(event)))
+            record = self.records.record(event)
+            self._write_log(as_line(record))
+            if self.page is not None:
+                self.page.append(record)
         if self.bar is not None:
             # The bar of a short epoch stays visible during the next one.
             if not isinstance(event, Epoch):
@@ -337,19 +332,15 @@ class Report:
         if not outcome.evaluated:
             self.say("P, D and gap are running values: not computed from scratch at the end")
         self._show_reduction(outcome)
-        if (bounds := outcome.leave_one_out) is not None:
-            full = "" if outcome.reduced is None else " before --reduce"
-            self.say(
-                f"leave-one-out error{full} at most {bounds.error:.3%} (xi-alpha), "
-                f"{bounds.count_bound:.3%} (count); xi-alpha recall of {bounds.label} "
-                f"{bounds.recall:.3%}, precision {bounds.precision:.3%}"
-            )
         if outcome.largest_gap is not None and certified:
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
         self._show_moved(outcome.bytes_moved)
         if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
+            reached = f"{100 * outcome.gap:.3g}% is certified"
+            if math.isinf(outcome.gap):
+                reached = "nothing is certified (rounding exceeds P and D)"
             line = (
-                f"GAP NOT REACHED: {100 * outcome.gap:.3g}% is certified, "
+                f"GAP NOT REACHED: {reached}, "
                 f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
             )
             required = self.given.get("require_gap")
@@ -463,7 +454,7 @@ class Report:
                 else (f"mean squared error {outcome.squared_error:.6g}")
             )
             found = (
-                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {error}  "
+                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {_bound(outcome)}{error}  "
                 f"{_counted(outcome.violators or 0, 'violator')}"
             )
         self.say(f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {found}")
@@ -498,6 +489,9 @@ class Report:
                 f"the coefficients are infeasible: up to {outcome.beyond_bounds:.3g} beyond their "
                 f"bounds, sum off by {outcome.sum_error:.3g}; D is of feasible ones next to them"
             )
+        rounding = outcome.primal_error + outcome.dual_error
+        if rounding > max(abs(outcome.primal), abs(outcome.dual)) * VISIBLE_ROUNDING:
+            self.say(f"the gap includes {rounding:.3g} for the rounding of sums")
         if outcome.largest_gap is not None:
             worst = max(outcome.machines, key=lambda one: (math.isnan(one.gap), one.gap))
             self.say(f"largest gap of one problem: {worst.gap:.3%} ({worst.name})")
@@ -522,30 +516,6 @@ class Report:
         self.say(f"explained {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
         self.say(f"decision values without any feature: {values}")
 
-    @_show.register
-    def _(self, outcome: Importances) -> None:
-        """Print the table of features as a result."""
-        self.say(
-            f"{outcome.score_name} {outcome.score:.6g} over {outcome.rows:,} labelled rows; "
-            f"{outcome.repeats} shuffles of {len(outcome.features):,} features in "
-            f"{outcome.seconds:.2f} s"
-        )
-        if self.format != "text":
-            return
-        shown = outcome.features[:MAX_SHOWN_FEATURES]
-        rows: list[list[Any]] = [
-            [one.column or one.feature, f"{one.importance:.6g}", f"{one.standard_error:.6g}"]
-            for one in shown
-        ]
-        kind = "feature" if all(one.column is None for one in shown) else "column"
-        change = "growth" if outcome.score_name == "mean squared error" else "loss"
-        head = [kind, f"{change} of {outcome.score_name}", "standard error"]
-        for line in _table([head, *rows]):
-            self._print(line, outcome)
-        if len(shown) < len(outcome.features):
-            rest = len(outcome.features) - len(shown)
-            self.say(f"and {rest:,} features that matter less; --report json has all")
-
 
 def _problem(error: BaseException | None) -> str:
     """Return the reason for the end of a command in a record."""
@@ -566,6 +536,13 @@ def _round(event: Iteration) -> str:
         return f"{head}  {name}: gap {gap:>8}  {counts}"
     size = _count(event.working_set)
     return f"{head}  gap {gap:>8}  P {event.primal:<11.6g} {counts}  B {size:>5}"
+
+
+def _bound(outcome: LinearTrained) -> str:
+    """Return D and the gap of a linear machine, if it has them."""
+    if outcome.dual is None:
+        return ""
+    return f"D {outcome.dual:.6g}  gap {outcome.gap:.3%}  "
 
 
 def _counted(number: int, noun: str) -> str:
@@ -662,8 +639,6 @@ def _probability_metrics(found: Any) -> list[str]:
     return [
         f"Log loss = {found.log_loss:.6f}",
         f"Brier score = {found.brier:.6f}",
-        f"Expected calibration error = {found.calibration_error:.6f} "
-        f"({len(found.reliability)} bins)",
     ]
 
 
@@ -732,6 +707,8 @@ def _objectives(primal: float, dual: float, gap: float) -> str:
     """Show the objectives, and the gap in percent and as --gap has it."""
     if math.isnan(gap):
         return f"P {primal:.6g}  gap not certified"
+    if math.isinf(gap):
+        return f"P {primal:.6g}  D {dual:.6g}  gap not certified: rounding is larger"
     if math.isinf(dual):
         return f"P {primal:.6g}  D unknown"
     # Rounding may leave D above P by its last bit: no "-0.000%".

@@ -10,7 +10,7 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import SETTINGS, Command, Commands, PlainOption
+from randsvm.cli.commands import SETTINGS, Command, Commands
 from randsvm.files import file_exists
 
 COMMAND = "randsvm-train"
@@ -43,7 +43,7 @@ class TrainCommand(Command):
         ),
     },
 )
-@click.version_option(__version__, message="%(prog)s %(version)s", cls=PlainOption)
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
     """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
 
@@ -53,7 +53,6 @@ def train() -> None:
 
 @train.command(
     cls=TrainCommand,
-    late_params=partial(options.algorithm_parameters, "randsvm"),
     short_help="Any kernel: random sampling, certified; start here.",
     examples={
         "randsvm-train randsvm -c 1 -g 0.5 data.svm": (
@@ -67,6 +66,7 @@ def train() -> None:
         ),
     },
 )
+@options.of_algorithm("randsvm")
 def randsvm(**given: Any) -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
@@ -85,7 +85,6 @@ def randsvm(**given: Any) -> None:
 
 @train.command(
     cls=TrainCommand,
-    late_params=partial(options.algorithm_parameters, "osuna"),
     short_help="Any kernel: a working set of fixed size, for comparison.",
     examples={
         "randsvm-train osuna -c 1 -g 0.5 data.svm": (
@@ -97,6 +96,7 @@ def randsvm(**given: Any) -> None:
         "randsvm-train osuna --gap none data.svm": "until no row violates the KKT conditions",
     },
 )
+@options.of_algorithm("osuna")
 def osuna(**given: Any) -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
@@ -110,7 +110,6 @@ def osuna(**given: Any) -> None:
 @train.command(
     "osuna-closest",
     cls=TrainCommand,
-    late_params=partial(options.algorithm_parameters, "osuna-closest"),
     short_help="Any kernel: osuna with the worst violators, for clean data.",
     examples={
         "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
@@ -124,6 +123,7 @@ def osuna(**given: Any) -> None:
         ),
     },
 )
+@options.of_algorithm("osuna-closest")
 def osuna_closest(**given: Any) -> None:
     """Train as osuna does, but swap in the violators of smallest y f(x) (Mostefaoui, Zaou).
 
@@ -134,7 +134,6 @@ def osuna_closest(**given: Any) -> None:
 
 @train.command(
     cls=TrainCommand,
-    late_params=partial(options.algorithm_parameters, "sgd"),
     short_help="Linear, by stochastic gradient: text, many features.",
     examples={
         "randsvm-train sgd --lambda 1e-4 text.svm.gz text.model": (
@@ -148,6 +147,7 @@ def osuna_closest(**given: Any) -> None:
         ),
     },
 )
+@options.of_algorithm("sgd")
 def sgd(**given: Any) -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
@@ -187,7 +187,10 @@ def _train(algorithm: str, given: dict[str, Any]) -> None:
         )
         if log is not None:
             explicit["earlier"] = partial(read_trials, log)
-        api = process.import_api()
+        from randsvm import api
+
+        if algorithm != "sgd":
+            process.import_libsvm()
         calls: dict[str, Callable[..., object]] = {
             "randsvm": api.train_randsvm,
             "osuna": api.train_osuna,

@@ -12,9 +12,9 @@ import stat
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -40,7 +40,6 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.reading import (
     ParseOptions,
     ReadingProgress,
-    RoundedError,
     Summary,
     WeightSums,
     chunk_digest,
@@ -55,7 +54,6 @@ from randsvm.errors import DataError, InputError, ParameterError
 from randsvm.events import Progress, emit
 from randsvm.files import COMPRESSIONS, STANDARD, decoded, joint_name, open_input
 from randsvm.parameters.run import Resources
-from randsvm.records import NamedTuple, dataclass
 
 T = TypeVar("T")
 
@@ -202,26 +200,19 @@ def load(
     assert resources.cluster is not None
     with connecting(resources.cluster):
         worker_pool = WorkerPool(resources.cluster)
-    key, precise_key = uuid.uuid4().hex, uuid.uuid4().hex
+    key = uuid.uuid4().hex
     worker_pool.key = key
     try:
         text = first_pass(worker_pool, key, files)
-        try:
-            return _load(worker_pool, key, text, resources)
-        except RoundedError:
-            worker_pool.broadcast(worker.release, key)
-            worker_pool.key = precise_key
-            text = replace(text, summary=replace(text.summary, float64=True))
-            return _load(worker_pool, precise_key, text, resources)
+        return _load(worker_pool, key, text, resources)
     except BaseException:
         worker_pool.broadcast(worker.release, key)
-        worker_pool.broadcast(worker.release, precise_key)
         worker_pool.close()
         raise
 
 
 def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resources) -> Dataset:
-    """Return D. Raises RoundedError if a chunk needs float64 values and the text is not float64."""
+    """Return D."""
     groups, text = text.summary.groups, replace(text, summary=replace(text.summary, groups=None))
     spec = DatasetSpec(key, text, resources.data_bytes, resources.tmpdir)
     # If the cluster fails, this process reads and keeps the chunks that a model still needs.
@@ -235,17 +226,17 @@ def _load(worker_pool: WorkerPool, key: str, text: ChunkedText, resources: Resou
     def digest(shard: Shard) -> tuple[bytes, bool, WeightSums]:
         chunk, sums = D.store.read(shard.number), WeightSums()
         sums.add(chunk, classes=classes)
-        return chunk_digest(chunk), chunk.float64, sums
+        return chunk_digest(chunk), chunk.values.dtype == np.float64, sums
 
-    digests, sums = [], WeightSums()
-    for chunk_hash, needs_float64, of_chunk in executor.map(digest, D.shards):
-        if needs_float64 and not text.summary.float64:
-            raise RoundedError
+    digests, sums, float64 = [], WeightSums(), False
+    for chunk_hash, is_float64, of_chunk in executor.map(digest, D.shards):
+        float64 = float64 or is_float64
         digests.append(chunk_hash)
         sums += of_chunk
         emit(Progress("reading", int(D.starts[len(digests)]), D.n))
     names = D.summary.names
-    D.summary = replace(D.summary, digest=hexdigest(digests, names), **sums.fields())
+    digest_of_all = hexdigest(digests, names)
+    D.summary = replace(D.summary, digest=digest_of_all, float64=float64, **sums.fields())
     return D
 
 

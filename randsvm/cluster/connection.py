@@ -35,7 +35,7 @@ from distributed import Client, LocalCluster, Security
 from randsvm import __version__
 from randsvm.arrays import CsrMatrix
 from randsvm.errors import ClusterError, ParameterError
-from randsvm.events import HEARTBEAT
+from randsvm.events import HEARTBEAT, Notice, emit
 from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
 from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
@@ -125,6 +125,9 @@ class Connection:
             _check_address(address)
         else:
             _check_scheduler_file(address)
+
+        # A scheduler that does not answer is waited for.
+        emit(Notice(f"connecting to the cluster at {address}, for up to {CONNECTING_SECONDS:g} s"))
 
         def connected() -> ConnectionClient:
             with _cluster_errors(address):

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +35,6 @@ from randsvm.data.chunks import RawChunk
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import Summary
 from randsvm.data.shard_executor import Change, Shard
-from randsvm.records import dataclass
 
 # --- data sets -----------------------------------------------------------------------------
 

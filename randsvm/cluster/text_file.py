@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from randsvm.arrays import sorted_union
-from randsvm.data.chunks import ComputedStore, RawChunk, join_and_round, join_chunks
+from randsvm.data.chunks import ComputedStore, RawChunk, join_chunks
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions, Summary, chunk_end
 from randsvm.data.svmlight import (
@@ -34,7 +34,6 @@ from randsvm.data.svmlight import (
 from randsvm.data.table import DelimitedText, clean_label
 from randsvm.errors import InputError, TransferError
 from randsvm.files import decoded
-from randsvm.records import dataclass
 
 # Bytes of text that are parsed at once, and that have one checksum.
 PIECE_BYTES, BLOCK_BYTES = 4 << 20, 64 << 10
@@ -413,9 +412,6 @@ class TextWeights:
 class ChunkedText:
     """Text files, one after the other, cut into chunks.
 
-    If the summary is `float64`, all chunks have float64 values. If not, only those chunks have
-    them whose values change measurably when rounded to float32.
-
     checksums: checksums of each file in the first pass. starts : (chunks + 1,) int64, the byte
     where each chunk begins, counted over all files; rows, nonzeros : (chunks,) int64.
     row_weights: weights of a file of their own; None: those of the text.
@@ -447,7 +443,7 @@ class ChunkedText:
                     block = replace(block, weights=own)
                 parts.append(self._raw_chunk(file, block.without_zero_weights()))
             begin, end = begin - file.size, end - file.size
-        chunk = join_chunks(parts) if self.summary.float64 else join_and_round(parts, number)
+        chunk = join_chunks(parts)
         if len(chunk.y) != self.rows[number] or len(chunk.values) != self.nonzeros[number]:
             raise self.files[0].changed_error()
         return chunk
@@ -464,8 +460,6 @@ class ChunkedText:
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
-            float64=True,
-            rough=not self.summary.float64,
         )
 
     def _raw_chunk(self, file: TextFile, block: Block) -> RawChunk:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -41,7 +42,6 @@ from randsvm.errors import (
     TransferError,
 )
 from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
-from randsvm.records import dataclass
 
 # Seconds between two requests for the state of the cluster.
 POLL_SECONDS = 0.5

@@ -15,9 +15,68 @@ cdef extern from "<charconv>" nogil:
     to_chars_result to_chars "std::to_chars"(
         char *first, char *last, float value, chars_format format) noexcept
 
-ctypedef fused real:
-    float
-    double
+cdef extern from *:
+    """
+    #include <math.h>
+
+    /* The power 10^p of a float32 with each biased exponent: the largest whose multiples of 10^-p
+     * lie as far apart as these float32 numbers, or farther. 2^23 10^-p is at least a power of
+     * two then, so numbers of 6 digits are such multiples. */
+    struct svmlight_powers {
+        double ten[256];
+        svmlight_powers()
+        {
+            for (int biased = 0; biased < 256; biased++) {
+                int p = (int) floor((23 - (biased - 127)) * 0.30102999566398120);
+                ten[biased] = p < 0 ? 0 : SVMLIGHT_TEN[p < 21 ? p : 21];
+            }
+        }
+    };
+    static const svmlight_powers SVMLIGHT_POWERS;
+
+    /* Round |x| < 2^51 to a whole number, ties to even. */
+    static inline double svmlight_whole(double x)
+    {
+        return (x + 0x1.8p52) - 0x1.8p52;
+    }
+
+    /* The same for numbers from 2^24 on, and for those that need two more digits. */
+    static double svmlight_rare_decimal(float x, double ten)
+    {
+        double value = x, found;
+        if (ten > 0) {          /* a power of two, whose lower neighbour is nearer */
+            found = rint(value * (ten * 100)) / (ten * 100);
+            return (float) found == x ? found : value;
+        }
+        for (int p = 22; p >= 0; p--) {
+            found = rint(value / SVMLIGHT_TEN[p]) * SVMLIGHT_TEN[p];
+            if ((float) found == x)
+                return found;
+        }
+        return value;
+    }
+
+    /* The number that a float32 stands for: the shortest decimal that rounds to it, as float64. */
+    static inline double svmlight_decimal(float x)
+    {
+        uint32_t bits;
+        memcpy(&bits, &x, sizeof bits);
+        double ten = SVMLIGHT_POWERS.ten[bits >> 23 & 255], more = ten * 10, value = x;
+        /* Whole numbers below 2^28 and powers up to 10^22 are exact, so quotients are correctly
+         * rounded, as those of the parser. */
+        double few = svmlight_whole(value * ten) / ten, many = svmlight_whole(value * more) / more;
+        /* Selected by bits: a branch would be mispredicted for every other number. */
+        uint64_t mask = (uint64_t) 0 - ((float) few == x), one, other;
+        memcpy(&one, &few, sizeof one);
+        memcpy(&other, &many, sizeof other);
+        one = (one & mask) | (other & ~mask);
+        memcpy(&value, &one, sizeof one);
+        if (__builtin_expect((float) value != x, 0))
+            return svmlight_rare_decimal(x, ten);
+        return copysign(value, x);
+    }
+    """
+    double decimal_of "svmlight_decimal"(float x) noexcept nogil
 
 # What was expected in place of a bad token. NUL: text; a NUL byte was found.
 LABEL, QUERY, FEATURE, NUL = range(1, 5)
@@ -152,11 +211,12 @@ cdef class Rows:
     queries : number of rows with a qid:
     weighted : whether a row has a cost:
     beyond : whether an index of 2**24 or more is among `indices`
+    few_digits : whether every value has at most 6 digits, so that a float32 stands for it
     """
 
     cdef readonly int64_t rows, entries, queries, lines
-    cdef readonly bint beyond, weighted
-    cdef bint zero_based, unlabelled, exact
+    cdef readonly bint beyond, weighted, few_digits
+    cdef bint zero_based, unlabelled
     cdef bytes text       # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
@@ -166,8 +226,7 @@ cdef class Rows:
     cdef int64_t *indptr
     cdef int64_t max_rows
     cdef int32_t *indices
-    cdef float *values    # one of these two is NULL
-    cdef double *doubles
+    cdef double *values
     cdef uint64_t *marks  # a bit for each index
     cdef int64_t largest  # of the marked ones
     cdef Spellings table
@@ -186,10 +245,9 @@ cdef class Rows:
 
     def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
-              int32_t[::1] indices, real[::1] values, bint exact=True, int64_t[::1] groups=None):
+              int32_t[::1] indices, double[::1] values, int64_t[::1] groups=None):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
-        exact: whether float64 values are exact; otherwise only their float32 roundings are.
         groups: takes the qid of each row, modulo 2^64; every row must have one then.
         """
         cdef Text start = <Text> <const char *> text
@@ -198,7 +256,6 @@ cdef class Rows:
         self.text = text
         self.zero_based = zero_based
         self.unlabelled = unlabelled
-        self.exact = exact
         self.codes = NULL
         self.y = NULL
         self.groups = NULL
@@ -211,13 +268,8 @@ cdef class Rows:
         self.indptr = &indptr[0]
         self.max_rows = indptr.shape[0] - 1
         self.indices = &indices[0] if indices.shape[0] else NULL
-        self.values = NULL
-        self.doubles = NULL
-        if values.shape[0]:
-            if real is float:
-                self.values = &values[0]
-            else:
-                self.doubles = &values[0]
+        self.values = &values[0] if values.shape[0] else NULL
+        self.few_digits = True
         with nogil:
             enough = self.read_lines(start, end)
         if not enough:
@@ -334,14 +386,11 @@ cdef class Rows:
         """Read the rest of the row, up to the comment or the end of the line."""
         cdef int64_t entries = self.entries, previous = -1 if self.zero_based else 0, index
         cdef int32_t *indices = self.indices
-        cdef float *values = self.values
-        cdef double *doubles = self.doubles
-        cdef bint exact = self.exact
+        cdef double *values = self.values
         cdef Text token, digits
         cdef Number number
-        cdef bint negative
-        cdef float value
-        cdef double precise
+        cdef bint negative, few_digits = self.few_digits
+        cdef double value
         while True:
             token = p
             p = read_index(p, &index)
@@ -349,6 +398,7 @@ cdef class Rows:
                 if not ends_token(p):
                     return self.bad(IS_FEATURE, token, previous)
                 self.entries = entries
+                self.few_digits = few_digits
                 return p
             if index <= previous or index > INDEX_LIMIT or p[0] != COLON:
                 return self.bad(IS_FEATURE, token, previous)
@@ -363,19 +413,12 @@ cdef class Rows:
                 p = next_token(p)
             if p == NULL:
                 return self.bad(IS_FEATURE, token, previous)
-            if doubles == NULL:
-                value = <float> near_float64(number, digits)
-                if value > MAX_FLOAT:
-                    return self.bad(IS_FEATURE, token, previous)
-                values[entries] = <float> SIGN[negative] * value
-            else:
-                if exact:
-                    precise = to_float64(number, digits)
-                else:
-                    precise = near_float64(number, digits)
-                if <float> precise > MAX_FLOAT:
-                    return self.bad(IS_FEATURE, token, previous)
-                doubles[entries] = SIGN[negative] * precise
+            value = to_float64(number, digits)
+            if <float> value > MAX_FLOAT:
+                return self.bad(IS_FEATURE, token, previous)
+            few_digits &= (number.digits < 1000000 and number.exponent <= 0
+                           and number.exponent >= -22)
+            values[entries] = SIGN[negative] * value
             indices[entries] = <int32_t> index
             previous = index
             entries += 1
@@ -675,6 +718,30 @@ cdef class Lines:
             p = put_value(p + 1, values[i])
         self.entry = stop
         return p
+
+
+# ---- decimals as float32 ----------------------------------------------------------------------
+
+def round_decimals(const double[::1] values, float[::1] out):
+    """Round values to float32; return whether each stands for its value, see `decimals`."""
+    cdef Py_ssize_t i
+    cdef bint same = True
+    with nogil:
+        for i in range(values.shape[0]):
+            out[i] = <float> values[i]
+            same = decimal_of(out[i]) == values[i]
+            if not same:
+                break
+    return same
+
+
+def decimals(const float[::1] values, double[::1] out):
+    """Write the numbers that finite float32 values stand for: of the decimals that round to a
+    value, the shortest; of several of this length the nearest."""
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(values.shape[0]):
+            out[i] = decimal_of(values[i])
 
 
 def count(bytes text):

@@ -18,6 +18,7 @@ UNCLOSED: int
 AFTER_QUOTE: int
 MISSING: int
 NOT_A_NUMBER: int
+LONE_RETURN: int
 
 MAX_CATEGORIES: int
 # Bytes that follow a text to parse.
@@ -36,6 +37,7 @@ class Layout:
         means: NDArray[np.float64],
         fill: bool,
         categories: list[list[bytes]],
+        missing: list[bytes] = [],
     ) -> Self: ...
 
 @disjoint_base

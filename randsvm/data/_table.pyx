@@ -16,7 +16,7 @@ from libc.stdlib cimport malloc
 # whether it has numbers or texts; CATEGORY: a further pass collects its categories.
 IGNORED, NUMBER, TEXT, CLASS, TARGET, UNKNOWN, CATEGORY = range(7)
 # The kinds of faults.
-WIDTH, NUL, UNCLOSED, AFTER_QUOTE, MISSING, NOT_A_NUMBER = range(1, 7)
+WIDTH, NUL, UNCLOSED, AFTER_QUOTE, MISSING, NOT_A_NUMBER, LONE_RETURN = range(1, 8)
 # A column has at most this number of categories.
 MAX_CATEGORIES = 10_000
 
@@ -34,7 +34,8 @@ cdef enum:
     BAD_AFTER_QUOTE = 4
     BAD_MISSING = 5
     BAD_NUMBER = 6
-    BAD_MEMORY = 7
+    BAD_RETURN = 7
+    BAD_MEMORY = 8
     QUOTE = 34
     CATEGORIES = 10_000
     # The digits of an ExactSum: 2,098 bits of float64 and 2 ** 63 terms need 68 of 32 bits.
@@ -196,6 +197,8 @@ cdef class Layout:
     means : (fields,) float64, the value of a missing number; nan: it is refused
     fill : whether a text may be missing; it is then in none of the categories
     categories : the categories of each text column, in the order of their features
+    missing : more texts that stand for a missing number; a number among them stands for all
+    spellings of its value
     """
 
     cdef uint8_t delimiter
@@ -206,11 +209,17 @@ cdef class Layout:
     cdef const double[::1] means
     cdef bint fill, sorted
     cdef Spellings *categories
+    cdef Spellings missing
+    cdef double *sentinels
+    cdef int sentinel_count
     cdef list texts
 
     def __cinit__(self, int delimiter, const int8_t[::1] roles, const uint8_t[::1] kept,
-                  const int32_t[::1] starts, const double[::1] means, bint fill, list categories):
+                  const int32_t[::1] starts, const double[::1] means, bint fill, list categories,
+                  list missing=[]):
         cdef Field field
+        cdef Number number
+        cdef Text digits
         cdef bytes text
         cdef int i
         cdef int32_t last = -1
@@ -235,6 +244,22 @@ cdef class Layout:
                 field.line = field.column = 0
                 if not add(&self.categories[i], &field, key_of(field.start, len(content))):
                     raise MemoryError
+        self.sentinels = <double *> calloc(len(missing) + 1, sizeof(double))
+        if self.sentinels == NULL:
+            raise MemoryError
+        for content in missing:
+            text = content + PADDING
+            self.texts.append(text)
+            field.start = <Text> <const char *> text
+            field.stop = field.start + len(content)
+            field.line = field.column = 0
+            digits = field.start + (field.start[0] == MINUS or field.start[0] == PLUS)
+            if len(content) and unsigned_number(digits, &number) == field.stop:
+                self.sentinels[self.sentinel_count] = (
+                    SIGN[field.start[0] == MINUS] * to_float64(number, digits))
+                self.sentinel_count += 1
+            elif not add(&self.missing, &field, key_of(field.start, len(content))):
+                raise MemoryError
 
     def __dealloc__(self):
         cdef int i
@@ -243,6 +268,9 @@ cdef class Layout:
                 free(self.categories[i].items)
                 free(self.categories[i].slots)
             free(self.categories)
+        free(self.missing.items)
+        free(self.missing.slots)
+        free(self.sentinels)
 
 
 cdef class Records:
@@ -263,6 +291,8 @@ cdef class Records:
     cdef const int32_t *starts
     cdef const double *means
     cdef Spellings *categories
+    cdef const double *sentinels
+    cdef int sentinel_count
     cdef bint unlabelled
     cdef bytes text       # spellings and the fault point into it, or into `contents`
     cdef Text begin, end
@@ -293,6 +323,7 @@ cdef class Records:
         self.roles, self.keeps = &layout.roles[0], &layout.kept[0]
         self.starts, self.means = &layout.starts[0], &layout.means[0]
         self.categories = layout.categories
+        self.sentinels, self.sentinel_count = layout.sentinels, layout.sentinel_count
         self.found = <Spellings *> calloc(width, sizeof(Spellings))
         for i in range(layout.width):
             adds = adds or self.roles[i] == IS_UNKNOWN
@@ -424,6 +455,10 @@ cdef class Records:
                         p = field.token
             if stop != NULL:
                 value = SIGN[negative] * to_float64(number, digits)
+                if self.is_sentinel(value):
+                    stop = NULL
+                    p = field.token
+            if stop != NULL:
                 if not self.put_number(i, role, value):
                     return self.bad_token(BAD_NUMBER, i, field.token, stop)
             else:
@@ -450,8 +485,8 @@ cdef class Records:
         if p[0] != QUOTE:
             field.start = p
             while not self.ends_field(p):
-                if p[0] == 0:
-                    return self.bad_token(BAD_NUL, i, p, p)
+                if p[0] == 0 or p[0] == RETURN:
+                    return self.bad_token(BAD_NUL if p[0] == 0 else BAD_RETURN, i, p, p)
                 p += 1
             field.stop = p
             while field.stop > field.start and self.is_blank(field.stop - 1):
@@ -497,6 +532,14 @@ cdef class Records:
             return self.bad_token(BAD_AFTER_QUOTE, i, p, p)
         return p
 
+    cdef inline bint is_sentinel(self, double value) noexcept nogil:
+        """Return whether a number stands for a missing one."""
+        cdef int i
+        for i in range(self.sentinel_count):
+            if self.sentinels[i] == value:
+                return True
+        return False
+
     cdef inline bint put_number(self, int i, int role, double value) noexcept nogil:
         """Store the number of a field; return False if it is too large."""
         if role == IS_TARGET:
@@ -521,7 +564,8 @@ cdef class Records:
         """Store a field that is not a plain number; return False for a bad one."""
         cdef Py_ssize_t length = field.stop - field.start
         cdef Text digits = field.start
-        cdef bint negative
+        cdef bint negative, lacks
+        cdef double value
         cdef Number number
         cdef int64_t category
         cdef uint64_t key
@@ -543,16 +587,20 @@ cdef class Records:
             return self.put_text(&self.labels, field, &self.codes[self.rows])
         if role == IS_CATEGORY:
             return length == 0 or self.put_text(&self.found[i], field, NULL)
-        if length:
-            # A number in quotes.
+        lacks = is_missing(field.start, length)
+        if not lacks:
+            lacks = number_of(&self.layout.missing, field, key_of(field.start, length)) >= 0
+            # A number in quotes, or one that stands for a missing number.
             negative = digits[0] == MINUS
             digits += negative or digits[0] == PLUS
             if unsigned_number(digits, &number) == field.stop:
-                return (self.put_number(i, role, SIGN[negative] * to_float64(number, digits))
-                        or self.refuse(BAD_NUMBER, i, field))
+                value = SIGN[negative] * to_float64(number, digits)
+                if not self.is_sentinel(value):
+                    return self.put_number(i, role, value) or self.refuse(BAD_NUMBER, i, field)
+                lacks = True
         if role == IS_UNKNOWN:
             return length == 0 or self.put_text(&self.found[i], field, NULL)
-        if not is_missing(field.start, length):
+        if not lacks:
             return self.refuse(BAD_NUMBER, i, field)
         if role == IS_TARGET:
             self.y[self.rows] = NAN

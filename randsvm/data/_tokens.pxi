@@ -199,43 +199,11 @@ cdef double correctly_rounded(Text start) noexcept with gil:
     return PyOS_string_to_double(<const char *> start, &stop, NULL)
 
 
-cdef double near_many_digits(Number number, Text start) noexcept nogil:
-    """Return `near_float64` for a number with many digits or a large exponent.
-
-    The relative error of `near` is below 2**-51, so the correct float64 lies between low and high.
-    Rounding is monotone: if both round to the same float32, so does the correct float64.
-    """
-    cdef double near, low, high
-    if number.digits == 0 or number.exponent < -66:
-        return 0.0
-    if number.exponent > 38:
-        return INFINITY
-    if number.exponent < 0:
-        near = <double> number.digits / TEN[-number.exponent]
-    else:
-        near = <double> number.digits * TEN[number.exponent]
-    low = near * (1.0 - 1.0 / (1LL << 50))
-    high = near * (1.0 + 1.0 / (1LL << 50))
-    if <float> low == <float> high:
-        return near
-    return correctly_rounded(start)
-
-
-cdef inline double near_float64(Number number, Text start) noexcept nogil:
-    """Return a float64 that rounds to the same float32 as the correctly rounded float64.
-
-    Its own relative error may be 2**-51. start: the first digit or dot of the number.
-    """
+cdef inline double to_float64(Number number, Text start) noexcept nogil:
+    """Return the correctly rounded float64. start: the first digit or dot of the number."""
     # Both operands are exact, so IEEE 754 rounds the quotient correctly (Clinger 1990).
     if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
         return <double> <int64_t> number.digits / TEN[-number.exponent]
-    return near_many_digits(number, start)
-
-
-cdef inline double to_float64(Number number, Text start) noexcept nogil:
-    """Return the correctly rounded float64. start: the first digit or dot of the number."""
-    if likely(number.digits <= EXACT and number.exponent <= 0 and number.exponent >= -22, True):
-        return <double> <int64_t> number.digits / TEN[-number.exponent]   # see near_float64
     return float64_of_many_digits(number, start)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +16,6 @@ from randsvm.arrays import CsrMatrix, slices
 from randsvm.data.dataset import MAPPED_VALUES, Dataset, FeatureMap, RowRange
 from randsvm.data.sampling import Draw, Permuter
 from randsvm.data.shard_executor import Shard
-from randsvm.records import NamedTuple, dataclass
 
 # A batch fits the processor's cache. Its pieces, ranges of rows, come from all over D, so that
 # the classes of a sorted file are mixed.

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from randsvm.data.chunks import ChunkEntry, FileStore, SpillingWriter, Store
 from randsvm.data.columns import Columns
-from randsvm.data.reading import ParseOptions, RoundedError, Summary, first_pass
+from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
 from randsvm.files import (
@@ -33,7 +33,7 @@ from randsvm.parameters.run import Resources
 # a footer in JSON, and the tail: the sha256 of everything from the features to the footer, the
 # length of the arrays (features, table, groups) in bytes, and the length of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"7\n"
+MAGIC = KIND + b"8\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 # Bytes of the head and of the tail of a source that are compared.
@@ -58,16 +58,6 @@ def read(
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
             emit(Unwritten(str(error)))
-    try:
-        return _spilled(paths, options, resources)
-    except RoundedError:
-        return _spilled(paths, replace(options, float64=True), resources)
-
-
-def _spilled(
-    paths: Sequence[str], options: ParseOptions, resources: Resources
-) -> tuple[Summary, Store]:
-    """Parse the files into memory or a spill file. Raises the errors of first_pass."""
     spilling = SpillingWriter(resources.data_bytes, resources.tmpdir)
     try:
         summary = first_pass(paths, options, spilling.append, resources.workers, resources.tmpdir)
@@ -94,20 +84,13 @@ def _read_through_cache(
             pass  # a source that cannot be opened is refused, even if there is a cache of it
     if (found := _opened(paths, options, cache, jobs)) is not None:
         return found
-    try:
-        return _written(paths, options, cache, jobs)
-    except RoundedError:
-        return _written(paths, replace(options, float64=True), cache, jobs)
+    return _written(paths, options, cache, jobs)
 
 
 def _identity(paths: Sequence[str], options: ParseOptions) -> dict[str, object]:
-    """Return the state of the files and the options that a cache must match.
-
-    Whether values are float64 follows from the files.
-    """
-    reading = asdict(replace(options, float64=False))
+    """Return the state of the files and the options that a cache must match."""
     files = [_file(path) for path in (*paths, *options.weight_files)]
-    return {"files": files, "reading": reading}
+    return {"files": files, "reading": asdict(options)}
 
 
 def _file(path: str) -> dict[str, object]:
@@ -131,30 +114,32 @@ def _written(
     Raises the errors of first_pass.
     """
     identity = _identity(paths, options)
-    with create_output(cache) as stream:
-        stream.write(MAGIC)
-        store = FileStore(stream, cache)
-        summary = first_pass(paths, options, store.append, jobs)
-        table = np.array(store.entries, np.int64)
-        arrays = summary.features.tobytes() + table.tobytes()
-        if summary.groups is not None:
-            arrays += summary.groups.tobytes()
-        columns = None if summary.columns is None else summary.columns.to_json()
-        lengths = {"features": len(summary.features), "groups": summary.groups is not None}
-        footer = {
-            "source": identity,
-            "header": {**vars(summary), **lengths, "columns": columns},
-            "chunks": len(store.entries),
-        }
-        text = json.dumps(footer).encode()
-        stream.write(arrays + text)
-        stream.write(hashlib.sha256(arrays + text).digest())
-        for part in (arrays, text):
-            stream.write(len(part).to_bytes(LENGTH, "little"))
-        if _identity(paths, options) != identity:
-            raise TransferError(f"{joint_name(paths)} changed while it was read into {cache}")
-        # The name may belong to the cache of another run by now.
-        written = os.fdopen(os.dup(stream.fileno()), "rb")
+    with ExitStack() as kept_open:
+        with create_output(cache) as stream:
+            stream.write(MAGIC)
+            store = FileStore(stream, cache)
+            summary = first_pass(paths, options, store.append, jobs)
+            table = np.array(store.entries, np.int64)
+            arrays = summary.features.tobytes() + table.tobytes()
+            if summary.groups is not None:
+                arrays += summary.groups.tobytes()
+            columns = None if summary.columns is None else summary.columns.to_json()
+            lengths = {"features": len(summary.features), "groups": summary.groups is not None}
+            footer = {
+                "source": identity,
+                "header": {**vars(summary), **lengths, "columns": columns},
+                "chunks": len(store.entries),
+            }
+            text = json.dumps(footer).encode()
+            stream.write(arrays + text)
+            stream.write(hashlib.sha256(arrays + text).digest())
+            for part in (arrays, text):
+                stream.write(len(part).to_bytes(LENGTH, "little"))
+            if _identity(paths, options) != identity:
+                raise TransferError(f"{joint_name(paths)} changed while it was read into {cache}")
+            # The name may belong to the cache of another run by now.
+            written = kept_open.enter_context(os.fdopen(os.dup(stream.fileno()), "rb"))
+        kept_open.pop_all()
     return summary, FileStore(written, cache, table)
 
 

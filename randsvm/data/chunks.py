@@ -1,13 +1,12 @@
 """Chunks of parsed rows, and the stores that hold them: in memory, a spill file, or a cache file.
 
-Feature values are float32: half the memory and reading time of float64, and as precise as the sums
-over them. If rounding to float32 changes the data measurably (see `rounding_is_measurable`), all
-values of the data set are float64. Storing an offset for each column instead would keep most such
-data in float32, but every reader of rows (--scale, warm starts, sparse rows, linear kernels,
-models) would need the offsets. The dtype of a chunk's values says which of the two it holds, and
-everything computed from rows keeps that dtype. The first pass decides by the rows alone (see
-reading.py), so the decision does not depend on memory, threads, compression, or on the source of
-the rows (a file, an array or a cluster).
+The values of a chunk are float32 if each of them stands for its value: the shortest decimal that
+rounds to the float32 is the number of the file. So it is if the file has numbers of at most 6
+digits, whole numbers up to 2^24, or float32 numbers that a program wrote with the fewest digits.
+Otherwise the values of the chunk are float64. `RawChunk.numbers` returns the numbers of the file in
+both cases, so nothing that is computed from rows depends on which of the two a chunk holds. One
+scale of a column, such as the number of its decimals, would hold fewer data sets: of 16 real ones
+12 have numbers of 6 or 7 digits of any size.
 
 This module does not know the text format or the meaning of a row.
 """
@@ -18,87 +17,38 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from threading import Lock, local
-from typing import IO, Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO, NamedTuple, Protocol
 from zlib import crc32
 
 import numpy as np
 
+import randsvm.data._svmlight as _svmlight
 from randsvm.arrays import join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
-from randsvm.records import NamedTuple, dataclass
+
+# Bytes of a stream that are copied at once.
+COPIED_BYTES = 1 << 20
+
 
 # ---- float32 or float64 ----------------------------------------------------------------------
 
-# Rounding is measurable if it changes the values of a column by more than this share of their
-# differences: about from a mean of 60 times the standard deviation on. Scans accept an equally
-# large error in float32 sums of kernel values.
-MEASURABLE = 2.0**-20
-# Bytes of a stream that are copied at once.
-COPIED_BYTES = 1 << 20
-# Values that differ by less than this share of their size differ by rounding of float64.
-NOISE = 2.0**-44
-# Number of rows of a chunk that are checked: all rows of a small chunk, otherwise FEW_ROWS, so that
-# the check takes almost no time compared with parsing.
-ALL_ROWS, FEW_ROWS = 512, 64
-# The first FIRST_CHUNKS chunks are checked, and then one in FIRST_CHUNKS.
-FIRST_CHUNKS = 8
-# Least number of pairs of different values in a checked column: fewer may be close to each other by
-# chance. In small data sets fewer suffice (see `join_and_round`).
-PAIRS = 8
+
+def as_stored(values: np.ndarray) -> np.ndarray:
+    """Return float64 values as float32 if these stand for the same numbers, else as they are."""
+    rounded: np.ndarray = np.empty(len(values), np.float32)
+    exact = _svmlight.round_decimals(np.ascontiguousarray(values), rounded)
+    return rounded if exact else values
 
 
-def is_checked(number: int) -> bool:
-    """Return whether the rounding of a chunk is checked. number: of the chunk, from 0."""
-    return number < FIRST_CHUNKS or number % FIRST_CHUNKS == 0
-
-
-def rows_checked(m: int) -> np.ndarray:
-    """Return the rows of a chunk of m rows by which its rounding is judged, ascending."""
-    if m <= ALL_ROWS:
-        return np.arange(m)
-    return np.arange(FEW_ROWS) * m // FEW_ROWS
-
-
-def rounding_is_measurable(
-    indices: np.ndarray, values: np.ndarray, pairs_needed: int = PAIRS
-) -> bool:
-    """Return whether rounding to float32 is measurable in any column of some rows.
-
-    indices : (nnz,) int, the column of each value; values : (nnz,) float64, row by row.
-
-    The values of a column are compared in pairs, one from the first half and one from the second
-    half. Means are geometric, so that a few outliers (missing time stamps given as 0) hide nothing.
-    """
-    moved = np.abs(values - values.astype(np.float32))
-    if not moved.any():
-        return False
-    order = np.argsort(indices, kind="stable")
-    indices, values, moved = indices[order], values[order], moved[order]
-    begins = np.flatnonzero(np.diff(indices, prepend=indices[0] - 1))
-    counts = np.diff(begins, append=len(indices))
-    of = np.repeat(np.arange(len(begins)), counts)
-    half = (counts // 2)[of]
-    first = np.flatnonzero(np.arange(len(values)) - begins[of] < half)
-    one, other, column = values[first], values[first + half[first]], of[first]
-    apart = np.abs(one - other)
-    differ = apart > NOISE * np.maximum(np.abs(one), np.abs(other))
-    column, apart = column[differ], apart[differ]
-    inexact = moved > 0
-    pairs, spread = _mean_logarithm(column, apart, len(begins))
-    rounded, shift = _mean_logarithm(of[inexact], moved[inexact], len(begins))
-    judged = (pairs >= pairs_needed) & (rounded >= pairs_needed)
-    return bool((shift[judged] - spread[judged] > np.log(MEASURABLE)).any())
-
-
-def _mean_logarithm(
-    column: np.ndarray, values: np.ndarray, columns: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of values of each column, and the mean of their logarithms; (columns,)
-    each."""
-    counts = np.bincount(column, minlength=columns)
-    return counts, np.bincount(column, np.log(values), columns) / np.maximum(counts, 1)
+def numbers_of(values: np.ndarray) -> np.ndarray:
+    """Return the numbers that values stand for, (nnz,) float64: the inverse of `as_stored`."""
+    if values.dtype == np.float64:
+        return values
+    numbers: np.ndarray = np.empty(len(values))
+    _svmlight.decimals(np.ascontiguousarray(values), numbers)
+    return numbers
 
 
 # ---- chunks ----------------------------------------------------------------------------------
@@ -109,7 +59,7 @@ class RawChunk:
     """Consecutive parsed rows.
 
     y : (m,) float64, class numbers or target values; indptr : (m + 1,) int64; indices : (nnz,)
-    int32, as written in the file; values : (nnz,) float32, or float64 if rounding is measurable;
+    int32, as written in the file; values : (nnz,) float32 or float64, see `numbers`;
     weights : (m,) float64, above 0, or None if all weights are 1.
     """
 
@@ -126,8 +76,9 @@ class RawChunk:
         return arrays + weights
 
     @property
-    def float64(self) -> bool:
-        return self.values.dtype == np.float64
+    def numbers(self) -> np.ndarray:
+        """Return the numbers of the file, (nnz,) float64."""
+        return numbers_of(self.values)
 
     def part(self, begin: int, end: int) -> RawChunk:
         """Return rows begin .. end - 1 as views of the same memory."""
@@ -162,30 +113,19 @@ class RawChunk:
         return RawChunk(self.y[rows], indptr, self.indices[at], self.values[at], weights)
 
 
-def join_and_round(parts: Sequence[RawChunk], number: int) -> RawChunk:
-    """Return the parts as one chunk, with float32 values unless rounding to them is measurable.
-
-    number: of the chunk in the data set; rounding is checked for some chunks only.
-    """
-    if not (parts[0].float64 and is_checked(number)):
-        return join_chunks(parts, np.float32)
-    chunk = join_chunks(parts)
-    some = chunk[rows_checked(len(chunk.y))]
-    # The first chunk may be the only one, and small.
-    needed = PAIRS if number else max(1, min(PAIRS, len(chunk.y) // 2))
-    if rounding_is_measurable(some.indices, some.values, needed):
-        return chunk
-    return replace(chunk, values=chunk.values.astype(np.float32))
-
-
-def join_chunks(parts: Sequence[RawChunk], dtype: type | None = None) -> RawChunk:
-    """Return a copy of the parts as one chunk. dtype: of the values; None: unchanged."""
+def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
+    """Return a copy of the parts as one chunk."""
     lengths = np.concatenate([np.diff(p.indptr) for p in parts])
+    if len({p.values.dtype for p in parts}) == 1:
+        values = np.concatenate([p.values for p in parts])
+    else:
+        values = np.concatenate([p.numbers for p in parts])
     return RawChunk(
         np.concatenate([p.y for p in parts]),
         np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
         np.concatenate([p.indices for p in parts]),
-        np.concatenate([p.values for p in parts], dtype=dtype, casting="same_kind"),
+        # Some rows of a block or a chunk may stand for their numbers where not all do.
+        values if values.dtype == np.float32 else as_stored(values),
         join_weights([(len(p.y), p.weights) for p in parts]),
     )
 
@@ -621,7 +561,8 @@ class ComputedStore:
         weighted: bool = False,
     ) -> None:
         self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
-        self.weighted = weighted
+        # Of float64 values, until a chunk is computed.
+        self.chunk_bytes = (16 + 8 * weighted) * sizes + 8 + 12 * counts
         self.kept = SpillingWriter(limit, folder)
         # Number of a chunk -> its position in `kept.store`.
         self.found: dict[int, int] = {}
@@ -629,7 +570,7 @@ class ComputedStore:
 
     @property
     def nbytes(self) -> int:
-        return int(((16 + 8 * self.weighted) * self.sizes + 8 + 8 * self.counts).sum())
+        return int(self.chunk_bytes.sum())
 
     @property
     def resident_bytes(self) -> int:
@@ -665,6 +606,7 @@ class ComputedStore:
             if number not in self.found:
                 self.kept.append(chunk)
                 self.kept.store.finish()
+                self.chunk_bytes[number] = chunk.nbytes
                 # len(self.found) may be smaller: a chunk whose write failed may be in the store.
                 self.found[number] = len(self.kept.store) - 1
         return chunk

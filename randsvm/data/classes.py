@@ -6,6 +6,8 @@ This module does not know the trainers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_chunks
@@ -14,7 +16,6 @@ from randsvm.data.regrouping import joined_shards
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import DataError
 from randsvm.files import display_name
-from randsvm.records import dataclass
 
 
 def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:

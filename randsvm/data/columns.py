@@ -7,10 +7,9 @@ import io
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-
-from randsvm.records import dataclass
 
 Format = Literal["csv", "tsv", "parquet"]
 # The byte between the fields of a text format.
@@ -27,7 +26,9 @@ class TableOptions:
     or numbers of columns that are no features, separated by commas. header: whether the first
     record of a text format names the columns; else their numbers are their names. fill: whether
     values may be missing: a number becomes the mean of its column, a text has no category.
-    group: name or number of the column of the groups of rows; None: there is none.
+    group: name or number of the column of the groups of rows; None: there is none. categorical:
+    names or numbers of columns whose numbers are categories, too. missing: more texts that stand
+    for a missing number. Lists are records of CSV.
     """
 
     format: Format
@@ -36,6 +37,8 @@ class TableOptions:
     header: bool = True
     fill: bool = False
     group: str | None = None
+    categorical: str = ""
+    missing: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,8 @@ class Columns:
 
     format, header, label, fill : see TableOptions; columns : those of features, in the order of
     their features; others : the other columns of a training file with a header, such as the label:
-    their positions from 0, ascending, and their names
+    their positions from 0, ascending, and their names; missing : more texts that stand for a
+    missing number
     """
 
     format: Format
@@ -74,6 +78,7 @@ class Columns:
     fill: bool
     columns: tuple[Column, ...]
     others: tuple[tuple[int, str], ...] = ()
+    missing: tuple[str, ...] = ()
 
     def with_starts(self, zero_based: bool) -> Iterator[tuple[Column, int]]:
         """Yield each column and its first feature index."""
@@ -135,7 +140,8 @@ class Columns:
             "fill": self.fill,
             "columns": columns,
         }
-        return json.dumps(found | ({"others": self.others} if self.others else {}))
+        more = {"others": self.others, "missing": self.missing}
+        return json.dumps(found | {key: value for key, value in more.items() if value})
 
     @staticmethod
     def from_json(text: str) -> Columns:
@@ -146,6 +152,7 @@ class Columns:
             label = found["label"]
             given = found.get("others", [])
             others = tuple(sorted((position, name) for position, name in given))
+            missing = found.get("missing", [])
             width = len(columns) + len(others)
             names = {column.name for column in columns} | {name for _, name in others}
             valid = (
@@ -154,6 +161,8 @@ class Columns:
                 and isinstance(found["fill"], bool)
                 and (label is None or isinstance(label, str))
                 and isinstance(given, list)
+                and isinstance(missing, list)
+                and all(isinstance(text, str) for text in missing)
                 and len(columns) > 0
                 and len(names) == width
                 and all(isinstance(name, str) for _, name in others)
@@ -164,7 +173,15 @@ class Columns:
                 raise TypeError
         except (TypeError, KeyError, ValueError, RecursionError):
             raise ValueError(f"expected the columns of a table, found {text[:40]!r}") from None
-        return Columns(found["format"], found["header"], label, found["fill"], columns, others)
+        return Columns(
+            found["format"],
+            found["header"],
+            label,
+            found["fill"],
+            columns,
+            others,
+            tuple(missing),
+        )
 
 
 def _column(entry: dict[str, Any]) -> Column:
@@ -199,5 +216,6 @@ def fields_of(record: str) -> list[str]:
 def written_record(fields: Sequence[str], delimiter: str) -> str:
     """Return a record without its newline; fields are quoted where they need it."""
     line = io.StringIO()
-    csv.writer(line, delimiter=delimiter, lineterminator="").writerow(fields)
-    return line.getvalue()
+    # The csv module quotes the characters of the line terminator.
+    csv.writer(line, delimiter=delimiter, lineterminator="\r\n").writerow(fields)
+    return line.getvalue().removesuffix("\r\n")

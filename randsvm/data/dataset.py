@@ -10,10 +10,10 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from randsvm.data.chunks import (
     Store,
     SubsetStore,
     join_chunks,
+    numbers_of,
 )
 from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
@@ -41,7 +42,6 @@ from randsvm.data.shard_executor import (
 from randsvm.files import inputs
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
-from randsvm.records import NamedTuple, dataclass
 
 Item = TypeVar("Item")
 Report = TypeVar("Report")
@@ -57,7 +57,7 @@ CLASS_ROWS = 10
 class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
-    X : (m, d), CSR with the dtype of RawChunk.values, or a float32 array computed by a `mapping`; y
+    X : (m, d), CSR of float64, or a float32 array computed by a `mapping`; y
     : (m,) float64; weights : (m,) float64, or None if those of D are all 1.
     """
 
@@ -361,7 +361,7 @@ class Dataset:
         """Return X, y and weights of ranges of stored rows, and the positions of the rows of this
         view.
 
-        X has no `mapping`. The ranges follow each other in the result.
+        X has the stored values and no `mapping`. The ranges follow each other in the result.
         """
         parts, chosen, rows = [], [], 0
         for number, begin, end in ranges:
@@ -375,13 +375,22 @@ class Dataset:
         raw = join_chunks(parts)
         self.bytes_counter.add(raw.nbytes)
         weights = self._weights(raw.weights, rows)
-        return self._matrix(raw), self._labels(raw.y), weights, np.concatenate(chosen)
+        X = self._matrix(raw, exact=False)
+        return X, self._labels(raw.y), weights, np.concatenate(chosen)
 
-    def _matrix(self, raw: RawChunk, rows: np.ndarray | None = None) -> CsrMatrix:
-        """Return X of stored rows, scaled. rows : (m,) int64, those to return; None: all."""
+    def _matrix(
+        self, raw: RawChunk, rows: np.ndarray | None = None, *, exact: bool = True
+    ) -> CsrMatrix:
+        """Return X of stored rows, scaled.
+
+        rows : (m,) int64, those to return; None: all. exact: whether X has the numbers of the file;
+        otherwise, and where a `mapping` computes float32 features, it has the stored values.
+        """
         shape = (len(raw.y), len(self.summary.features))
         X = CsrMatrix(raw.values, self._columns(raw.indices), raw.indptr, shape)
         X = X if rows is None else X[rows]
+        if exact and self.mapping is None:
+            X = X.with_data(numbers_of(X.data))
         return X if self.scaling is None else self.scaling.apply(X)
 
     def _labels(self, y: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,7 @@ import numpy as np
 
 import randsvm.data._table as _table
 from randsvm import files
+from randsvm.data.chunks import as_stored
 from randsvm.data.columns import DELIMITERS, format_hint
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
@@ -39,6 +41,8 @@ from randsvm.data.table_pieces import (
 from randsvm.errors import DataError, quoted
 from randsvm.events import Watch
 from randsvm.parallel import ThreadPool
+
+LONE_RETURN = "found a carriage return without a newline outside quotes"
 
 
 class DelimitedTable:
@@ -114,6 +118,8 @@ def opened(
         if not header:
             names, lines = [str(number + 1) for number in range(len(names))], 0
         start = _end_of_line(first, lines)
+        if bad := _not_utf8(first[:start]):
+            raise data_error(name, bad, 1)
         texts = itertools.chain([bytes(memoryview(first)[start:])], texts)
         yield DelimitedTable(name, names, delimiter, lines + 1, start, texts)
 
@@ -148,6 +154,10 @@ def _first_record(text: bytes, delimiter: str, name: str) -> tuple[list[str], in
         problem = "expected text, found a NUL byte"
         used = next(one for one, byte in DELIMITERS.items() if byte == delimiter)
         raise DataError(name, 1, nul + 1, problem + format_hint(name, used))
+    line = content[: content.find(b"\n") + 1] or content
+    at = re.search(rb"\r(?!\n|$)", line)
+    if at and b'"' not in line[: at.start()]:
+        raise DataError(name, 1, at.start() + 1, f"expected the names of columns, {LONE_RETURN}")
     lines = io.StringIO(files.decoded(content), newline="")
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     try:
@@ -186,13 +196,16 @@ def parse(
         y=y[:m],
         indptr=indptr[: m + 1],
         indices=indices,
-        values=values if float64 else values.astype(np.float32),
+        values=values if float64 else as_stored(values),
         features=features_of(indices),
         queries=0,
         keys=_keys(text, spans, m, order, delimiter) if order else None,
     )
     found = [Content(*records.column(i)) for i in range(layout.width)] if learns else []
     fault = _fault(records, names, label)
+    bad = _not_utf8(text)
+    if bad is not None and (fault is None or bad.line < fault.line):
+        fault = bad
     unseen = records.unseen_texts()
     # The last record may end without a newline.
     ends = np.minimum(ends[:m], len(text) - len(PADDING))
@@ -220,6 +233,20 @@ def with_header_hint(fault: Fault) -> Fault:
     return fault._replace(problem=fault.problem + hint)
 
 
+def _not_utf8(text: bytes) -> Fault | None:
+    """Return the first byte that is not UTF-8 as a fault."""
+    if text.isascii():
+        return None
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        at = error.start
+        line_start = text.rfind(b"\n", 0, at) + 1
+        problem = f"expected UTF-8, found the byte 0x{text[at]:02x} (iconv -t utf-8 converts files)"
+        return Fault(text.count(b"\n", 0, at) + 1, at - line_start + 1, problem)
+    return None
+
+
 def _fault(records: _table.Records, names: Sequence[str], label: int) -> Fault | None:
     bad = records.bad_field()
     if bad is None:
@@ -231,6 +258,8 @@ def _fault(records: _table.Records, names: Sequence[str], label: int) -> Fault |
     where = f"in column {quoted(names[place])}"
     if kind == _table.NUL:
         problem = f"expected text {where}, found a NUL byte"
+    elif kind == _table.LONE_RETURN:
+        problem = f"expected text {where}, {LONE_RETURN}"
     elif kind == _table.UNCLOSED:
         problem = f"expected a quote at the end of a field {where}, found the end of the file"
     elif kind == _table.AFTER_QUOTE:

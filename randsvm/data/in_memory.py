@@ -6,15 +6,15 @@ nothing of text.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, slices, to_csr
-from randsvm.data.chunks import RawChunk, is_checked, join_and_round, rows_checked
+from randsvm.arrays import CsrMatrix, Matrix, slices
+from randsvm.data.chunks import RawChunk, as_stored
 from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import (
     ParseOptions,
@@ -26,7 +26,6 @@ from randsvm.data.reading import (
 )
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
-from randsvm.records import dataclass
 
 # What a label of a file, and so of a model, can be.
 SPELLABLE = re.compile(r"(?!\?$)[^\s:,#\x00-\x1f\x7f]+")
@@ -109,10 +108,6 @@ class ArrayStore:
     def read(self, number: int) -> RawChunk:
         return self._rows(self.starts[number], self.starts[number + 1])
 
-    @property
-    def all_rows(self) -> RawChunk:
-        return self._rows(0, len(self.y))
-
     def labels(self, number: int) -> np.ndarray:
         return self.y[self.starts[number] : self.starts[number + 1]]
 
@@ -137,12 +132,14 @@ class ArrayStore:
         if isinstance(self.X, np.ndarray):
             m, d = len(y), self.X.shape[1]
             indices = np.tile(np.arange(self.base, self.base + d, dtype=np.int32), m)
-            values = self.X[begin:end].ravel()
+            # float32 values of a chunk would stand for decimals.
+            values = self.X[begin:end].ravel().astype(np.float64, copy=False)
             return RawChunk(y, np.arange(m + 1) * d, indices, values, weights)
         indptr = self.X.indptr[begin : end + 1].astype(np.int64)
         first, last = indptr[0], indptr[-1]
         indices = self.X.indices[first:last].astype(np.int32) + np.int32(self.base)
-        return RawChunk(y, indptr - first, indices, self.X.data[first:last], weights)
+        values = self.X.data[first:last].astype(np.float64, copy=False)
+        return RawChunk(y, indptr - first, indices, values, weights)
 
     def close(self) -> None:
         """Do nothing: the arrays belong to the caller."""
@@ -151,8 +148,8 @@ class ArrayStore:
 def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     """Return the summary of arrays, as of the first pass over a file, and their chunks.
 
-    X is copied at most once, to float32, and not at all if it is float32; to float64 instead if
-    rounding is measurable. Raises ContentError for content that no file can hold.
+    X is not copied if it is a C-contiguous array or a CSR matrix of float32 or float64. Raises
+    ContentError for content that no file can hold.
     """
     X, base = to_matrix(arrays.X), 0 if options.zero_based else 1
     n, d = X.shape
@@ -165,12 +162,12 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
             )
         X, d = with_row_numbers(X), d + 1
     y, names, values = _labels(arrays, n, options)
-    weights, source, zero_weights = _weights(arrays, n), arrays.X, 0
+    weights, zero_weights = _weights(arrays, n), 0
     groups = _groups(arrays, n) if options.groups else None
     if weights is not None and not weights.all():
         kept = np.flatnonzero(weights)
         X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
-        n, source = len(kept), _some_rows(source, kept)
+        n = len(kept)
         groups = None if groups is None else groups[kept]
     counts = np.bincount(y.astype(np.int64), minlength=len(names)) if names else np.zeros(0, int)
     if zero_weights and not (options.any_label or counts.all()):
@@ -182,13 +179,13 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         indptr = X.indptr.astype(np.int64, copy=False)
         columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
-    float64 = not options.has_row_numbers and _needs_float64(source, X, starts)
-    if float64:
-        X = to_matrix(source, float64=True)
     store = ArrayStore(X, y, base, starts, weights)
-    digests, sums = list[bytes](), WeightSums()
+    digests, sums, float64 = list[bytes](), WeightSums(), False
     for number in range(len(store.sizes)):
+        # The digest is that of a file with the same numbers.
         chunk = store.read(number)
+        chunk = replace(chunk, values=as_stored(chunk.values))
+        float64 = float64 or chunk.values.dtype == np.float64
         digests.append(chunk_digest(chunk))
         sums.add(chunk, classes=bool(names))
     return Summary(
@@ -206,14 +203,6 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         groups=groups,
         **sums.fields(),
     ), store
-
-
-def _some_rows(X: Any, rows: np.ndarray) -> Any:
-    """Return some rows of X in any form that `Arrays` takes. rows : (m,) int64."""
-    if is_sparse_of_scipy(X):
-        # Not all formats have rows.
-        return X.tocsr()[rows]
-    return X.iloc[rows] if hasattr(X, "iloc") else np.asarray(X)[rows]
 
 
 def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
@@ -249,41 +238,10 @@ def _groups(arrays: Arrays, n: int) -> np.ndarray:
         raise ContentError(f"groups: expected numbers or texts, found others: {error}") from None
 
 
-def _needs_float64(X: Any, rounded: Matrix, starts: np.ndarray) -> bool:
-    """Return whether rounding is measurable in the rows that would be checked in a file.
-
-    rounded: X as float32.
-    """
-    if _is_float32(X):
-        return False
-    if is_sparse_of_scipy(X):
-        # Not all formats have rows.
-        X = X.tocsr()
-    elif not isinstance(X, np.ndarray) and not hasattr(X, "iloc"):
-        X = np.asarray(X, np.float64)
-    for number, (begin, end) in enumerate(itertools.pairwise(starts.tolist())):
-        if not is_checked(number):
-            continue
-        rows = begin + rows_checked(end - begin)
-        some = to_matrix(X.iloc[rows] if hasattr(X, "iloc") else X[rows], float64=True)
-        if not isinstance(rounded, np.ndarray):
-            some = to_csr(some)
-        store = ArrayStore(some, np.zeros(len(rows)), 0, np.array([0]))
-        if join_and_round([store.all_rows], number).float64:
-            return True
-    return False
-
-
-def _is_float32(X: Any) -> bool:
-    """Return whether the dtype of X shows that every value is a float32."""
-    dtype = getattr(X, "dtype", None)
-    return dtype is not None and np.can_cast(dtype, np.float32)
-
-
 def with_row_numbers(X: Matrix) -> Matrix:
     """Return kernel values as in files: a row begins with its number, from 1. X: see to_matrix."""
     m, d = X.shape
-    numbers = np.arange(1, m + 1, dtype=np.float32)
+    numbers = np.arange(1, m + 1, dtype=X.dtype)
     if isinstance(X, np.ndarray):
         return np.hstack([numbers[:, None], X])
     starts = X.indptr[:-1]
@@ -291,9 +249,9 @@ def with_row_numbers(X: Matrix) -> Matrix:
     return CsrMatrix(values, columns, X.indptr + np.arange(m + 1), (m, d + 1))
 
 
-def chunks_of(X: Any, zero_based: bool, rows: int, *, float64: bool) -> Iterator[RawChunk]:
-    """Yield chunks of X for prediction; labels are nan. float64: see to_matrix."""
-    matrix = to_matrix(X, float64=float64)
+def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
+    """Yield chunks of X for prediction; labels are nan."""
+    matrix = to_matrix(X)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
     store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
@@ -303,30 +261,25 @@ def chunks_of(X: Any, zero_based: bool, rows: int, *, float64: bool) -> Iterator
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def to_matrix(X: Any, *, float64: bool = False) -> Matrix:
-    """Return X as float32, or as float64 if `float64`.
+def to_matrix(X: Any) -> Matrix:
+    """Return X as float32 if its dtype shows that this changes no value, else as float64.
 
     The result is a C-contiguous array, or CSR with ascending columns if few values are not 0. It
     shares the memory of X if X has that form.
     """
-    dtype = np.float64 if float64 else np.float32
-    if isinstance(X, CsrMatrix):  # of with_row_numbers
-        return X.astype(dtype, copy=False)
     is_sparse = is_sparse_of_scipy(X)
     # A data frame has columns of several types: they come together as one.
-    with np.errstate(over="ignore"):
-        array = X if is_sparse or isinstance(X, np.ndarray) else np.asarray(X, dtype=dtype)
+    array = X if is_sparse or isinstance(X, np.ndarray) else np.asarray(X, dtype=np.float64)
+    dtype: type = np.float32 if np.can_cast(array.dtype, np.float32) else np.float64
     if array.ndim != 2:
         raise ContentError(f"X: expected two dimensions, rows and features, found {array.ndim}")
     rows: Matrix
     if is_sparse:
-        with np.errstate(over="ignore"):
-            rows = CsrMatrix.from_scipy(array).astype(dtype, copy=False)
+        rows = CsrMatrix.from_scipy(array).astype(dtype, copy=False)
     elif array.size and np.count_nonzero(array) < SPARSE * array.size:
         rows = _without_zeros(array, dtype)
     else:
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(array, dtype)
+        rows = np.ascontiguousarray(array, dtype)
     _check_finite(rows)
     return rows
 
@@ -343,21 +296,26 @@ def _without_zeros(array: np.ndarray, dtype: type) -> CsrMatrix:
     for at in slices(n, ROWS_AT_ONCE):
         rows, columns = np.nonzero(array[at])
         place = slice(indptr[at.start], indptr[at.stop])
-        with np.errstate(over="ignore"):
-            values[place], indices[place] = array[at][rows, columns], columns
+        values[place], indices[place] = array[at][rows, columns], columns
     return CsrMatrix(values, indices, indptr, (n, d))
 
 
 def _check_finite(X: Matrix) -> None:
     if isinstance(X, np.ndarray):
         for at in slices(len(X), ROWS_AT_ONCE):
-            if not np.isfinite(X[at]).all():
-                row, column = np.argwhere(~np.isfinite(X[at]))[0]
+            if (bad := _beyond_float32(X[at])).any():
+                row, column = np.argwhere(bad)[0]
                 raise _infinite(at.start + row, column, X[at][row, column])
-    elif not np.isfinite(X.data).all():
-        first = int(np.flatnonzero(~np.isfinite(X.data))[0])
+    elif (bad := _beyond_float32(X.data)).any():
+        first = int(np.flatnonzero(bad)[0])
         row = int(np.searchsorted(X.indptr, first, side="right")) - 1
         raise _infinite(row, X.indices[first], X.data[first])
+
+
+def _beyond_float32(values: np.ndarray) -> np.ndarray:
+    """Return which values no float32 is near to, or which are nan."""
+    with np.errstate(over="ignore"):
+        return ~np.isfinite(values.astype(np.float32, copy=False))
 
 
 def _infinite(row: int, column: int, value: float) -> ContentError:

@@ -5,12 +5,13 @@ This module does not know models or training.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, to_csr
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
-from randsvm.records import dataclass
 
 NOT_FOUND = -1
 
@@ -51,14 +52,15 @@ class Matches:
 def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     """Find the rows of Z in D, in one pass over D.
 
-    Z : (m, len(features)) CSR; features: ascending, as written in the file. If the values of D or Z
-    are float32, the others are rounded to it.
+    Z : (m, len(features)) CSR; features: ascending, as written in the file. If the values of D all
+    have a float32 that stands for them, those of Z are compared as float32: other programs write
+    support vectors with fewer digits.
 
     A row's hash is its product with random weights: equal rows are summed in the same order, to the
     same bits (a stored zero adds nothing). Rows of equal hash are then compared.
     """
     weights = np.random.Generator(np.random.Philox(0)).standard_normal(D.d)
-    dtype: type = np.float64 if D.summary.float64 and Z.dtype == np.float64 else np.float32
+    dtype: type = np.float64 if D.summary.float64 or D.scaling is not None else np.float32
     Z = Z.astype(dtype, copy=False)
     Z, possible = _over(D.summary.features, Z, features)
     keys, first, groups = np.unique(Z @ weights, return_index=True, return_inverse=True)

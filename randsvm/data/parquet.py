@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow
@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 import randsvm.data._table as _table
 from randsvm import files
-from randsvm.data.chunks import copied
+from randsvm.data.chunks import as_stored, copied
 from randsvm.data.columns import MISSING_WORDS, format_hint, written_record
 from randsvm.data.svmlight import NUMBER, Block, Fault, data_error
 from randsvm.data.table_pieces import (
@@ -34,7 +34,6 @@ from randsvm.data.table_pieces import (
 from randsvm.errors import ContentError, DataError, quoted, shortened
 from randsvm.events import Progress, Watch
 from randsvm.parallel import ThreadPool
-from randsvm.records import NamedTuple
 
 # Bytes of a value of a batch while it is parsed: a number, an index and their copies; the least and
 # the largest number of rows of a batch.
@@ -68,7 +67,7 @@ def opened(path: str, watch: Watch, opener: Opener, block_size: int) -> Iterator
                 buffer_size=min(max(COLUMN_BYTES[0], BUFFER_BYTES // width), COLUMN_BYTES[1]),
                 pre_buffer=False,
             )
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise _unreadable(name, error) from None
         stack.callback(file.close)
         yield ParquetTable(name, file, files.size_of(path), watch, block_size)
@@ -105,7 +104,9 @@ class ParquetTable:
     ) -> None:
         """size : of the file in bytes; None: unknown. block_size : bytes of a batch"""
         self.name, self.file, self.size = name, file, size
-        self.names = list(file.schema_arrow.names)
+        # pyarrow makes the schema anew for each access, in time proportional to its width.
+        self.schema = file.schema_arrow
+        self.names = list(self.schema.names)
         self.watch, self.block_size = watch, block_size
 
     def pieces(
@@ -143,7 +144,7 @@ class ParquetTable:
 
     def _check_types(self, places: Sequence[int], layout: ColumnRoles) -> None:
         for place in places:
-            found = self.file.schema_arrow.field(place).type
+            found = self.schema.field(place).type
             if layout.roles[place] == _table.IGNORED:
                 legal = not (pyarrow.types.is_nested(found) or _is_binary(found))
             else:
@@ -165,6 +166,9 @@ class ParquetTable:
         while True:
             try:
                 batch = next(batches, None)
+                if batch is not None:
+                    # Positions in dictionaries and UTF-8 of a damaged file are not checked before.
+                    batch.validate(full=True)
             except (pyarrow.ArrowException, OSError) as error:
                 raise _unreadable(self.name, error) from None
             if batch is None:
@@ -240,6 +244,27 @@ def _as_texts(array: Any) -> _Texts:
     return _Texts(codes, [*texts, ""])
 
 
+class _Missing(NamedTuple):
+    """The texts and numbers that stand for a missing number, besides null and MISSING_WORDS."""
+
+    texts: Set[str]
+    numbers: np.ndarray
+
+    @staticmethod
+    def of(layout: ColumnRoles) -> _Missing:
+        texts = {files.decoded(text) for text in layout.missing}
+        return _Missing(texts, np.array([float(t) for t in texts if NUMBER.fullmatch(t)]))
+
+    def has(self, text: str) -> bool:
+        return text.lower() in MISSING_WORDS or text in self.texts
+
+    def as_nan(self, values: np.ndarray) -> np.ndarray:
+        """Return numbers with nan in place of those that stand for a missing one."""
+        if not len(self.numbers):
+            return values
+        return np.where(np.isin(values, self.numbers), np.nan, values)
+
+
 class _Numbers(NamedTuple):
     """A column as numbers.
 
@@ -251,13 +276,13 @@ class _Numbers(NamedTuple):
     bad: np.ndarray | None
 
 
-def _as_numbers(array: Any) -> _Numbers:
+def _as_numbers(array: Any, missing: _Missing) -> _Numbers:
     if _is_number(array.type):
-        return _Numbers(_float64(array), None)
+        return _Numbers(missing.as_nan(_float64(array)), None)
     texts = _as_texts(array)
     numbers = np.array([_number(text) for text in texts.texts])
-    bad = np.array([not _is_missing_or_number(text) for text in texts.texts])
-    return _Numbers(numbers[texts.codes], bad[texts.codes])
+    bad = np.isnan(numbers) & [not missing.has(text) for text in texts.texts]
+    return _Numbers(missing.as_nan(numbers)[texts.codes], bad[texts.codes])
 
 
 def _float64(array: Any) -> np.ndarray:
@@ -296,10 +321,6 @@ def _number(text: str) -> float:
     return float(text) if NUMBER.fullmatch(text) else np.nan
 
 
-def _is_missing_or_number(text: str) -> bool:
-    return text.lower() in MISSING_WORDS or NUMBER.fullmatch(text) is not None
-
-
 # ---- pieces -----------------------------------------------------------------------------------
 
 
@@ -318,9 +339,21 @@ class _Faults:
             self.first = row, place, problem(row)
 
 
-def _numbers(array: Any, place: int, name: str, mean: float, faults: _Faults) -> np.ndarray:
+def _checked_texts(array: Any, place: int, name: str, faults: _Faults) -> _Texts:
+    """Return a column as texts without NUL bytes, which no text format can hold."""
+    texts = _as_texts(array)
+    bad = np.array(["\0" in text for text in texts.texts])
+    if bad.any():
+        problem = f"expected text in column {quoted(name)}, found a NUL byte"
+        faults.add(bad[texts.codes], place, lambda row: problem)
+    return texts
+
+
+def _numbers(
+    array: Any, place: int, name: str, mean: float, missing: _Missing, faults: _Faults
+) -> np.ndarray:
     """Return a column of numbers, (m,) float64. mean: in place of missing ones; nan: refused."""
-    numbers = _as_numbers(array)
+    numbers = _as_numbers(array, missing)
     _check_numbers(numbers, array, place, name, faults)
     at = np.isnan(numbers.values)
     if np.isnan(mean):
@@ -337,7 +370,7 @@ def _categories(
     faults: _Faults,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of the category of each text, -1 if it has none, and which are missing."""
-    texts = _as_texts(array)
+    texts = _checked_texts(array, place, name, faults)
     category = np.array([known.get(text, -1) for text in texts.texts])
     empty = np.array([not text for text in texts.texts])[texts.codes]
     if not layout.fill:
@@ -356,13 +389,13 @@ def _parse(
     order: Sequence[int],
     learns: bool,
 ) -> Piece:
-    m, faults = batch.num_rows, _Faults()
+    m, faults, missing = batch.num_rows, _Faults(), _Missing.of(layout)
     columns = dict(zip(places, batch.columns, strict=True))
     if learns:
         contents = [Content((), 0, []) for _ in names]
         for place, array in columns.items():
             role = int(layout.roles[place])
-            contents[place] = _content(array, role, place, names[place], faults)
+            contents[place] = _content(array, role, place, names[place], missing, faults)
         return Piece(_empty_block(), [], m, _fault(faults), [], contents)
     features = [place for place in places if layout.roles[place] in (_table.NUMBER, _table.TEXT)]
     features.sort(key=lambda place: int(layout.starts[place]))
@@ -373,7 +406,8 @@ def _parse(
         array, name, start = columns[place], names[place], int(layout.starts[place])
         if layout.roles[place] == _table.NUMBER:
             indices[:, k] = start
-            values[:, k] = _numbers(array, place, name, layout.means[place], faults)
+            mean = layout.means[place]
+            values[:, k] = _numbers(array, place, name, mean, missing, faults)
         else:
             category, empty = _categories(array, place, name, categories[place], layout, faults)
             unseen[place] = int(((category < 0) & ~empty).sum())
@@ -383,10 +417,12 @@ def _parse(
     y = np.empty(m)
     for place, array in columns.items():
         if layout.roles[place] == _table.TARGET:
-            y = _target(array, place, names[place], unlabelled, faults)
+            y = _target(array, place, names[place], unlabelled, missing, faults)
         elif layout.roles[place] == _table.CLASS:
             codes, spellings = _classes(array, place, names[place], unlabelled, faults)
-    keys = _keys([columns[place] for place in places if layout.kept[place]], order)
+    kept = [place for place in places if layout.kept[place]]
+    texts = [_checked_texts(columns[place], place, names[place], faults) for place in kept]
+    keys = _keys(texts, order)
     stop = m if faults.first is None else faults.first[0]
     spellings = [one for one in spellings if one[1] <= stop]
     indices, values = indices[:stop], values[:stop]
@@ -399,7 +435,7 @@ def _parse(
         y=y[:stop],
         indptr=indptr.astype(np.int64),
         indices=indices,
-        values=values if float64 else values.astype(np.float32),
+        values=values if float64 else as_stored(values),
         features=features_of(indices),
         queries=0,
         keys=keys[:stop] if order else None,
@@ -419,11 +455,13 @@ def _fault(faults: _Faults) -> Fault | None:
     return Fault(row + 1, place + 1, problem)
 
 
-def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> Content:
+def _content(
+    array: Any, role: int, place: int, name: str, missing: _Missing, faults: _Faults
+) -> Content:
     """Return the content of a column of the role UNKNOWN or CATEGORY, without empty texts."""
     found: list[Text] = []
     if role == _table.UNKNOWN and _is_number(array.type):
-        numbers = _as_numbers(array)
+        numbers = _as_numbers(array, missing)
         infinite = np.isinf(numbers.values)
         finite = np.isfinite(numbers.values)
         large = finite & ~_fits_float32(numbers.values)
@@ -432,21 +470,25 @@ def _content(array: Any, role: int, place: int, name: str, faults: _Faults) -> C
             found.append((str(numbers.values[row]).encode(), row + 1, place + 1))
         sums = _table.sum_parts(numbers.values[finite])
         return Content(sums, int(finite.sum()), found)
-    texts = _as_texts(array)
+    texts = _checked_texts(array, place, name, faults)
     first_rows = texts.first_rows()
     order = np.argsort(first_rows, kind="stable")
     used = [(texts.texts[i], int(first_rows[i]), i) for i in order if first_rows[i] < len(array)]
     count, values = 0, np.empty(0)
     if role == _table.UNKNOWN:
         times = np.bincount(texts.codes, minlength=len(texts.texts))
-        numeric = [i for text, _, i in used if NUMBER.fullmatch(text)]
+        found_numbers = missing.as_nan(np.array([_number(text) for text, _, _ in used]))
+        numeric = [
+            i for (_, _, i), value in zip(used, found_numbers, strict=True) if value == value
+        ]
         own = np.array([float(texts.texts[i]) for i in numeric])
         large = np.zeros(len(texts.texts), bool)
         large[numeric] = ~_fits_float32(own)
         faults.add(large[texts.codes], place, partial(_not_a_number, array, name))
         count = int(times[numeric].sum())
         values = np.repeat(own, times[numeric])
-        used = [one for one in used if not NUMBER.fullmatch(one[0])]
+        are_numbers = set(numeric)
+        used = [one for one in used if one[2] not in are_numbers]
     for text, row, _ in used:
         if text:
             found.append((files.encoded(text), row + 1, place + 1))
@@ -475,9 +517,11 @@ def _not_a_number(array: Any, name: str, row: int) -> str:
     return not_a_number(name, files.encoded(str(array[row].as_py())))
 
 
-def _target(array: Any, place: int, name: str, unlabelled: bool, faults: _Faults) -> np.ndarray:
+def _target(
+    array: Any, place: int, name: str, unlabelled: bool, missing: _Missing, faults: _Faults
+) -> np.ndarray:
     """Return the labels of a regression, (m,) float64; nan: a row has none."""
-    numbers = _as_numbers(array)
+    numbers = _as_numbers(array, missing)
     bad = np.isinf(numbers.values)
     if numbers.bad is not None:
         bad |= numbers.bad
@@ -491,7 +535,7 @@ def _classes(
     array: Any, place: int, name: str, unlabelled: bool, faults: _Faults
 ) -> tuple[np.ndarray, list[Text]]:
     """Return the codes of the labels, (m,) int32, and their spellings in order of appearance."""
-    texts = _as_texts(array)
+    texts = _checked_texts(array, place, name, faults)
     if not unlabelled:
         empty = np.array([not text for text in texts.texts])
         faults.add(empty[texts.codes], place, partial(_missing, array, name, True))
@@ -507,11 +551,8 @@ def _classes(
     return numbers[texts.codes], spellings
 
 
-def _keys(arrays: Sequence[Any], order: Sequence[int]) -> list[str]:
+def _keys(kept: Sequence[_Texts], order: Sequence[int]) -> list[str]:
     """Return the kept columns of each row as a record of CSV. order : of the columns in it."""
-    columns = []
-    for array in arrays:
-        texts = _as_texts(array)
-        columns.append([texts.texts[code] for code in texts.codes.tolist()])
+    columns = [[texts.texts[code] for code in texts.codes.tolist()] for texts in kept]
     rows = zip(*[columns[i] for i in order], strict=True)
     return [written_record(row, ",") for row in rows]

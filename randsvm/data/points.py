@@ -6,11 +6,11 @@ This module does not know files, kernels or solvers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, join_weights, slices
-from randsvm.records import dataclass
 
 # Rows that are copied at a time.
 ROWS_AT_ONCE = 8192
@@ -21,8 +21,9 @@ class Points:
     """Rows of a data set, in ascending order of `rows`.
 
     rows : (m,) int64, row numbers in D
-    X : (m, d) CSR, with the dtype of RawChunk.values; columns are positions in D's sorted feature
-    indices; for a precomputed kernel see svm.kernel_layout.kernel_centres
+    X : (m, d) CSR of float64, or of float32 where a `mapping` computes features; columns are
+    positions in D's sorted feature indices; for a precomputed kernel see
+    svm.kernel_layout.kernel_centres
     y : (m,) float64, labels of the task (-1/+1 for classification)
     u, beta : (m,) float64, decision values without b and coefficients, if a scan has set them
     weights : (m,) float64, weights of the rows, or None if those of D are all 1
@@ -74,7 +75,7 @@ class RowCache:
         self._weights: np.ndarray | None = None
         self._ends = np.zeros(1, np.int64)
         self._indices = np.empty(0, np.int32)
-        self._values = np.empty(0, np.float32)
+        self._values = np.empty(0)
 
     @property
     def nbytes(self) -> int:
@@ -109,8 +110,6 @@ class RowCache:
             self._weights = _with_room(before, m, more)
         self._ends = _with_room(self._ends, m + 1, nnz + points.X.indptr[1:].astype(np.int64))
         self._indices = _with_room(self._indices, nnz, points.X.indices)
-        if points.X.data.itemsize > self._values.itemsize:
-            self._values = self._values.astype(points.X.data.dtype)
         self._values = _with_room(self._values, nnz, points.X.data)
         self.count += len(points)
 

@@ -10,22 +10,21 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from randsvm.arrays import sorted_union
-from randsvm.data.chunks import RawChunk, join_and_round, join_chunks
+from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_blocks
 from randsvm.errors import DataError
-from randsvm.events import Notice, Progress, Watch, emit
+from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
-from randsvm.records import dataclass
 
 # A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
@@ -102,7 +101,7 @@ class Summary:
 
     names, values, counts: of each class, in order of appearance: the label as first written, its
     value, and its number of rows. queries: the number of rows with a qid. has_row_numbers: see
-    ParseOptions. float64: whether values are float64, because rounding to float32 is measurable.
+    ParseOptions. float64: whether a chunk has float64 values.
 
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
@@ -143,8 +142,7 @@ class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which takes zero_based. float64: all values are
-    float64; else only if rounding to float32 is measurable.
+    precomputed kernel and begin with 0:number, which takes zero_based. float64: see Dialect.
     row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
     the format is svmlight. groups: whether the groups of rows are kept: their qids in svmlight.
     """
@@ -166,59 +164,6 @@ class ParseOptions:
         return [] if self.row_weights is None else [self.row_weights]
 
 
-def are_files(paths: Sequence[str]) -> bool:
-    """Return whether all paths can be read again, unlike pipes."""
-    return all(size_of(path) is not None for path in paths)
-
-
-def can_reread(paths: Sequence[str], options: ParseOptions) -> bool:
-    """Return whether the data and its weights can be read again."""
-    return are_files([*paths, *options.weight_files])
-
-
-class RoundedError(Exception):
-    """Rounding is measurable: the caller reads again with `float64` options."""
-
-
-class Precision:
-    """Decides which chunks keep float64 values: the first one in which rounding to float32 is
-    measurable, and all later ones.
-
-    If the data can be read again, `join` raises RoundedError at the first one, and the caller reads
-    all rows again as float64: compared with the differences in that chunk, the rounding of the
-    chunks before it is measurable too.
-
-    float64: whether all chunks keep them from the start. final: whether the data cannot be read
-    again.
-    """
-
-    def __init__(self, *, float64: bool, final: bool) -> None:
-        self.float64, self.final = float64, final
-        self.chunks = self.rounded = 0
-
-    def join(self, parts: Sequence[RawChunk]) -> RawChunk:
-        """Return the parts as the next chunk to be stored. Raises RoundedError."""
-        if self.float64:
-            return join_chunks(parts)
-        chunk = join_and_round(parts, self.chunks)
-        self.chunks += 1
-        if not chunk.float64:
-            self.rounded += len(chunk.y)
-        elif not self.final:
-            raise RoundedError
-        else:
-            self.float64 = True
-            if self.rounded:
-                emit(
-                    Notice(
-                        f"the first {self.rounded:,} rows were rounded to float32 before the need "
-                        "for float64 showed: a named file, which is read again, gives a better "
-                        "model than a pipe"
-                    )
-                )
-        return chunk
-
-
 def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
     """Return the end of a chunk that continues at row `at`.
 
@@ -230,18 +175,9 @@ def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
 
 
 class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone.
+    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
 
-    join: copies parts into one chunk.
-    """
-
-    def __init__(
-        self,
-        chunk_rows: int,
-        chunk_nonzeros: int,
-        join: Callable[[Sequence[RawChunk]], RawChunk] = join_chunks,
-    ) -> None:
-        self.join = join
+    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
         self.chunk_rows = chunk_rows
         self.chunk_nonzeros = chunk_nonzeros
         self.parts: list[RawChunk] = []
@@ -264,7 +200,7 @@ class ChunkCutter:
     def cut(self) -> RawChunk:
         """Return the rows held now as one chunk, copied, so that the memory of their blocks is
         freed."""
-        chunk = self.join(self.parts)
+        chunk = join_chunks(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0
         return chunk
@@ -356,19 +292,10 @@ def _blocks(
 ) -> Generator[Block, None, None]:
     """Yield the blocks of all files, and set the path of `table` and `features` to the current
     file.
-
-    Values are float64 unless rows have numbers. They are correctly rounded if `options.float64` is
-    set or the files cannot be read again; otherwise only their float32 roundings are correct.
     """
-    float64 = not options.has_row_numbers
-    rough = float64 and not options.float64 and can_reread(paths, options)
     own: dict[str, bool] = {}
     if options.table is None:
-        own = {
-            "has_row_numbers": options.has_row_numbers,
-            "rough": rough,
-            "groups": options.groups,
-        }
+        own = {"has_row_numbers": options.has_row_numbers, "groups": options.groups}
     way = ReadingProgress(paths, emit)
     for path in paths:
         table.path = features.path = path
@@ -377,7 +304,6 @@ def _blocks(
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
-            float64=float64,
             jobs=jobs,
             watch=way.on_event,
             **own,
@@ -467,20 +393,17 @@ def first_pass(
 ) -> Summary:
     """Parse and validate all files in order, and call `keep` with each chunk in order.
 
-    Raises RoundedError if all values must be float64 and the files can be read again: the caller
-    starts from scratch with `float64` options. Values of a precomputed kernel are always float32,
-    as in LIBSVM.
-
     tmpdir: see `reader_of`.
     """
-    precision = Precision(float64=options.float64, final=not can_reread(paths, options))
     classes, digests = _Classes(paths[0], options.any_label), list[bytes]()
-    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros, precision.join)
+    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
     features = _Features()
     n = nnz = queries = zero_weights = 0
-    sums, groups = WeightSums(), _Groups()
+    sums, groups, float64 = WeightSums(), _Groups(), False
 
     def take(chunk: RawChunk) -> None:
+        nonlocal float64
+        float64 = float64 or chunk.values.dtype == np.float64
         digests.append(chunk_digest(chunk))
         sums.add(chunk, classes=options.labels == "class")
         keep(chunk)
@@ -522,7 +445,7 @@ def first_pass(
         queries=queries,
         digest=hexdigest(digests, names),
         has_row_numbers=options.has_row_numbers,
-        float64=precision.float64,
+        float64=float64,
         zero_weights=zero_weights,
         columns=columns,
         groups=groups.joined(),

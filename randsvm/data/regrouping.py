@@ -6,13 +6,13 @@ This module does not know classes, kernels or trainers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.data.chunks import RawChunk, join_chunks
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
-from randsvm.records import dataclass
 
 # Rows and nonzeros after which a chunk ends.
 CHUNK_ROWS = 8192

@@ -6,12 +6,12 @@ shards, threads or workers.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from randsvm.arrays import philox_words
-from randsvm.records import NamedTuple, dataclass
 
 
 @dataclass

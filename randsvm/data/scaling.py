@@ -5,12 +5,12 @@ This module does not know files, data sets or training.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, csr_of_all, squared_norms
-from randsvm.records import dataclass
 
 # Rows with fewer than this share of their features are sparse, and so is a feature that fewer than
 # this share of the rows have: scaling leaves its zeros zero.

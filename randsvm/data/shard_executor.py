@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
 from randsvm.events import check
 from randsvm.parallel import ThreadPool
-from randsvm.records import NamedTuple
 
 Report = TypeVar("Report")
 State = TypeVar("State")

@@ -11,20 +11,20 @@ import re
 import stat
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 
 import numpy as np
 
 import randsvm.data._svmlight as _svmlight
 from randsvm import files
+from randsvm.data.chunks import as_stored
 from randsvm.data.columns import format_hint
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
-from randsvm.records import NamedTuple, dataclass
 
 Labels = Literal["class", "number"]
 
@@ -60,8 +60,8 @@ class Block:
     codes : (m,) int32, positions in `spellings`; empty unless labels are classes
     spellings : the block's distinct label tokens in order of first appearance
     y : (m,) float64, nan for `?`; empty unless labels are numbers
-    indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float32, or
-    float64 where the dialect is float64
+    indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float64, or
+    float32 where these stand for the same numbers (see chunks.py) and the dialect allows it
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
     numbers : the row numbers, if every row has to begin with 0:number; otherwise None
@@ -121,9 +121,7 @@ class Block:
 class Dialect(NamedTuple):
     """The options of the format.
 
-    float64: values become float64, not float32. rough: the last bits of float64 values with many
-    digits may be wrong, but not their float32 roundings. This is faster, and precise enough to find
-    out whether rounding to float32 is measurable. groups: every row has a qid, which is kept.
+    float64: values are float64 in any case. groups: every row has a qid, which is kept.
     """
 
     labels: Labels
@@ -131,7 +129,6 @@ class Dialect(NamedTuple):
     unlabelled: bool
     has_row_numbers: bool = False
     float64: bool = False
-    rough: bool = False
     groups: bool = False
 
 
@@ -160,7 +157,6 @@ def read_blocks(
     unlabelled: bool = False,
     has_row_numbers: bool = False,
     float64: bool = False,
-    rough: bool = False,
     groups: bool = False,
     jobs: int = 1,
     watch: Watch = silent,
@@ -174,10 +170,10 @@ def read_blocks(
     that line are yielded, so that a caller that checks labels finds a bad label before that line
     first. The last block before an error may have no rows and only the spelling of the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, rough,
-    groups: see Dialect.
+    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, groups:
+    see Dialect.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, rough, groups)
+    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, groups)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
@@ -209,11 +205,10 @@ def parse(
     zero_based: bool = False,
     unlabelled: bool = False,
     float64: bool = False,
-    rough: bool = False,
     first_line: int = 1,
 ) -> Block:
     """Return the rows of complete lines in memory. name, first_line: for DataError."""
-    dialect = Dialect(labels, zero_based, unlabelled, float64=float64, rough=rough)
+    dialect = Dialect(labels, zero_based, unlabelled, float64=float64)
     piece = parse_piece(text + PADDING, dialect)
     if piece.fault:
         raise data_error(name, piece.fault, first_line)
@@ -331,14 +326,16 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
-    values: np.ndarray = np.empty(colons, np.float64 if dialect.float64 else np.float32)
+    values: np.ndarray = np.empty(colons)
     groups = np.empty(newlines, np.int64) if dialect.groups else None
     rows = _svmlight.Rows()
     rows.parse(
         text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
-        not dialect.rough, groups,
+        groups,
     )  # fmt: skip
-    indices = indices[: rows.entries]
+    indices, values = indices[: rows.entries], values[: rows.entries]
+    if not dialect.float64:
+        values = values.astype(np.float32) if rows.few_digits else as_stored(values)
     weights = None
     if rows.weighted:
         weights = np.empty(rows.rows)
@@ -349,7 +346,7 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         y=y[: rows.rows],
         indptr=indptr[: rows.rows + 1],
         indices=indices,
-        values=values[: rows.entries],
+        values=values,
         features=_distinct(rows, indices),
         queries=rows.queries,
         weights=weights,

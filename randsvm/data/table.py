@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 import numpy as np
@@ -29,6 +29,7 @@ from randsvm.data.columns import (
     Format,
     TableOptions,
     fields_of,
+    written_record,
 )
 from randsvm.data.svmlight import (
     BLOCK_SIZE,
@@ -42,7 +43,6 @@ from randsvm.data.svmlight import (
 from randsvm.data.table_pieces import ColumnRoles, Content, Opener, Piece, Table
 from randsvm.errors import DataError, ParameterError, quoted
 from randsvm.events import Watch, silent
-from randsvm.records import dataclass
 
 MAX_CATEGORIES = _table.MAX_CATEGORIES
 # Characters that a label in a model or an output cannot have.
@@ -153,28 +153,26 @@ def _place(table: Table | DelimitedText, wanted: str, flag: str, hint: str = "")
 class _Learnt:
     """The content of a column: its numbers, and its texts with the place of each first one.
 
-    sums: parts of the sum of its numbers; complete: whether numbers are among the texts, too
+    categorical: whether its numbers are texts, too; missing: more texts that stand for a missing
+    number; sums: parts of the sum of its numbers
     """
+
+    categorical: bool
+    missing: Sequence[str]
 
     sums: list[float] = field(default_factory=list)
     count: int = 0
     texts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
-    complete: bool = False
 
     @property
     def words(self) -> list[tuple[str, tuple[str, int, int]]]:
         """The texts that do not stand for a missing number, with their places."""
-        return [item for item in self.texts.items() if item[0].lower() not in MISSING_WORDS]
-
-    @property
-    def is_text(self) -> bool:
-        """Whether there is a text that does not stand for a missing number."""
-        return any(text.lower() not in MISSING_WORDS for text in self.texts)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the column needs no further pass."""
-        return self.complete or not (self.count and self.is_text)
+        # A number among the texts of a column of numbers stands for a missing one.
+        return [
+            (text, place)
+            for text, place in self.texts.items()
+            if not (text.lower() in MISSING_WORDS or text in self.missing or NUMBER.fullmatch(text))
+        ]
 
     def add(
         self,
@@ -201,17 +199,43 @@ class _Learnt:
             raise DataError(*self.texts[text], problem)
 
     def column(self, column: str, fill: bool, name: str) -> Column:
-        """Return the column. Raises DataError if it has no content or an infinite number."""
-        if not self.is_text and self.count:
+        """Return the column.
+
+        Raises DataError if it has no content, an infinite number, or numbers and texts.
+        """
+        if self.count:
+            self._check_words(column)
             return Column(column, None, math.fsum(self.sums) / self.count if fill else None)
         if not self.texts:
             problem = f"expected values in column {quoted(column)}, found none"
             raise DataError(name, 1, 1, f"{problem} (--ignore-columns leaves it out)")
-        for text, place in self.texts.items():
-            if self.count and NOT_FINITE.fullmatch(text) and text.lower() not in MISSING_WORDS:
+        return Column(column, tuple(sorted(self.texts, key=files.encoded)))
+
+    def _check_words(self, column: str) -> None:
+        """Raise DataError if a column of numbers has an infinite one or a text."""
+        words = self.words
+        for text, place in words:
+            if NOT_FINITE.fullmatch(text):
                 expected = f"a finite number in column {quoted(column)}"
                 raise DataError(*place, f"expected {expected}, found {quoted(text)}")
-        return Column(column, tuple(sorted(self.texts, key=files.encoded)))
+        if words:
+            text, place = words[0]
+            numbers = f"{self.count:,} number{'s' * (self.count > 1)}"
+            expected = f"a number in column {quoted(column)}, which has {numbers}"
+            more = len(words) - 1
+            others = f" and {more:,} other text{'s' * (more > 1)}" * (more > 0)
+            hints = (
+                f"--missing-values {_shell_record(text)} reads it as missing",
+                f"--categorical-columns {_shell_record(column)} makes categories of all values",
+            )
+            raise DataError(
+                *place, f"expected {expected}, found {quoted(text)}{others}{_hint(*hints)}"
+            )
+
+
+def _shell_record(field: str) -> str:
+    """Return a record of CSV with one field as a word of a shell."""
+    return f"'{written_record([field], ',')}'"
 
 
 def learn(
@@ -226,49 +250,50 @@ def learn(
 ) -> Columns:
     """Return the columns of files with the same columns. Raises DataError.
 
-    A column is a number if all its fields are numbers or missing. If numbers and texts are mixed,
-    the files are read once more, for the numbers as categories. next_file: called after each file.
+    A column is a number if all its fields are numbers or missing; a mixture of numbers and texts
+    is refused unless the column is named as categorical. next_file: called after each file.
     """
     learnt: dict[str, _Learnt] = {}
     label, others, rows = None, list[tuple[int, str]](), 0
     first = files.display_name(paths[0])
     hint = _header_hint(options.header, options.format)
-    while not learnt or not all(one.is_known for one in learnt.values()):
-        again = bool(learnt)
-        wanted = [name for name, one in learnt.items() if not one.is_known]
-        for path in paths:
-            with _opened(path, options.format, options.header, watch, opener, block_size) as table:
-                _check_names(table, hint)
-                left_out = _left_out(table, options, hint)
-                if options.label is not None:
-                    label = table.names[_place(table, options.label, "--label-column", hint)]
-                if not again:
-                    names = [name for name in table.names if name not in left_out]
-                    if learnt and set(names) != learnt.keys():
-                        other = next(iter(learnt.keys() ^ set(names)))
-                        problem = f"expected the columns of {files.display_name(paths[0])}"
-                        found = f"{quoted(other)} in one file only"
-                        raise DataError(table.name, 1, 1, f"{problem}, found {found}")
-                    if not names:
-                        raise DataError(table.name, 1, 1, "expected a column of features")
-                    if not learnt and options.header:
-                        others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
-                    for name in names if not learnt else ():
-                        learnt[name] = _Learnt()
-                    roles = dict.fromkeys(names, _table.UNKNOWN)
-                else:
-                    roles = dict.fromkeys(wanted, _table.CATEGORY)
-                rows += _learn_file(table, roles, learnt, jobs)
-            next_file()
-        if not again and not options.header:
-            _check_first_row(first, learnt.values())
-        for name in wanted:
-            learnt[name].complete = True
+    missing = tuple(text.strip(" \t") for text in fields_of(options.missing))
+    for path in paths:
+        with _opened(path, options.format, options.header, watch, opener, block_size) as table:
+            _check_names(table, hint)
+            left_out = _left_out(table, options, hint)
+            if options.label is not None:
+                label = table.names[_place(table, options.label, "--label-column", hint)]
+            names = [name for name in table.names if name not in left_out]
+            if learnt and set(names) != learnt.keys():
+                other = next(iter(learnt.keys() ^ set(names)))
+                problem = f"expected the columns of {files.display_name(paths[0])}"
+                found = f"{quoted(other)} in one file only"
+                raise DataError(table.name, 1, 1, f"{problem}, found {found}")
+            if not names:
+                raise DataError(table.name, 1, 1, "expected a column of features")
+            if not learnt:
+                flag = "--categorical-columns"
+                places = [
+                    _place(table, name, flag, hint) for name in fields_of(options.categorical)
+                ]
+                categorical = {table.names[place] for place in places}
+                if both := categorical & left_out:
+                    raise ParameterError(f"{flag} names {quoted(min(both))}, which is no feature")
+                learnt = {name: _Learnt(name in categorical, missing) for name in names}
+                if options.header:
+                    others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
+            rows += _learn_file(table, learnt, missing, jobs)
+        next_file()
+    if not options.header:
+        _check_first_row(first, learnt.values())
     if not rows:
         problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
         raise DataError(first, 1, 1, problem)
     columns = tuple(one.column(name, options.fill, first) for name, one in learnt.items())
-    return Columns(options.format, options.header, label, options.fill, columns, tuple(others))
+    return Columns(
+        options.format, options.header, label, options.fill, columns, tuple(others), missing
+    )
 
 
 def _left_out(table: Table, options: TableOptions, hint: str) -> set[str]:
@@ -296,23 +321,23 @@ def _check_first_row(name: str, learnt: Iterable[_Learnt]) -> None:
 
 
 def _learn_file(
-    table: Table,
-    roles: Mapping[str, int],
-    learnt: Mapping[str, _Learnt],
-    jobs: int,
+    table: Table, learnt: Mapping[str, _Learnt], missing: Sequence[str], jobs: int
 ) -> int:
-    """Add what the columns with a role have; return the number of lines that were read."""
+    """Add what the columns of features have; return the number of lines that were read."""
     lines, width = 0, len(table.names)
-    own = np.array([roles.get(name, _table.IGNORED) for name in table.names], np.int8)
+    roles: np.ndarray = np.full(width, _table.IGNORED, np.int8)
+    for place, name in enumerate(table.names):
+        if name in learnt:
+            roles[place] = _table.CATEGORY if learnt[name].categorical else _table.UNKNOWN
     layout = ColumnRoles(
-        own, np.zeros(width, np.uint8), np.zeros(width, np.int32), np.full(width, np.nan), True,
-        [[] for _ in range(width)],
+        roles, np.zeros(width, np.uint8), np.zeros(width, np.int32), np.full(width, np.nan), True,
+        [[] for _ in range(width)], list(map(files.encoded, missing)),
     )  # fmt: skip
     with closing(table.pieces(layout, jobs, learns=True)) as parsed:
         for line, piece in parsed:
             lines += piece.lines
             for name, found in zip(table.names, piece.contents, strict=True):
-                if name in roles:
+                if name in learnt:
                     learnt[name].add(found, table.name, line, name)
     return lines
 
@@ -467,7 +492,8 @@ def _layout(
         raise _no_column(table, label, hint)
     for name in keep:
         kept[_place(table, name, "--keep")] = 1
-    return ColumnRoles(roles, kept, starts, means, columns.fill, categories), has_label
+    missing = list(map(files.encoded, columns.missing))
+    return ColumnRoles(roles, kept, starts, means, columns.fill, categories, missing), has_label
 
 
 def clean_label(text: str) -> str:

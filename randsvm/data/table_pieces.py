@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,7 +13,6 @@ import randsvm.data._table as _table
 from randsvm.data.svmlight import NOT_FINITE, NUMBER, Block, Fault
 from randsvm.errors import quoted
 from randsvm.files import decoded
-from randsvm.records import NamedTuple, dataclass
 
 # Opens a file for reading, from its start.
 Opener = Callable[[str], AbstractContextManager[BinaryIO]]
@@ -29,6 +29,8 @@ class ColumnRoles(NamedTuple):
     means : (columns,) float64, the value of a missing number; nan: it is refused
     fill : whether a text may be missing; it is then in none of the categories
     categories : the categories of each column of text, in the order of their features
+    missing : more texts that stand for a missing number; a number among them stands for all
+    spellings of its value
     """
 
     roles: np.ndarray
@@ -37,6 +39,7 @@ class ColumnRoles(NamedTuple):
     means: np.ndarray
     fill: bool
     categories: list[list[bytes]]
+    missing: list[bytes]
 
     @property
     def label(self) -> int:

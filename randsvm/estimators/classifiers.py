@@ -24,7 +24,6 @@ from randsvm.estimators.kernel_machines import (
 from randsvm.estimators.machine import Classifier
 from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
-from randsvm.parameters.svm import CALIBRATIONS
 
 CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -41,7 +40,6 @@ class KernelClassifier(KernelMachine, Classifier):
     """Classification by one decision function, or by one for each pair of classes."""
 
     probability: bool | str = False
-    calibration: str = "sigmoid"
     decision_function_shape: str = "ovr"
     break_ties: bool = False
 
@@ -73,18 +71,8 @@ class KernelClassifier(KernelMachine, Classifier):
                 f"{self.decision_function_shape!r}"
             )
         X, arrays = self._checked_labelled_rows(X, y, sample_weight)
-        options: dict[str, Any] = {"probability": self._has_probabilities()}
-        if self.calibration not in CALIBRATIONS:
-            raise ValueError(
-                f"calibration must be one of {', '.join(CALIBRATIONS)}, got {self.calibration!r}"
-            )
-        if self.calibration != "sigmoid":
-            if not options["probability"]:
-                raise ValueError(
-                    f"calibration={self.calibration!r} has no effect without probability=True"
-                )
-            options["calibration"] = self.calibration
-        self._fit(X, arrays, **options, **self._own_options(arrays))
+        probability = self._has_probabilities()
+        self._fit(X, arrays, probability=probability, **self._own_options(arrays))
         return self
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
@@ -194,7 +182,7 @@ class KernelClassifier(KernelMachine, Classifier):
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of each class for each row, by `calibration`.
+        """Return the probability of each class for each row.
 
         Parameters
         ----------

@@ -42,15 +42,10 @@ PARAMETERS = {
         "Whether to fit probabilities by cross-validation, for predict_proba. scikit-learn's "
         "'deprecated' is False.",
     ),
-    "calibration": (
-        "{'sigmoid', 'isotonic', 'temperature'}",
-        "How decision values become probabilities: by Platt's sigmoid as in scikit-learn, by "
-        "isotonic regression, or by temperature scaling.",
-    ),
     "tol": (
         "float",
-        "Tolerance of the KKT conditions. No effect on LinearSVC, which makes a fixed number of "
-        "passes.",
+        "Tolerance of the KKT conditions; for LinearSVC the relative duality gap at which training "
+        "ends.",
     ),
     "cache_size": ("float", "Accepted as in scikit-learn, without effect."),
     "class_weight": (
@@ -62,7 +57,7 @@ PARAMETERS = {
     "max_iter": (
         "int",
         "Limit of the rounds of solve and scan for each problem; -1: no limit. For LinearSVC the "
-        "limit of the passes over X; None: no limit.",
+        "limit of the Newton steps, or of the passes over X without a certificate; None: no limit.",
     ),
     "decision_function_shape": (
         "{'ovr', 'ovo'}",
@@ -131,7 +126,7 @@ ATTRIBUTES = {
     "n_iter_": (
         "int or ndarray of int32",
         "Number of rounds of solve and scan; classifiers have one number for each pair of classes. "
-        "For LinearSVC the number of passes over X.",
+        "For LinearSVC the number of Newton steps, or of passes over X without a certificate.",
     ),
     "n_features_in_": ("int", "Columns of X in fit."),
     "shape_fit_": ("tuple of int", "Shape of X in fit."),
@@ -140,8 +135,8 @@ ATTRIBUTES = {
     "stopped_": ("str", "Reason why training ended."),
     "gap_": (
         "float",
-        "The certified relative duality gap; nan without a certificate, which LinearSVC and "
-        "kernels that are not positive semidefinite do not have.",
+        "The certified relative duality gap; nan without a certificate, which kernels that are not "
+        "positive semidefinite do not have, and LinearSVC with multi_class='crammer_singer'.",
     ),
     "model_": ("FittedModel", "The model, with the outcome of its training."),
 }

@@ -1,4 +1,4 @@
-"""LinearSVC: linear classification by stochastic gradient descent."""
+"""LinearSVC: linear classification to a duality gap."""
 
 from __future__ import annotations
 
@@ -32,11 +32,12 @@ from randsvm.parameters.sgd import SgdParams
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearSVC(Classifier):
-    """Linear classification by stochastic gradient descent, for many rows and sparse features.
+    """Linear classification for many rows and sparse features.
 
-    The model is close to the optimum, but has no certificate, which needs a dual solution.
-    SVC(kernel="linear") has a certificate and the hinge loss. Training makes 10 passes over many
-    rows and up to 100 passes over few rows; max_iter limits the passes.
+    One pass of stochastic gradient descent and Newton steps train until the relative duality gap is
+    at most tol: the objective, in which the intercept is not regularised, is then within this share
+    of the optimum. multi_class="crammer_singer" and loss="log" have passes of stochastic gradient
+    descent only, and no certificate.
     """
 
     # These two parameters are positional in scikit-learn.
@@ -67,7 +68,14 @@ class LinearSVC(Classifier):
         else:
             weights = np.zeros((len(w), self.n_features_in_))
             weights[:, columns] = w
-        self.coef_ = weights
+        self._coef = weights
+
+    @property
+    def coef_(self) -> Any:
+        """Weights of the features, (n_functions, d); predictions use those of model_."""
+        if not hasattr(self, "_coef"):
+            raise AttributeError("coef_ is only available after fit, and without random features")
+        return self._coef
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
         """Train a linear classifier on rows and labels.
@@ -94,31 +102,49 @@ class LinearSVC(Classifier):
         self._check_parameters()
         X, arrays = self._checked_labelled_rows(X, y, sample_weight)
         n = X.shape[0] if arrays.weights is None else int(np.count_nonzero(arrays.weights))
-        multiclass: dict[str, Any] = {}
-        if self.multi_class == "crammer_singer" and len(self.classes_) > 2:
-            multiclass = {"multiclass": "crammer-singer"}
-        given = {
+        crammer_singer = self.multi_class == "crammer_singer" and len(self.classes_) > 2
+        certified = not crammer_singer and self.loss != "log"
+        given: dict[str, Any] = {
             "C": self.C,
-            "loss": None if multiclass else self.loss.replace("_", "-"),
-            "epochs": self._resolved_epochs(n),
+            "loss": None if crammer_singer else self.loss.replace("_", "-"),
+            "multiclass": "crammer-singer" if crammer_singer else None,
             "weights": self._class_weights(arrays),
-            **multiclass,
             **self._common_options(),
         }
+        if certified:
+            given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
+        else:
+            usual: Any = SgdParams().resolved(n).epochs
+            given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
         fitted = api.train_sgd(arrays, **given)
         self._set_training_attributes(arrays, fitted)
-        self.n_iter_ = given["epochs"]
+        outcome: Any = fitted.outcome
+        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
+        if not certified:
+            warnings.warn(
+                f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
+                "optimum is not known; multi_class='ovr' with a hinge loss is certified",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        elif not self.gap_ <= self.tol:
+            warnings.warn(
+                f"stopped: {self.stopped_}, with a gap of {self.gap_:.3g} above tol={self.tol:g}; "
+                "a larger max_iter, a smaller C or scaled features (StandardScaler) may help",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         self._set_solution_of_model()
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
-        weights: Any = self.coef_
-        self.coef_ = weights.toarray() if sparse.issparse(weights) else weights
+        weights: Any = self._coef
+        self._coef = weights.toarray() if sparse.issparse(weights) else weights
         return self
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        epochs = recorded_options(fitted.model).get("epochs")
-        if isinstance(epochs, float):
-            self.n_iter_ = int(epochs)
+        gap = recorded_options(fitted.model).get("gap")
+        if isinstance(gap, float):
+            self.tol = gap
 
     def _check_parameters(self) -> None:
         """Raise ValueError for values of scikit-learn's parameters that are not supported."""
@@ -135,17 +161,3 @@ class LinearSVC(Classifier):
             raise ValueError(
                 f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
             )
-
-    def _resolved_epochs(self, n: int) -> int:
-        """Return the number of passes over n rows: the default of `sgd`, or max_iter if smaller."""
-        usual = SgdParams().resolved(n).epochs
-        assert isinstance(usual, int)
-        if self.max_iter is None or self.max_iter >= usual:
-            return usual
-        warnings.warn(
-            f"max_iter={self.max_iter} ends the training early: the default for {n:,} rows is "
-            f"{usual} passes",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
-        return self.max_iter

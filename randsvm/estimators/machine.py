@@ -18,7 +18,7 @@ from randsvm.errors import ContentError, ModelError
 from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
 from randsvm.models.model import Model
 from randsvm.parameters.option import BALANCED, options_on_command_line
-from randsvm.parameters.run import ALGORITHMS, COMMON
+from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
 from randsvm.parameters.svm import is_same_label
 
 # The options of a training that a model file records, and the parameters of estimators for them.
@@ -28,7 +28,6 @@ PARAMETERS = {
     "epsilon": "epsilon",
     "tolerance": "tol",
     "gap": "gap",
-    "calibration": "calibration",
     "loss": "loss",
     "multiclass": "multi_class",
 }
@@ -111,7 +110,7 @@ class BaseSVM(BaseEstimator):
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
             state = check_random_state(state).randint(np.iinfo(np.int32).max)
-        jobs, cores = self.n_jobs, os.cpu_count() or 1
+        jobs, cores = self.n_jobs, Resources().workers
         if jobs is not None and jobs < 0:
             jobs = max(1, cores + 1 + jobs)
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
@@ -157,9 +156,9 @@ class BaseSVM(BaseEstimator):
         -------
         BaseSVM
             The estimator, with the parameters that the file records: those of the kernel, and in
-            files of randsvm C, nu, epsilon, class weights, tolerances, calibration and loss. Other
+            files of randsvm C, nu, epsilon, class weights, tolerances and loss. Other
             parameters have their defaults. It has no attributes that only a training knows, such
-            as support_ and fit_time_; LinearSVC has n_iter_.
+            as support_, n_iter_ and fit_time_.
 
         Raises
         ------
@@ -199,6 +198,9 @@ class BaseSVM(BaseEstimator):
         if fitted.model.columns is not None:
             self.feature_names_in_ = np.array(fitted.model.columns.feature_names, object)
         recorded = recorded_options(fitted.model)
+        if "lambda_" in recorded:
+            # C follows from lambda and the number of rows.
+            recorded["C"] = float(fitted.model.metadata["C"])
         for option, parameter in PARAMETERS.items():
             value = recorded.get(option)
             if value is None or parameter not in self.get_params():

@@ -236,6 +236,8 @@ INLINED long add_sums_of_cells(const int vectors, const int columns, const cells
     {                                                                                            \
         if (columns == 1)                                                                        \
             return add_sums_of_cells(vectors, 1, it, beta, u, room);                             \
+        if (columns == 2)                                                                        \
+            return add_sums_of_cells(vectors, 2, it, beta, u, room);                             \
         return add_sums_of_cells(vectors, columns, it, beta, u, room);                           \
     }
 

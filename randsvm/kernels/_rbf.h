@@ -104,13 +104,16 @@ INLINED void add_sums(const int vectors, const int columns, const float *x, long
 #define BEST_WIDTH(name, widest) ((void)(widest), name##_anywhere)
 #endif
 
-/* One column is compiled separately, because its sums then stay in registers, too. */
+/* One column and two, a sum and that of its sizes, are compiled separately: their sums then stay in
+   registers, too. */
 #define FOR(name, vectors, target)                                                              \
     target static void name(int columns, const float *x, long m, long d, const float *panels,   \
                             long count, const float *beta, double *u)                           \
     {                                                                                           \
         if (columns == 1)                                                                       \
             add_sums(vectors, 1, x, m, d, panels, count, beta, u);                              \
+        else if (columns == 2)                                                                  \
+            add_sums(vectors, 2, x, m, d, panels, count, beta, u);                              \
         else                                                                                    \
             add_sums(vectors, columns, x, m, d, panels, count, beta, u);                        \
     }

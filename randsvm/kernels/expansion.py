@@ -16,7 +16,8 @@ This module does not know files, tasks or solutions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -47,7 +48,6 @@ from randsvm.kernels._kernels import (
     sparse_arguments,
 )
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import NamedTuple, dataclass
 
 # ---- sums over some centres ------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, csr_parts, slices, squared_norms, to_csr, to_dense
@@ -15,7 +17,6 @@ from randsvm.kernels._kernels import (
 )
 from randsvm.kernels.expansion import KernelLayout, prefers_dense, to_panels
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import dataclass
 
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256

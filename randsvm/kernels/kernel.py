@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 
 # Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
 LARGE_NORM = 2.0**40

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +29,6 @@ from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices, squared_norm
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import require
-from randsvm.records import dataclass
 
 # ---- random numbers --------------------------------------------------------------------------
 

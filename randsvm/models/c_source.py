@@ -7,24 +7,23 @@ probabilities.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import dedent, indent, wrap
 
 import numpy as np
 
 from randsvm import __version__
 from randsvm.arrays import CsrMatrix, to_csr
+from randsvm.data.chunks import as_stored
 from randsvm.data.columns import Columns
 from randsvm.errors import ModelError
 from randsvm.files import encoded
 from randsvm.kernels.random_features import RandomMap
 from randsvm.models import decisions
-from randsvm.models.calibration import Calibrator, Isotonic, Sigmoid, Temperature
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.models.trailer import MAX_FEATURES
-from randsvm.parameters.kernel import KERNELS
-from randsvm.records import dataclass
 
 # The first words of a file, by which a later export recognises that it may replace it.
 BEGINNING = b"/* randsvm model in C"
@@ -34,6 +33,8 @@ MAX_INPUTS = 250_000
 DENSE = 0.4
 C_INTS = range(-(2**31), 2**31)
 REAL = "randsvm_real"
+# A shift of this many deviations takes six of the 24 bits of a float.
+FAR_FROM_0 = 64
 
 
 def input_count(model: Model) -> int:
@@ -88,6 +89,20 @@ def _table(kind: str, name: str, words: Iterable[str]) -> str:
 def _reals(values: np.ndarray) -> Iterator[str]:
     """Return literals that read back to the same float64."""
     return map(repr, np.asarray(values, np.float64).ravel().tolist())
+
+
+def needs_double(model: Model) -> bool:
+    """Return whether features as float would be other numbers than those of the model.
+
+    After scaling, features are near 0: then float lacks digits of features far from 0 only.
+    """
+    if isinstance(model, LinearModel):
+        return model.float64
+    assert isinstance(model, KernelModel)
+    if model.scaling is None:
+        return as_stored(model.Z.data).dtype == np.float64
+    shift, factor = model.scaling.shift, model.scaling.factor
+    return shift is not None and bool(np.abs(shift * factor).max(initial=0.0) > FAR_FROM_0)
 
 
 def _features(values: np.ndarray) -> Iterator[str]:
@@ -224,8 +239,7 @@ class _Source:
         comment = "\n".join(f" * {line}" for line in lines)
         values = [f"RANDSVM_FEATURES = {self.inputs}", f"RANDSVM_DECISIONS = {self.decisions}"]
         values += [f"RANDSVM_CLASSES = {self.classes}"] if self.classes else []
-        # Training found that rounding to float would change the kernel.
-        refused = '#error "the features of this model need double"\n' if model.float64 else ""
+        refused = '#error "the features of this model need double"\n' if needs_double(model) else ""
         functions = ["exp", "tanh", "sqrt", "cos"]
         macros = [
             "\n".join(f"#define RANDSVM_{name.upper()} {name}{suffix}" for name in functions)
@@ -379,8 +393,9 @@ class _Source:
             lines.append(f"return RANDSVM_EXP(-({REAL}){kernel.gamma!r} * {sign});")
         else:
             lines += [loop, f"    sum += {entry} * {value};"]
-            used = KERNELS[name]
-            if used:
+            if name not in ("linear", "poly", "sigmoid"):
+                raise ModelError(f"the kernel {name} has no export to C")
+            if name != "linear":
                 lines.append(f"sum = ({REAL}){kernel.gamma!r} * sum + ({REAL}){kernel.coef0!r};")
             lines.append(_power_lines(kernel.degree) if name == "poly" else "")
             returned = {"linear": "sum", "poly": "power", "sigmoid": "RANDSVM_TANH(sum)"}[name]
@@ -563,7 +578,7 @@ class _Source:
         if marks is not None:
             about, (definitions, lines) = "the label by its decision value", _density_marks(marks)
         else:
-            about, (definitions, lines) = "the most probable label", self._calibrated()
+            about, (definitions, lines) = "the most probable label", self._sigmoids()
         body = [
             f"{REAL} f[RANDSVM_DECISIONS];",
             *_declared(["int best = 0;", *lines], call="randsvm_decisions(x, f);"),
@@ -576,29 +591,24 @@ class _Source:
         )
         return f"{definitions}\n{head}\n{{\n{text}\n}}\n"
 
-    def _calibrated(self) -> tuple[str, list[str]]:
-        """Return the definitions and the statements of probabilities by a calibrator."""
-        calibrator = self.model.calibrator
-        assert calibrator is not None, "has_probabilities comes first"
-        several = self.decisions > 1 and not isinstance(self.model, PairwiseModel)
-        if isinstance(calibrator, Temperature) and several:
-            definitions, lines = "", _softmax(calibrator.temperature)
+    def _sigmoids(self) -> tuple[str, list[str]]:
+        """Return the definitions and the statements of probabilities by sigmoids."""
+        assert self.model.sigmoid_in_use is not None, "has_probabilities comes first"
+        definitions = _probability(*self.model.sigmoid_in_use)
+        if isinstance(self.model, PairwiseModel):
+            definitions += _coupling(self.classes)
+            lines = ["couple(f, p);"]
+        elif self.decisions == 1:
+            lines = ["p[0] = probability(f, 0);", "p[1] = 1 - p[0];"]
         else:
-            definitions = _probability(calibrator)
-            if isinstance(self.model, PairwiseModel):
-                definitions += _coupling(self.classes)
-                lines = ["couple(f, p);"]
-            elif self.decisions == 1:
-                lines = ["p[0] = probability(f, 0);", "p[1] = 1 - p[0];"]
-            else:
-                lines = [
-                    f"{REAL} sum = 0;",
-                    "int i;",
-                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                    "    sum += p[i] = probability(f, i);",
-                    "for (i = 0; i < RANDSVM_CLASSES; i++)",
-                    "    p[i] /= sum;",
-                ]
+            lines = [
+                f"{REAL} sum = 0;",
+                "int i;",
+                "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                "    sum += p[i] = probability(f, i);",
+                "for (i = 0; i < RANDSVM_CLASSES; i++)",
+                "    p[i] /= sum;",
+            ]
         most_probable = [
             "for (c = 1; c < RANDSVM_CLASSES; c++)",
             "    if (p[c] > p[best])",
@@ -756,66 +766,18 @@ def _maclaurin_feature(
     return tables, ["int k;", "const signed char *sign = signs;"], lines
 
 
-def _probability(calibrator: Calibrator) -> str:
-    """Return the function that computes the probability of decision value c."""
-    if isinstance(calibrator, Isotonic):
-        counts = [knots.shape[1] for knots in calibrator.knots]
-        f, values = np.concatenate(calibrator.knots, axis=1)
-        tables = [
-            "/* Probabilities are linear between knots. */",
-            _table("int", "first_knot", _integers(np.cumsum([0, *counts]))),
-            _table(REAL, "knots", _reals(f)),
-            _table(REAL, "knot_values", _reals(values)),
-        ]
-        variables = ["int low = first_knot[c], high = first_knot[c + 1] - 1;"]
-        lines = [
-            "if (f[c] >= knots[high])",
-            "    low = high;",
-            "while (high - low > 1) {",
-            "    int middle = low + (high - low) / 2;",
-            "    if (f[c] >= knots[middle])",
-            "        low = middle;",
-            "    else",
-            "        high = middle;",
-            "}",
-            "p = knot_values[low];",
-            "if (low < high && f[c] > knots[low])",
-            "    p += (knot_values[high] - p) / (knots[high] - knots[low]) * (f[c] - knots[low]);",
-        ]
-    else:
-        if isinstance(calibrator, Temperature):
-            tables, exponent = [], f"-f[c] / ({REAL}){calibrator.temperature!r}"
-        else:
-            assert isinstance(calibrator, Sigmoid)
-            a, b = calibrator.coefficients
-            tables = [_table(REAL, "sigmoid_a", _reals(a)), _table(REAL, "sigmoid_b", _reals(b))]
-            exponent = "sigmoid_a[c] * f[c] + sigmoid_b[c]"
-        variables = [f"{REAL} half = ({REAL})0.5;"]
-        lines = [f"p = half - half * RANDSVM_TANH(half * ({exponent}));"]
-    least = f"({REAL}){decisions.MIN_PROBABILITY!r}"
+def _probability(a: np.ndarray, b: np.ndarray) -> str:
+    """Return the function that computes the probability of decision value c. a, b : A and B."""
+    tables = [_table(REAL, "sigmoid_a", _reals(a)), _table(REAL, "sigmoid_b", _reals(b))]
     body = [
-        f"{REAL} least = {least}, p;",
-        *variables,
-        *lines,
+        f"{REAL} least = ({REAL}){decisions.MIN_PROBABILITY!r}, p;",
+        f"{REAL} half = ({REAL})0.5;",
+        "p = half - half * RANDSVM_TANH(half * (sigmoid_a[c] * f[c] + sigmoid_b[c]));",
         "return p < least ? least : p > 1 - least ? 1 - least : p;",
     ]
     text = indent("\n".join(body), "    ")
     head = f"static {REAL} probability(const {REAL} *f, int c)"
     return "\n".join(tables) + f"\n{head}\n{{\n{text}\n}}\n"
-
-
-def _softmax(temperature: float) -> list[str]:
-    """Return the statements of the probabilities softmax(f / temperature)."""
-    return [
-        f"{REAL} sum = 0, largest = 0;",
-        "int i;",
-        "for (i = 0; i < RANDSVM_CLASSES; i++)",
-        "    largest = i == 0 || f[i] > largest ? f[i] : largest;",
-        "for (i = 0; i < RANDSVM_CLASSES; i++)",
-        f"    sum += p[i] = RANDSVM_EXP((f[i] - largest) / ({REAL}){temperature!r});",
-        "for (i = 0; i < RANDSVM_CLASSES; i++)",
-        "    p[i] /= sum;",
-    ]
 
 
 def _density_marks(marks: np.ndarray) -> tuple[str, list[str]]:

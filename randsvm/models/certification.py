@@ -9,20 +9,30 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf, isinf, isnan, nan
+from math import copysign, fsum, inf, isinf, isnan, nan
+from typing import NamedTuple
 
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, absolute, slices, squared_norms, to_csr
+from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
 from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, numbers_of
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
+from randsvm.kernels.expansion import ROUNDING
+from randsvm.kernels.rounding import (
+    FLOAT64,
+    SPARE,
+    accumulated,
+    addition_error,
+    offset_error,
+    sum_change,
+    sum_error,
+)
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import check_is_not_model, load
@@ -34,7 +44,7 @@ from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import Params
-from randsvm.records import NamedTuple, dataclass
+from randsvm.svm.tasks import Task
 
 # Support vectors are found among the rows by this number of random projections.
 PROJECTIONS = 4
@@ -87,10 +97,12 @@ def certify(
 
     Notes
     -----
-    P is the primal objective of the machine as written. D is the dual objective of the feasible
-    coefficients next to those of the model: a coefficient beyond its bound is moved to the bound,
-    and that of a support vector that is not a row of the training file to 0. Therefore
-    D <= optimum <= P holds for any model.
+    P is the primal objective of the machine as written. D is the dual objective of feasible
+    coefficients with nearly the same w: equal rows have equal kernel values, so only the sum of
+    their coefficients matters to w, and D is the highest of all ways to divide this sum among
+    them. A sum beyond the bounds of its rows is moved to the bounds, and that of a support vector
+    that is not a row of the training file to 0. Therefore D <= optimum <= P holds for any model.
+    The gap includes bounds of all rounding of the sums.
 
     Rows are read in chunks; memory grows with the support vectors only, except by 16 bytes a row
     for nu-SVR.
@@ -106,7 +118,7 @@ def certify(
     if loaded.task == "svc" and len(loaded.labels) < 2:
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch):
-        judge = _judge_of(loaded, params)
+        judge = Judge(loaded, params)
         found = _read(judge, paths, resources.workers)
         outcome = judge.outcome(model, found, resources.workers, began)
         emit(outcome)
@@ -164,22 +176,6 @@ class CandidateRows(NamedTuple):
         )
 
 
-class MatchedRows(NamedTuple):
-    """The row of each of m support vectors.
-
-    y : (m,) float64, class index or target of the row; nan: the support vector is no row
-    weights : (m,) float64, weight of the row; 0 if it is none
-    """
-
-    y: np.ndarray
-    weights: np.ndarray
-
-    @property
-    def unknown(self) -> np.ndarray:
-        """Whether each support vector is no row, (m,) bool."""
-        return np.isnan(self.y)
-
-
 class SupportVectorIndex:
     """Finds the rows of a file that are support vectors of a model.
 
@@ -222,107 +218,6 @@ class SupportVectorIndex:
         groups = groups[found].astype(np.int64)
         return CandidateRows(groups, y[found], weights[found], distances[found])
 
-    def rows_of_classes(
-        self, rows: CandidateRows, wanted: np.ndarray, sizes: np.ndarray
-    ) -> MatchedRows:
-        """Return the row of each support vector of a classifier. A row serves for one of them.
-
-        Among equal rows of a class the largest weights go to the largest coefficients, so that
-        feasible coefficients stay feasible.
-
-        wanted : (m,) int64, the class of each support vector; -1: any. sizes : (m,) float64, the
-        absolute values of the coefficients.
-        """
-        found = _pair(self.groups, wanted, sizes, rows)
-        known = found >= 0
-        y, weights = np.full(len(found), nan), np.zeros(len(found))
-        y[known], weights[known] = rows.y[found[known]], rows.weights[found[known]]
-        return MatchedRows(y, weights)
-
-    def rows_of_targets(self, rows: CandidateRows, beta: np.ndarray, C: float) -> MatchedRows:
-        """Return the row of each support vector of a regression. A row serves for one of them.
-
-        Among equal rows the largest targets go to the largest coefficients: D is the highest of
-        all ways to assign them within the bounds.
-
-        beta : (m,). C : bound of |beta| of a row of weight 1.
-        """
-        y, weights = np.full(len(beta), nan), np.zeros(len(beta))
-        sizes = np.bincount(rows.groups, minlength=self.count)
-        # A group with more support vectors than rows loses those with the smallest coefficients.
-        by_size = np.lexsort([-np.abs(beta), self.groups])
-        kept = by_size[_ranks(self.groups[by_size]) < sizes[self.groups[by_size]]]
-        left = np.arange(len(rows.groups))
-        for sign, some in ((1.0, kept[beta[kept] >= 0]), (-1.0, kept[beta[kept] < 0])):
-            counts = np.bincount(self.groups[some], minlength=self.count)
-            group, y_left, w_left = rows.groups[left], sign * rows.y[left], rows.weights[left]
-            order = np.lexsort([-w_left, -y_left, group])
-            # In each group the rows with the largest targets take the largest coefficients.
-            taken = order[_ranks(group[order]) < counts[group[order]]]
-            some = some[np.lexsort([-np.abs(beta[some]), self.groups[some]])]
-            some = some[_fitting(np.abs(beta[some]), C * w_left[taken], self.groups[some])]
-            y[some], weights[some] = rows.y[left[taken]], rows.weights[left[taken]]
-            left = np.delete(left, taken)
-        return MatchedRows(y, weights)
-
-
-def _fitting(sizes: np.ndarray, bounds: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return which coefficient each row takes, (m,) int64, a position in `sizes`.
-
-    Each row in turn takes the largest coefficient that is left and within its bound, and the
-    smallest if there is none.
-
-    sizes : (m,) float64, absolute values of the coefficients, descending in each group; bounds :
-    (m,) float64, of the rows; groups : (m,) int64, ascending, of the coefficients and of the rows.
-    """
-    found = np.arange(len(sizes))
-    mixed = (np.diff(groups) == 0) & (np.diff(bounds) != 0)
-    for group in np.unique(groups[1:][mixed]).tolist():
-        begin, end = np.searchsorted(groups, [group, group + 1]).tolist()
-        left = list(range(end - 1, begin - 1, -1))
-        for row in range(begin, end):
-            bound = float(bounds[row]) * (1 + COEFFICIENT_ROUNDING)
-            fits = bisect_right(left, bound, key=sizes.__getitem__)
-            found[row] = left.pop(max(fits - 1, 0))
-    return found
-
-
-def _ranks(keys: np.ndarray) -> np.ndarray:
-    """Return the number of equal keys before each key. keys : (m,), equal ones side by side."""
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    return np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
-
-
-def _pair(
-    groups: np.ndarray, wanted: np.ndarray, sizes: np.ndarray, rows: CandidateRows
-) -> np.ndarray:
-    """Return the number of the row for each support vector, -1: none; see `rows_of_classes`."""
-    found = np.full(len(groups), -1, np.int64)
-    classes = rows.y.astype(np.int64)
-    free = np.ones(len(classes), bool)
-    span = int(classes.max(initial=0)) + 2
-    # First support vectors of a known class with rows of that class, then all that are left.
-    for keys, row_keys in (
-        (groups * span + wanted + 1, rows.groups * span + classes + 1),
-        (groups, rows.groups),
-    ):
-        missing, left = np.flatnonzero(found < 0), np.flatnonzero(free)
-        some = missing[np.lexsort([-sizes[missing], keys[missing]])]
-        of_rows = left[np.lexsort([-rows.weights[left], row_keys[left]])]
-        one, other = (
-            np.column_stack([sorted_keys, _ranks(sorted_keys)])
-            for sorted_keys in (keys[some], row_keys[of_rows])
-        )
-        both = np.concatenate([one, other])
-        _, numbers = np.unique(both, axis=0, return_inverse=True)
-        numbers = numbers.ravel()
-        _, at, of = np.intersect1d(
-            numbers[: len(one)], numbers[len(one) :], assume_unique=True, return_indices=True
-        )
-        found[some[at]] = of_rows[of]
-        free[of_rows[of]] = False
-    return found
-
 
 # --- losses of the rows --------------------------------------------------------------------
 
@@ -330,16 +225,18 @@ def _pair(
 class RowLosses(NamedTuple):
     """Sums over some rows.
 
-    losses : (2, machines), sums of weight times loss of each machine without C: of the rows of its
-    first class and of the others. One-class and regression use the first row only.
+    losses, errors : (2, machines), sums of weight times loss of each machine without C, and of the
+    bounds of their rounding: of the rows of its first class and of the others. One-class and
+    regression use the first row only.
     rows : number of rows
     weights : (classes,) float64, sum of the weights of each class; of other tasks the sum of all
     diagonal : sum of K(x, x), of one-class only
-    residuals : (2, m), y - f of nu-SVR and the weights; of other tasks (2, 0)
+    residuals : (3, m), y - f of nu-SVR, the weights and the bounds of rounding; else (3, 0)
     matches : rows that are support vectors
     """
 
     losses: np.ndarray
+    errors: np.ndarray
     rows: int
     weights: np.ndarray
     diagonal: float
@@ -347,7 +244,7 @@ class RowLosses(NamedTuple):
     matches: CandidateRows
 
 
-def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
+def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     """Return the sums over all rows of the files."""
     model = judge.model
     files_of_rows = RowFiles(model, paths[0], paths)
@@ -360,7 +257,7 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     with ThreadPool(jobs) as pool:
         begin_file = partial(setattr, table, "path")
         blocks = files_of_rows.blocks(
-            emit, jobs=jobs, begin_file=begin_file, unlabelled=False, float64=True, **own
+            emit, jobs=jobs, begin_file=begin_file, unlabelled=False, **own
         )
         weighted = blocks if row_weights is None else map(row_weights.of, blocks)
         for block in map(Block.without_zero_weights, weighted):
@@ -371,9 +268,10 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
         row_weights.check_end()
     if not parts:
         raise ContentError(f"{paths[0]}: expected rows, found none")
-    losses, rows, weights, diagonals, residuals, matches = zip(*parts, strict=True)
+    losses, errors, rows, weights, diagonals, residuals, matches = zip(*parts, strict=True)
     return RowLosses(
         np.sum(losses, axis=0),
+        np.sum(errors, axis=0),
         sum(rows),
         np.sum(weights, axis=0),
         float(sum(diagonals)),
@@ -387,22 +285,20 @@ def _read(judge: _Judge, paths: Sequence[str], jobs: int) -> RowLosses:
 
 @dataclass(frozen=True)
 class Box:
-    """The constraints on the coefficients of one machine.
+    """The constraints on the sums of coefficients of groups of equal rows.
 
-    lower, upper : (m,) float64, bounds; both 0 for a support vector that is not a row
+    lower, upper : (groups,) float64, bounds; both 0 for support vectors that are no rows
     total : sum that the coefficients must have
-    size : bound of the sum of their absolute values
     """
 
     lower: np.ndarray
     upper: np.ndarray
     total: float = 0.0
-    size: float = inf
 
     def nearest(self, beta: np.ndarray) -> np.ndarray | None:
         """Return feasible coefficients near beta; None: there are none on these rows."""
         beta = np.clip(beta, self.lower, self.upper)
-        excess = float(beta.sum()) - self.total
+        excess = fsum(beta) - self.total
         if self.total:
             room = beta - self.lower if excess > 0 else self.upper - beta
             capacity = float(room.sum())
@@ -412,16 +308,127 @@ class Box:
         elif excess:
             side = beta > 0 if excess > 0 else beta < 0
             beta = np.where(side, beta * (1 - excess / beta[side].sum()), beta)
-        size = float(np.abs(beta).sum())
-        return beta * (self.size / size) if size > self.size else beta
+        return beta
 
 
-# --- tasks ---------------------------------------------------------------------------------
+class GroupRows(NamedTuple):
+    """The rows of one machine that are support vectors, in groups of equal rows.
+
+    groups : (k,) int64, the group of each row, below `size`
+    y : (k,) float64, 1 or -1, or the target. weights : (k,) float64
+    """
+
+    groups: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray
+    size: int
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum over the rows of each group. values : (k,)."""
+        return np.bincount(self.groups, values, self.size)
+
+    def linear(self, task: Task, s: np.ndarray) -> tuple[float, float]:
+        """Return the largest sum y beta - epsilon sum |beta| of coefficients with these sums of
+        groups, and a bound of its rounding.
+
+        Each row has a piece below 0, of slope y + epsilon, and one above 0, of slope y - epsilon.
+        From the lower bounds on, the steepest pieces of a group are filled first.
+
+        s : (size,), within the bounds of the groups.
+        """
+        lower, upper = task.box(self.y, self.weights)
+        alone = self.sums(np.ones(len(self.y)))[self.groups] == 1
+        one = s[self.groups[alone]]
+        gains = [self.y[alone] * one - task.epsilon * np.abs(one)]
+        some = ~alone
+        groups, y, low, high = self.groups[some], self.y[some], lower[some], upper[some]
+        slopes = np.concatenate([y + task.epsilon, y - task.epsilon])
+        lengths, of = np.concatenate([-low, high]), np.concatenate([groups, groups])
+        order = np.lexsort([-slopes, of])
+        slopes, lengths, of, below = slopes[order], lengths[order], of[order], order < len(y)
+        ends = np.cumsum(lengths)
+        starts = np.searchsorted(of, of, "left")
+        before = ends - lengths - (ends - lengths)[starts]
+        least = np.bincount(groups, low, self.size)
+        filled = np.clip(s[of] - least[of] - before, 0.0, lengths)
+        gains.append(slopes * np.where(below, filled - lengths, filled))
+        found = np.concatenate(gains)
+        # What rounding moves, counts with the steepest slope.
+        moved = 8 * FLOAT64 * (float(ends[-1]) if len(ends) else 0.0)
+        steepest = float(np.abs(slopes).max(initial=0.0))
+        error = addition_error(len(found), float(np.abs(found).sum())) + moved * steepest
+        return fsum(found), error
+
+
+class Feasible(NamedTuple):
+    """Feasible coefficients of one machine.
+
+    groups : (count,) sums of coefficients of groups; None: there are none on these rows
+    linear, error : sum y beta - epsilon sum |beta|, and a bound of its rounding
+    missing : what rounding may have left out of prescribed sums
+    infeasibility, beyond_bounds, sum_error : see MachineObjectives
+    """
+
+    groups: np.ndarray | None
+    linear: float
+    error: float
+    missing: float
+    infeasibility: float
+    beyond_bounds: float
+    sum_error: float
+
+
+def feasible_near(task: Task, rows: GroupRows, groups: np.ndarray, beta: np.ndarray) -> Feasible:
+    """Return feasible coefficients near those of a machine.
+
+    groups : (m,) int64, the group of each support vector; beta : (m,) float64.
+    """
+    found, linear, error, missing, changed = np.zeros(rows.size), 0.0, 0.0, 0.0, 0.0
+    beyond, possible, half = 0.0, True, inf
+    parts: list[tuple[Task, np.ndarray, Box]] = []
+    # The nu tasks have a sum above 0 and one below 0.
+    for part in task.groups:
+        own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
+        wanted = np.bincount(groups, own, rows.size)
+        lower, upper = map(rows.sums, part.box(rows.y, rows.weights))
+        beyond = max(beyond, float(np.maximum(wanted - upper, lower - wanted).max(initial=0.0)))
+        parts.append((part, wanted, Box(lower, upper, part.coefficient_sum)))
+        half = min(half, float(np.abs(np.clip(wanted, lower, upper)).sum()))
+    for part, wanted, box in parts:
+        if task.absolute_sum and not task.one_sided:  # sum |beta| may be less
+            total = copysign(min(half, abs(box.total)), box.total)
+            box = replace(box, total=total)
+        s = box.nearest(wanted)
+        if s is None:
+            possible = False
+            continue
+        gain, doubt = rows.linear(part, s)
+        found, linear, error = found + s, linear + gain, error + doubt
+        missing += abs(fsum(s) - box.total) + 8 * FLOAT64 * float(np.abs(s).sum())
+        changed += float(np.abs(s - wanted).sum())
+    total = float(np.abs(beta).sum())
+    changed = changed if possible else inf
+    return Feasible(
+        found if possible else None, linear, error, missing,
+        changed / total if total else (changed and inf), beyond, fsum(beta) - task.coefficient_sum,
+    )  # fmt: skip
+
+
+# --- P and D -------------------------------------------------------------------------------
+
+
+class Machine(NamedTuple):
+    """One binary problem. first, other: classes of f > 0 and of the rest, None: all others."""
+
+    name: str
+    task: Task
+    first: int = 0
+    other: int | None = None
 
 
 @dataclass(frozen=True)
-class _Judge:
-    """Computes P and D of a model of one task."""
+class Judge:
+    """Computes P and D of a model."""
 
     model: KernelModel
     params: CertifyParams
@@ -429,11 +436,28 @@ class _Judge:
     @property
     def used(self) -> set[str]:
         """The parameters that have an effect."""
-        return {"nu"}
+        if self.model.is_one_class:
+            return {"nu"}
+        if self.model.is_regression:
+            return {"C", "nu"} if self.model.nu else {"C", "epsilon"}
+        return {"nu"} if self.model.nu else {"C", "weights"}
 
     @cached_property
     def index(self) -> SupportVectorIndex:
         return SupportVectorIndex(self.model)
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int | None]]:
+        """The class of f > 0 and the other one of each machine; None: all other classes."""
+        classes = len(self.model.labels)
+        if isinstance(self.model, PairwiseModel):
+            return list(
+                zip(*(each.tolist() for each in decisions.class_pairs(classes)), strict=True)
+            )
+        several = classes > 2 and not self.model.is_one_class
+        return [(c, None) for c in range(classes)] if several else [(0, 1)]
+
+    # --- losses ---------------------------------------------------------------------------------
 
     def losses(self, block: Block, y: np.ndarray, part: slice) -> RowLosses:
         """Return the sums over the rows `part` of a block. y : (len(block),)."""
@@ -444,23 +468,79 @@ class _Judge:
         numbers = None
         if block.numbers is not None:
             numbers = numbers_of(indptr - indptr[0], block.indices[values], block.values[values])
-        f = self.model.decision(rows).reshape(len(indptr) - 1, -1)
+        y, f, sizes = y[part], *self.model.decision_and_sizes(rows.X, rows.extra)
         weights = np.ones(len(f)) if block.weights is None else block.weights[part]
-        losses, sums = self.row_losses(f, y[part], weights)
-        residuals = np.empty((2, 0))
+        targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))
+        b, width = float(np.abs(self.model.b).max()), self.params.epsilon + 1.0
+        errors = self._errors(self.model, rows.X, rows.extra, sizes)
+        errors = offset_error(errors, targets, f - self.model.b, b, width)
+        losses, of_losses = self._row_losses(f, y, weights, errors)
+        residuals = np.empty((3, 0))
         if self.model.nu and self.model.is_regression:
-            residuals = np.array([y[part] - f[:, 0], weights])
-        matches = self.index.find(rows, numbers, y[part], weights)
-        diagonal = self.diagonal(rows) if self.model.is_one_class else 0.0
-        return RowLosses(losses, len(f), sums, diagonal, residuals, matches)
+            residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
+        classes = len(self.model.labels) if self.model.task == "svc" else 0
+        sums = np.bincount(y.astype(np.int64), weights, classes) if classes else weights.sum()
+        return RowLosses(
+            losses, of_losses, len(f), np.atleast_1d(sums),
+            self._diagonal(rows) if self.model.is_one_class else 0.0, residuals,
+            self.index.find(rows, numbers, y, weights),
+        )  # fmt: skip
 
-    def row_losses(
-        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
+    def _errors(
+        self, model: KernelModel, X: Matrix, extra: np.ndarray | float, sizes: np.ndarray
+    ) -> np.ndarray:
+        """Return bounds of the rounding of the kernel sums of rows, (m, machines).
+
+        sizes : (m, machines), sum |beta| K.
+        """
+        if not self.certified:
+            return np.zeros_like(sizes)
+        totals = np.abs(model.coefficients).sum(axis=0)
+        if model.has_row_numbers:
+            largest = float(np.abs(X.data if isinstance(X, CsrMatrix) else X).max(initial=0.0))
+            return SPARE * accumulated(len(model.beta) + 3) * largest * totals + 0 * sizes
+        kernel = model.kernel
+        norm = max(
+            float((squared_norms(X) + extra).max(initial=0.0)),
+            float(squared_norms(model.Z).max(initial=0.0)),
+        )
+        made = partial(sum_error, kernel, terms=X.shape[1] + 1, centres=len(model.beta))
+        if kernel.name != "rbf":
+            bounds = [made(norm=norm)]
+        else:
+            bounds = [made(norm=norm, differences=True)]
+            if not self.model.sums_differences and kernel.gamma:
+                # Sparse rows have products where their exponents err by less than ROUNDING.
+                bounds.append(made(norm=min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma)))
+        relative, uniform = (max(each) for each in zip(*bounds, strict=True))
+        return relative * np.abs(sizes) + uniform * totals
+
+    def _row_losses(
+        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray, errors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return `losses` and `weights` of RowLosses. f : (m, K), decision values of the rows."""
-        raise NotImplementedError
+        """Return `losses` and `errors` of RowLosses. f, errors : (m, machines)."""
+        found, doubts = np.zeros((2, f.shape[1])), np.zeros((2, f.shape[1]))
+        if self.model.task != "svc":
+            one_class = self.model.is_one_class
+            task = Task((1.0, 0.0)) if one_class else Task((1.0, 1.0), self.params.epsilon)
+            z = np.zeros(len(f)) if one_class else y
+            lost = task.loss(z, f[:, 0])
+            most = np.maximum(
+                task.loss(z - errors[:, 0], f[:, 0]), task.loss(z + errors[:, 0], f[:, 0])
+            )
+            found[0], doubts[0] = weights @ lost, weights @ (most - lost)
+            return found, doubts
+        task = Task((1.0, 1.0), one_sided=True)
+        for k, (i, j) in enumerate(self.pairs):
+            for side, mine, sign in ((0, y == i, 1.0), (1, y != i if j is None else y == j, -1.0)):
+                z = np.full(int(mine.sum()), sign)
+                lost = task.loss(z, f[mine, k])
+                most = task.loss(z, f[mine, k] - sign * errors[mine, k])
+                found[side, k] = weights[mine] @ lost
+                doubts[side, k] = weights[mine] @ (most - lost)
+        return found, doubts
 
-    def diagonal(self, rows: ModelRows) -> float:
+    def _diagonal(self, rows: ModelRows) -> float:
         """Return the sum of K(x, x) over rows; 0 for a precomputed kernel, as in the training."""
         kernel = self.model.kernel
         if kernel.name == "precomputed":
@@ -470,27 +550,175 @@ class _Judge:
         norms = squared_norms(rows.X) + rows.extra
         return float(sum(kernel.magnitude(norm) for norm in norms.tolist()))
 
-    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        """Yield P and D of each machine."""
-        raise NotImplementedError
+    # --- machines -------------------------------------------------------------------------------
 
-    def least_objective(self, found: RowLosses) -> float:
-        """Return the size below which an objective counts as 0 in the gap."""
-        return 0.0
+    def problems(self, found: RowLosses) -> list[Machine]:
+        """Return the binary problems."""
+        params, counts = self.params, found.weights.tolist()
+        total = float(found.weights.sum())
+        if self.model.is_one_class:
+            return [Machine("", Task((1.0, 0.0), coefficient_sum=params.nu * total))]
+        if self.model.is_regression:
+            bounds = params.C, params.C
+            if self.model.nu:
+                return [Machine("", Task(bounds, absolute_sum=params.C * params.nu * total))]
+            return [Machine("", Task(bounds, params.epsilon))]
+        names, machines = self.model.labels, []
+        weights = Params(weights=params.weights)
+        for i, j in self.pairs:
+            name = f"{names[i]} against {'the rest' if j is None else names[j]}"
+            if self.model.nu:
+                size = params.nu * (total if j is None else counts[i] + counts[j])
+                task = Task((1.0, 1.0), 1.0, one_sided=True, absolute_sum=size)
+            else:
+                if j is None:
+                    first, other = weights.one_vs_rest_weights(i, names, counts)
+                else:
+                    first, other = weights.pair_weights(i, j, names, counts)
+                task = Task((params.C * first, params.C * other), one_sided=True)
+            machines.append(Machine("" if len(names) == 2 else name, task, i, j))
+        return machines
+
+    def _relevant(self, machine: Machine) -> np.ndarray:
+        """Return whether a support vector may have a coefficient in a machine, (m,) bool."""
+        if not isinstance(self.model, PairwiseModel):
+            return np.ones(len(self.model.beta), bool)
+        own = _own_classes(self.model)
+        return (own == machine.first) | (own == machine.other)
+
+    def _rows_of(self, machine: Machine, matches: CandidateRows) -> GroupRows:
+        y, count = matches.y, self.index.count
+        if self.model.is_one_class:
+            y = np.zeros(len(y))
+        if self.model.task != "svc":
+            return GroupRows(matches.groups, y, matches.weights, count)
+        first = y == machine.first
+        mine = np.ones(len(y), bool) if machine.other is None else first | (y == machine.other)
+        signs = np.where(first, 1.0, -1.0)
+        return GroupRows(matches.groups[mine], signs[mine], matches.weights[mine], count)
+
+    def machines(self, found: RowLosses, pool: ThreadPool) -> Iterator[MachineObjectives]:
+        """Yield P and D of each machine."""
+        problems, B, groups = self.problems(found), self.model.coefficients, self.index.groups
+        # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
+        rho = np.ones(B.shape[1])
+        if self.model.nu and self.model.task == "svc":
+            sizes = np.abs(B).sum(axis=0)
+            rho = np.array([p.task.absolute_sum for p in problems]) / np.where(sizes, sizes, 1.0)
+        beta, moved, near = B * rho, np.zeros_like(B), []
+        for k, machine in enumerate(problems):
+            relevant = self._relevant(machine)
+            rows = self._rows_of(machine, found.matches)
+            near.append(feasible_near(machine.task, rows, groups[relevant], beta[relevant, k]))
+            s = near[k].groups
+            if s is not None:
+                # One support vector stands for its group.
+                present, first = np.unique(groups[relevant], return_index=True)
+                moved[np.flatnonzero(relevant)[first], k] = s[present]
+        own = self._norms(beta, found.matches, pool)
+        other = self._norms(moved, found.matches, pool)
+        for k, (machine, feasible) in enumerate(zip(problems, near, strict=True)):
+            task, b = machine.task, float(self.model.b[k]) * rho[k]
+            loss, error = self._loss(task, found, k, rho[k])
+            terms = [loss, task.coefficient_sum * b, own.values[k] / 2]
+            if task.absolute_sum and task.one_sided:
+                terms.append(-task.absolute_sum * rho[k])
+            error += own.errors[k] / 2 + addition_error(4, sum(map(abs, terms)))
+            dual, dual_error = nan, inf
+            if feasible.groups is not None and self.certified:
+                dual = feasible.linear - other.values[k] / 2
+                slope = float(np.abs(found.matches.y).max(initial=1.0)) + task.epsilon
+                slope += other.largest[k]
+                dual_error = feasible.error + other.errors[k] / 2
+                dual_error += sum_change(feasible.missing, slope, self._largest_diagonal)
+                dual_error += addition_error(2, abs(feasible.linear) + other.values[k])
+            gap = self._gap(sum(terms), error, dual, dual_error, found)
+            yield MachineObjectives(
+                machine.name, float(sum(terms)), float(dual), float(gap), *feasible[4:],
+                float(error), float(dual_error),
+            )  # fmt: skip
+
+    @cached_property
+    def _largest_diagonal(self) -> float:
+        if self.model.has_row_numbers:
+            return 0.0
+        return self.model.kernel.magnitude(float(squared_norms(self.model.Z).max(initial=0.0)))
+
+    def _loss(self, task: Task, found: RowLosses, k: int, rho: float) -> tuple[float, float]:
+        """Return the sum of losses of a machine and a bound of its rounding."""
+        if not (self.model.nu and self.model.is_regression):
+            bounds = rho * np.array(task.bounds)
+            if self.model.task != "svc":
+                bounds[1] = 0.0
+            loss = float(bounds @ found.losses[:, k])
+            return loss, float(bounds @ found.errors[:, k]) + addition_error(found.rows, loss)
+        # The half width of the tube with the least P. The derivative of P by the half width is
+        # C times (nu n less the weight of the rows outside).
+        residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
+        order = np.argsort(-residuals, kind="stable")
+        C = task.bounds[0]
+        inside = order[np.cumsum(weights[order]) > task.absolute_sum / C]
+        width = float(residuals[inside[0]]) if len(inside) else 0.0
+        outside = np.maximum(0, residuals + found.residuals[2] - width)
+        loss = task.absolute_sum * width + C * float(weights @ np.maximum(0, residuals - width))
+        most = task.absolute_sum * width + C * float(weights @ outside)
+        return loss, most - loss + addition_error(found.rows, most)
+
+    def _norms(self, B: np.ndarray, matches: CandidateRows, pool: ThreadPool) -> _Norms:
+        """Return |w|^2 of each machine. B : (m, machines)."""
+        model = replace(
+            self.model,
+            beta=_stored_coefficients(self.model, B),
+            b=np.zeros(B.shape[1]),
+            scaling=None,
+        )
+        Z = self._kernel_rows(matches) if model.has_row_numbers else model.Z
+
+        def evaluate(part: slice) -> tuple[np.ndarray, np.ndarray]:
+            u, sizes = model.decision_and_sizes(Z[part], np.zeros(len(B[part])))
+            return u, self._errors(model, Z[part], 0.0, sizes)
+
+        found = list(pool.map_in_order(evaluate, slices(Z.shape[0], model.rows_at_once)))
+        nothing = np.zeros((0, B.shape[1]))
+        u, errors = (
+            (np.concatenate([nothing, *each]) for each in zip(*found, strict=True))
+            if (found)
+            else (nothing, nothing)
+        )
+        terms = B * u
+        sizes = np.abs(terms).sum(axis=0)
+        rounding = [addition_error(len(B), size) for size in sizes.tolist()]
+        return _Norms(
+            terms.sum(axis=0),
+            (np.abs(B) * errors).sum(axis=0) + rounding,
+            np.abs(u).max(axis=0, initial=0.0),
+        )
+
+    def _kernel_rows(self, matches: CandidateRows) -> CsrMatrix:
+        """Return the kernel values of the support vectors, (m, d), as the file has them."""
+        groups, first = np.unique(matches.groups, return_index=True)
+        if len(groups) < self.index.count:
+            raise ContentError("expected the row of each support vector, found fewer rows")
+        assert matches.X is not None
+        return matches.X[first][self.index.groups]
+
+    # --- the outcome ----------------------------------------------------------------------------
 
     @property
     def certified(self) -> bool:
         """Return whether D is a lower bound of P: the kernel is positive semidefinite."""
         return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
 
-    def objectives(
-        self, name: str, primal: float, dual: float, least: float, changes: _Changes
-    ) -> MachineObjectives:
-        if isinf(dual) or not self.certified:
-            dual = nan
-        scale = max(abs(primal), abs(dual), least)
-        gap = (primal - dual) / scale if scale else 0.0
-        return MachineObjectives(name, primal, dual, gap, *changes)
+    def _gap(
+        self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowLosses
+    ) -> float:
+        """Return the relative gap with both bounds of rounding; nan where D is unknown."""
+        scale = max(abs(primal), abs(dual))
+        if self.model.is_one_class:
+            mean = self.params.nu * float(found.weights[0]) / found.rows
+            scale = max(scale, ONE_CLASS_ZERO_SHARE * mean**2 * found.diagonal / 2)
+        gap = primal + primal_error - dual + dual_error
+        return gap / scale if scale else 0.0
 
     def outcome(self, name: str, found: RowLosses, jobs: int, began: float) -> Certified:
         """Return the certificate. name : the model file; began : time.perf_counter() at first."""
@@ -500,25 +728,36 @@ class _Judge:
         if not self.certified:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
         with ThreadPool(jobs) as pool:
-            machines = list(self.machines(found, _Norms(model, self.index, found.matches, pool)))
-        primal, dual = (
-            float(sum(getattr(one, of) for one in machines)) for of in ("primal", "dual")
+            machines = list(self.machines(found, pool))
+        primal, dual, primal_error, dual_error = (
+            float(sum(getattr(one, of) for one in machines))
+            for of in ("primal", "dual", "primal_error", "dual_error")
         )
-        scale = max(abs(primal), abs(dual), self.least_objective(found))
+        rounding = primal_error + dual_error
+        if self.certified and rounding > max(abs(primal), abs(dual)) and not isinf(rounding):
+            emit(
+                Notice(
+                    f"rounding of kernel values, {rounding:.3g}, is larger than the objectives: "
+                    f"scale the features"
+                )
+            )
+        known = np.bincount(found.matches.groups, minlength=self.index.count) > 0
         return Certified(
             model=name,
             problem=self.problem,
             rows=found.rows,
             support_vectors=len(model.beta),
-            unknown_support_vectors=int(self.matched(found).unknown.sum()),
+            unknown_support_vectors=int((~known[self.index.groups]).sum()),
             primal=primal,
             dual=dual,
-            gap=(primal - dual) / scale if scale else 0.0,
+            gap=self._gap(primal, primal_error, dual, dual_error, found),
             largest_gap=float(np.max([one.gap for one in machines])) if machines[1:] else None,
             feasible=all(one.infeasibility <= COEFFICIENT_ROUNDING for one in machines),
             infeasibility=max(one.infeasibility for one in machines),
             beyond_bounds=max(one.beyond_bounds for one in machines),
             sum_error=max(one.sum_error for one in machines),
+            primal_error=primal_error,
+            dual_error=dual_error,
             machines=machines,
             seconds=time.perf_counter() - began,
         )
@@ -531,60 +770,13 @@ class _Judge:
             words += ["--row-weights", self.params.row_weights]
         return shlex.join(words)
 
-    def matched(self, found: RowLosses) -> MatchedRows:
-        """Return the row of each support vector."""
-        raise NotImplementedError
 
+class _Norms(NamedTuple):
+    """|w|^2 of each machine, bounds of its rounding, and the largest |u| of its support vectors."""
 
-class _Changes(NamedTuple):
-    """The distance of coefficients from feasible ones; see MachineObjectives."""
-
-    infeasibility: float
-    beyond_bounds: float
-    sum_error: float
-
-    @staticmethod
-    def of(beta: np.ndarray, feasible: np.ndarray | None, box: Box) -> _Changes:
-        size = float(np.abs(beta).sum())
-        beyond = np.maximum(beta - box.upper, box.lower - beta).max(initial=0.0)
-        changed = inf if feasible is None else float(np.abs(feasible - beta).sum())
-        share = changed / size if size else (changed and inf)
-        return _Changes(share, float(beyond), float(beta.sum()) - box.total)
-
-
-class _Norms:
-    """Computes |w|^2 of coefficients over the support vectors of a model."""
-
-    def __init__(
-        self,
-        model: KernelModel,
-        index: SupportVectorIndex,
-        matches: CandidateRows,
-        pool: ThreadPool,
-    ) -> None:
-        self.model, self.index, self.matches, self.pool = model, index, matches, pool
-
-    def __call__(self, B: np.ndarray) -> np.ndarray:
-        """Return |w|^2 of each machine. B : (m, machines)."""
-        model = replace(
-            self.model,
-            beta=_stored_coefficients(self.model, B),
-            b=np.zeros(B.shape[1]),
-            scaling=None,
-        )
-        Z = self._kernel_rows if model.has_row_numbers else model.Z
-        parts = slices(Z.shape[0], model.rows_at_once)
-        u = self.pool.map_in_order(lambda part: model.decision_matrix(Z[part]), parts)
-        return (B * np.concatenate([np.zeros((0, B.shape[1])), *u])).sum(axis=0)
-
-    @cached_property
-    def _kernel_rows(self) -> CsrMatrix:
-        """The kernel values of the support vectors, (m, d), as the file has them."""
-        groups, first = np.unique(self.matches.groups, return_index=True)
-        if len(groups) < self.index.count:
-            raise ContentError("expected the row of each support vector, found fewer rows")
-        assert self.matches.X is not None
-        return self.matches.X[first][self.index.groups]
+    values: np.ndarray
+    errors: np.ndarray
+    largest: np.ndarray
 
 
 def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
@@ -600,190 +792,3 @@ def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
 
 def _own_classes(model: PairwiseModel) -> np.ndarray:
     return np.repeat(np.arange(len(model.nr_sv)), model.nr_sv)
-
-
-class _Classification(_Judge):
-    """C-SVC and nu-SVC of two classes, of pairs of classes, or of each class against the rest."""
-
-    @property
-    def used(self) -> set[str]:
-        return {"nu"} if self.model.nu else {"C", "weights"}
-
-    @property
-    def pairs(self) -> list[tuple[int, int | None]]:
-        """The class of f > 0 and the other one of each machine; None: all other classes."""
-        classes = len(self.model.labels)
-        if isinstance(self.model, PairwiseModel):
-            return list(
-                zip(*(each.tolist() for each in decisions.class_pairs(classes)), strict=True)
-            )
-        return [(0, 1)] if classes == 2 else [(c, None) for c in range(classes)]
-
-    def row_losses(
-        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        losses = np.zeros((2, f.shape[1]))
-        for k, (i, j) in enumerate(self.pairs):
-            first, other = y == i, (y != i if j is None else y == j)
-            losses[0, k] = weights[first] @ np.maximum(0, 1 - f[first, k])
-            losses[1, k] = weights[other] @ np.maximum(0, 1 + f[other, k])
-        return losses, np.bincount(y.astype(np.int64), weights, len(self.model.labels))
-
-    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        B, counts = self.model.coefficients, found.weights.tolist()
-        scales, totals = self._scales(found, B)
-        rows, boxes = self.matched(found), []
-        own = np.where(rows.unknown, -1, rows.y)
-        for k, (i, j) in enumerate(self.pairs):
-            side = np.where(own == i, 1, np.where(own >= 0, -1, 0))
-            side = side if j is None else np.where((own == i) | (own == j), side, 0)
-            C = self._bounds(i, j, counts)
-            lower, upper = np.where(side < 0, -C[1], 0.0), np.where(side > 0, C[0], 0.0)
-            boxes.append((Box(lower * rows.weights, upper * rows.weights), totals[k]))
-        beta = B * scales
-        feasible = [self._feasible(*box, b) for box, b in zip(boxes, beta.T, strict=True)]
-        known = [b if f is None else f for f, b in zip(feasible, beta.T, strict=True)]
-        own_norms, moved_norms = _both_norms(norms, beta, np.array(known).T)
-        for k, (i, j) in enumerate(self.pairs):
-            C, total, rho = self._bounds(i, j, counts), boxes[k][1], scales[k]
-            loss = rho * (C[0] * found.losses[0, k] + C[1] * found.losses[1, k])
-            primal = own_norms[k] / 2 + loss - (total * rho if self.model.nu else 0.0)
-            dual = -moved_norms[k] / 2 + (0.0 if self.model.nu else np.abs(known[k]).sum())
-            changes = _Changes.of(beta[:, k], feasible[k], boxes[k][0])
-            yield self.objectives(
-                self._name(i, j), primal, -inf if feasible[k] is None else dual, 0.0, changes
-            )
-
-    def _scales(self, found: RowLosses, B: np.ndarray) -> tuple[np.ndarray, list[float]]:
-        """Return the factor of the coefficients and sum alpha of nu-SVC (else 0) of each machine.
-
-        The model of nu-SVC is divided by rho, and the sum of alpha was nu n. B : (m, machines).
-        """
-        scales, totals = np.ones(B.shape[1]), [0.0] * B.shape[1]
-        if not self.model.nu:
-            return scales, totals
-        counts, size = found.weights.tolist(), np.abs(B).sum(axis=0)
-        for k, (i, j) in enumerate(self.pairs):
-            totals[k] = self.params.nu * (sum(counts) if j is None else counts[i] + counts[j])
-            scales[k] = totals[k] / size[k] if size[k] else 1.0
-        return scales, totals
-
-    def _feasible(self, box: Box, total: float, beta: np.ndarray) -> np.ndarray | None:
-        """Return feasible coefficients near beta. total : sum of alpha of nu-SVC, else 0."""
-        if not self.model.nu:
-            return box.nearest(beta)
-        positive = Box(np.zeros_like(beta), box.upper, total / 2).nearest(beta)
-        negative = Box(box.lower, np.zeros_like(beta), -total / 2).nearest(beta)
-        return None if positive is None or negative is None else positive + negative
-
-    def _bounds(self, i: int, j: int | None, counts: Sequence[int]) -> tuple[float, float]:
-        """Return C of both sides of a machine."""
-        if self.model.nu:
-            return 1.0, 1.0
-        weights = Params(weights=self.params.weights)
-        names, C = self.model.labels, self.params.C
-        if j is None:
-            first, other = weights.one_vs_rest_weights(i, names, counts)
-        else:
-            first, other = weights.pair_weights(i, j, names, counts)
-        return C * first, C * other
-
-    def _name(self, i: int, j: int | None) -> str:
-        labels = self.model.labels
-        if len(labels) == 2:
-            return ""
-        return f"{labels[i]} against {'the rest' if j is None else labels[j]}"
-
-    def matched(self, found: RowLosses) -> MatchedRows:
-        model, B = self.model, self.model.coefficients
-        if isinstance(model, PairwiseModel):
-            wanted = _own_classes(model)
-        elif len(model.labels) == 2:
-            wanted = np.where(model.beta[:, 0] > 0, 0, 1)
-        else:
-            wanted = np.where((model.beta > 0).any(axis=1), model.beta.argmax(axis=1), -1)
-        sizes = np.abs(B * self._scales(found, B)[0]).max(axis=1, initial=0.0)
-        return self.index.rows_of_classes(found.matches, wanted, sizes)
-
-
-class _Regression(_Judge):
-    """epsilon-SVR and nu-SVR."""
-
-    @property
-    def used(self) -> set[str]:
-        return {"C", "nu"} if self.model.nu else {"C", "epsilon"}
-
-    def row_losses(
-        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        loss = weights @ np.maximum(0, np.abs(y - f[:, 0]) - self.params.epsilon)
-        return np.array([[loss]]), weights.sum(keepdims=True)
-
-    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        beta, rows = self.model.beta[:, 0], self.matched(found)
-        C, total = self.params.C, float(found.weights[0])
-        bound = C * rows.weights
-        size = C * self.params.nu * total if self.model.nu else inf
-        box = Box(-bound, bound, size=size)
-        feasible = box.nearest(beta)
-        assert feasible is not None
-        own_norms, moved_norms = _both_norms(norms, beta[:, None], feasible[:, None])
-        if self.model.nu:
-            # The half width of the tube with the least P. The derivative of P by the half width is
-            # C times (nu n less the weight of the rows outside).
-            residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
-            order = np.argsort(-residuals, kind="stable")
-            inside = order[np.cumsum(weights[order]) > self.params.nu * total]
-            width = float(residuals[inside[0]]) if len(inside) else 0.0
-            loss = size * width + C * (weights @ np.maximum(0, residuals - width))
-            epsilon = 0.0
-        else:
-            loss, epsilon = C * found.losses[0, 0], self.params.epsilon
-        linear = float(np.nan_to_num(rows.y) @ feasible) - epsilon * np.abs(feasible).sum()
-        changes = _Changes.of(beta, feasible, box)
-        primal, dual = own_norms[0] / 2 + loss, linear - moved_norms[0] / 2
-        yield self.objectives("", primal, dual, 0.0, changes)
-
-    def matched(self, found: RowLosses) -> MatchedRows:
-        return self.index.rows_of_targets(found.matches, self.model.beta[:, 0], self.params.C)
-
-
-class _OneClass(_Judge):
-    """one-class, in LIBSVM's scale."""
-
-    def row_losses(
-        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        return np.array([[weights @ np.maximum(0, -f[:, 0])]]), weights.sum(keepdims=True)
-
-    def machines(self, found: RowLosses, norms: _Norms) -> Iterator[MachineObjectives]:
-        beta, total = self.model.beta[:, 0], self.params.nu * float(found.weights[0])
-        box = Box(np.zeros_like(beta), self.matched(found).weights, total)
-        feasible = box.nearest(beta)
-        known = beta if feasible is None else feasible
-        own_norms, moved_norms = _both_norms(norms, beta[:, None], known[:, None])
-        rho = -float(self.model.b[0])
-        primal = own_norms[0] / 2 - total * rho + found.losses[0, 0]
-        dual = -inf if feasible is None else -moved_norms[0] / 2
-        changes = _Changes.of(beta, feasible, box)
-        yield self.objectives("", primal, dual, self.least_objective(found), changes)
-
-    def least_objective(self, found: RowLosses) -> float:
-        mean = self.params.nu * float(found.weights[0]) / found.rows
-        return ONE_CLASS_ZERO_SHARE * mean**2 * found.diagonal / 2
-
-    def matched(self, found: RowLosses) -> MatchedRows:
-        any_class = np.zeros(len(self.model.beta), np.int64)
-        rows = found.matches._replace(y=np.zeros(len(found.matches.y)))
-        return self.index.rows_of_classes(rows, any_class, np.abs(self.model.beta[:, 0]))
-
-
-def _judge_of(model: KernelModel, params: CertifyParams) -> _Judge:
-    kinds = {"svc": _Classification, "svr": _Regression, "one-class": _OneClass}
-    return kinds[model.task](model, params)
-
-
-def _both_norms(norms: _Norms, beta: np.ndarray, feasible: np.ndarray) -> Iterable[np.ndarray]:
-    """Return |w|^2 of each machine for the coefficients as written and for feasible ones."""
-    own = norms(beta)
-    return own, own if np.array_equal(beta, feasible) else norms(feasible)

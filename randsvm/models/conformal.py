@@ -11,6 +11,7 @@ Tibshirani, Wasserman, "Distribution-Free Predictive Inference for Regression", 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.models.decisions import class_count, class_pairs
 from randsvm.models.trailer import Trailer
-from randsvm.records import dataclass
 
 # Of more held-out rows this number of quantiles is stored, each rounded up.
 MAX_SCORES = 2000

@@ -69,6 +69,17 @@ def voted_classes(f: np.ndarray, classes: int) -> np.ndarray:
     return votes(wins, ~wins, classes).argmax(axis=1)
 
 
+def sigmoids(f: np.ndarray, coefficients: np.ndarray | None) -> np.ndarray:
+    """Return Platt's 1 / (1 + exp(A f + B)) of each column, (m, columns).
+
+    f : (m, columns); coefficients : A and B, (2, columns).
+    """
+    assert coefficients is not None, "has_probabilities comes first"
+    A, B = coefficients
+    # This form does not overflow.
+    return clipped(0.5 - 0.5 * np.tanh(0.5 * (A * f + B)))
+
+
 def class_probabilities(p: np.ndarray) -> np.ndarray:
     """Return the probability of each class, (m, classes).
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from randsvm.models.model import Model, ModelRows
 from randsvm.models.row_files import RowFiles
 from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.run import EXPORT_FORMATS
-from randsvm.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess

@@ -6,6 +6,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
-from randsvm.records import dataclass
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,7 +54,7 @@ class FittedModel:
         P and D are the primal and the dual objective: the objective of the model is at most this
         share above the optimum. nan for a model without a certificate.
         """
-        if isinstance(self.outcome, Trained):
+        if self.outcome is not None:
             return self.outcome.gap
         return float(self.model.metadata.get("gap", math.nan))
 
@@ -274,7 +274,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
     if model.has_row_numbers:
         X = with_row_numbers(to_matrix(X))
-    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE, float64=model.float64))
+    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
     with one_blas_thread():
         return _decided(decide, chunks, jobs)
 
@@ -285,7 +285,7 @@ def _decided(
     if len(chunks) == 1:
         return decide(chunks[0])
     if not chunks:
-        indices, values = np.empty(0, np.int32), np.empty(0, np.float32)
+        indices, values = np.empty(0, np.int32), np.empty(0)
         empty = RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)
         return decide(empty)
     with ThreadPool(jobs) as pool:
@@ -347,7 +347,6 @@ def describe(model: Model) -> dict[str, Any]:
         **model.properties(),
         "labels": list(model.original_labels),
         "probabilities": model.has_probabilities,
-        "calibration": None if model.calibration is None else model.calibration.name,
         "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
         "index_base": model.index_base,
         "features": None if model.seen is None else model.seen.count,

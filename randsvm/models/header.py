@@ -10,14 +10,13 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import ModelError, quoted
 from randsvm.models.trailer import split_trailer
-from randsvm.records import NamedTuple
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import log
 from typing import Any
@@ -29,7 +29,6 @@ from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import Trailer
 from randsvm.parameters.kernel import KERNELS
-from randsvm.records import dataclass
 
 # Kernel names of this package -> names in LIBSVM's models, and the inverse.
 LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}
@@ -182,6 +181,35 @@ class KernelModel(Model):
 
     def _decision_in_float64(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))
+
+    @property
+    def sums_differences(self) -> bool:
+        """Whether `decision_and_sizes` sums rbf over differences of features in all cases."""
+        return _fastest_float64_layout(self.kernel, self.Z).uses_differences
+
+    def decision_and_sizes(self, X: Matrix, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return f and the sums of |beta| K that bound its rounding, both (m, columns) float64.
+
+        Parameters
+        ----------
+        X : CSR matrix or array of shape (m, d)
+            Rows, scaled, as `rows` returns them.
+        extra : array of shape (m,)
+            Squared norms of their other features.
+
+        Returns
+        -------
+        tuple of array
+            The decision values, and the sums.
+        """
+        sums = evaluate_expansions(self._float64_with_sizes, X, extra)
+        columns = self.beta.shape[1]
+        return self._f(sums[..., :columns]), self._f(sums[..., columns:]) - self.b
+
+    @cached_property
+    def _float64_with_sizes(self) -> tuple[Expansion, ...]:
+        both = np.hstack([self.beta, np.abs(self.beta)])
+        return self._expansions(_fastest_float64_layout(self.kernel, self.Z), both)
 
     def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
         """Return f in float32, or in float64 for rows whose label rounding errors could change.
@@ -362,8 +390,8 @@ class PairwiseModel(KernelModel):
         return decisions.voted_classes(f, len(self.labels))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        assert self.calibrator is not None, "has_probabilities comes first"
-        return decisions.coupled_probabilities(self.calibrator.columns(f), len(self.labels))
+        columns = decisions.sigmoids(f, self.sigmoid_in_use)
+        return decisions.coupled_probabilities(columns, len(self.labels))
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
         return class_scores(f, pairs=True)

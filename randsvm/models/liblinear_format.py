@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ from randsvm.errors import ModelError
 from randsvm.models import header as headers
 from randsvm.models.header import INT_LIMIT, Header, HeaderFormat
 from randsvm.models.trailer import SealedStream
-from randsvm.records import dataclass
 
 CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIER_SOLVERS = (

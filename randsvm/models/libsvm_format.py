@@ -8,8 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,6 @@ from randsvm.models import header as headers
 from randsvm.models.header import Header, HeaderFormat
 from randsvm.models.trailer import SealedStream, has_float64_values
 from randsvm.parameters.kernel import KERNELS
-from randsvm.records import NamedTuple, dataclass
 
 CLASSIFIER_TYPES = ("c_svc", "nu_svc")
 SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")

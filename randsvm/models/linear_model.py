@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,11 +12,9 @@ from randsvm.arrays import absolute, to_csr
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
-from randsvm.models.calibration import Calibrator, Sigmoid
 from randsvm.models.liblinear_format import LiblinearModel
 from randsvm.models.model import Model, ModelRows, common_fields
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer
-from randsvm.records import dataclass
 
 # LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
 # 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
@@ -98,9 +97,9 @@ class LinearModel(Model):
         return self.solver == liblinear_format.ONE_CLASS_SOLVER or "origin" in self.metadata
 
     @property
-    def calibrator(self) -> Calibrator | None:
-        fitted = super().calibrator
-        return Sigmoid(LOGISTIC_SIGMOID) if fitted is None and self.solver in LOGISTIC else fitted
+    def sigmoid_in_use(self) -> np.ndarray | None:
+        is_logistic = self.sigmoid is None and self.solver in LOGISTIC
+        return LOGISTIC_SIGMOID if is_logistic else self.sigmoid
 
     def save(self, path: str) -> None:
         label, w = self._c_labels, self.w

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import nan
 from typing import TypeVar
 
@@ -19,14 +19,10 @@ from randsvm.events import (
     ClassMetrics,
     Coverage,
     ProbabilityMetrics,
-    ReliabilityBin,
 )
 from randsvm.models.decisions import predicted_classes
-from randsvm.records import dataclass
 
 AnyMetric = TypeVar("AnyMetric", bound="Metric")
-# Intervals of equal width of the expected calibration error, as in Guo et al. 2017.
-RELIABILITY_BINS = 15
 
 
 class Metric:
@@ -37,14 +33,11 @@ class Metric:
     labelled_weight : sum of the weights of the labelled rows, their number without weights
     score_name : name of the score
     sign : 1 if a larger score is better, else -1
-    averaged : whether the score of several folds is the mean of their scores; else it is the score
-    of their rows together
     summed_attributes : names of the counts other than `rows`, `labelled` and `labelled_weight`
     """
 
     score_name: str
     sign: int
-    averaged = False
     summed_attributes: tuple[str, ...]
 
     def __init__(self) -> None:
@@ -82,29 +75,10 @@ class Metric:
         """Count labelled rows."""
         raise NotImplementedError
 
-    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return the loss of each row times its weight, (m,) float32; a smaller loss is better.
-
-        Unlabelled rows have the loss 0. The arguments are those of `add`.
-        """
-        labelled = ~np.isnan(y)
-        found = np.zeros(len(y), np.float32)
-        found[labelled] = self._losses(y[labelled], f[labelled])
-        return found if weights is None else found * weights.astype(np.float32)
-
-    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """Return the losses of labelled rows."""
-        raise NotImplementedError
-
     @property
     def score(self) -> float:
         """The score; nan without labelled rows."""
         raise NotImplementedError
-
-    @property
-    def details(self) -> dict[str, float]:
-        """Other numbers that are reported with the score."""
-        return {}
 
     def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
         both = copy(self)
@@ -133,9 +107,6 @@ class Accuracy(Metric):
         count = int(right.sum())
         self.correct += count
         self.correct_weight += count if weights is None else float(weights[right].sum())
-
-    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return y != predicted_classes(f)
 
     @property
     def score(self) -> float:
@@ -206,13 +177,6 @@ class RegressionErrors(Metric):
             sums = [weights @ error**2, weights @ np.abs(error)]
         self.sums = np.add(self.sums, sums)
         self.moments = self.moments + Moments.of(np.column_stack([y, f]), weights)
-
-    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return (f - y) ** 2
-
-    @property
-    def details(self) -> dict[str, float]:
-        return {"squared_correlation": self.squared_correlation}
 
     @property
     def score(self) -> float:
@@ -290,14 +254,9 @@ class ConfusionMatrix(Accuracy):
         if not self.values:
             return nan
         f, first, weights = self._ranked()
-        positive, order = f[first], np.argsort(f[~first])
-        negative = f[~first][order]
-        # The weight of the negative rows before each place of the sorted ones.
-        before = np.concatenate([[0.0], np.cumsum(weights[~first][order])])
-        below = weights[first] @ before[np.searchsorted(negative, positive, "left")]
-        not_above = weights[first] @ before[np.searchsorted(negative, positive, "right")]
-        pairs = float(weights[first].sum() * before[-1])
-        return float(below + not_above) / 2 / pairs if pairs else nan
+        total = float(weights[first].sum())
+        ranked = correctly_ranked(f, first, weights)
+        return float(weights[first] @ ranked[first]) / total if total else nan
 
     @property
     def average_precisions(self) -> tuple[float | None, ...]:
@@ -336,6 +295,28 @@ def _mean_of_defined(scores: np.ndarray) -> float:
     """Return the mean of the scores that are not nan; nan if there is none."""
     defined = scores[~np.isnan(scores)]
     return float(defined.mean()) if len(defined) else nan
+
+
+def correctly_ranked(f: np.ndarray, first: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the share of the other class that f ranks on the right side of each row, (m,).
+
+    Rows of the first class should have the larger f; equal values count half. The share is by
+    weight, and nan if the other class has none. The mean over the rows of either class is the area
+    under the ROC curve. f, weights : (m,); first : (m,) bool
+    """
+    ranked = np.full(len(f), nan)
+    for rows, sign in (first, 1), (~first, -1):
+        values, others = sign * f[~rows], weights[~rows]
+        order = np.argsort(values)
+        values = values[order]
+        # The weight of the other rows before each place of the sorted ones.
+        before = np.concatenate([[0.0], np.cumsum(others[order])])
+        if before[-1]:
+            own = sign * f[rows]
+            below = before[np.searchsorted(values, own, "left")]
+            not_above = before[np.searchsorted(values, own, "right")]
+            ranked[rows] = (below + not_above) / 2 / before[-1]
+    return ranked
 
 
 def average_precision(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> float:
@@ -401,16 +382,12 @@ class ProbabilityScores:
     """Sums over rows for the scores of probabilities. A row counts as its weight.
 
     losses : (2,), sums of -log p of the true class and of the squared errors of p
-    bins : (3, RELIABILITY_BINS), for each interval of the probability of the predicted class, over
-    its rows: sums of the weights, of weight times that probability, and of the weights of the rows
-    whose label was predicted
     """
 
     def __init__(self, classes: int) -> None:
         self.classes = classes
         self.weight = 0.0
         self.losses = np.zeros(2)
-        self.bins = np.zeros((3, RELIABILITY_BINS))
 
     def add(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray | None = None) -> None:
         """Count m rows.
@@ -427,38 +404,10 @@ class ProbabilityScores:
         squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
         self.losses += [weights @ log_loss, weights @ squared]
         self.weight += float(weights.sum())
-        largest, right = p.max(axis=1), p.argmax(axis=1) == y
-        number = np.clip(np.ceil(largest * RELIABILITY_BINS) - 1, 0, RELIABILITY_BINS - 1)
-        number = number.astype(np.int64)
-        self.bins += [
-            np.bincount(number, sums, RELIABILITY_BINS)
-            for sums in (weights, weights * largest, weights * right)
-        ]
 
     def metrics(self) -> ProbabilityMetrics:
         """Return the scores."""
         if not self.weight:
-            return ProbabilityMetrics(nan, nan, nan, self._reliability())
+            return ProbabilityMetrics(nan, nan)
         log_loss, squared = (self.losses / self.weight).tolist()
-        _, probability, right = self.bins
-        return ProbabilityMetrics(
-            log_loss,
-            squared / 2 if self.classes == 2 else squared,
-            float(np.abs(right - probability).sum()) / self.weight,
-            self._reliability(),
-        )
-
-    def _reliability(self) -> list[ReliabilityBin]:
-        bounds = (np.arange(RELIABILITY_BINS + 1) / RELIABILITY_BINS).tolist()
-        weight, *sums = self.bins
-        with np.errstate(invalid="ignore"):
-            probability, accuracy = sums / weight
-        rows = zip(
-            bounds,
-            bounds[1:],
-            weight.tolist(),
-            probability.tolist(),
-            accuracy.tolist(),
-            strict=False,
-        )
-        return [ReliabilityBin(*row) for row in rows]
+        return ProbabilityMetrics(log_loss, squared / 2 if self.classes == 2 else squared)

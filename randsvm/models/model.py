@@ -6,9 +6,9 @@ A model has no reference to its training data or to the run that trained it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,10 +16,8 @@ from randsvm.arrays import CsrMatrix, Matrix
 from randsvm.data.columns import Columns
 from randsvm.data.scaling import Scaling
 from randsvm.models import decisions
-from randsvm.models.calibration import Calibrator, Sigmoid, parse_calibrator
 from randsvm.models.conformal import NonconformityScores, class_scores
 from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
-from randsvm.records import NamedTuple, dataclass
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -68,9 +66,6 @@ class Model:
         Whether feature values are float64, as in the training; if not, they are rounded to float32.
     sigmoid : array of shape (2, columns of f), float64, optional
         A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
-    calibration : Calibrator, optional
-        Isotonic or temperature calibration in place of `sigmoid`; None: not fitted. `calibrator`
-        is the one that applies.
     conformal : NonconformityScores, optional
         Scores of held-out rows, for label sets and intervals; None: not kept.
     noise_scale : float, optional
@@ -91,7 +86,6 @@ class Model:
     scaling: Scaling | None = None
     float64: bool = False
     sigmoid: np.ndarray | None = None
-    calibration: Calibrator | None = None
     conformal: NonconformityScores | None = None
     noise_scale: float | None = None
     columns: Columns | None = None
@@ -222,7 +216,7 @@ class Model:
     @property
     def has_probabilities(self) -> bool:
         """Return whether `probabilities` can be called."""
-        return self.calibrator is not None
+        return self.sigmoid_in_use is not None
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Return the probability of each class.
@@ -237,15 +231,13 @@ class Model:
         array of shape (m, classes), float64
             Probabilities, in the order of `labels`.
         """
-        assert self.calibrator is not None, "has_probabilities comes first"
-        return self.calibrator.classes(f.reshape(len(f), -1))
+        columns = decisions.sigmoids(f.reshape(len(f), -1), self.sigmoid_in_use)
+        return decisions.class_probabilities(columns)
 
     @property
-    def calibrator(self) -> Calibrator | None:
-        """The calibrator that was fitted, or the one that the loss determines."""
-        if self.calibration is not None or self.sigmoid is None:
-            return self.calibration
-        return Sigmoid(self.sigmoid)
+    def sigmoid_in_use(self) -> np.ndarray | None:
+        """A and B that were fitted, or those that the loss determines, (2, columns of f)."""
+        return self.sigmoid
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
         """Return how badly each class fits each row; see `conformal.class_scores`.
@@ -356,8 +348,8 @@ class Model:
             self.columns,
             self.label_texts,
         )
-        for one in (self.calibration, self.conformal):
-            lines |= {} if one is None else one.lines()
+        if self.conformal is not None:
+            lines |= self.conformal.lines()
         return {**self.metadata, **lines}
 
 
@@ -388,7 +380,6 @@ def common_fields(
         "float64": trailer.float64(),
         "seen": seen,
         "scaling": trailer.scaling(seen),
-        "calibration": parse_calibrator(trailer, columns),
         "conformal": NonconformityScores.parse(trailer),
         "columns": trailer.columns(),
         "label_texts": trailer.label_texts(len(labels)),

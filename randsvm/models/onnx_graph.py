@@ -22,12 +22,10 @@ from randsvm import __version__
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models import decisions
 from randsvm.models.c_source import input_count
-from randsvm.models.calibration import Calibrator, Isotonic, Sigmoid, Temperature
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 from randsvm.models.trailer import MAX_FEATURES
-from randsvm.parameters.kernel import KERNELS
 
 # Versions that all runtimes of the last years read.
 OPSET, IR_VERSION = 13, 7
@@ -166,12 +164,16 @@ class _Graph:
             exponents = self.node("Sub", self.node("Sub", products, own), norms)
             return self.node("Exp", self.node("Min", exponents, self.constant(0.0)))
         products = self.node("MatMul", v, self.constant(Z.T))
-        if KERNELS[kernel.name]:
+        if kernel.name in ("poly", "sigmoid"):
             products = self.node("Mul", products, self.constant(kernel.gamma))
             products = self.node("Add", products, self.constant(kernel.coef0))
         if kernel.name == "poly":
             return self.node("Pow", products, self.constant(kernel.degree))
-        return self.node("Tanh", products) if kernel.name == "sigmoid" else products
+        if kernel.name == "sigmoid":
+            return self.node("Tanh", products)
+        if kernel.name == "linear":
+            return products
+        raise ModelError(f"the kernel {kernel.name} has no ONNX graph")
 
     def random_features(self, model: LinearModel, v: str) -> str:
         mapping = model.mapping
@@ -225,12 +227,12 @@ class _Graph:
         if marks is not None:
             self.with_complement(self.novelty_probability(f, marks))
             return
-        calibrator = model.calibrator
-        if isinstance(calibrator, Temperature) and columns > 1 and not self.is_pairwise:
-            z = self.node("Div", f, self.constant(calibrator.temperature))
-            self.node("Softmax", z, axis=1, output="probabilities")
-            return
-        p = self.calibrated(calibrator, f)
+        sigmoid = model.sigmoid_in_use
+        assert sigmoid is not None, "has_probabilities comes first"
+        half = self.node("Mul", f, self.constant(sigmoid[0] / 2))
+        half = self.node("Add", half, self.constant(sigmoid[1] / 2))
+        change = self.node("Mul", self.node("Tanh", half), self.constant(0.5))
+        p = self.node("Sub", self.constant(0.5), change)
         least = decisions.MIN_PROBABILITY
         p = self.node("Clip", p, self.constant(least), self.constant(1 - least))
         if self.is_pairwise:
@@ -265,33 +267,6 @@ class _Graph:
             is_there = self.node(operator, f, self.constant(mark))
             p = self.node("Where", is_there, self.constant(value), p)
         return p
-
-    def calibrated(self, calibrator: Calibrator | None, f: str) -> str:
-        """Return the probability of each column, (rows, columns), before it is clipped."""
-        if isinstance(calibrator, Isotonic):
-            curves = [self.curve(f, i, *knots) for i, knots in enumerate(calibrator.knots)]
-            return self.node("Concat", *curves, axis=1) if len(curves) > 1 else curves[0]
-        if isinstance(calibrator, Temperature):
-            half = self.node("Div", f, self.constant(-2 * calibrator.temperature))
-        else:
-            assert isinstance(calibrator, Sigmoid), "has_probabilities comes first"
-            sigmoid = calibrator.coefficients
-            half = self.node("Mul", f, self.constant(sigmoid[0] / 2))
-            half = self.node("Add", half, self.constant(sigmoid[1] / 2))
-        change = self.node("Mul", self.node("Tanh", half), self.constant(0.5))
-        return self.node("Sub", self.constant(0.5), change)
-
-    def curve(self, f: str, column: int, knots: np.ndarray, values: np.ndarray) -> str:
-        """Return a function that is linear between knots and constant beyond them, (rows, 1)."""
-        x = self.node("Gather", f, self.constant([column], np.int64), axis=1)
-        # A single knot gives a constant: an interval without a rise.
-        widths = np.diff(knots) if len(knots) > 1 else np.ones(1)
-        steps = np.diff(values) if len(knots) > 1 else np.zeros(1)
-        share = self.node("Sub", x, self.constant(knots[: len(widths)]))
-        share = self.node("Div", share, self.constant(widths))
-        share = self.node("Clip", share, self.constant(0.0), self.constant(1.0))
-        rise = self.node("MatMul", share, self.constant(steps[:, None]))
-        return self.node("Add", rise, self.constant(values[0]))
 
     def coupled(self, pairwise: str) -> None:
         """Add `decisions.coupled_probabilities`, an iteration in a loop over all rows."""

@@ -9,10 +9,10 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,6 @@ from randsvm.models.model import Model
 from randsvm.models.row_files import RowFiles
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
-from randsvm.records import NamedTuple, dataclass
 
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"
@@ -523,8 +522,7 @@ def predict_on_cluster(
     path = str(Path(model).absolute())
     work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
     labels: svmlight.Labels = "number" if predictor.model.is_regression else "class"
-    float64 = predictor.model.float64
-    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, float64=float64)
+    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, float64=True)
     line, base = 1, -1
     for part, (piece, found) in map_ranges(address, paths, options, work):
         if part.base != base:

@@ -98,7 +98,7 @@ class RowFiles:
             "labels": "number" if model.is_regression else "class",
             "zero_based": model.zero_based,
             "unlabelled": True,
-            "float64": model.float64,
+            "float64": True,
         } | given
         for path in self.paths:
             begin_file(path)

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +24,6 @@ from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import DataError, ModelError, quoted
 from randsvm.files import Sink, decoded, encoded
 from randsvm.parameters.run import SCALINGS
-from randsvm.records import dataclass
 
 Parsed = TypeVar("Parsed")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from randsvm.decimals import is_number
 from randsvm.errors import ParameterError
-from randsvm.records import NamedTuple
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from randsvm.parameters.option import AUTO, changed_flags, check_bounds, option, require
 from randsvm.parameters.svm import NU_TASKS, Params
-from randsvm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from randsvm.errors import ParameterError
@@ -23,7 +23,6 @@ from randsvm.parameters.option import (
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, Params
-from randsvm.records import dataclass
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -116,6 +115,13 @@ class Run:
         "--ignore-columns",
         help="Columns of a table that are no features: names or numbers, separated by commas.",
     )
+    categorical_columns: str | None = option(
+        None,
+        "text",
+        "--categorical-columns",
+        help="Columns of a table whose numbers are categories, too, such as codes: names or "
+        "numbers, separated by commas.",
+    )
     group_column: str | None = option(
         None,
         "text",
@@ -136,14 +142,23 @@ class Run:
         help="mean: a missing number in a table becomes the mean of its column, and a missing text "
         "none of the categories.  [default: it is an error]",
     )
+    missing_values: str | None = option(
+        None,
+        "text",
+        "--missing-values",
+        help="Texts or numbers that stand for a missing number in a table, besides NA, ? and the "
+        "like: '-' or -999,none; separated by commas.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)
         only_for_tables = {
             "--label-column": self.label_column,
             "--ignore-columns": self.ignore_columns,
+            "--categorical-columns": self.categorical_columns,
             "--group-column": self.group_column,
             "--missing": self.missing,
+            "--missing-values": self.missing_values,
             "--no-header": self.no_header or None,
         }
         for flag, value in only_for_tables.items():
@@ -503,30 +518,6 @@ class CertifyParams:
         below=1,
     )
     row_weights: str | None = None
-
-    def __post_init__(self) -> None:
-        check_bounds(self)
-
-
-@dataclass(frozen=True)
-class ImportanceParams:
-    """The shuffles of --importance.
-
-    row_weights : file of the weights with which rows count in the score; None: `cost:` in the rows
-    format : format of the files; None: that of the training files
-    no_header : whether the first line of a CSV or TSV file is a row, with the columns of the
-    training
-    """
-
-    repeats: int = option(
-        5, "int", "--repeats", help="With --importance: shuffles of each feature.", least=1
-    )
-    seed: int = option(
-        0, "int", "--seed", help="With --importance: seed of the shuffles.", least=0, below=2**64
-    )
-    row_weights: str | None = None
-    format: str | None = None
-    no_header: bool = False
 
     def __post_init__(self) -> None:
         check_bounds(self)

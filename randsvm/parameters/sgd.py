@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
@@ -17,7 +17,6 @@ from randsvm.parameters.option import (
     shared_option,
 )
 from randsvm.parameters.svm import (
-    CALIBRATION,
     COEF0,
     CONFORMAL,
     COST,
@@ -28,12 +27,11 @@ from randsvm.parameters.svm import (
     PROBABILITY,
     TASK,
     WEIGHTS,
-    check_calibration,
+    check_conformal,
     check_probability,
     check_random_features,
     uses_field,
 )
-from randsvm.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,9 +210,20 @@ class SgdParams:
         above=0,
         below=1,
     )
+    gap: float | None = option(
+        None,
+        "float",
+        "--gap",
+        help="After the epochs, lower the objective by Newton steps over all rows until it is "
+        "certified to be within this part of the optimum, relative gap (P - D) / max.",
+        above=0,
+        below=1,
+    )
+    max_iterations: int | None = option(
+        None, "int", "--max-iterations", help="Maximum number of Newton steps.", least=1
+    )
     weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
     probability: bool = shared_option(False, SGD_PROBABILITY)
-    calibration: str | None = shared_option(None, CALIBRATION)
     conformal: bool = shared_option(False, CONFORMAL)
     update: str | None = option(
         None,
@@ -242,7 +251,7 @@ class SgdParams:
         if self.kernel == "linear" or self.components is not None:
             check_random_features(self.kernel, self.components, self.exact)
         check_probability(self.task, self.probability)
-        check_calibration(self.task, self.probability, self.calibration, self.conformal)
+        check_conformal(self.task, self.conformal)
         self._check_loss()
         self._check_update()
         require(
@@ -254,14 +263,27 @@ class SgdParams:
             self.early_stopping is None or self.epochs != "auto",
             "give one of --epochs auto and --early-stopping",
         )
+        self._check_gap()
+
+    def _check_gap(self) -> None:
+        """Require options that suit --gap, or its absence."""
+        if self.gap is None:
+            require(self.max_iterations is None, "--max-iterations of sgd needs --gap")
+            return
+        require(
+            self.task == "svr"
+            or (self.task == "svc" and self.loss != "log" and self.multiclass != "crammer-singer"),
+            "--gap of sgd is for -s svr, and for -s svc with --loss hinge or squared-hinge and "
+            "--multiclass ovr",
+        )
+        require(
+            self.early_stopping is None and self.update is None,
+            "--gap ends at the optimum: no --early-stopping, no --update",
+        )
 
     def _check_loss(self) -> None:
         require(
             self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
-        )
-        require(
-            self.calibration is None or self.loss != "log",
-            f"--calibration {self.calibration}: --loss log gives probabilities without it",
         )
         require(
             self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from randsvm.errors import ParameterError
@@ -20,7 +20,6 @@ from randsvm.parameters.kernel import (
     resolve_gamma,
 )
 from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
-from randsvm.records import dataclass
 
 # Tasks in LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
@@ -74,14 +73,6 @@ PROBABILITY = Option(
     "noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
     "switch",
 )
-CALIBRATIONS = ("sigmoid", "isotonic", "temperature")
-CALIBRATION = Option(
-    ("--calibration",),
-    "With -b 1, how decision values of classes become probabilities: by Platt's sigmoid as in "
-    "LIBSVM, by a non-decreasing, piecewise linear function, or divided by one temperature. "
-    "svm-predict reads the first only.  [default: sigmoid]",
-    CALIBRATIONS,
-)
 CONFORMAL = Option(
     ("--conformal",),
     "Keep scores of cross-validated rows, from which randsvm-predict --coverage writes label sets "
@@ -119,14 +110,8 @@ def check_probability(task: str, probability: bool) -> None:
     )
 
 
-def check_calibration(
-    task: str, probability: bool, calibration: str | None, conformal: bool
-) -> None:
-    """Raise ParameterError if --calibration or --conformal does not go with the other options."""
-    require(
-        calibration is None or (probability and task in ("svc", "nu-svc")),
-        f"--calibration {calibration} is for the probabilities of classes: give -b 1 and -s svc",
-    )
+def check_conformal(task: str, conformal: bool) -> None:
+    """Raise ParameterError if --conformal is given for novelty detection."""
     require(not conformal or task != "one-class", "--conformal is not for -s one-class")
 
 
@@ -282,7 +267,12 @@ class Params:
         below=1,
     )
     shrinking: bool = option(
-        True, "switch", "-h", "--shrinking", help="LIBSVM's shrinking heuristics.  [default: 1]"
+        True,
+        "switch",
+        "-h",
+        "--shrinking",
+        help="LIBSVM's shrinking heuristics, in first solves of more "
+        "than 4,096 rows; others always have them.  [default: 1]",
     )
     multiclass: str | None = option(
         None,
@@ -293,12 +283,11 @@ class Params:
     )
     weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
     probability: bool = shared_option(False, PROBABILITY)
-    calibration: str | None = shared_option(None, CALIBRATION)
     conformal: bool = shared_option(False, CONFORMAL)
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        check_calibration(self.task, self.probability, self.calibration, self.conformal)
+        check_conformal(self.task, self.conformal)
         check_random_features(self.kernel, self.components, self.exact)
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"

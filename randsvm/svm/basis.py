@@ -6,6 +6,7 @@ f~ = sum_j a_j K(z_j, .) + b for the m rows z_j of the basis. Knows nothing of h
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,7 +14,6 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, slices, sum_in_order
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import dataclass
 from randsvm.svm.running_values import BasisValues, RunningValues, ShardValues
 from randsvm.svm.tasks import Task
 

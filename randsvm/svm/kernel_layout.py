@@ -5,7 +5,8 @@ This module does not know coefficients, solvers or files.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,6 @@ from randsvm.kernels.expansion import (
 )
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 
 # Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
 # number, is below FLOAT32_LIMIT.
@@ -103,6 +103,41 @@ def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
     return max(D.map(of))
 
 
+class RowSizes(NamedTuple):
+    """The largest |x|^2 of rows in a layout, or |K| of precomputed kernels, and the most products
+    of one pair of rows. length: the largest |x| of rows as the file has them."""
+
+    norm: float
+    terms: int
+    length: float = 0.0
+
+
+def row_sizes(D: Dataset, kernel_layout: KernelLayout) -> RowSizes:
+    """Return the sizes of all rows of D, for the bounds of rounding errors."""
+    centre, dense = kernel_layout.centre, kernel_layout.dense and not kernel_layout.uses_nonzeros
+
+    def of(shard: Shard) -> RowSizes:
+        norm, length, terms = 0.0, 0.0, D.d
+        if kernel_layout.kernel.name == "precomputed":
+            rows = D.chunk_matrix(shard)
+            values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
+            return RowSizes(float(values.max(initial=0.0)), terms)
+        for chunk in D.chunks(shard):
+            for at in slices(len(chunk.y), BLOCK_ROWS):
+                X = chunk.X[at]
+                norms = squared_norms(X)
+                length = max(length, float(norms.max(initial=0.0)) ** 0.5)
+                if centre is not None:
+                    norms = replace(kernel_layout, dtype=np.float32).convert(X).norms
+                norm = max(norm, float(norms.max(initial=0.0)))
+        if not dense and D.mapping is None:
+            stored = np.diff(D.chunk_matrix(shard).indptr).max(initial=0)
+            terms = int(stored) + (0 if centre is None else int(np.count_nonzero(centre)))
+        return RowSizes(norm, terms, length)
+
+    return RowSizes(*(max(each) for each in zip(*D.map(of), strict=True)))
+
+
 def gram_of(
     D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
 ) -> np.ndarray:
@@ -151,7 +186,7 @@ def kernel_centres(D: Dataset, rows: np.ndarray) -> Points:
         return D.points(rows)
     points = D.mapped(OWN_NUMBER).points(rows)
     columns = np.searchsorted(D.summary.features, points.X.data)
-    m, ones = len(points), np.ones(len(points), np.float32)
+    m, ones = len(points), np.ones(len(points))
     X = CsrMatrix(ones, columns, np.arange(m + 1), (m, D.d))
     return replace(points, X=X)
 
@@ -163,7 +198,7 @@ def kernel_values(D: Dataset, points: Points) -> np.ndarray:
     """
     m, numbers = len(points), points.X.indices
     values = D.mapped(SelectedColumns(numbers)).points(points.rows).X
-    K: np.ndarray = values.data.reshape(m, m)
+    K: np.ndarray = values.data.reshape(m, m).astype(np.float32)
     off = K - K.T
     if m and off.max() > ASYMMETRY * max(K.max(), -K.min()):
         i, j = np.unravel_index(int(off.argmax()), off.shape)

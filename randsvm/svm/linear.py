@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
 import numpy as np
 
 from randsvm.arrays import Matrix
@@ -9,7 +12,6 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSSES
-from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.tasks import Task
 
 
@@ -185,7 +187,10 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
         u, sums = u[order], np.cumsum(weights[order])
         count = int(np.searchsorted(sums, share * sums[-1], side="right"))
     inside = u[min(count, len(u) - 1)]
+    # Rows with equal u are on the same side.
+    count = int(np.searchsorted(u, inside))
     # b lies between the last row outside and the first one inside, so that neither has f = 0. If no
     # row is outside, it is slightly more than the first one needs.
-    outside = u[count - 1] if count else inside - ROUNDING * abs(inside)
+    slightly_less = inside - (ROUNDING * abs(inside) or np.finfo(float).tiny)
+    outside = u[count - 1] if count else slightly_less
     return Linear(linear.w, np.array([-(outside + inside) / 2]))

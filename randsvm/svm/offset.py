@@ -13,12 +13,11 @@ it is within a cell, the next window is that cell. Reports of shards add up with
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from randsvm.arrays import sum_in_order
-from randsvm.records import dataclass
 
 # The window beside a window is this many times as wide.
 WIDENING = 16.0

@@ -6,11 +6,12 @@ violators, solvers or files.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import (
     float64_layout_of,
     gram_of,
@@ -33,6 +33,7 @@ from randsvm.svm.kernel_layout import (
 )
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
+from randsvm.svm.solution import ReducedMachine
 from randsvm.svm.tasks import Task, task_of
 
 Report = TypeVar("Report", bound=Any)
@@ -41,10 +42,6 @@ Report = TypeVar("Report", bound=Any)
 # AUDIT_ROWS, but fewer if they have more nonzeros than AUDIT_NONZEROS, down to MIN_AUDIT_ROWS.
 # Measured with 4,000 rows of 392 nonzeros: 512 rows take a sixth of the processor time of a run.
 AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
-# Relative change of P and D by rounding above which they are computed in float64.
-VISIBLE_ERROR = 1e-6
-# An evaluation of at most this many kernel values is in float64 in any case.
-ALWAYS_FLOAT64_VALUES = 50_000_000
 # Rounding may change u by MAX_ERROR_OF_TOLERANCE times the tolerance. It may change u by more, up
 # to MAX_ERROR_OF_VIOLATION times the largest violation, but not by more than MAX_TOLERANCES
 # times the tolerance.
@@ -98,6 +95,9 @@ class BasisValues:
 class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each.
 
+    absolute : (m,) float64, the sum of |difference_j K(z_j, .)| over everything that was added to
+    u, for float32 sums of rbf; None: it was not needed. error : (m,) float64, a bound of the error
+    of u that `Sharpen` has found; None: it follows from the sums, see certificate.RowErrors.
     budget: for rows that stay laid out from one pass to the next; it changes the time and no
     result.
     """
@@ -105,6 +105,8 @@ class ShardValues:
     def __init__(self, D: Dataset, budget: MemoryBudget, shard: Shard) -> None:
         self.D, self.budget, self.shard = D, budget, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
+        self.absolute: np.ndarray | None = None
+        self.error: np.ndarray | None = None
         self._layout: KeptRows | None = None
         # Kernel values of the rows with a basis; see svm/basis.py.
         self.basis_values: BasisValues | None = None
@@ -131,21 +133,29 @@ class ShardValues:
         rise, fall = beyond.task.slopes(y, u, np.zeros(len(y)))
         return (np.maximum(rise - beyond.b, beyond.b - fall) >= -beyond.distance) | (self.beta != 0)
 
-    def add(self, expansion: Expansion, *, keep: bool) -> None:
-        """Add the expansion to u. keep: whether laid out rows stay if the budget allows."""
-        u, D = self.u, self.D
+    def add(self, expansion: Expansion) -> None:
+        """Add the expansion to u, and a second sum to `absolute` if it has one."""
+        self.error = None
+        if not expansion.sum_shape:
+            self._add(expansion, self.u)
+            return
+        sums = np.zeros((len(self), 2))
+        self._add(expansion, sums)
+        self.u += sums[:, 0]
+        self.absolute = sums[:, 1] + (0.0 if self.absolute is None else self.absolute)
+
+    def _add(self, expansion: Expansion, u: np.ndarray) -> None:
+        D = self.D
         if expansion.kernel_layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            if not keep:
-                expansion.add(u, expansion.kernel_layout.row_blocks(D.chunk_matrix(self.shard)))
-            elif (pieces := self._kept(expansion.kernel_layout)) is not None:
+            if (pieces := self._kept(expansion.kernel_layout)) is not None:
                 expansion.add(u, pieces)
             else:
-                self._lay_out(expansion)
+                self._lay_out(expansion, u)
 
     def _kept(self, kernel_layout: KernelLayout) -> list[RowBlock] | None:
         """Return the kept rows in this layout, or None; drop rows of another precision."""
@@ -155,7 +165,7 @@ class ShardValues:
             layout = self._layout = None
         return None if layout is None else layout.pieces
 
-    def _lay_out(self, expansion: Expansion) -> None:
+    def _lay_out(self, expansion: Expansion, u: np.ndarray) -> None:
         """Lay out the rows and add the expansion to u; keep the rows if the budget allows."""
         kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
         if self._order is None and kernel_layout.uses_cells(X.shape[1]):
@@ -164,10 +174,10 @@ class ShardValues:
             X, cells=self._order if kernel_layout.uses_cells(X.shape[1]) else None
         )
         if self.budget.left <= 0:
-            expansion.add(self.u, made)
+            expansion.add(u, made)
             return
         pieces = list(made)
-        expansion.add(self.u, pieces)
+        expansion.add(u, pieces)
         size = sum(row_block_bytes(piece) for piece in pieces)
         if self.budget.reserve(size):
             self._layout = KeptRows(kernel_layout, pieces, size)
@@ -197,12 +207,15 @@ class SetCoefficients:
 
 @dataclass(frozen=True)
 class SetValues:
-    """Set u of every row. u : (n,) float64."""
+    """Set u of every row, and what was added up. u, absolute : (n,) float64, see ShardValues."""
 
     u: np.ndarray
+    absolute: np.ndarray | None
 
     def __call__(self, values: ShardValues) -> None:
-        values.u[:] = self.u[values.shard.start : values.shard.stop]
+        rows = slice(values.shard.start, values.shard.stop)
+        values.u[:], values.error = self.u[rows], None
+        values.absolute = None if self.absolute is None else self.absolute[rows].copy()
 
 
 @dataclass(frozen=True)
@@ -215,63 +228,53 @@ class BeyondMargin:
 
 
 class AddExpansion:
-    """Compute u += sum_j difference_j K(z_j, .).
-
-    fresh: whether u starts at 0; rows `beyond` the margin then keep their u. keep: whether rows may
-    stay laid out.
-    """
+    """Compute u += sum_j difference_j K(z_j, .). fresh: whether u starts at 0."""
 
     def __init__(
-        self,
-        kernel_layout: KernelLayout,
-        Z: CsrMatrix,
-        difference: np.ndarray,
-        *,
-        fresh: bool,
-        beyond: BeyondMargin | None = None,
-        keep: bool = True,
+        self, kernel_layout: KernelLayout, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool
     ) -> None:
-        self.kernel_layout, self.Z, self.difference = kernel_layout, Z, difference
-        self.fresh, self.beyond, self.keep = fresh, beyond, keep
-        self.expansion = Expansion(kernel_layout, Z, difference)
+        self.kernel_layout, self.Z, self.difference, self.fresh = (
+            kernel_layout,
+            Z,
+            difference,
+            fresh,
+        )
+        sums = difference
+        if needs_absolute(kernel_layout):
+            sums = np.column_stack([difference, np.abs(difference)])
+        self.expansion = Expansion(kernel_layout, Z, sums)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _add_expansion, (
-            self.kernel_layout,
-            self.Z,
-            self.difference,
-            self.fresh,
-            self.beyond,
-            self.keep,
-        )
+        return _add_expansion, (self.kernel_layout, self.Z, self.difference, self.fresh)
 
     def __call__(self, values: ShardValues) -> None:
         """Change u of a shard. Raises ParameterError if a value exceeds float64."""
-        u = values.u
-        if self.beyond is None:
-            if self.fresh:
-                u.fill(0.0)
-            values.add(self.expansion, keep=self.keep)
-        else:
-            near = values.not_beyond(self.beyond)
-            X = values.D.chunk_matrix(values.shard)
-            u[near] = self.expansion.values(X[near])
-        if not np.isfinite(u).all():
-            raise ParameterError(
-                f"values of the {self.kernel_layout.kernel.name} kernel leave float64: "
-                f"scale the features"
-            )
+        if self.fresh:
+            values.u.fill(0.0)
+            values.absolute = None
+        values.add(self.expansion)
+        _check_finite(values.u, self.kernel_layout)
+
+
+def needs_absolute(kernel_layout: KernelLayout) -> bool:
+    """Return whether the bound of the errors of u needs a second sum of every row.
+
+    In float64, and for kernels whose values have no bound of their own, a bound for all rows does.
+    """
+    return kernel_layout.dtype is np.float32 and kernel_layout.kernel.name == "rbf"
 
 
 def _add_expansion(
-    kernel_layout: KernelLayout,
-    Z: CsrMatrix,
-    difference: np.ndarray,
-    fresh: bool,
-    beyond: BeyondMargin | None,
-    keep: bool,
+    kernel_layout: KernelLayout, Z: CsrMatrix, difference: np.ndarray, fresh: bool
 ) -> AddExpansion:
-    return AddExpansion(kernel_layout, Z, difference, fresh=fresh, beyond=beyond, keep=keep)
+    return AddExpansion(kernel_layout, Z, difference, fresh=fresh)
+
+
+def _check_finite(u: np.ndarray, kernel_layout: KernelLayout) -> None:
+    if not np.isfinite(u).all():
+        raise ParameterError(
+            f"values of the {kernel_layout.kernel.name} kernel leave float64: scale the features"
+        )
 
 
 @dataclass(frozen=True)
@@ -285,6 +288,14 @@ class ValuesQuery:
             return [values.u.copy()]
         shard = values.shard
         return [values.u[self.rows[shard.within(self.rows)] - shard.start]]
+
+
+@dataclass(frozen=True)
+class AbsoluteQuery:
+    """Ask for `absolute` of each shard."""
+
+    def __call__(self, values: ShardValues) -> list[np.ndarray | None]:
+        return [None if values.absolute is None else values.absolute.copy()]
 
 
 # --- all shards ------------------------------------------------------------------------------
@@ -327,6 +338,22 @@ class AuditedValues:
     errors: np.ndarray
 
 
+class Added(NamedTuple):
+    """The passes, the centres, and the sum of |difference_j| that were added to u."""
+
+    passes: int = 0
+    centres: int = 0
+    total: float = 0.0
+
+    def after(self, difference: np.ndarray) -> Added:
+        """Return this after one more pass."""
+        total = self.total + float(np.abs(difference).sum())
+        return Added(self.passes + 1, self.centres + len(difference), total)
+
+
+NOTHING_ADDED = Added()
+
+
 @dataclass(frozen=True)
 class ScanState:
     """Everything that changes from round to round, except for u.
@@ -336,8 +363,9 @@ class ScanState:
     offset of each group of the task. max_violation: rise less fall of the maximal violating pair
     in the last scan; before the first scan the range of the targets. kernel_layout: how rows are
     laid out for sums, and the precision of the sums; gram_layout: the same for kernel values for
-    LIBSVM, which become float32. used_float32: whether any sums were float32. audited: errors of u.
-    changed_since_restart: coefficients that changed since u was last computed from scratch.
+    LIBSVM, which become float32. audited: errors of u.
+    added: what was added to u since it was last computed from scratch. machine: the reduced
+    machine that the coefficients are of; None: they are of the problem.
     """
 
     task: Task
@@ -346,22 +374,24 @@ class ScanState:
     audited: AuditedValues
     windows: tuple[Window, ...]
     max_violation: float
-    used_float32: bool
     coefficients: Coefficients = field(default_factory=Coefficients)
     b: float = 0.0
     slack: float = 0.0
-    changed_since_restart: int = 0
+    added: Added = NOTHING_ADDED
+    machine: ReducedMachine | None = None
 
 
 @dataclass(frozen=True)
 class SavedSolution:
     """A solution that scans of the same rows continue from: the state of its scan, and its u.
 
-    u : (n,) float64. bounds: of |beta|, see Problem. left_out : (n,) bool, the rows of weight 0.
+    u, absolute : (n,) float64, see ShardValues. bounds: of |beta|, see Problem. left_out : (n,)
+    bool, the rows of weight 0.
     """
 
     state: ScanState
     u: np.ndarray
+    absolute: np.ndarray | None
     bounds: tuple[float, float]
     left_out: np.ndarray
 
@@ -458,7 +488,6 @@ class RunningValues:
             AuditedValues(zeros, zeros),
             tuple(Window.around(0.0, np.inf) for _ in task.groups),
             max_violation=float(np.ptp(self.audit.y)),
-            used_float32=layout.dtype is np.float32,
         )
 
     def _update(self, **changes: Any) -> None:
@@ -486,6 +515,12 @@ class RunningValues:
     def u(self) -> np.ndarray:
         """Return a copy of u of every row, (n,) float64; `ValuesQuery(rows)` is cheaper."""
         return np.concatenate(self.ask(ValuesQuery()))
+
+    @property
+    def absolute(self) -> np.ndarray | None:
+        """Return `ShardValues.absolute` of every row; None where no sums needed it."""
+        parts = [part for part in self.ask(AbsoluteQuery()) if part is not None]
+        return np.concatenate(parts) if parts else None
 
     @property
     def beta(self) -> np.ndarray:
@@ -543,8 +578,8 @@ class RunningValues:
 
         Z : (m, d) CSR, the z_j; difference : (m,) float64.
         """
-        changed = 0 if fresh else self.state.changed_since_restart + len(difference)
-        self._update(changed_since_restart=changed)
+        added = NOTHING_ADDED if fresh else self.state.added
+        self._update(added=added.after(difference))
         self.values.change(AddExpansion(self.kernel_layout, Z, difference, fresh=fresh))
         u = self._audit_values()
         if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
@@ -562,7 +597,8 @@ class RunningValues:
     def saved_solution(self) -> SavedSolution:
         """The current coefficients and their u, for `resume` of a scan of the same rows."""
         left_out = np.zeros(self.D.n, bool) if self.weights is None else self.weights == 0
-        return SavedSolution(self.state, self.u, self.problem.bounds, left_out)
+        values = self.u, self.absolute
+        return SavedSolution(self.state, *values, self.problem.bounds, left_out)
 
     def resume(self, saved: SavedSolution) -> None:
         """Continue from the coefficients of a scan of the same rows with the same kernel.
@@ -580,20 +616,17 @@ class RunningValues:
             audited=AuditedValues(factor * audited.exact, factor * audited.errors),
             kernel_layout=state.kernel_layout,
             gram_layout=state.gram_layout,
-            used_float32=state.used_float32,
-            changed_since_restart=state.changed_since_restart,
+            # Multiplying rounds beta and u once more.
+            added=Added(state.added.passes + 2, state.added.centres, factor * state.added.total),
             b=state.b,
         )
         if is_float64 and state.kernel_layout.dtype is np.float32:
-            self._update(
-                kernel_layout=own.kernel_layout,
-                gram_layout=own.gram_layout,
-                used_float32=own.used_float32,
-            )
+            self._update(kernel_layout=own.kernel_layout, gram_layout=own.gram_layout)
             self.restart()
             return
         beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
-        self.values.restart(beta, SetValues(u))
+        absolute = None if saved.absolute is None else factor * saved.absolute
+        self.values.restart(beta, SetValues(u, absolute))
 
     def _best_factor(self, saved: SavedSolution) -> float:
         """Return the multiple of saved coefficients that has the largest D of those within the
@@ -611,9 +644,9 @@ class RunningValues:
 
     def take_over(self, rows: np.ndarray, beta: np.ndarray, u: np.ndarray) -> None:
         """Continue from coefficients whose u is known. rows : (m,) int64, ascending; beta : (m,)
-        float64, nonzero; u : (n,) float64."""
-        self._update(coefficients=Coefficients(rows, beta), changed_since_restart=len(rows))
-        self.values.restart(SetCoefficients(rows, beta, others_zero=True), SetValues(u))
+        float64, nonzero; u : (n,) float64, whose errors have no known bound."""
+        self._update(coefficients=Coefficients(rows, beta), added=Added(1, len(rows), math.inf))
+        self.values.restart(SetCoefficients(rows, beta, others_zero=True), SetValues(u, None))
         float64 = replace(self.kernel_layout, dtype=np.float64)
         exact = Expansion(float64, self.rows(rows).X, beta).values(self.audit.X)
         self._update(audited=AuditedValues(exact, u[self.audit.rows] - exact))
@@ -626,38 +659,6 @@ class RunningValues:
         self._update(kernel_layout=layout, gram_layout=layout)
         self.restart()
         return True
-
-    def restart_precisely(
-        self,
-        points: Points,
-        beta: np.ndarray,
-        beyond: BeyondMargin | None,
-        *,
-        current: bool = False,
-    ) -> None:
-        """Compute u from scratch, in float64 if the rounding of float32 would show in P or D.
-
-        points, beta: all support vectors. beyond: rows whose u stays as it is. current: u is that
-        of these coefficients already, in the current precision.
-        """
-        if not self.values.settled:
-            beyond, current = None, False
-        self._update(coefficients=Coefficients(points.rows, beta))
-        coefficients, X = SetCoefficients(points.rows, beta, others_zero=True), points.X
-
-        def run(kernel_layout: KernelLayout, *, keep: bool) -> np.ndarray:
-            change = self.values.restart if beyond is None else self.values.change
-            expansion = AddExpansion(kernel_layout, X, beta, fresh=True, beyond=beyond, keep=keep)
-            change(coefficients, expansion)
-            return self._audit_values()
-
-        u = self._audit_values() if current else run(self.kernel_layout, keep=True)
-        if self.kernel_layout.dtype is np.float32:
-            float64 = replace(self.kernel_layout, dtype=np.float64)
-            exact = Expansion(float64, X, beta).values(self.audit.X)
-            if len(beta) * self.D.n <= ALWAYS_FLOAT64_VALUES or self.rounding_shows(u, exact):
-                u = run(float64, keep=False)
-            self._update(audited=AuditedValues(exact, u - exact))
 
     def _audit_values(self) -> np.ndarray:
         """Return u of the audit rows after all changes, and report progress."""
@@ -679,25 +680,6 @@ class RunningValues:
         allowed = min(MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_TOLERANCES * tolerance)
         largest = np.abs(self.state.audited.errors).max()
         return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
-
-    def dual_error(self) -> float:
-        """Return an estimate of what float32 adds to D by rounding, from the audit rows: D holds
-        half of sum beta u."""
-        if self.kernel_layout.dtype is np.float64:
-            return 0.0
-        errors = self.coefficients.of(self.audit.rows) * self.state.audited.errors
-        # The sampling error of a few rows among many may be as large as their sum.
-        chance = float(np.sqrt(np.square(errors).sum())) if len(errors) < self.D.n else 0.0
-        return (abs(float(errors.sum())) + chance) / 2 * self.D.n / len(errors)
-
-    def rounding_shows(self, u: np.ndarray, exact: np.ndarray) -> bool:
-        """Return whether float32 changes P or D by more than the share VISIBLE_ERROR, beyond the
-        sampling error. u, exact : (m,) float64, running and float64 values of the audit rows."""
-        audit, beta, b = self.audit, self.coefficients.of(self.audit.rows), self.state.b
-        loss = self.task.loss(audit.y, exact + b, audit.weights)
-        errors = self.task.loss(audit.y, u + b, audit.weights) - loss + beta * (u - exact) / 2
-        chance = float(np.sqrt(np.square(errors).sum()))
-        return abs(float(errors.sum())) - chance > VISIBLE_ERROR * float(loss.sum() + abs(beta @ u))
 
     def forget(self) -> None:
         """Free the memory of all shards and of the row cache; nothing can be asked any more."""

@@ -8,8 +8,9 @@ of the shards.
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,16 +18,27 @@ import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import sorted_union, squared_norms, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
-from randsvm.records import dataclass
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.rounding import FLOAT64, WRITTEN, addition_error
+from randsvm.svm.certificate import (
+    ResidualQuery,
+    RowErrors,
+    Sharpen,
+    change_of_dual,
+    largest_value,
+    sum_error_of,
+)
+from randsvm.svm.kernel_layout import RowSizes, row_sizes
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
+    NOTHING_ADDED,
     BeyondMargin,
     Coefficients,
     RunningValues,
     ShardValues,
     ValuesQuery,
 )
-from randsvm.svm.solution import NO_STEP, Certificate, KernelSolution, Step
+from randsvm.svm.solution import NO_STEP, Certificate, KernelSolution, ReducedMachine, Step
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
@@ -37,11 +49,9 @@ from randsvm.svm.working_set import (
     collect,
 )
 
-# An evaluation keeps u of rows that are this many tolerances beyond the margin.
-BEYOND_MARGIN_TOLERANCES = 50
-# An evaluation keeps all u if fewer than one in this many support vectors changed since the last
-# computation from scratch.
-CHANGED_SHARE = 4
+# An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
+# of the gap of the running values.
+LOOSE_GAP = 1.05
 # A side with fewer violators than this share of the other side's gets its most violating rows too.
 BALANCED_SHARE = 0.25
 # The time of a scan of fewer changes than this does not predict the time of a full scan.
@@ -54,7 +64,7 @@ class Violators:
 
     changed: coefficients that the step changed. seconds: duration of the scan; full_scan_seconds:
     estimated duration of a scan from scratch. step: the step before the scan. inside: number of
-    support vectors in its working set. dual_error: what rounding may have added to D.
+    support vectors in its working set.
     """
 
     candidates: GroupCandidates
@@ -64,7 +74,6 @@ class Violators:
     full_scan_seconds: float = 0.0
     step: Step = NO_STEP
     inside: int = 0
-    dual_error: float = 0.0
 
     @property
     def count(self) -> int:
@@ -79,6 +88,7 @@ class Scan(RunningValues):
     """Scans of D for one problem. latest: result of the last scan, and its tolerance."""
 
     latest: tuple[KernelSolution, Violators, float] | None = None
+    _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
 
     def after(
         self, step: Step, collector: Collector, tolerance: float | None = None
@@ -110,6 +120,7 @@ class Scan(RunningValues):
         """Make the step: advance u by the coefficients that change, and return their number."""
         points = step.points
         assert points.beta is not None
+        self._update(machine=step.machine)
         self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
         if len(at) < len(self.coefficients.rows):
@@ -161,9 +172,12 @@ class Scan(RunningValues):
         SV_ = KernelSolution(
             rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
         )
-        if not SV_.within_bounds:
+        if state.machine is not None:
+            SV_ = replace(state.machine, b=b, tube=task.tube, norm=norm)
+            certificate = replace(certificate, dual=-math.inf)
+        elif not SV_.within_bounds:
             certificate = replace(certificate, dual=self._dual_within_bounds(SV_, linear))
-        violators = Violators(V, certificate, dual_error=self.dual_error())
+        violators = Violators(V, certificate)
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
@@ -196,40 +210,145 @@ class Scan(RunningValues):
             window = found
 
     def evaluate(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
-        """Return the solution with the b of least P, and V with a certificate from scratch.
+        """Return the solution with the b of least P, and V with a proven certificate.
 
-        The sums are in float64 if the rounding of float32 would show in P or D. Rows far beyond the
-        margin (BEYOND_MARGIN_TOLERANCES) keep their u: they have no loss, nor would they have with
-        25 times the error that the audit of a scan allows. If few coefficients changed since the
-        last computation from scratch (CHANGED_SHARE), all rows keep their u.
+        Where the bounds of the rounding of float32 leave a gap well above that of the running
+        values, u of the rows that they leave open is computed in float64; so it is for a machine
+        that has no D.
         """
         began = time.perf_counter()
         points = self.completed(solution).points
-        assert points is not None
-        same = np.array_equal(solution.rows, self.coefficients.rows) and np.array_equal(
-            solution.beta, self.coefficients.beta
-        )
-        if same and (latest := self._evaluated(solution)):
-            found, V = latest
-        else:
-            near = same and solution.unbounded.any()
-            self._update(task=replace(self.task, tube=solution.tube), b=solution.b)
-            distance = BEYOND_MARGIN_TOLERANCES * self.problem.tolerance
-            beyond = BeyondMargin(self.task, solution.b, distance) if near else None
-            changed = self.state.changed_since_restart
-            current = same and changed * CHANGED_SHARE <= len(solution)
-            self.restart_precisely(points, solution.beta, beyond, current=current)
+        found, V = self.examine(solution)
+        running = V.certificate
+        V = replace(V, certificate=self._proven(found, running))
+        tight = found.within_bounds and V.certificate.gap <= LOOSE_GAP * running.gap
+        if not tight and self._can_sharpen:
+            self._sharpen(found)
             found, V = self.find_violators(LargestViolation(0, Draw(0, 0)))
+            V = replace(V, certificate=self._proven(found, V.certificate))
         seconds = time.perf_counter() - began
         V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
         return replace(found, points=points), V
 
-    def _evaluated(self, solution: KernelSolution) -> tuple[KernelSolution, Violators] | None:
-        """Return the last scan if it is an evaluation of this solution already."""
-        if not self.all_audited or self.state.changed_since_restart or self.latest is None:
+    def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
+        """Return the solution with the b of least P, and V, by running values."""
+        if latest := self._latest_of(solution):
+            return latest
+        self.return_to(solution)
+        return self.find_violators(LargestViolation(0, Draw(0, 0)))
+
+    def _latest_of(self, solution: KernelSolution) -> tuple[KernelSolution, Violators] | None:
+        """Return the last scan if it is one of this solution already."""
+        if self.latest is None:
             return None
         found, V, tolerance = self.latest
         return (found, V) if found is solution and tolerance == self.problem.tolerance else None
+
+    @property
+    def _can_sharpen(self) -> bool:
+        layout, known = self.kernel_layout, math.isfinite(self.state.added.total)
+        return not (layout.dtype is np.float64 and known) and not layout.kernel.linear
+
+    def _sizes(self) -> RowSizes:
+        """Return the sizes of the rows, which depend on the centre of the layout."""
+        layout = self.kernel_layout
+        if self._sizes_of is None or self._sizes_of[0] is not layout.centre:
+            self._sizes_of = layout.centre, row_sizes(self.D, layout)
+        return self._sizes_of[1]
+
+    def _query(self, solution: KernelSolution) -> ResidualQuery:
+        """Return the query for the residuals of the current coefficients."""
+        added, layout = self.state.added, self.kernel_layout
+        error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
+        return ResidualQuery(
+            self._task_of_primal,
+            self.state.b,
+            RowErrors(error, added.total),
+            not solution.within_bounds,
+            self._scaled,
+        )
+
+    @property
+    def _scaled(self) -> float:
+        """The part by which the model as written changes all coefficients: those of nu-SVC are
+        scaled to the prescribed absolute sum."""
+        size = self.task.absolute_sum
+        if self.problem.task != "nu-svc" or not size:
+            return 0.0
+        return 2 * abs(math.fsum([size, *(-np.abs(self.coefficients.beta)).tolist()])) / size
+
+    @property
+    def _task_of_primal(self) -> Task:
+        """The task with a tube that P allows: that of a regression has no negative width."""
+        task = self.task
+        return task if task.one_sided or task.tube >= 0 else replace(task, tube=0.0)
+
+    def _sharpen(self, solution: KernelSolution) -> None:
+        """Compute u in float64 where rounding shows."""
+        layout, beta = replace(self.kernel_layout, dtype=np.float64), self.coefficients.beta
+        X, added = self.rows(self.coefficients.rows).X, NOTHING_ADDED.after(beta)
+        error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
+        bound = error.of_total(added.total)
+        self.values.change(Sharpen(layout, X, beta, self._query(solution), bound))
+
+    def _proven(self, solution: KernelSolution, running: Certificate) -> Certificate:
+        """Return the certificate of the current coefficients with bounds of all rounding."""
+        if not running.certified:
+            return running
+        query = self._query(solution)
+        task, b, parts = query.task, query.b, self.ask(query, "evaluating").sums
+        additions = len(parts) + max(shard.stop - shard.start for shard in self.D.shards)
+        residuals, most, norm_error, u_size, linear_size = parts.sum(axis=0).tolist()
+        norm_error += addition_error(additions, u_size)
+        rounding = addition_error(additions, most) + 8 * FLOAT64 * (
+            abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
+        )
+        # Coefficients, b and C are decimal numbers: each term of P changes by that part.
+        terms = abs(b) + task.epsilon + abs(task.tube)
+        terms *= 2 * float(np.abs(self.coefficients.beta).sum())
+        written = 2 * (WRITTEN * FLOAT64 + query.scaled) * (terms + linear_size + u_size + most)
+        opened = most - residuals + rounding + written
+        if query.primal_only:
+            fixed = b * task.coefficient_sum + task.tube * task.absolute_sum
+            primal = solution.norm / 2 + residuals + fixed
+            return replace(
+                running, primal=primal, primal_error=norm_error / 2 + opened, dual_error=norm_error
+            )
+        beta = solution.beta
+        missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
+        open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
+        fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
+        y = self.D.labels()[solution.rows]
+        u = np.abs(np.concatenate(self.ask(ValuesQuery(solution.rows))))
+        largest = largest_value(self.kernel_layout, self._sizes().norm)
+        u += query.errors.error.of_total(query.errors.total)
+        change = change_of_dual(task.with_slack(self.slack), y, beta, u, solution.weights, largest)
+        linear = task.linear(y, beta)
+        dual = linear - solution.norm / 2
+        dual_error = norm_error / 2 + addition_error(additions, linear_size)
+        return replace(
+            running,
+            primal=dual + residuals + fixed,
+            dual=dual,
+            primal_error=dual_error + opened,
+            dual_error=dual_error + change,
+            distance=residuals + fixed + opened + change,
+        )
+
+    def dual_of(self, solution: KernelSolution) -> tuple[float, float]:
+        """Return D of coefficients of the problem from float64 sums, and the bound of its error."""
+        points, beta = self.completed(solution).points, solution.beta
+        assert points is not None
+        layout, added = replace(self.kernel_layout, dtype=np.float64), NOTHING_ADDED.after(beta)
+        error = sum_error_of(layout, self._sizes(), added, self.D.d).of_total(added.total)
+        u, size = Expansion(layout, points.X, beta).values(points.X), np.abs(beta)
+        task, y, m = self.task.with_slack(self.task.absolute_sum_slack(beta)), points.y, len(beta)
+        largest = largest_value(layout, self._sizes().norm)
+        change = change_of_dual(task, y, beta, np.abs(u) + error, solution.weights, largest)
+        norm_error = added.total * error + addition_error(m, float(size @ np.abs(u)))
+        linear_size = float(size @ (np.abs(y) + task.epsilon))
+        dual = task.linear(y, beta) - float(beta @ u) / 2
+        return dual, norm_error / 2 + addition_error(m, linear_size) + change
 
     def return_to(self, solution: KernelSolution) -> None:
         """Make the coefficients those of an earlier solution, and advance u."""
@@ -237,7 +356,8 @@ class Scan(RunningValues):
         if now.rows is not solution.rows or now.beta is not solution.beta:
             rows = sorted_union(now.rows, solution.rows)
             beta = Coefficients(solution.rows, solution.beta).of(rows)
-            self.make_step(Step(self.points(rows), beta))
+            machine = solution if isinstance(solution, ReducedMachine) else None
+            self.make_step(Step(self.points(rows), beta, machine=machine))
 
     def completed(self, SV: KernelSolution) -> KernelSolution:
         """Return the solution with the rows of its support vectors."""

@@ -6,6 +6,7 @@ LIBSVM solves each training at once, to the tolerance of the problem. Nothing is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import FLOAT32_UNIT, gram_of, kernel_centres, kernel_layout_of
 from randsvm.svm.libsvm import (
     PrecomputedNodes,

@@ -6,14 +6,16 @@ Knows nothing of solvers, scans or files.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix
 from randsvm.data.points import Points
+from randsvm.errors import RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 
 # |beta| may exceed its bound by this part.
 BOUND_ROUNDING = 1e-9
@@ -39,6 +41,10 @@ class KernelSolution:
 
     def __len__(self) -> int:
         return len(self.beta)
+
+    def has_coefficients_of(self, other: KernelSolution) -> bool:
+        """Return whether both have the same coefficients."""
+        return np.array_equal(self.rows, other.rows) and np.array_equal(self.beta, other.beta)
 
     @property
     def kernel(self) -> Kernel:
@@ -91,31 +97,73 @@ class KernelSolution:
 
 
 @dataclass(frozen=True)
+class ReducedMachine(KernelSolution):
+    """A machine of few support vectors in place of a solution. It has P and no D, since its
+    coefficients may have a wrong sum or wrong signs; and no round continues from it.
+
+    gap: between its P over some rows and the D of their solution. changes: how it differs from that
+    solution.
+    """
+
+    gap: float = math.nan
+    changes: Any = None
+
+    @property
+    def within_bounds(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The objectives over all rows, D(alpha) <= optimum <= P(w, b); `Scan` computes them.
 
-    primal: P. dual: D. certified: False if the kernel is not positive semidefinite; P and D are
-    not bounds then. least: objectives below it count as 0 in the gap, see _least_objective in
-    running_values.py.
+    primal: P. dual: D; -inf if it is unknown. certified: False if the kernel is not positive
+    semidefinite; P and D are not bounds then. least: objectives below it count as 0 in the gap, see
+    _least_objective in running_values.py. primal_error, dual_error: bounds of the rounding of P and
+    D; 0 for running values, which are not proven. distance: a bound of P - D where both are of the
+    same coefficients, since most rounding cancels; None: it follows from P and D.
     """
 
     primal: float
     dual: float
     certified: bool = True
     least: float = 0.0
+    primal_error: float = 0.0
+    dual_error: float = 0.0
+    distance: float | None = None
+
+    @property
+    def largest_distance(self) -> float:
+        """Return a bound of P - D."""
+        if self.distance is not None:
+            return self.distance
+        return self.primal + self.primal_error - self.dual + self.dual_error
 
     @property
     def gap(self) -> float:
-        """Return (P - D) / max(|P|, |D|, least).
+        """Return a bound of (P - D) / max(|P|, |D|, least).
 
-        It is 0 if P and D are 0, its limit 1 if D is unknown (-inf), and nan if not certified.
+        It is 0 if P and D are 0, its limit 1 if D is unknown (-inf), nan if not certified, and inf
+        if rounding is larger than the objectives.
         """
         if not self.certified:
             return float("nan")
         if math.isinf(self.dual):
             return 1.0
-        scale = max(abs(self.primal), abs(self.dual), self.least)
-        return (self.primal - self.dual) / scale if scale else 0.0
+        sizes = abs(self.primal) - self.primal_error, abs(self.dual) - self.dual_error
+        scale = max(*sizes, self.least)
+        if scale > 0:
+            return self.largest_distance / scale
+        return 0.0 if self.largest_distance == 0 else math.inf
+
+    def with_dual(self, dual: float, error: float) -> Certificate:
+        """Return this certificate with the D of other coefficients. error: its rounding."""
+        if self.primal + self.primal_error < dual - error:
+            raise RandsvmError(
+                f"D = {dual!r} is above P = {self.primal!r} by more than rounding, {error!r} and "
+                f"{self.primal_error!r}: this is a bug"
+            )
+        return replace(self, dual=dual, dual_error=error, distance=None)
 
 
 @dataclass(frozen=True)
@@ -125,7 +173,8 @@ class Step:
     points: the rows, with the old coefficients in points.beta. beta : (m,) float64, the new ones.
     seconds: duration of the solve. ended: False if LIBSVM reached its limit of iterations.
     iterations: number of LIBSVM's iterations. coupling: of the blocks of the working set, see
-    blocks.py; None: it is one block.
+    blocks.py; None: it is one block. machine: the reduced machine that the step leads to; None: it
+    leads to coefficients of the problem.
     """
 
     points: Points
@@ -134,6 +183,7 @@ class Step:
     ended: bool = True
     iterations: int = 0
     coupling: float | None = None
+    machine: ReducedMachine | None = None
 
 
 # A step that changes no coefficient.

@@ -34,12 +34,12 @@ With two boxes (class weights) the subproblem is a C-SVC, see _TwoBoxes. With a 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.libsvm import (
     HELD_ROW,
     MAX_SUM,

@@ -32,11 +32,11 @@ narrowest box, solved as one box, need 40 for weights within a factor of 2, but 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 import randsvm.svm._solver as _solver
-from randsvm.records import dataclass
 from randsvm.svm.libsvm import PINNED_ROW, Outcome, PrecomputedNodes, c_svc, set_linear_term
 from randsvm.svm.projection import fill_to_sum
 

@@ -31,12 +31,11 @@ scans or solvers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ scans or files.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from randsvm.arrays import sorted_union
 from randsvm.data.sampling import Draw, SmallestKeys
-from randsvm.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,26 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from threading import Event
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import distinct
+from randsvm.arrays import distinct, join_weights
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard, ThreadExecutor
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, Queued, emit, listening
 from randsvm.parallel import Cancelled, completed_results
-from randsvm.records import dataclass
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import AnyParams, Decision, Fit, Job
 
 Result = TypeVar("Result")
-# Maps f, (m, columns) float64, and y, (m,), of held-out rows to the values to keep.
+# Maps f, (m, columns) float64, and y, (m,), of some rows to the values to keep, row by row.
 Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # The numbers of the draws of folds and of a subset; no other draw of a run reaches them.
@@ -40,6 +40,17 @@ COPIED_NONZEROS = 1 << 21
 # longer. Searches on two cores, with several threads a fit and with one: covtype of 10,000 rows
 # 10.1 and 8.6 s, a9a (32,561) 12.5 and 10.4 s, covtype of 60,000 rows 29.9 and 30.8 s.
 SINGLE_THREADED_ROWS = 50_000
+
+
+class KeptValues(NamedTuple):
+    """Values kept from the decision values of all rows of a view, in order.
+
+    y : (n,); kept : (n, ...), see Keep; weights : (n,), or None if all are 1
+    """
+
+    y: np.ndarray
+    kept: np.ndarray
+    weights: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -145,15 +156,15 @@ class Fold(Generic[AnyParams]):
     fit: Fit[AnyParams]
     params: AnyParams
 
-    def values(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-        """Train on the rest; yield y, f and weights of the rows held out, shard by shard."""
-        return decision_values(self.held_out, self.fit(self.rest, self.params))
+    def values(self, keep: Keep) -> KeptValues:
+        """Train on the rest; return what is kept of f of the rows held out."""
+        return kept_values(self.held_out, self.fit(self.rest, self.params), keep)
 
 
 def held_out_values(keep: Keep, fold: Fold[AnyParams]) -> np.ndarray | None:
     """Return what is kept of f of the rows held out; None: there was no time to train."""
     try:
-        return np.concatenate([keep(f, y) for y, f, _ in fold.values()])
+        return fold.values(keep).kept
     except TimeLimitError:
         return None
 
@@ -245,19 +256,29 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     return fold
 
 
-def decision_values(
-    D: Dataset, decision: Decision
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]:
-    """Yield y, f and weights of the rows of D, shard by shard, in order."""
+def kept_values(D: Dataset, decision: Decision, keep: Keep) -> KeptValues:
+    """Return what is kept of f of all rows of D.
+
+    Scores are computed from this result, not from parts of it: ranks, shares of classes and
+    sigmoids of one shard are not those of a fold.
+    """
 
     def of(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        parts = [(chunk.y, decision(chunk.X)) for chunk in D.chunks(shard)]
-        y, f = (np.concatenate([part[i] for part in parts]) for i in range(2))
-        return y, f, D.weights_of(shard)
+        parts = [(chunk.y, keep(decision(chunk.X), chunk.y)) for chunk in D.chunks(shard)]
+        y, kept = (np.concatenate([part[i] for part in parts]) for i in range(2))
+        return y, kept, D.weights_of(shard)
 
+    found = []
     for report in D.map(of):
         emit(Progress("scoring", 0, None, "beat"))
-        yield report
+        found.append(report)
+    y, kept, weights = zip(*found, strict=True)
+    sizes = [len(one) for one in y]
+    return KeptValues(
+        np.concatenate(y),
+        np.concatenate(kept),
+        join_weights(list(zip(sizes, weights, strict=True))),
+    )
 
 
 def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:

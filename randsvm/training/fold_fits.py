@@ -6,19 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isnan, sqrt
 from threading import Lock
-from typing import Any, Generic, TypeAlias, cast
+from typing import Any, Generic, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
 from randsvm.events import HEARTBEAT, Waiting, emit
-from randsvm.models.metrics import Metric
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.records import NamedTuple, dataclass
-from randsvm.training.cross_validation import CrossValidation, Fold
+from randsvm.training.cross_validation import CrossValidation, Fold, Keep, KeptValues
 from randsvm.training.job import AnyParams, ScoredFit, SearchFit
+from randsvm.training.selection import Criterion, FoldScore
 
 # A combination is dropped if its losses exceed those of the best one by this many standard errors
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
@@ -42,50 +42,36 @@ MAX_GAP, MIN_GAP = 0.2, 0.03
 # between the two would drop are then fitted for one more fold.
 MIN_CHAINS = 6
 
-# y, f and weights of some rows.
-Values: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray | None]"
-
 
 class ScoredFolds(NamedTuple):
     """A candidate whose folds are done.
 
     number: of the candidate
-    folds: the metric of each fold
+    folds: the score of each fold
     first_fit: the fit from which its folds started; None: there is none
     ended_early: whether the first fit ended before it reached its gap, since it was much worse than
         the best combination
     """
 
     number: int
-    folds: list[Metric]
+    folds: list[FoldScore]
     first_fit: Any
     ended_early: bool
 
 
-@dataclass(frozen=True)
-class FoldScore:
-    """The metric of the rows that a fold holds out, and the loss of each of them.
+def mean_excess(losses: np.ndarray, best: np.ndarray, rows: int) -> tuple[float, float]:
+    """Return the mean difference of the losses of the same rows, and its standard error.
 
-    losses : (m,) float32; empty if they are not needed
+    The standard error is the one under the hypothesis that the expected difference is 0, so that
+    for losses of 0 and 1 the test is that of McNemar, 1947: a few rows are never enough, also if
+    their differences are all equal.
+
+    losses, best : (m,); rows: the number of all rows; more losses than rows come from repetitions,
+    which score the same rows again
     """
-
-    counts: Metric
-    losses: np.ndarray
-
-    @staticmethod
-    def of(
-        count: Callable[[], Metric],
-        values: Iterable[Values],
-        with_losses: bool,
-    ) -> FoldScore:
-        """Return the score of y, f and weights of some rows."""
-        counts, losses = count(), [np.empty(0, np.float32)]
-        for y, f, weights in values:
-            f = f[:, 0] if f.shape[1] == 1 else f
-            counts.add(y, f, weights=weights)
-            if with_losses:
-                losses.append(counts.losses(y, f, weights))
-        return FoldScore(counts, np.concatenate(losses))
+    difference = losses - best
+    error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
+    return float(difference.mean()), error
 
 
 def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
@@ -93,11 +79,9 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
 
     The test is paired, over rows: see RACING_DEVIATIONS.
 
-    losses : (m,) float32 of each candidate, of the same rows
-    rows: the number of all rows; more losses than rows come from repetitions, which score the same
-        rows again
+    losses : (m,) of each candidate, of the same rows; rows: see `mean_excess`
     """
-    means = {index: float(loss.mean(dtype=float)) for index, loss in losses.items()}
+    means = {index: float(loss.mean()) for index, loss in losses.items()}
     if len(means) < 2:
         return []
     numbers = [index for index in sorted(means) if not isnan(means[index])]
@@ -109,16 +93,15 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
         if isnan(means[index]):
             worse.append(index)
             continue
-        difference = losses[index].astype(float) - losses[best]
-        error = float(difference.std()) / sqrt(min(len(difference), rows))
-        if means[index] - means[best] > RACING_DEVIATIONS * error:
+        excess, error = mean_excess(losses[index], losses[best], rows)
+        if excess > RACING_DEVIATIONS * error:
             worse.append(index)
     return worse
 
 
 def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
     """Return the losses of the candidate with the smallest mean; None: no mean is a number."""
-    means = {index: float(losses[index].mean(dtype=float)) for index in sorted(losses)}
+    means = {index: float(losses[index].mean()) for index in sorted(losses)}
     numbers = [index for index in means if not isnan(means[index])]
     return losses[min(numbers, key=means.__getitem__)] if numbers else None
 
@@ -126,7 +109,7 @@ def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
 class LossComparison:
     """Comparison of the losses of a first fit with the best so far; see MAX_GAP.
 
-    best : (m,) float32, the losses of the best combination
+    best : (m,), the losses of the best combination
     losses_of: returns those of this fit, given f
     ended: whether the fit ended early
     """
@@ -140,8 +123,7 @@ class LossComparison:
         """Return whether the fit ends; see EarlyStopping."""
         if not MIN_GAP < gap <= RANGE_FACTOR * MAX_GAP:
             return False
-        difference = self.losses_of(values()).astype(float) - self.best
-        error, mean = float(difference.std()) / sqrt(len(difference)), float(difference.mean())
+        mean, error = mean_excess(self.losses_of(values()), self.best, len(self.best))
         self.rounds.append((gap, mean))
         near = (at for at, (one, _) in enumerate(self.rounds) if one <= RANGE_FACTOR * gap)
         recent = [one for _, one in self.rounds[next(near) :]]
@@ -171,11 +153,11 @@ class FoldFits(Generic[AnyParams]):
 
     In a race, a first fit ends early if it is much worse than the best of the earlier waves.
 
-    count: makes the metric that counts predictions
+    criterion: the score of the search
     races: whether candidates are dropped after some folds
     chained: whether folds start from those of smaller C; False under a time limit
     fitted_folds: the number of folds that each candidate is fitted for, also of those in the log
-    best_losses : (m,) float32, of the rows of the first fold; None: first fits do not end early
+    best_losses : (m,), of the rows of the first fold; None: first fits do not end early
     ended_early: the candidates whose first fits did
     """
 
@@ -184,12 +166,12 @@ class FoldFits(Generic[AnyParams]):
         validation: CrossValidation[AnyParams],
         candidates: Sequence[AnyParams],
         search_fits: Sequence[SearchFit[AnyParams]],
-        count: Callable[[], Metric],
+        criterion: Criterion,
         races: bool = False,
         chained: bool = True,
         logged_folds: Mapping[int, int] | None = None,
     ) -> None:
-        self.count, self.races = count, races
+        self.criterion, self.races = criterion, races
         self.validation, self.candidates = validation, candidates
         self.fitted_folds = dict(logged_folds or {})
         self.best_losses: np.ndarray | None = None
@@ -311,21 +293,27 @@ class FoldFits(Generic[AnyParams]):
         for index, fold in chain:
             began = time.perf_counter()
             if self.shared is None:
-                values = self.validation.run_fold(_values, self.candidates[index], fold)
+                work = partial(_values, self.criterion.keep)
+                values = self.validation.run_fold(work, self.candidates[index], fold)
             else:
                 fit = self._fold_fit(index, fold, fit)
-                values = self._held_out_values(fit, fold)
+                assert fit.f is not None
+                values = self._kept_values(self.validation.held_out(fold))(fit.f)
             self.seconds[index] = time.perf_counter() - began
             if index in self.scored:
-                found.append((index, fold, FoldScore.of(self.count, values, self.races)))
+                score = self.criterion.of_fold(values)
+                found.append((index, fold, score if self.races else score.without_losses()))
         return found
 
-    def _held_out_values(self, fit: ScoredFit, fold: int) -> list[Values]:
-        """Return y, f and weights of the rows that a fold holds out."""
-        D, held_out = self.validation.D, self.validation.held_out(fold)
-        assert fit.f is not None
-        weights = D.weights()
-        return [(D.labels()[held_out], fit.f, None if weights is None else weights[held_out])]
+    def _kept_values(self, held_out: np.ndarray) -> Callable[[np.ndarray], KeptValues]:
+        """Return the function that maps f of the rows held out, (m, K), to what is kept of them.
+
+        held_out : (n,) bool
+        """
+        D, keep = self.validation.D, self.criterion.keep
+        y, weights = D.labels()[held_out], D.weights()
+        own = None if weights is None else weights[held_out]
+        return lambda f: KeptValues(y, keep(f, y), own)
 
     def _fold_fit(self, index: int, fold: int, previous: Any) -> ScoredFit:
         """Return the fit of a candidate for a fold. previous: the fit of a smaller C, or None."""
@@ -371,12 +359,10 @@ class FoldFits(Generic[AnyParams]):
         """Return what may end the first fit of a candidate; None: it ends with its gap."""
         if self.best_losses is None or self.left_out is None or index not in self.scored:
             return None
-        D, held_out = self.validation.D, self.left_out
-        y, weights = D.labels()[held_out], D.weights()
-        own = None if weights is None else weights[held_out]
+        kept_values = self._kept_values(self.left_out)
 
         def losses_of(f: np.ndarray) -> np.ndarray:
-            return self.count().losses(y, f[:, 0], own)
+            return self.criterion.of_fold(kept_values(f)).losses
 
         return LossComparison(self.best_losses, losses_of)
 
@@ -385,8 +371,8 @@ class FoldFits(Generic[AnyParams]):
         self.fitted_folds[index] = len(folds)
         first_fit = self.first_fits.get(index)
         self._release(index)
-        counts = [folds[fold].counts for fold in sorted(folds)]
-        return ScoredFolds(index, counts, first_fit, index in self.ended_early)
+        scores = [folds[fold] for fold in sorted(folds)]
+        return ScoredFolds(index, scores, first_fit, index in self.ended_early)
 
     def _release(self, index: int) -> None:
         self.users[index] -= 1
@@ -413,5 +399,5 @@ def _cost(params: Params | SgdParams) -> float:
     return params.C
 
 
-def _values(fold: Fold[AnyParams]) -> list[Values]:
-    return list(fold.values())
+def _values(keep: Keep, fold: Fold[AnyParams]) -> KeptValues:
+    return fold.values(keep)

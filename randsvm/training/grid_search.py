@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from math import ceil, inf, isnan, nan, sqrt
@@ -21,9 +21,7 @@ import numpy as np
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
-from randsvm.models.metrics import Metric
 from randsvm.parallel import Cancelled
-from randsvm.records import dataclass
 from randsvm.training.cross_validation import (
     CrossValidation,
     replicated,
@@ -34,7 +32,6 @@ from randsvm.training.cross_validation import (
 from randsvm.training.fold_fits import (
     Chain,
     FoldFits,
-    FoldScore,
     ScoredFolds,
     least_losses,
     significantly_worse,
@@ -42,9 +39,11 @@ from randsvm.training.fold_fits import (
 )
 from randsvm.training.job import AnyParams, Fit, Job, SearchFit
 from randsvm.training.selection import (
+    Criterion,
+    FoldScore,
     Winner,
+    criterion_of,
     mean_and_error,
-    metric_maker,
     simplest_within_error,
 )
 
@@ -84,9 +83,9 @@ def search(
     `fit`, which trains each from nothing
     """
     began, search = time.perf_counter(), job.search
-    count = metric_maker(search, params, D.summary.names)
+    criterion = criterion_of(search, params, D.summary.names)
     candidate_scores = CandidateScores(
-        SearchSetup(D, fit, job, configuration, count, until, search_fits)
+        SearchSetup(D, fit, job, configuration, criterion, until, search_fits)
     )
     candidates = _candidates(search.candidates(params))
     rows = min(search.subset or D.n, D.n)
@@ -113,7 +112,7 @@ def search(
         ranked,
         time.perf_counter() - began,
         len(candidate_scores.candidates),
-        simplest_within_error(ranked, count().sign),
+        simplest_within_error(ranked, criterion.sign),
     )
     emit(found)
     if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
@@ -248,8 +247,8 @@ PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
-# The most decision values of all candidates of a race in memory, 8 bytes each. This does not depend
-# on --memory, which changes no result.
+# The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
+# of a row. This does not depend on --memory, which changes no result.
 MAX_RACING_VALUES = 1 << 24
 
 Key = tuple[tuple[str, float], ...]
@@ -287,7 +286,7 @@ class SearchSetup(Generic[AnyParams]):
     """The data, the function that fits, and the options of a search.
 
     configuration: returns the words that make parameters and a job
-    count: makes the metric that counts predictions
+    criterion: the score of the search
     until: the moment when the search ends with the results so far
     """
 
@@ -295,7 +294,7 @@ class SearchSetup(Generic[AnyParams]):
     fit: Fit[AnyParams]
     job: Job
     configuration: Callable[[AnyParams, Job], list[str]]
-    count: Callable[[], Metric]
+    criterion: Criterion
     until: float = inf
     search_fits: Sequence[SearchFit[AnyParams]] = ()
 
@@ -384,7 +383,7 @@ class CandidateScores(Generic[AnyParams]):
 
     def _rank_of_score(self, key: Key, score: float) -> Rank:
         """Return the rank of a score among those on the same rows; smaller is better."""
-        return isnan(score), -self.setup.count().sign * score, list(self.candidates).index(key)
+        return isnan(score), -self.setup.criterion.sign * score, list(self.candidates).index(key)
 
     def _tried(
         self, candidates: Sequence[Candidate[AnyParams]], rows: int
@@ -425,14 +424,14 @@ class CandidateScores(Generic[AnyParams]):
             if not done:
                 continue
             number += 1
-            result = _merge_folds([parts[index][fold].counts for fold in done])
+            result = self.setup.criterion.of_folds([parts[index][fold] for fold in done])
             result[INTERRUPTED] = len(done) if len(done) < self.setup.folds else None
             place = {"number": number, "of": len(candidates), "resumed": False}
             self._emit_tried(candidates[index], rows, {**place, **result})
 
     def best_so_far(self) -> str:
         """Return the words that name the best combination of an interrupted search."""
-        sign = self.setup.count().sign
+        sign = self.setup.criterion.sign
 
         def rank(found: tuple[int, Tried]) -> tuple[int, bool, bool, float]:
             rows, one = found
@@ -468,7 +467,7 @@ class CandidateScores(Generic[AnyParams]):
             one, folds = candidates[found.number], found.folds
             dropped = len(folds) if len(folds) < self.setup.folds else None
             dropped = 0 if found.ended_early else dropped
-            result = _merge_folds(folds)
+            result = self.setup.criterion.of_folds(folds)
             if dropped is None and rows == self.setup.D.n and found.first_fit is not None:
                 rank = self._rank_of_score(one.key, result["score"])
                 if self.best_fit is None or rank < self.best_fit[0]:
@@ -484,7 +483,7 @@ class CandidateScores(Generic[AnyParams]):
         The line of a dropped candidate is used only if another candidate is better on the same
         folds. The line of an interrupted candidate only serves this comparison.
         """
-        digest, sign = self.setup.D.summary.digest, self.setup.count().sign
+        digest, sign = self.setup.D.summary.digest, self.setup.criterion.sign
         lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
         scored = [line["scores"] for line in lines if line and line.get(DROPPED) is None]
         races = not self.setup.job.search.no_racing
@@ -539,7 +538,7 @@ class CandidateScores(Generic[AnyParams]):
                     validation,
                     params,
                     setup.search_fits,
-                    setup.count,
+                    setup.criterion,
                     races,
                     setup.until == inf,
                     logged_folds,
@@ -695,19 +694,6 @@ RESULT_FIELDS = ("scores", "score", "score_name", "rows", "details")
 DROPPED = "dropped_after"
 # The field with the number of folds that an interrupted combination has; null: it was finished.
 INTERRUPTED = "interrupted_after"
-
-
-def _merge_folds(folds: Sequence[Metric]) -> dict[str, Any]:
-    """Return the values of RESULT_FIELDS for all folds of a candidate together."""
-    whole = sum(folds[1:], folds[0])
-    scores = [part.score for part in folds]
-    return {
-        "scores": scores,
-        "score": float(np.mean(scores)) if whole.averaged else whole.score,
-        "score_name": whole.score_name,
-        "rows": whole.labelled,
-        "details": whole.details,
-    }
 
 
 # Larger numbers in a log are no scores: their squares overflow.

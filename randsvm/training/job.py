@@ -6,7 +6,7 @@ Knows no algorithm.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +21,6 @@ from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.records import dataclass
 
 # The parameters of a kernel machine or of a linear one.
 AnyParams = TypeVar("AnyParams", bound=Params | SgdParams)

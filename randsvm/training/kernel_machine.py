@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf
+from math import inf, isinf
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,7 +22,6 @@ from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
 from randsvm.events import (
     Iteration,
-    LeaveOneOut,
     Notice,
     Reduced,
     Trained,
@@ -38,12 +37,11 @@ from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.option import AUTO, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
-from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
-from randsvm.svm.solution import KernelSolution
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
-from randsvm.training.cross_validation import at_once, decision_values
+from randsvm.training.cross_validation import at_once, kept_values
 from randsvm.training.job import Decision, EarlyStopping, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
@@ -503,9 +501,12 @@ class SeededKernelFit:
             for number, one in enumerate(found)
         ]
         decision = assemble(subtasks, solutions).decision_matrix
-        held = subtasks.D.subset(held_out)
-        f = np.concatenate([f for _, f, _ in decision_values(held, decision)])
-        return decisions.votes(f > 0, ~(f > 0), len(subtasks.names))
+        classes = len(subtasks.names)
+
+        def votes(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+            return decisions.votes(f > 0, ~(f > 0), classes)
+
+        return kept_values(subtasks.D.subset(held_out), decision, votes).kept
 
     def _solved(
         self,
@@ -615,6 +616,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
             self.subtasks.close()
         self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
         self._report_poor_fit()
+        self._report_rounding()
         self._report_estimate()
         if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
@@ -629,6 +631,23 @@ class KernelTrainingRun(TrainingRun[Trained]):
         for text in POOR_FIT_NOTICES:
             if counts[text] > len(self.solved) / 2:
                 emit(Notice(text))
+
+    def _report_rounding(self) -> None:
+        """Report if rounding is larger than the objectives, so that nothing is certified."""
+        certificate = self._certificate
+        if isinf(certificate.gap):
+            error = max(certificate.primal_error, certificate.dual_error)
+            emit(
+                Notice(
+                    f"rounding of kernel values, {error:.2g}, is larger than the objectives: scale "
+                    "the features"
+                )
+            )
+
+    @property
+    def _certificate(self) -> Certificate:
+        """The sum of the certificates of all subtasks."""
+        return total_certificate([one.certificate for one in self._solutions])
 
     def _report_estimate(self) -> None:
         """Report if the time did not suffice for a solution within its bounds."""
@@ -711,8 +730,9 @@ class KernelTrainingRun(TrainingRun[Trained]):
         job, task = self.trainer.job, rounds.task
         if not solution.evaluated or not len(solution.SV):
             return
-        if (done := rounds.reduction_of(solution.SV)) is not None:
+        if isinstance(solution.SV, ReducedMachine):
             assert rounds.inner is not None
+            done = solution.SV.changes
             full = replace(solution, SV=rounds.inner, certificate=done.full)
             self.full[number], self.reductions[number] = full.in_whole(task), done
             self.solved[number] = replace(solution, violators=None).in_whole(task)
@@ -744,16 +764,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
             len(rows),
             self.params.prediction_type == "svr",
         )
-
-    @property
-    def leave_one_out(self) -> LeaveOneOut | None:
-        """Bounds on the leave-one-out error; None unless there are two classes."""
-        flagged = self._solutions[0].flagged
-        if flagged is None:
-            return None
-        label = self.subtasks.names[0]
-        numbers = flagged.error, flagged.recall, flagged.precision, flagged.count_bound
-        return LeaveOneOut(label, *numbers)
 
     @property
     def stopped(self) -> Stopped:  # type: ignore[override]
@@ -803,7 +813,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
 
     def outcome(self, end: RunEnd) -> Trained:
         every = self._solutions
-        certificate = total_certificate([one.certificate for one in every])
+        certificate = self._certificate
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
             model=end.model,
@@ -825,7 +835,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
             reduced=self.reduced,
-            leave_one_out=self.leave_one_out,
         )
 
     def metadata(self, outcome: Trained) -> dict[str, str]:
@@ -833,12 +842,13 @@ class KernelTrainingRun(TrainingRun[Trained]):
             "lambda": repr(self.trainer.cost_and_lambda(self.params)[1]),
             "primal": repr(outcome.primal),
             "dual": repr(outcome.dual),
+            "primal_error": repr(self._certificate.primal_error),
+            "dual_error": repr(self._certificate.dual_error),
             "gap": repr(outcome.gap),
             **({} if outcome.largest_gap is None else {"largest_gap": repr(outcome.largest_gap)}),
             "certificate": self._certificate_word(outcome),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
-            **({} if outcome.leave_one_out is None else _leave_one_out(outcome.leave_one_out)),
             "stopped": outcome.stopped,
         }
 
@@ -849,10 +859,12 @@ class KernelTrainingRun(TrainingRun[Trained]):
             return "reduced"
         if self._holds_estimate:
             return "estimate"
-        return "evaluated" if outcome.evaluated else "running"
+        return "proven" if outcome.evaluated else "running"
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)
+        if mapping is None:
+            common["float64"] = True
         return finished(self._machine, mapping, **common, **self.density_marks)
 
     @cached_property
@@ -871,14 +883,4 @@ def _reduction_metadata(reduced: Reduced) -> dict[str, str]:
         "labels_changed": str(reduced.labels_changed),
         "needed_for_1_percent": str(reduced.needed_for_1_percent),
         "needed_for_5_percent": str(reduced.needed_for_5_percent),
-    }
-
-
-def _leave_one_out(bounds: LeaveOneOut) -> dict[str, str]:
-    """Return the lines of the trailer about rows that are left out."""
-    return {
-        "xi_alpha_error": repr(bounds.error),
-        "xi_alpha_recall": repr(bounds.recall),
-        "xi_alpha_precision": repr(bounds.precision),
-        "leave_one_out_bound": repr(bounds.count_bound),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -23,7 +23,6 @@ from randsvm.files import display_name, inputs
 from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
-from randsvm.records import dataclass
 from randsvm.training.clock import TimeLimitError
 from randsvm.training.job import Job
 
@@ -123,13 +122,6 @@ def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
                     "numbers: give --no-header if it is a row"
                 )
             )
-    if D.summary.float64:
-        emit(
-            Notice(
-                "feature values differ by little compared with their size, so float32 would lose "
-                "the differences: kept as float64"
-            )
-        )
     return D
 
 
@@ -224,6 +216,8 @@ def _table_options(
         not run.no_header,
         run.missing is not None,
         run.group_column,
+        run.categorical_columns or "",
+        run.missing_values or "",
     )
 
 

@@ -5,18 +5,20 @@ online.py trains on rows as they arrive.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from randsvm.algorithms import sgd
+from randsvm.algorithms import newton, sgd
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
 from randsvm.arrays import median
 from randsvm.data.classes import one_class
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.sampling import Draw, Draws, Permuter
 from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
@@ -25,7 +27,6 @@ from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.option import require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
-from randsvm.records import dataclass
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
     Classes,
@@ -76,7 +77,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
         return run.solution.decision
 
     def fits_probabilities(self, params: SgdParams) -> bool:
-        # A logistic regression has probabilities without a calibration.
+        # A logistic regression has probabilities of its own.
         return params.probability and params.loss != "log"
 
     def start(
@@ -126,6 +127,10 @@ def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams
     require(
         job.search.search_gap is None,
         "--search-gap is for kernel machines: sgd ends after --epochs, not at a gap",
+    )
+    require(
+        params.gap is None or job.resources.cluster is None,
+        "--gap of sgd needs the rows in this process: no --cluster",
     )
     return LinearTrainer, params, job
 
@@ -183,10 +188,14 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         # The solution with exactly the share of rows outside that was asked for (-n).
         self.with_share: Linear | None = None
         self.evaluation: LinearFindings | None = None
+        # The last Newton step of --gap.
+        self.newton: newton.Solution | None = None
         self.stopped = Stopped(StopReason.ALL_EPOCHS)
 
     @property
     def solution(self) -> Linear:
+        if self.newton is not None:
+            return self.newton.linear
         if self.with_share is not None:
             return self.with_share
         return self.held_out.best[1] if self.held_out.best else self.learner.linear
@@ -224,12 +233,31 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
                 share = self.objective.share
                 if share is not None:
                     self.with_share = with_share_outside(self.D, self.solution, share)
+                if self.params.gap is not None:
+                    self._reach(self.params.gap)
         except TimeLimitError:
             if not self.has_model:
                 raise
             self.stopped = Stopped(StopReason.TIME_LIMIT)
         finally:
             self._count_seconds()
+
+    def _reach(self, gap: float) -> None:
+        """Make Newton steps until the duality gap, or as many as are allowed."""
+        C = self.params.cost_and_lambda(self.D.total_weight())[0]
+        form = self.objective.dual_form(C)
+        most = self.params.max_iterations
+        for found in newton.minimise(self.D, form, self.learner.linear, gap):
+            self.newton = found
+            if most is not None and found.steps >= most:
+                break
+        assert self.newton is not None
+        if self.newton.gap <= gap:
+            self.stopped = Stopped(StopReason.GAP_REACHED, (gap,))
+        elif most is not None and self.newton.steps >= most:
+            self.stopped = Stopped(StopReason.ITERATION_LIMIT)
+        else:
+            self.stopped = Stopped(StopReason.PRECISION_LIMIT)
 
     def _after_epoch(self, number: int, learner: Learner) -> None:
         self._count_seconds()
@@ -274,6 +302,9 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         if found is not None:
             primal = float(np.square(linear.w).sum() / 2 + C * self.objective.loss(found, linear))
         wrong = None if found is None else found.wrong / found.weight
+        newton_steps, dual, gap = 0, None, math.nan
+        if self.newton is not None:
+            newton_steps, dual, gap = self.newton.steps, self.newton.dual, self.newton.gap
         return LinearTrained(
             model=end.model,
             steps=self.learner.rows_learned,
@@ -289,11 +320,16 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
             solve_seconds=self.seconds,
             seconds=end.seconds,
             bytes_moved=self.D.executor.bytes_moved,
+            newton_steps=newton_steps,
+            dual=dual,
+            gap=gap,
         )
 
     def metadata(self, outcome: LinearTrained) -> dict[str, str]:
         return {
             "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
+            **({} if outcome.dual is None else {"dual": repr(outcome.dual)}),
+            **({} if math.isnan(outcome.gap) else {"gap": repr(outcome.gap)}),
             "violators": "unknown" if outcome.violators is None else str(outcome.violators),
             **({} if self.groups == 1 else {"averaged": str(self.groups)}),
             "stopped": outcome.stopped,
@@ -512,6 +548,17 @@ class LinearObjective:
     def is_regression(self) -> bool:
         return self.epsilon is not None
 
+    def dual_form(self, C: float) -> newton.DualForm:
+        """Return the losses of rows, times C, as Newton's method takes them.
+
+        Only for the hinge, its square, and a regression.
+        """
+        if self.epsilon is not None:
+            return newton.DualForm(partial(_targets_and_costs, C), epsilon=self.epsilon)
+        assert isinstance(self.loss_function, Classes)
+        squared = self.loss_function.loss == "squared-hinge"
+        return newton.DualForm(partial(_signs_and_costs, C * self.weights), squared)
+
     @property
     def mean_step(self) -> float:
         """The mean step of a row, relative to the step of a row of weight 1.
@@ -548,3 +595,22 @@ class LinearObjective:
         assert isinstance(self.loss_function, Classes)
         at_origin = float(LOSSES[self.loss_function.loss].of(-linear.b[:1])[0])
         return found.loss + found.weight * self.origin * at_origin
+
+
+def _targets_and_costs(C: float, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    """Return the targets of rows, and C times their weights, both (m, 1)."""
+    weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
+    return chunk.y[:, None], C * weights[:, None]
+
+
+def _signs_and_costs(C: np.ndarray, chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
+    """Return 1 for rows of the class of each decision function, else -1, and C of the rows.
+
+    Both are (m, K). C : (classes,); two classes have one function, in which class 0 is 1.
+    """
+    classes = chunk.y.astype(np.int64)
+    functions = np.arange(1 if len(C) == 2 else len(C))
+    signs = np.where(classes[:, None] == functions, 1.0, -1.0)
+    costs = C[classes] if chunk.weights is None else C[classes] * chunk.weights
+    # A class of weight 0 has no losses; the coefficients of its rows are divided by its cost.
+    return signs, np.broadcast_to(np.maximum(costs, np.finfo(float).tiny)[:, None], signs.shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, sqrt
 from threading import Lock
@@ -27,7 +27,6 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.model import Model
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params, Problem
-from randsvm.records import dataclass
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.solution import Certificate, KernelSolution
@@ -189,10 +188,13 @@ class Subtasks:
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
 
-        They share the rows of pairs with `self`: only `self` is to be closed.
+        They share the rows of pairs with `self`, which are grouped first: only `self` is to be
+        closed.
 
         held_out : (n,) bool
         """
+        if self.pairs:
+            self.group_rows()
         weights = self.D.weights()
         fold = copy(self)
         fold.D = self.D.reweighted(~held_out * (1.0 if weights is None else weights))

@@ -111,7 +111,7 @@ def _load_updatable(path: str) -> LinearModel:
         raise ModelError(f"{path}: expected a model without -n to update")
     fitted = {
         "--scale": old.scaling,
-        "-b 1": old.sigmoid if old.calibration is None else old.calibration,
+        "-b 1": old.sigmoid,
         "--conformal": old.conformal,
     }
     for option, found in fitted.items():
@@ -333,7 +333,7 @@ class UpdateRun(ModelWriter[LinearTrained]):
             **old.metadata,
             "version": __version__,
             "configuration": " ".join(["sgd", *self.arguments]),
-            "n": str(int(old.metadata.get("n", "0")) + learner.rows_learned),
+            "n": str(_count(old.metadata.get("n", "0")) + learner.rows_learned),
             "d": str(len(self.features)),
             "primal": "unknown",
             "violators": "unknown",
@@ -394,3 +394,8 @@ def _targets(block: svmlight.Block, table: LabelTable, steps: SgdSchedule) -> np
         return block.y
     y = table.classes(block)
     return np.zeros(len(y)) if steps.origin else y
+
+
+def _count(text: str) -> int:
+    """Return the number of rows that a trailer states; 0 for a text of another program."""
+    return int(text) if text.isdecimal() else 0

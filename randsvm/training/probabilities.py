@@ -1,6 +1,6 @@
 """Fit the parameters of a model's probabilities to decision values.
 
-For classes this is a calibrator, and for a regression the scale of its noise, both fitted to
+For classes these are sigmoids, and for a regression the scale of its noise, both fitted to
 held-out rows. The scores of these rows, for label sets and intervals, are kept on request. For
 novelty detection it is marks between the decision values of the training rows. Nothing here depends
 on an algorithm.
@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import join_weights
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
 from randsvm.events import Notice, emit
-from randsvm.models.calibration import Isotonic, Temperature, softmax
 from randsvm.models.conformal import NonconformityScores, class_scores, own_pair_scores
 from randsvm.models.decisions import class_count, class_pairs, pair_index
 from randsvm.parameters.run import Search
-from randsvm.records import NamedTuple
 from randsvm.training.clock import Clock, TimeLimitError
 from randsvm.training.cross_validation import (
     CrossValidation,
     at_once,
-    decision_values,
     group_count,
+    kept_values,
     replicated,
 )
 from randsvm.training.job import AnyParams, Decision, Job, TimedFit
@@ -79,7 +76,7 @@ def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration:
         if fits_probabilities and params.prediction_type == "svr":
             found["noise_scale"] = laplace_scale(y - f[:, 0], weights)
         elif fits_probabilities:
-            found |= fit_calibrator(params.calibration or "sigmoid", f, y, weights, pairs)
+            found["sigmoid"] = (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, weights)
         if params.conformal:
             scores = held_out_scores(f, y, params.prediction_type, pairs)
             found["conformal"] = NonconformityScores.of(scores, weights)
@@ -164,45 +161,7 @@ def fit_on_subset(
     return calibration.fit(f, S.labels()[held], None if weights is None else weights[held])
 
 
-# --- calibrators of classes ----------------------------------------------------------------
-
-# The decision values of some rows, whether each is of the class that f > 0 predicts, and weights.
-Sides = tuple[np.ndarray, np.ndarray, np.ndarray | None]
-
-
-def fit_calibrator(
-    name: str, f: np.ndarray, y: np.ndarray, weights: np.ndarray | None, pairs: bool
-) -> dict[str, Any]:
-    """Return the field of Model that holds a calibrator. f : see `fit_sigmoids`; of pairs, see
-    `fit_pair_sigmoids`."""
-    if name == "sigmoid":
-        return {"sigmoid": (fit_pair_sigmoids if pairs else fit_sigmoids)(f, y, weights)}
-    sides = list(pair_sides(f, y, weights) if pairs else column_sides(f, y, weights))
-    if name == "isotonic":
-        return {"calibration": Isotonic(tuple(fit_isotonic(*one) for one in sides))}
-    if pairs or f.shape[1] == 1:
-        # The softmax of f and 0 is the probability 1 / (1 + exp(-f)).
-        logits = np.concatenate([np.column_stack([f, np.zeros(len(f))]) for f, _, _ in sides])
-        own = np.concatenate([np.where(positive, 0, 1) for _, positive, _ in sides])
-        every = None if weights is None else np.concatenate([w for _, _, w in sides])
-    else:
-        logits, own, every = f, y.astype(np.int64), weights
-    return {"calibration": Temperature(fit_temperature(logits, own, every))}
-
-
-def column_sides(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Iterator[Sides]:
-    """Yield the sides of each column of f, which is about the class of its index."""
-    for index, column in enumerate(f.T):
-        yield column, y == index, weights
-
-
-def pair_sides(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Iterator[Sides]:
-    """Yield the sides of each pair: the rows of its two classes. f : see `own_pair_values`."""
-    for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
-        of_pair = np.flatnonzero((y == i) | (y == j))
-        first = y[of_pair] == i
-        own = None if weights is None else weights[of_pair]
-        yield f[of_pair, np.where(first, j - 1, i)], first, own
+# --- sigmoids of classes --------------------------------------------------------------------
 
 
 def fit_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -211,7 +170,7 @@ def fit_sigmoids(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None
     f : (n, K), of held-out rows; column i is about class i. y : (n,) class indices. weights : (n,),
     or None if all are 1.
     """
-    return np.array([fit_sigmoid(*sides) for sides in column_sides(f, y, weights)]).T
+    return np.array([fit_sigmoid(column, y == i, weights) for i, column in enumerate(f.T)]).T
 
 
 def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -236,7 +195,13 @@ def fit_pair_sigmoids(
     As in LIBSVM, a pair's sigmoid is fitted to the rows of its two classes. f : (n, K - 1), see
     `own_pair_values`; y : (n,) class indices; weights : (n,), or None if all are 1.
     """
-    return np.array([fit_sigmoid(*sides) for sides in pair_sides(f, y, weights)]).T
+    fitted = []
+    for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
+        of_pair = np.flatnonzero((y == i) | (y == j))
+        first = y[of_pair] == i
+        own = None if weights is None else weights[of_pair]
+        fitted.append(fit_sigmoid(f[of_pair, np.where(first, j - 1, i)], first, own))
+    return np.array(fitted).T
 
 
 # --- one sigmoid ---------------------------------------------------------------------------
@@ -296,95 +261,6 @@ def fit_sigmoid(
     return float(AB[0]), float(AB[1])
 
 
-# --- isotonic regression -------------------------------------------------------------------
-
-
-def smoothed_targets(own: np.ndarray, classes: int, weights: np.ndarray) -> np.ndarray:
-    """Return the probability that is to be fitted for each row's own class, (n,).
-
-    It is (N + 1) / (N + 2) for a class with rows of weight N, as for a sigmoid (Platt): a sample
-    never makes a class certain. own : (n,) class indices; weights : (n,).
-    """
-    count = np.bincount(own, weights, classes)[own]
-    return (count + 1) / (count + 2)
-
-
-def fit_isotonic(
-    f: np.ndarray, positive: np.ndarray, weights: np.ndarray | None = None
-) -> np.ndarray:
-    """Return the knots of the rising function with the least squared error, (2, count).
-
-    f : (n,); positive : (n,) bool; weights : (n,), or None if all are 1. The targets are those of
-    a sigmoid.
-
-    Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability
-    Estimates", KDD 2002.
-    """
-    weights = np.ones(len(f)) if weights is None else weights
-    target = smoothed_targets(np.where(positive, 0, 1), 2, weights)
-    target = np.where(positive, target, 1 - target)
-    values, place = np.unique(f, return_inverse=True)
-    weight = np.bincount(place, weights)
-    p = pool_adjacent_violators(np.bincount(place, weights * target) / weight, weight)
-    # Knots with equal neighbours change nothing.
-    level = np.diff(p) == 0
-    inner = np.append(False, level) & np.append(level, False)
-    return np.array([values[~inner], p[~inner]])
-
-
-def pool_adjacent_violators(y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the rising numbers with the least weighted squared distance from y, (n,)."""
-    means: list[float] = []
-    sums: list[float] = []
-    counts: list[int] = []
-    for mean, weight in zip(y.tolist(), weights.tolist(), strict=True):
-        count = 1
-        while means and means[-1] >= mean:
-            total = sums[-1] + weight
-            mean = (means.pop() * sums[-1] + mean * weight) / total
-            sums.pop()
-            weight, count = total, count + counts.pop()
-        means.append(mean)
-        sums.append(weight)
-        counts.append(count)
-    return np.repeat(means, counts)
-
-
-# --- temperature ---------------------------------------------------------------------------
-
-# Bounds of the largest |f| / T: probabilities that are all alike, or as sharp as float64 allows.
-MIN_LOGIT, MAX_LOGIT = 1e-6, 1e6
-HALVINGS = 60
-
-
-def fit_temperature(logits: np.ndarray, own: np.ndarray, weights: np.ndarray | None) -> float:
-    """Return T of softmax(logits / T) with the least log loss of smoothed targets.
-
-    logits : (n, columns); own : (n,) column of the true class; weights : (n,), or None if all
-    are 1. The loss is convex in 1 / T, so that the sign of its derivative shows on which side of
-    1 / T the minimum lies.
-
-    Guo, Pleiss, Sun, Weinberger, "On Calibration of Modern Neural Networks", ICML 2017.
-    """
-    columns = logits.shape[1]
-    weights = np.ones(len(own)) if weights is None else weights
-    target = smoothed_targets(own, columns, weights)
-    rest = (1 - target) / (columns - 1)
-    own_logit = np.take_along_axis(logits, own[:, None], 1)[:, 0]
-    wanted = float(weights @ (rest * logits.sum(axis=1) + (target - rest) * own_logit))
-
-    def rises(scale: float) -> bool:
-        expected = (softmax(scale * logits) * logits).sum(axis=1)
-        return float(weights @ expected) >= wanted
-
-    largest = float(np.abs(logits).max(initial=0.0)) or 1.0
-    low, high = math.log(MIN_LOGIT / largest), math.log(MAX_LOGIT / largest)
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if rises(math.exp(middle)) else (middle, high)
-    return math.exp(-low)
-
-
 # --- noise of a regression -----------------------------------------------------------------
 
 
@@ -415,9 +291,8 @@ def fit_density_marks(
     """
 
     def values(D: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
-        found = [(f[:, 0], weights) for _, f, weights in decision_values(D, decision)]
-        weights = join_weights([(len(f), weights) for f, weights in found])
-        return np.concatenate([f for f, _ in found]), weights
+        _, f, weights = kept_values(D, decision, keep_all)
+        return f[:, 0], weights
 
     subset: tuple[np.ndarray, np.ndarray | None] = np.empty(0), None
     if until < math.inf:

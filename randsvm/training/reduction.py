@@ -6,8 +6,9 @@ The certificate is split: P is that of the reduced machine over all rows, D that
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,10 @@ from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import Float64Rows, cross_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.basis import Basis, objective
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Certificate, KernelSolution
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 
 # The first random draw of --reduce, and the draw of its candidates. Rounds have smaller numbers.
 REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
@@ -178,7 +178,10 @@ class Reduction:
             len(self.f),
             (self._needed(0.01 * self._scale), self._needed(0.05 * self._scale)),
         )
-        return found.solution, found.certificate, reduction
+        if not isinstance(found.solution, ReducedMachine):
+            return found.solution, found.certificate, reduction
+        machine = replace(found.solution, gap=found.certificate.gap, changes=reduction)
+        return machine, found.certificate, reduction
 
     # --- the basis -------------------------------------------------------------------------
 
@@ -320,9 +323,12 @@ class Reduction:
         order = np.argsort(self.full.rows[chosen.rows])
         points = self.points[chosen.rows[order]]
         weights = None if self.full.weights is None else self.full.weights[chosen.rows[order]]
-        machine = replace(self.full, rows=points.rows, beta=a[order], b=b, points=points)
-        solution, V = self.scan.evaluate(replace(machine, weights=weights))
-        certificate = replace(self.certificate, primal=V.certificate.primal)
+        machine = ReducedMachine(
+            points.rows, a[order], b, self.full.problem, points, self.full.tube, weights=weights
+        )
+        solution, V = self.scan.examine(machine)
+        primal, full = V.certificate.primal, self.certificate
+        certificate = replace(full, primal=primal, primal_error=0.0, distance=None)
         return EvaluatedReduction(solution, certificate, self._change(solution.b))
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:

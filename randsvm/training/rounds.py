@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -24,12 +24,10 @@ from randsvm.parallel import Cancelled
 from randsvm.parameters.option import command_line
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
-from randsvm.records import dataclass
-from randsvm.svm.leave_one_out import LeaveOneOutCounts, leave_one_out
 from randsvm.svm.libsvm import remedy
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm
-from randsvm.svm.solution import Certificate, KernelSolution
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
@@ -55,8 +53,6 @@ if TYPE_CHECKING:
 
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
 FLOAT64_GAP = 3e-5
-# Rounding may raise the D of a round by this part of P or D, in float32 and in float64.
-FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
 # values is below its former target times this factor, at most MAX_CONTINUATIONS times. After
 # FLOAT32_CONTINUATIONS of them it continues in float64: rounding may have made the
@@ -64,10 +60,10 @@ FLOAT32_ERROR, FLOAT64_ERROR = 2e-5, 1e-10
 TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
+# Another solution with a higher D is evaluated if D rises by more than this part of the distance.
+NEGLIGIBLE_GAIN = 0.01
 # A reduced machine with a larger gap says too little about the rows outside of an inner set.
 MAX_REDUCED_GAP = 0.1
-# The leave-one-out bounds hold for optimal solutions; at a larger gap they say too little.
-LEAVE_ONE_OUT_GAP = 0.01
 # An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
 INTERRUPTED_SECONDS = 1.0
 # Rounds over some rows end at this share of the gap that is asked for over all rows: the losses of
@@ -148,15 +144,17 @@ class AlgorithmSpec:
 
 @dataclass
 class BestSolution:
-    """The solution with the lowest P, and the highest D, of all rounds.
+    """The solutions with the lowest P, and with the highest D, of all rounds, by running values.
 
     P - D bounds the distance of that solution from the optimum. P does not fall monotonically.
 
+    dual_solution: the one with the highest D; None: no round over these rows had it
     last_primal: P of the newest solution
     least: objectives below it count as 0 in the gap; see Certificate
     """
 
     solution: KernelSolution | None = None
+    dual_solution: KernelSolution | None = None
     primal: float = inf
     dual: float = -inf
     last_primal: float = inf
@@ -166,7 +164,8 @@ class BestSolution:
     def update(self, SV: KernelSolution, V: Violators) -> None:
         """Take the solution of a new round into account."""
         certificate = V.certificate
-        self.dual = max(self.dual, certificate.dual - V.dual_error)
+        if certificate.dual > self.dual:
+            self.dual, self.dual_solution = certificate.dual, SV
         self.certified, self.last_primal = certificate.certified, certificate.primal
         self.least = certificate.least
         # For a kernel without a certificate P is no guide: the newest solution is the best. So is
@@ -177,12 +176,15 @@ class BestSolution:
 
     @property
     def certificate(self) -> Certificate:
-        return Certificate(self.primal, self.dual, self.certified, self.least)
+        return self._of(self.primal)
 
     @property
     def last_certificate(self) -> Certificate:
         """The certificate of the newest solution."""
-        return Certificate(self.last_primal, self.dual, self.certified, self.least)
+        return self._of(self.last_primal)
+
+    def _of(self, primal: float) -> Certificate:
+        return Certificate(primal, self.dual, self.certified, self.least)
 
     @property
     def last_gap(self) -> float:
@@ -196,7 +198,6 @@ class SubtaskSolution:
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found
-    flagged: counts of the rows that may be misclassified when they are left out; None: not counted
     """
 
     SV: KernelSolution
@@ -205,7 +206,6 @@ class SubtaskSolution:
     evaluated: bool
     stopped: Stopped
     poor_fit: str | None = None
-    flagged: LeaveOneOutCounts | None = None
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -220,9 +220,9 @@ class SubtaskSolution:
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
     """Return the sum of the certificates of several subtasks."""
-    names = "primal", "dual", "least"
-    primal, dual, least = (sum(getattr(one, name) for one in certificates) for name in names)
-    return Certificate(primal, dual, all(one.certified for one in certificates), least)
+    names = "primal", "dual", "least", "primal_error", "dual_error", "largest_distance"
+    primal, dual, *others = (sum(getattr(one, name) for one in certificates) for name in names)
+    return Certificate(primal, dual, all(one.certified for one in certificates), *others)
 
 
 def count_bounded(solutions: Sequence[KernelSolution]) -> int:
@@ -230,23 +230,7 @@ def count_bounded(solutions: Sequence[KernelSolution]) -> int:
     return len(distinct(np.concatenate([one.rows[~one.unbounded] for one in solutions])))
 
 
-@dataclass(frozen=True)
-class ReducedSolution:
-    """A machine with few support vectors, over the rows of an inner set.
-
-    solution: with the row numbers of D; gap: between its P of these rows and D; reduction: how it
-    differs from the full solution
-    """
-
-    solution: KernelSolution
-    gap: float
-    reduction: SubtaskReduction
-
-    def has_coefficients_of(self, solution: KernelSolution) -> bool:
-        """Return whether a solution has the coefficients of this machine."""
-        own = self.solution
-        same = np.array_equal(own.rows, solution.rows)
-        return same and np.array_equal(own.beta, solution.beta)
+Machine = TypeVar("Machine", bound=KernelSolution)
 
 
 @dataclass
@@ -264,8 +248,7 @@ class Rounds:
     gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
     inner: the newest solution of a part with `gives_dual`; None: there is none
     reduced_gap: with --reduce, the gap that was asked for; None: there is no such gap
-    reduced_solution: the reduced machine that takes the place of `inner`; None: there is none
-    reduced_solutions: all reduced machines so far; an older one may be the best solution
+    reduced_machine: the reduced machine that takes the place of `inner`; None: there is none
     record, stopped: the numbers that stop rules see, and the reason that ended the rounds
     """
 
@@ -284,8 +267,7 @@ class Rounds:
     gives_dual: bool = False
     inner: KernelSolution | None = None
     reduced_gap: float | None = None
-    reduced_solution: ReducedSolution | None = None
-    reduced_solutions: list[ReducedSolution] = field(default_factory=list)
+    reduced_machine: ReducedMachine | None = None
 
     def __post_init__(self) -> None:
         self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
@@ -368,11 +350,9 @@ class Rounds:
             SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
             found = part.over(rows, SV)
             if part.gives_dual:
-                self.inner, self.reduced_solution = found, None
+                self.inner, self.reduced_machine = found, None
                 if self.reduced_gap is not None:
-                    self.reduced_solution = part.reduced(SV, rows, self.reduced_gap)
-                if self.reduced_solution is not None:
-                    self.reduced_solutions.append(self.reduced_solution)
+                    self.reduced_machine = part.reduced(SV, rows, self.reduced_gap)
             return found
         except Interrupted:
             if part.gives_dual and part.best.solution is not None:
@@ -386,15 +366,15 @@ class Rounds:
             D.executor.release()
             D.store.close()
 
-    def reduced(self, SV: KernelSolution, rows: np.ndarray, gap: float) -> ReducedSolution | None:
+    def reduced(self, SV: KernelSolution, rows: np.ndarray, gap: float) -> ReducedMachine | None:
         """Return a reduced machine for the solution of the problem of some rows, with their row
         numbers in all of D; None: the solution is as small, or the machine too coarse."""
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = self.job.stop.reduced_size is not None
-        machine, certificate, found = self.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
-        if len(machine) >= len(SV) or certificate.gap > MAX_REDUCED_GAP:
+        machine, _, _ = self.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
+        if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
             return None
-        return ReducedSolution(self.over(rows, machine), certificate.gap, found)
+        return self.over(rows, machine)
 
     def reduce(
         self,
@@ -403,32 +383,31 @@ class Rounds:
         certificate: Certificate | None = None,
         lowers: bool = True,
     ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
-        """Return a solution with fewer support vectors, its certificate, and the changes.
+        """Return a machine with fewer support vectors, its certificate, and the changes.
 
         SV: a solution of `run`. certificate: that of its evaluation, whose values the scan holds;
-        None: it was not evaluated, so the certificate of the running values is taken. gap, lowers:
-        see reduction.Reduction.
+        None: it was not evaluated, so certificates are of running values. gap, lowers: see
+        reduction.Reduction.
         """
         from randsvm.training.reduction import Reduction
 
         job, best = self.job, self.best
+        evaluated = certificate is not None
         if certificate is None:
             self.scan.return_to(SV)
             certificate = best.certificate if SV is best.solution else best.last_certificate
         size, seed = job.stop.reduced_size, job.run.seed
-        return Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
+        found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
+        if not evaluated or not isinstance(found[0], ReducedMachine):
+            return found
+        machine, V = self.scan.evaluate(found[0])
+        return machine, self._with_dual_of(V.certificate, SV), found[2]
 
     def _in_place_of(self, solution: KernelSolution) -> KernelSolution:
         """Return the machine to scan all rows with, as decomposition.ReplaceSolution promises."""
-        return solution if self.reduced_solution is None else self.reduced_solution.solution
+        return self.reduced_machine or solution
 
-    def reduction_of(self, solution: KernelSolution) -> SubtaskReduction | None:
-        """Return how a solution differs from the full one of the inner set; None: it is a full
-        one."""
-        found = (one for one in self.reduced_solutions if one.has_coefficients_of(solution))
-        return next((one.reduction for one in found), None)
-
-    def over(self, rows: np.ndarray, SV: KernelSolution) -> KernelSolution:
+    def over(self, rows: np.ndarray, SV: Machine) -> Machine:
         """Return a solution of the problem of some rows with their row numbers in all of D."""
         points = self.scan.completed(SV).points
         assert points is not None
@@ -446,13 +425,7 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
-                V = self._without_wrong_dual(SV, V)
-                V = replace(V, certificate=self._with_best_dual(V.certificate))
-                # The errors of one pair say nothing about the model of all classes. An estimate
-                # beyond the bounds and a reduced solution are no solutions of the problem.
-                solved = not self.task.name and SV.within_bounds and self.reduction_of(SV) is None
-                near = V.certificate.gap <= LEAVE_ONE_OUT_GAP
-                flagged = leave_one_out(self.scan, SV) if solved and near else None
+                V = replace(V, certificate=self._with_best_dual(SV, V.certificate))
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
         if self._should_continue(SV, V, stopped):
@@ -460,30 +433,30 @@ class Rounds:
             self.best = BestSolution()
             self.best.update(SV, V)
             return None
-        if stopped.reason is StopReason.NO_VIOLATORS and self._misses_gap(V):
+        ends = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
+        if stopped.reason in ends and self._misses_gap(V) and SV.within_bounds:
             stopped = Stopped(StopReason.PRECISION_LIMIT)
         poor_fit = poor_fit_reason(self.scan, SV)
         count = V.count if SV.within_bounds else None
-        return SubtaskSolution(SV, V.certificate, count, True, stopped, poor_fit, flagged)
+        return SubtaskSolution(SV, V.certificate, count, True, stopped, poor_fit)
 
-    def _without_wrong_dual(self, SV: KernelSolution, V: Violators) -> Violators:
-        """Return V, with D = -inf for a reduced machine: its coefficients may have a wrong sum or
-        wrong signs, and then their D is no bound."""
-        if self.reduction_of(SV) is None:
-            return V
-        return replace(V, certificate=replace(V.certificate, dual=-inf))
-
-    def _with_best_dual(self, evaluated: Certificate) -> Certificate:
-        """Return the certificate with the highest D of any round, less its possible rounding.
+    def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
+        """Return the certificate with D of the best solution, if it lowers the gap.
 
         Each D bounds the optimum from below.
         """
-        if not evaluated.certified:
+        best = self.best.dual_solution if SV.within_bounds else self.inner
+        gains = self.best.dual - evaluated.dual
+        if best is None or not evaluated.certified or SV.has_coefficients_of(best):
             return evaluated
-        scale = max(abs(evaluated.primal), abs(self.best.dual))
-        error = FLOAT32_ERROR if self.scan.state.used_float32 else FLOAT64_ERROR
-        dual = min(max(evaluated.dual, self.best.dual - error * scale), evaluated.primal)
-        return replace(evaluated, dual=dual)
+        if SV.within_bounds and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
+            return evaluated
+        other = self._with_dual_of(evaluated, best)
+        return min(other, evaluated, key=lambda one: one.gap)
+
+    def _with_dual_of(self, evaluated: Certificate, solution: KernelSolution) -> Certificate:
+        """Return the certificate with D of another solution, computed in float64."""
+        return evaluated.with_dual(*self.scan.dual_of(solution))
 
     def _should_continue(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
@@ -495,6 +468,9 @@ class Rounds:
             return False
         if not SV.within_bounds:
             return False
+        if V.certificate.gap == inf:
+            # More rounds do not lower the rounding of float64.
+            return self.scan.refine()
         self.continuations += 1
         if stopped.reason is StopReason.GAP_REACHED:
             self.gap_target *= TARGET_FACTOR
@@ -520,7 +496,7 @@ class Rounds:
             end = time.perf_counter() + INTERRUPTED_SECONDS
             late = TimeLimitError, Interrupted, ClusterError, Cancelled
             with suppress(*late), self.clock.until(lambda: end):
-                self.best.update(*self.scan.evaluate(self.inner))
+                self.best.update(*self.scan.examine(self.inner))
         return self.unevaluated(self.best.solution, stopped)
 
     def unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
@@ -537,13 +513,13 @@ class Rounds:
 
     def _watch(self, SV: KernelSolution, V: Violators) -> None:
         """Report a round."""
-        V = self._without_wrong_dual(SV, V)
         self.count += 1
         self.solve_seconds += V.step.seconds
         self.scan_seconds = V.full_scan_seconds
         self.best.update(SV, V)
-        if self.parent is not None and self.gives_dual:
-            self.parent.best.dual = max(self.parent.best.dual, self.best.dual)
+        whole = self.parent.best if self.parent is not None and self.gives_dual else self.best
+        if self.best.dual > whole.dual:
+            whole.dual, whole.dual_solution = self.best.dual, None
         event = Iteration(
             number=self.earlier_rounds + self.count,
             seconds=self.clock.seconds,
@@ -611,10 +587,9 @@ class Rounds:
 
         A reduced machine has its own gap on the inner set. The losses of other rows may raise it.
         """
-        reduced_solution, gap = self.reduced_solution, self.reduced_gap
-        if reduced_solution is None or gap is None or not reduced_solution.has_coefficients_of(SV):
+        if not isinstance(SV, ReducedMachine) or self.reduced_gap is None:
             return self.gap_target
-        return reduced_solution.gap + (1 - PART_GAP_SHARE) * gap
+        return SV.gap + (1 - PART_GAP_SHARE) * self.reduced_gap
 
     @property
     def deadline(self) -> float:

@@ -1,30 +1,91 @@
-"""The metrics that a search selects by, the choice by one standard error, and its result.
+"""The scores that a search selects by, the choice by one standard error, and its result.
 
-Each metric gives a loss for each row, whose mean is 1 minus the score or rises as the score gets
-worse: racing compares combinations by these losses, row by row.
+A score is of all rows that a fold holds out. Each row also has a loss, by which a race compares
+combinations row by row: the gain of the score, to first order, if the row were predicted (for AUC:
+ranked) correctly, times the number of rows. A loss 0 / 1 is that of accuracy; for balanced accuracy
+the rows of a rare class have larger ones. A constant makes the mean of the losses the loss of the
+whole fold, 1 minus the score.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from math import isnan, nan, sqrt
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from randsvm.errors import ParameterError
 from randsvm.events import Searched, Tried
-from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
+from randsvm.models.decisions import predicted_classes
+from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params
-from randsvm.records import dataclass
+from randsvm.training.cross_validation import Keep, KeptValues
 from randsvm.training.job import AnyParams
 from randsvm.training.probabilities import fit_sigmoid
 
 # Metrics that are defined for two classes only.
 FOR_TWO_CLASSES = ("auc", "log-loss")
+
+
+class FoldScore(NamedTuple):
+    """The score of all rows that a fold holds out: total / weight.
+
+    The score of several folds is the ratio of the sums. For accuracy, errors and log loss, these
+    are sums over rows; for others the weight is 1, so that the ratio is the mean of the scores.
+
+    rows : the number of rows
+    losses : (rows,), see above
+    errors : of a regression, for the other numbers that are reported; None: there are classes
+    """
+
+    rows: int
+    total: float
+    weight: float
+    losses: np.ndarray
+    errors: RegressionErrors | None = None
+
+    @property
+    def score(self) -> float:
+        return self.total / self.weight
+
+    def without_losses(self) -> FoldScore:
+        return self._replace(losses=np.empty(0))
+
+
+class Criterion(NamedTuple):
+    """A score by which a search selects.
+
+    name : in reports and logs
+    sign : 1 if a larger score is better, else -1
+    keep : returns what the score needs of the decision values of a row
+    of_fold : returns the score of a fold, from what is kept of all rows that it holds out
+    """
+
+    name: str
+    sign: int
+    keep: Keep
+    of_fold: Callable[[KeptValues], FoldScore]
+
+    def of_folds(self, folds: Sequence[FoldScore]) -> dict[str, Any]:
+        """Return the fields of `events.Tried` that hold the score of several folds."""
+        details = {}
+        errors = [one.errors for one in folds if one.errors is not None]
+        if errors:
+            whole = sum(errors[1:], errors[0])
+            if self.name != whole.score_name:
+                details[whole.score_name.replace(" ", "_")] = whole.score
+            details["squared_correlation"] = whole.squared_correlation
+        return {
+            "scores": [one.score for one in folds],
+            "score": sum(one.total for one in folds) / sum(one.weight for one in folds),
+            "score_name": self.name,
+            "rows": sum(one.rows for one in folds),
+            "details": details,
+        }
 
 
 def check_select_by(search: Search, params: Params | SgdParams) -> None:
@@ -37,10 +98,8 @@ def check_select_by(search: Search, params: Params | SgdParams) -> None:
         )
 
 
-def metric_maker(
-    search: Search, params: Params | SgdParams, labels: Sequence[str]
-) -> Callable[[], Metric]:
-    """Return the function that makes the metric of a search.
+def criterion_of(search: Search, params: Params | SgdParams, labels: Sequence[str]) -> Criterion:
+    """Return the criterion of a search.
 
     labels: of the classes. Raises ParameterError for a metric of two classes if there are more.
     """
@@ -48,178 +107,130 @@ def metric_maker(
     classes = len(labels)
     if name in FOR_TWO_CLASSES and classes != 2:
         raise ParameterError(f"--select-by {name} is for two classes, found {classes}")
-    makers: dict[str, Callable[[], Metric]] = {
-        "accuracy": Accuracy,
-        "balanced-accuracy": partial(BalancedAccuracy, classes),
-        "auc": partial(AreaUnderCurve, 2),
-        "f1": partial(MeanF1, classes),
-        "log-loss": LogLoss,
-        "squared-error": RegressionErrors,
-        "absolute-error": AbsoluteErrors,
+    criteria = {
+        "accuracy": Criterion("accuracy", 1, predicted, accuracy),
+        "balanced-accuracy": Criterion("balanced accuracy", 1, predicted, balanced_accuracy),
+        "auc": Criterion("AUC", 1, decision_value, area_under_curve),
+        "f1": Criterion("mean F1", 1, predicted, mean_f1),
+        "log-loss": Criterion("log loss", -1, decision_value, log_loss),
+        "squared-error": Criterion("mean squared error", -1, decision_value, squared_error),
+        "absolute-error": Criterion("mean absolute error", -1, decision_value, absolute_error),
     }
-    return makers[name]
+    return criteria[name]
 
 
-class BalancedAccuracy(ConfusionMatrix):
-    """The mean recall of the classes that occur, in percent."""
-
-    score_name = "balanced accuracy"
-    averaged = True
-
-    @property
-    def score(self) -> float:
-        true = self.weighted_confusion.sum(axis=1)
-        hits = np.zeros(len(true))
-        hits[: self.classes] = np.diagonal(self.weighted_confusion)
-        occurs = true > 0
-        return 100 * float(np.mean(hits[occurs] / true[occurs])) if occurs.any() else nan
-
-    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return the losses of n rows, with the mean 1 - mean recall.
-
-        Each is the mean plus n times the first-order effect of the row's weight on it.
-        """
-        labels, place = np.unique(y, return_inverse=True)
-        weights = np.ones(len(y)) if weights is None else weights
-        totals, wrong = np.bincount(place, weights), y != self._predicted(f)
-        errors = np.bincount(place, weights * wrong) / totals
-        change = weights / totals[place] * (wrong - errors[place]) / len(labels)
-        return np.asarray(errors.mean() + len(y) * change, np.float32)
+def predicted(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the class index that f, (m, columns), predicts for each row, (m,)."""
+    return predicted_classes(f[:, 0] if f.shape[1] == 1 else f)
 
 
-class MeanF1(ConfusionMatrix):
-    """The mean over classes of F1, as scikit-learn's f1_macro."""
-
-    score_name = "mean F1"
-    averaged = True
-
-    def _parts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return twice the true positives, and the true and predicted rows, of each class."""
-        size = len(self.weighted_confusion)
-        hits, predicted = np.zeros(size), np.zeros(size)
-        hits[: self.classes] = np.diagonal(self.weighted_confusion)
-        predicted[: self.classes] = self.weighted_confusion.sum(axis=0)
-        return 2 * hits, self.weighted_confusion.sum(axis=1) + predicted
-
-    @property
-    def score(self) -> float:
-        twice, rows = self._parts()
-        occurs = rows > 0
-        return float(np.mean(twice[occurs] / rows[occurs])) if occurs.any() else nan
-
-    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return the losses of n rows, with the mean 1 - F1.
-
-        Each is the mean plus n times the first-order effect of the row's weight on it.
-        """
-        own = MeanF1(self.classes)
-        predicted = self._predicted(f)
-        own.add(y, f, predicted, weights)
-        twice, rows = own._parts()
-        occurs = rows > 0
-        f1 = np.divide(twice, rows, out=np.zeros(len(rows)), where=occurs)
-        slope = np.divide(1.0, rows, out=np.zeros(len(rows)), where=occurs)
-        true = y.astype(np.int64)
-        gain = 2 * (true == predicted) * slope[true]
-        change = gain - f1[true] * slope[true] - f1[predicted] * slope[predicted]
-        weights = np.ones(len(y)) if weights is None else weights
-        found = 1 - own.score - len(y) * weights * change / np.count_nonzero(occurs)
-        return np.asarray(found, np.float32)
+def decision_value(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the target or the value of the first of two classes that f, (m, 1 or 2), predicts."""
+    return f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
 
 
-class AreaUnderCurve(ConfusionMatrix):
-    """The area under the ROC curve of two classes."""
-
-    score_name = "AUC"
-    averaged = True
-
-    @property
-    def score(self) -> float:
-        area = self.auc
-        return nan if area is None else area
-
-    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Return 1 - AUC in first order.
-
-        The mean over rows is 1 - AUC and the variance that of DeLong, DeLong, Clarke-Pearson,
-        "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic
-        Curves", 1988: a row counts by the share of its pairs that it ranks correctly, less the mean
-        of that share over its class.
-        """
-        f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
-        first = y == 0
-        weights = np.ones(len(y)) if weights is None else weights
-        ranked = np.empty(len(y))
-        for rows, others, sign in ((first, ~first, 1), (~first, first, -1)):
-            if not weights[others].sum():
-                return np.full(len(y), nan, np.float32)
-            values = sign * f[others]
-            order = np.argsort(values)
-            before = np.concatenate([[0.0], np.cumsum(weights[others][order])])
-            own, values = sign * f[rows], values[order]
-            below = before[np.searchsorted(values, own, "left")]
-            ranked[rows] = (below + before[np.searchsorted(values, own, "right")]) / 2 / before[-1]
-        area = float(weights[first] @ ranked[first] / weights[first].sum())
-        total = np.where(first, weights[first].sum(), weights[~first].sum())
-        found = 1 - area - len(y) * weights / total * (ranked - area)
-        return np.asarray(found, np.float32)
+def accuracy(values: KeptValues) -> FoldScore:
+    """Return the accuracy in percent."""
+    wrong, weights = values.y != values.kept, _weights(values)
+    total, weight = 100 * float(weights[~wrong].sum()), float(weights.sum())
+    return FoldScore(len(wrong), total, weight, wrong * _relative(weights))
 
 
-class LogLoss(Metric):
-    """The mean of -log p of the true one of two classes.
+def balanced_accuracy(values: KeptValues) -> FoldScore:
+    """Return the mean recall of the classes that occur, in percent."""
+    y, predicted, _ = values
+    weights, wrong = _weights(values), y != predicted
+    classes, place = np.unique(y, return_inverse=True)
+    totals = np.bincount(place, weights)
+    recalls = np.bincount(place, weights * ~wrong) / totals
+    losses = wrong * weights * (len(y) / len(classes) / totals)[place]
+    return FoldScore(len(y), 100 * float(recalls.mean()), 1, losses)
 
-    p is that of Platt's sigmoid. Each half of the rows that a fold holds out has the sigmoid that
-    is fitted to the other half, so that no row is scored with its own label.
+
+def mean_f1(values: KeptValues) -> FoldScore:
+    """Return the mean over classes of F1, as scikit-learn's f1_macro.
+
+    F1 of a class with the weight T of true and P of predicted rows, hits among both, is
+    2 hits / (T + P). To first order, a right prediction of a row with the weight w adds
+    (2 - F1) w / (T + P) to that of its true class, and F1 w / (T + P) to that of the wrong class.
     """
-
-    score_name = "log loss"
-    sign = -1
-    summed_attributes = ("sum",)
-    sum = 0.0
-
-    def add(
-        self,
-        y: np.ndarray,
-        f: np.ndarray,
-        predicted: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        self.rows += len(f)
-        self.labelled += len(f)
-        self.labelled_weight += len(f) if weights is None else float(weights.sum())
-        self.sum += float(self.losses(y, f, weights).sum(dtype=float))
-
-    def losses(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
-        positive, found = y == 0, np.empty(len(y))
-        weights = np.ones(len(y)) if weights is None else weights
-        even = np.arange(len(y)) % 2 == 0
-        for rows in (even, ~even):
-            A, B = fit_sigmoid(f[~rows], positive[~rows], weights[~rows])
-            z = A * f[rows] + B
-            found[rows] = np.logaddexp(0.0, np.where(positive[rows], z, -z))
-        return (weights * found).astype(np.float32)
-
-    @property
-    def score(self) -> float:
-        return self.sum / self.labelled_weight if self.labelled_weight else nan
+    true, predicted, weights = values.y.astype(np.int64), values.kept, _weights(values)
+    size, wrong = int(max(true.max(), predicted.max())) + 1, true != predicted
+    rows = np.bincount(true, weights, size) + np.bincount(predicted, weights, size)
+    hits = np.bincount(true, weights * ~wrong, size)
+    occurs = rows > 0
+    f1 = np.divide(2 * hits, rows, out=np.zeros(size), where=occurs)
+    slope = np.divide(1.0, rows, out=np.zeros(size), where=occurs)
+    gains = ((2 - f1) * slope)[true] + (f1 * slope)[predicted]
+    score = float(f1[occurs].mean())
+    losses = wrong * weights * gains * (len(true) / np.count_nonzero(occurs))
+    return FoldScore(len(true), score, 1, _with_mean(1 - score, losses))
 
 
-class AbsoluteErrors(RegressionErrors):
-    """Errors of a regression, scored by the mean of their absolute values."""
+def area_under_curve(values: KeptValues) -> FoldScore:
+    """Return the area under the ROC curve of two classes; nan if one of them has no rows.
 
-    score_name = "mean absolute error"
+    The variance of the losses leads to that of the area by DeLong, DeLong, Clarke-Pearson,
+    "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic Curves",
+    1988: a row counts by the share of its pairs that are ranked correctly.
+    """
+    first, weights = values.y == 0, _weights(values)
+    ranked = correctly_ranked(values.kept, first, weights)
+    of_first, rest = float(weights[first].sum()), float(weights[~first].sum())
+    score = float(weights[first] @ ranked[first]) / of_first if of_first else nan
+    losses = len(first) * weights * (1 - ranked) / np.where(first, of_first, rest)
+    return FoldScore(len(first), score, 1, _with_mean(1 - score, losses))
 
-    @property
-    def score(self) -> float:
-        return self.mean_absolute_error
 
-    @property
-    def details(self) -> dict[str, float]:
-        return {"mean_squared_error": super().score, **super().details}
+def log_loss(values: KeptValues) -> FoldScore:
+    """Return the mean of -log p of the true one of two classes.
 
-    def _losses(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
-        return np.abs(f - y)
+    p is that of Platt's sigmoid. Either half of the rows has the sigmoid that is fitted to the
+    other half, so that no row is scored with its own label. The rows of a class join the halves in
+    turn, so that both have as many of them.
+    """
+    y, f, _ = values
+    positive, weights, losses = y == 0, _weights(values), np.empty(len(y))
+    half = np.empty(len(y), bool)
+    half[np.argsort(y, kind="stable")] = np.arange(len(y)) % 2 == 0
+    for rows in half, ~half:
+        A, B = fit_sigmoid(f[~rows], positive[~rows], weights[~rows])
+        z = A * f[rows] + B
+        losses[rows] = np.logaddexp(0.0, np.where(positive[rows], z, -z))
+    total, weight = float(weights @ losses), float(weights.sum())
+    return FoldScore(len(y), total, weight, losses * _relative(weights))
+
+
+def squared_error(values: KeptValues) -> FoldScore:
+    """Return the mean squared error of a regression."""
+    return _mean_error(values, (values.kept - values.y) ** 2)
+
+
+def absolute_error(values: KeptValues) -> FoldScore:
+    """Return the mean absolute error of a regression."""
+    return _mean_error(values, np.abs(values.kept - values.y))
+
+
+def _mean_error(values: KeptValues, losses: np.ndarray) -> FoldScore:
+    weights, errors = _weights(values), RegressionErrors()
+    errors.add(values.y, values.kept, weights=values.weights)
+    total, weight = float(weights @ losses), float(weights.sum())
+    return FoldScore(len(losses), total, weight, losses * _relative(weights), errors)
+
+
+def _weights(values: KeptValues) -> np.ndarray:
+    """Return the weights of the rows, (n,) float64."""
+    return np.ones(len(values.y)) if values.weights is None else values.weights
+
+
+def _relative(weights: np.ndarray) -> np.ndarray:
+    """Return the weights divided by their mean."""
+    return weights / weights.mean()
+
+
+def _with_mean(mean: float, losses: np.ndarray) -> np.ndarray:
+    """Return the losses, and a constant that makes this their mean."""
+    return losses + (mean - losses.mean())
 
 
 # --- mean and standard error ---------------------------------------------------------------

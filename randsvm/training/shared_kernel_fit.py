@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from randsvm.data.dataset import Dataset
 from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parameters.svm import Params, class_weights
-from randsvm.records import NamedTuple, dataclass
 from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.training.job import EarlyStopping

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-
-from randsvm.records import NamedTuple, dataclass
+from typing import NamedTuple
 
 
 class StopReason(Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from randsvm.models.load import load
 from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.svm import Params, prediction_type_of
-from randsvm.records import dataclass
 from randsvm.svm.projection import clipped, fill_sums_by_violation, restore_sum
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan

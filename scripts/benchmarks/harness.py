@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -86,7 +86,7 @@ def beyond_start(ours: float, peer: float, start: float) -> float:
     return longer if longer > NOISE else 0.0
 
 
-# ---- what is to be reached --------------------------------------------------------------------
+# ---- commands --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -110,100 +110,30 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Goal:
-    """What a command of randsvm should reach; without conditions it is only reported.
-
-    gates: conditions on the quality, against every peer. times: peer -> how many times as long it
-    must take. fit: the same for the training alone of the peer and the whole process of randsvm.
-    seconds, peak: upper bounds, peak in MB. most: quality -> upper bound. near: quality -> share
-    by which it may exceed the lowest among the peers. start: peer -> the command whose seconds
-    randsvm may take longer than the peer. A missing peer is left out.
-    """
-
-    gates: tuple[Gate, ...] = ()
-    times: dict[str, float] = field(default_factory=dict)
-    fit: dict[str, float] = field(default_factory=dict)
-    seconds: float = inf
-    peak: float = inf
-    most: dict[str, float] = field(default_factory=dict)
-    near: dict[str, float] = field(default_factory=dict)
-    start: dict[str, str] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        parts = [f"{times:g} times {name}" for name, times in self.times.items()]
-        parts += [f"{times:g} times {name}'s fit alone" for name, times in self.fit.items()]
-        parts += [f"{self.seconds:g} s"] if self.seconds < inf else []
-        parts += [f"{self.peak:.0f} MB"] if self.peak < inf else []
-        parts += [f"{name} <= {value:g}" for name, value in self.most.items()]
-        parts += [f"{name} within {share:.0%} of the lowest" for name, share in self.near.items()]
-        parts += [f"the time of {name} and of {start}" for name, start in self.start.items()]
-        return ", ".join(parts)
-
-    def within(self, there: Collection[str], fits: Collection[str]) -> Goal:
-        """Return the goal without ratios to peers not in `there` and to fits not in `fits`."""
-        kept = [
-            {name: times for name, times in goal.items() if name in names}
-            for goal, names in ((self.times, there), (self.fit, fits))
-        ]
-        start = {name: own for name, own in self.start.items() if {name, own} <= set(there)}
-        return replace(self, times=kept[0], fit=kept[1], start=start)
-
-    def missed(self, record: Record, lowest: dict[str, float]) -> list[str]:
-        """Return what `record` does not reach, in words.
-
-        lowest: the lowest value of each quality among the peers.
-        """
-        quality, typical = record["quality"], record["median"]
-        faults = [
-            *self._slow(record["peers"]),
-            *self._late(typical["wall"], record["peers"]),
-            "seconds" * (typical["wall"] > self.seconds),
-            "memory" * (typical["peak"] > self.peak),
-            *(name for name, most in self.most.items() if not quality.get(name, inf) <= most),
-            *(
-                f"{name} {quality[name] / lowest[name] - 1:.1%} above"
-                for name, share in self.near.items()
-                if name in lowest and not quality[name] <= (1 + share) * lowest[name]
-            ),
-        ]
-        return [fault for fault in faults if fault]
-
-    def _slow(self, peers: dict[str, Record]) -> Iterable[str]:
-        """Yield the ratios below the goal; of a peer that was ended the ratio is a lower bound."""
-        for of in ("times", "fit"):
-            for name, times in getattr(self, of).items():
-                ratio = peers[name][of]
-                if not (ratio and ratio["median"] >= times):
-                    yield f"{of} {name}{', which was ended' if ratio and ratio['ended'] else ''}"
-
-    def _late(self, seconds: float, peers: dict[str, Record]) -> Iterable[str]:
-        """By how many seconds ours took longer than a peer and the start of ours."""
-        for name, start in self.start.items():
-            others = (peers[of]["seconds"] for of in (name, start))
-            if longer := beyond_start(seconds, *others):
-                yield f"{longer:.2g} s longer than {name} and {start}"
-
-
-@dataclass(frozen=True)
 class Command:
     """A program and its arguments.
 
     quality: called after the first run; returns scores of the result. missing: why the command
-    cannot be run; None: it can. goal: for a command of randsvm; None for a peer, and for a command
-    of randsvm that serves as one. own: whether it is of randsvm, and so never ended. timed: False
-    for a peer of which only the quality matters. once: whether a peer runs only once, even if it is
-    fast. equal: False for a peer with fewer rows or a larger tolerance, to which no gate applies.
+    cannot be run; None: it can. gates: of a command of randsvm, conditions on its quality against
+    every peer; None for a peer, and for a command of randsvm that serves as one. own: whether it is
+    of randsvm, and so never ended. timed: False for a peer of which only the quality matters. once:
+    whether a peer runs only once, even if it is fast. equal: False for a peer with fewer rows or a
+    larger tolerance, to which no gate applies.
     """
 
     name: str
     words: Sequence[str]
     quality: Callable[[], dict[str, float]] = dict
     missing: str | None = None
-    goal: Goal | None = None
+    gates: tuple[Gate, ...] | None = None
     timed: bool = True
     once: bool = False
     equal: bool = True
     own: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        return self.own or self.gates is not None
 
 
 @dataclass(frozen=True)
@@ -256,12 +186,12 @@ def measure(comparison: Comparison, effort: Effort, earlier: Record | None = Non
     again = []
     for command, record in pairs:
         before = kept.get(command.name)
-        if before and not (command.goal or command.own) and before["words"] == record["words"]:
+        if before and not command.is_own and before["words"] == record["words"]:
             record |= {of: before[of] for of in ("runs", "ended", "quality")}
             continue
-        used, ended = run(command.words, inf if command.goal or command.own else effort.most)
+        used, ended = run(command.words, inf if command.is_own else effort.most)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
-        once = effort.own_once if command.goal else effort.once
+        once = effort.once if command.gates is None else effort.own_once
         if command.timed and not command.once and not ended and used["wall"] < once:
             again.append(record)
             if used["wall"] < effort.long:
@@ -274,31 +204,15 @@ def measure(comparison: Comparison, effort: Effort, earlier: Record | None = Non
     for record in records:
         for name, statistic in (("best", min), ("median", median)):
             record[name] = {of: statistic(_all(record, of)) for of in record["runs"][0]}
-    peers = [pair for pair in pairs if pair[0].goal is None]
+    peers = [pair for pair in pairs if pair[0].gates is None]
     for command, record in pairs:
-        if command.goal:
-            _judge(command.goal, record, peers)
+        if command.gates is not None:
+            record["peers"] = {
+                peer.name: against(record, theirs, command.gates if peer.equal else (), peer.timed)
+                for peer, theirs in peers
+            }
+            record["short"] = [fault for one in record["peers"].values() for fault in one["short"]]
     return {"name": comparison.name, "rows": comparison.rows, "commands": records}
-
-
-def _judge(goal: Goal, record: Record, peers: Sequence[tuple[Command, Record]]) -> None:
-    """Add to our record how it stands against each peer, its goal and what of that is missed."""
-    record["peers"] = {
-        peer.name: against(record, theirs, goal.gates if peer.equal else (), peer.timed)
-        for peer, theirs in peers
-    }
-    record["short"] = [fault for found in record["peers"].values() for fault in found["short"]]
-    fits = [theirs["name"] for _, theirs in peers if "fit" in theirs["best"]]
-    goal = goal.within(record["peers"].keys(), fits)
-    record |= {"goal": str(goal), "missed": None}
-    if str(goal):
-        worth = [theirs["quality"] for _, theirs in peers]
-        lowest = {
-            name: min(quality[name] for quality in worth if name in quality)
-            for name in goal.near
-            if any(name in quality for quality in worth)
-        }
-        record["missed"] = goal.missed(record, lowest)
 
 
 def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = True) -> Record:

@@ -13,7 +13,14 @@ from benchmarks import papers
 from benchmarks.harness import beyond_start
 from benchmarks.reductions import REDUCED
 from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING, SKLEARN_GRID, SVM_GRID
-from benchmarks.tables import Record, bounded, day_and_duration, peak, table
+from benchmarks.tables import (
+    Record,
+    bounded,
+    day_and_duration,
+    measured_later,
+    peak,
+    table,
+)
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
 from benchmarks.untuned import LINEAR as LINEAR_TUNED
 from benchmarks.untuned import START, UNTUNED
@@ -255,7 +262,7 @@ def others(found: Record) -> list[str]:
     """Return the times of prediction, reading, warm starts and start-up."""
     rows = []
     for each in _starting(found, "prediction", "reading", "warm start", "start-up"):
-        peers = [record for record in each["commands"] if record.get("goal") is None]
+        peers = [record for record in each["commands"] if "peers" not in record]
         peer = peers[0] if peers else None
         for ours in each["commands"]:
             if ours is not peer:
@@ -352,7 +359,12 @@ def linear(found: Record) -> list[str]:
 def memory(found: Record) -> list[str]:
     """Return the measured and the promised memory."""
     rows = [
-        [f"`{record['name']}`", _seconds(record), peak(record), record["goal"].split(" MB")[0]]
+        [
+            f"`{record['name']}`",
+            _seconds(record),
+            peak(record),
+            f"{record['quality']['promised']:.0f}",
+        ]
         for each in _starting(found, "memory")
         for record in each["commands"]
     ]
@@ -361,11 +373,13 @@ def memory(found: Record) -> list[str]:
 
 def machine(found: Record) -> list[str]:
     """Return the machine, the day and the versions."""
+    later = measured_later(found)
     facts: Sequence[tuple[str, str]] = [
         ("machine", found["machine"]),
         ("day, duration", day_and_duration(found)),
         *(("versions", line.rstrip(".")) for line in found["versions"]),
         *([("note", found["note"])] if "note" in found else []),
+        *([("measured on other days", ", ".join(later))] if later else []),
     ]
     return table(["", ""], facts)
 

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Command, Comparison, Goal, output
+from benchmarks.harness import Command, Comparison, output
 from benchmarks.quality import PREDICT, TRAIN, count, size
 from benchmarks.real_data import PARAMETERS
 from benchmarks.sets import find, plain
@@ -66,7 +66,7 @@ def reduced(name: str, bench: Bench) -> Comparison:
             of,
             [PREDICT, "-q", str(rows), str(model), "/dev/null"],
             partial(change, model),
-            goal=None if of == FULL else Goal(times={FULL: 5} if of == TWENTIETH else {}),
+            gates=None if of == FULL else (),
             own=True,
         )
         for of, model in models.items()

@@ -10,7 +10,7 @@ Record: TypeAlias = "dict[str, Any]"
 
 HEADER = [
     *("work", "rows", "command", "quality", "runs", "best", "median", "fit", "CPU", "peak"),
-    *("times faster than", "goal", "reached"),
+    "times faster than",
 ]
 NEAR = 1.02  # times the floor: smaller peaks cannot be distinguished from it
 
@@ -90,8 +90,6 @@ def _cells(record: Record) -> list[str]:
         bounded(record, f"{middle['cpu']:.3f}"),
         peak(record),
         "; ".join(part for peer in record.get("peers", {}).items() for part in _standing(*peer)),
-        record.get("goal", ""),
-        value(record.get("missed")),
     ]
 
 
@@ -115,12 +113,6 @@ def spread(ratios: Record) -> str:
     """Return the median, least and largest of some ratios; of lower bounds the median alone."""
     pairs, middle = ratios["pairs"], f"{ratios['median']:.3g}"
     return f"> {middle}" if ratios["ended"] else f"{middle} ({min(pairs):.3g}-{max(pairs):.3g})"
-
-
-def value(missed: list[str] | None) -> str:
-    if missed is None:
-        return ""
-    return f"no: {', '.join(missed)}" if missed else "yes"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

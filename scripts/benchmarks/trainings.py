@@ -1,18 +1,18 @@
-"""The works that train kernel machines: data sets, options, peers and goals.
+"""The works that train kernel machines: data sets, options and peers.
 
 `randsvm-predict --certify` judges every model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from pathlib import Path
+from typing import TypeAlias
 
 from benchmarks import papers
-from benchmarks.harness import Command, Comparison, Gate, Goal, output
+from benchmarks.harness import Command, Comparison, Gate, output
 from benchmarks.quality import (
     INTELEX,
     NO_DASK,
@@ -28,7 +28,7 @@ from benchmarks.quality import (
 from benchmarks.real_data import PARAMETERS
 from benchmarks.sets import REAL, MissingError, fetched, first, made, real, sample
 
-ROWS = 100_000  # of a generated set in a run of full size, for which the goals are meant
+ROWS = 100_000  # of a generated set in a run of full size
 MIN_ROWS = 1000
 TEST_ROWS = {"sparse": 100_000}  # of sets with more than the usual 10,000
 MEMORY = 2000  # MB: our --memory by default, and svm-train's -m
@@ -82,13 +82,15 @@ class Bench:
         return self.results / f"{train.name}.{kept}{self.mark}.model"
 
 
+Gates: TypeAlias = "tuple[Gate, ...]"
+
+
 @dataclass(frozen=True)
 class Trainer:
-    """A training: its data set, rows in a run of full size, LIBSVM's options, peers and goals.
+    """A training: its data set, rows in a run of full size, LIBSVM's options and peers.
 
-    times: see Goal. rules: whether KBH07's rules run as well. points: percentage points by which
-    our accuracy may be lower. gap: quality of the goal: "gap", of the certificate, or
-    "reported_gap" if that takes too long to evaluate. layout: of the rows for intelex, the faster
+    rules: whether KBH07's rules run as well. points: percentage points by which
+    our accuracy may be lower. layout: of the rows for intelex, the faster
     one: csr if at most an eighth of the values are not 0.
     """
 
@@ -96,29 +98,17 @@ class Trainer:
     rows: int
     options: str
     peers: tuple[str, ...]
-    times: dict[str, float]
-    seconds: float = inf
     rules: bool = False
     points: float = POINTS
-    gap: str = "gap"
     layout: str = "dense"
 
-    def goal(self) -> Goal:
-        gates = (
-            Gate("accuracy", self.points),
-            Gate("mse", above=SQUARES, relative=True),
-        )
-        fit = {"intelex": 1.0} if "intelex" in self.times else {}
-        return Goal(gates, self.times, fit, self.seconds, most={self.gap: 0.001})
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        return Gate("accuracy", self.points), Gate("mse", above=SQUARES, relative=True)
 
 
 SVM_TRAIN, ALL_CORES, TENTH = "svm-train", "LIBSVM, all cores", "svm-train, a tenth"
 EXACT = (SVM_TRAIN, ALL_CORES, "intelex", TENTH)
-INTELEX_FIVE, INTELEX_FOUR = {"intelex": 5.0}, {"intelex": 4.0}
-CLASSIC = {SVM_TRAIN: 12.0} | INTELEX_FIVE
-OTHERS = {SVM_TRAIN: 5.0} | INTELEX_FOUR
-SEVERAL = {SVM_TRAIN: 2.0} | INTELEX_FOUR
-LETTERS = {SVM_TRAIN: 3.0} | INTELEX_FOUR
 
 covtype, census, flights, delay, covtype7 = (
     PARAMETERS[name] for name in ("covtype", "census", "flights", "delay", "covtype7")
@@ -128,36 +118,30 @@ twonorm, ringnorm, checkerboard = (f"-c 1 -g {GAMMA[name]}" for name in GAMMA)
 
 # Real sets first, as a run may be stopped. scikit-learn-intelex has no novelty detection.
 TRAININGS = {
-    "covtype-30000": Trainer("covtype", 30_000, covtype, EXACT, INTELEX_FIVE, 2),
-    "a9a": Trainer("a9a", 32_561, "-c 1 -g 0.00813", EXACT, CLASSIC, layout="csr"),
-    "census": Trainer("census", 50_000, census, EXACT, INTELEX_FOUR, layout="csr"),
-    "flights": Trainer("flights", 30_000, flights, EXACT, INTELEX_FOUR, layout="csr"),
-    "regression-delay": Trainer("delay", 20_000, delay, EXACT, OTHERS, layout="csr"),
-    "covtype-100000": Trainer("covtype", 100_000, covtype, ("intelex", TENTH), INTELEX_FIVE, 7),
-    "covtype-all": Trainer("covtype", 522_911, covtype, (), {}, 60, gap="reported_gap"),
-    "checkerboard": Trainer("checkerboard", ROWS, checkerboard, EXACT, CLASSIC, rules=True),
-    "twonorm": Trainer("twonorm", ROWS, twonorm, EXACT, CLASSIC, rules=True),
-    "ringnorm": Trainer(
-        "ringnorm", ROWS, ringnorm, (SVM_TRAIN, "intelex"), INTELEX_FIVE, rules=True
-    ),
-    "weights": Trainer("unbalanced", 50_000, f"{twonorm} -w1 10", EXACT, OTHERS),
-    "regression-18500": Trainer("friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
-    "regression-40000": Trainer("friedman", 40_000, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT, OTHERS),
-    "one-class": Trainer(
-        "twonorm", ROWS, "-s 2 -n 0.05 -g 0.05", (SVM_TRAIN, ALL_CORES), {SVM_TRAIN: 5.0}
-    ),
-    "several-letters": Trainer("letters", 15_000, "-c 4 -g 1", EXACT, LETTERS, points=0.3),
-    "several-satimage": Trainer("satimage", 4_435, "-c 4 -g 2", EXACT, SEVERAL, points=0.3),
+    "covtype-30000": Trainer("covtype", 30_000, covtype, EXACT),
+    "a9a": Trainer("a9a", 32_561, "-c 1 -g 0.00813", EXACT, layout="csr"),
+    "census": Trainer("census", 50_000, census, EXACT, layout="csr"),
+    "flights": Trainer("flights", 30_000, flights, EXACT, layout="csr"),
+    "regression-delay": Trainer("delay", 20_000, delay, EXACT, layout="csr"),
+    "covtype-100000": Trainer("covtype", 100_000, covtype, ("intelex", TENTH)),
+    "covtype-all": Trainer("covtype", 522_911, covtype, ()),
+    "checkerboard": Trainer("checkerboard", ROWS, checkerboard, EXACT, rules=True),
+    "twonorm": Trainer("twonorm", ROWS, twonorm, EXACT, rules=True),
+    "ringnorm": Trainer("ringnorm", ROWS, ringnorm, (SVM_TRAIN, "intelex"), rules=True),
+    "weights": Trainer("unbalanced", 50_000, f"{twonorm} -w1 10", EXACT),
+    "regression-18500": Trainer("friedman", 18_500, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT),
+    "regression-40000": Trainer("friedman", 40_000, "-s 3 -c 1 -g 0.125 -p 0.1", EXACT),
+    "one-class": Trainer("twonorm", ROWS, "-s 2 -n 0.05 -g 0.05", (SVM_TRAIN, ALL_CORES)),
+    "several-letters": Trainer("letters", 15_000, "-c 4 -g 1", EXACT, points=0.3),
+    "several-satimage": Trainer("satimage", 4_435, "-c 4 -g 2", EXACT, points=0.3),
     "several-reuters_r8": Trainer(
-        "reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, SEVERAL, points=0.3, layout="csr"
+        "reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, points=0.3, layout="csr"
     ),
-    "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, SEVERAL, points=0.3),
+    "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, points=0.3),
     # Of the benchmarks of scikit-learn-intelex (scikit-learn_bench): C and kernel are theirs, gamma
     # is scikit-learn's "scale", 1 / (features x variance of all values).
-    "kernel-linear": Trainer(
-        "a9a", 32_561, "-t 0 -c 1", (SVM_TRAIN, "intelex"), INTELEX_FOUR, layout="csr"
-    ),
-    "large-c": Trainer("covtype", 20_000, "-c 100 -g 0.25", (SVM_TRAIN, "intelex"), INTELEX_FOUR),
+    "kernel-linear": Trainer("a9a", 32_561, "-t 0 -c 1", (SVM_TRAIN, "intelex"), layout="csr"),
+    "large-c": Trainer("covtype", 20_000, "-c 100 -g 0.25", (SVM_TRAIN, "intelex")),
 }
 
 # Work -> a training, and a tolerance at which the gaps of peers are a little below 0.1%, our gap.
@@ -186,9 +170,9 @@ def training(name: str, bench: Bench) -> Comparison:
     what = TRAININGS[name]
     train, test = bench.sets(what.set, bench.scaled(what.rows))
     options = what.options.split()
-    commands = [ours(bench, train, test, options, papers.GAP, what.goal())]
+    commands = [ours(bench, train, test, options, papers.GAP, what.gates)]
     if what.rules:
-        sampled = Goal((Gate("accuracy", SAMPLED),), {SVM_TRAIN: 10} if "norm" not in name else {})
+        sampled = (Gate("accuracy", SAMPLED),)
         commands += [
             ours(bench, train, test, options, rule, sampled)
             for rule in (papers.RULE, papers.FORMULA)
@@ -206,8 +190,7 @@ def loose(name: str, bench: Bench) -> Comparison:
     what, own = TRAININGS[same], replace(bench, mark="-loose")
     train, test = bench.sets(what.set, bench.scaled(what.rows))
     options = what.options.split()
-    goal = replace(what.goal(), times={}, fit={}, seconds=inf)
-    commands = [ours(own, train, test, options, papers.GAP, goal)]
+    commands = [ours(own, train, test, options, papers.GAP, what.gates)]
     for of, once in ((SVM_TRAIN, True), ("intelex", False)):
         command = peer(of, own, train, test, [*options, "-e", str(tolerance)], what.layout)
         name_there = f"{of}, tolerance {tolerance:g}"
@@ -216,14 +199,14 @@ def loose(name: str, bench: Bench) -> Comparison:
 
 
 def ours(
-    bench: Bench, train: Path, test: Path, options: list[str], label: str, goal: Goal | None
+    bench: Bench, train: Path, test: Path, options: list[str], label: str, gates: Gates | None
 ) -> Command:
     """Return the command of a training by randsvm. label: its first words; options: LIBSVM's."""
     model = bench.model(train, label + task(options))
     log = model.with_suffix(".jsonl")
     words = [TRAIN, *label.split(), "-q", *options, "--log", str(log), str(train), str(model)]
     quality = partial(certified, train, model, test, options)
-    return Command(label, words, quality, goal=goal, own=True)
+    return Command(label, words, quality, gates=gates, own=True)
 
 
 def task(options: list[str]) -> str:
@@ -250,20 +233,17 @@ def peer(
     return Command(name, words, quality, missing, equal=name != TENTH)
 
 
-def large(name: str, seconds: Mapping[str, float], bench: Bench) -> Comparison:
+def large(name: str, words: Sequence[str], bench: Bench) -> Comparison:
     """Train on ten times the rows with --gap 0.01, where svm-train would take hours.
 
-    seconds: our command -> its goal.
-
-    Beside it are a prediction of the training file, which is one scan of all support vectors, and
-    the same training by two workers of a cluster on this machine.
+    words: our commands. Beside them are a prediction of the training file, which is one scan of
+    all support vectors, and the same training by two workers of a cluster on this machine.
     """
     rows = bench.rows * 10
     train, test = bench.sets(name, rows)
     options = ["-c", "1", "-g", str(GAMMA[name])]
     scan = "randsvm-predict, the training file"
-    goals = large_goals(seconds, rows) | {papers.RULE: Goal()}
-    commands = [ours(bench, train, test, options, words, goal) for words, goal in goals.items()]
+    commands = [ours(bench, train, test, options, own, ()) for own in (*words, papers.RULE)]
     model = str(bench.model(train, papers.LARGE_GAP))
     commands.append(Command(scan, [PREDICT, "-q", str(train), model, "/dev/null"]))
     there = ours(bench, train, test, options, f"{papers.LARGE_GAP} --cluster local:2", None)
@@ -271,32 +251,21 @@ def large(name: str, seconds: Mapping[str, float], bench: Bench) -> Comparison:
     return Comparison(name, rows, commands)
 
 
-def large_goals(seconds: Mapping[str, float], rows: int) -> dict[str, Goal]:
-    """Return the goal of each command. seconds: command -> seconds."""
-    return {
-        words: Goal(seconds=most, peak=promised(rows), most={"reported_gap": 0.01})
-        for words, most in seconds.items()
-    }
-
-
 def promised(rows: int, memory: int = MEMORY) -> float:
     """Return the most MB that a training may take. memory: MB of --memory."""
     return memory + 16 * rows / 2**20 + 300
 
 
-def largest(name: str, seconds: Mapping[str, float], bench: Bench) -> Comparison:
-    """Train on a hundred times the rows with --gap 0.01, once. seconds: see large."""
+def largest(name: str, words: Sequence[str], bench: Bench) -> Comparison:
+    """Train on a hundred times the rows with --gap 0.01, once. words: our commands."""
     rows = bench.rows * 100
     train, test = bench.sets(name, rows)
     options = ["-c", "1", "-g", str(GAMMA[name])]
-    commands = [
-        ours(bench, train, test, options, words, goal)
-        for words, goal in large_goals(seconds, rows).items()
-    ]
+    commands = [ours(bench, train, test, options, own, ()) for own in words]
     return Comparison(name, rows, commands, rounds=1)
 
 
-def warm(name: str, rows: int, gap: float, times: float, bench: Bench) -> Comparison:
+def warm(name: str, rows: int, gap: float, bench: Bench) -> Comparison:
     """10% more rows than yesterday: a start from yesterday's model beside a cold one."""
     rows = bench.scaled(rows)
     before = made(name, rows, 0, bench.results)
@@ -305,9 +274,9 @@ def warm(name: str, rows: int, gap: float, times: float, bench: Bench) -> Compar
     old = bench.model(before, "yesterday")
     output(TRAIN, "randsvm", "-q", "--gap", gap, *options, before, old)
     cold = f"randsvm --gap {gap:g}"
-    goal = Goal((Gate("accuracy", POINTS),), {cold: times}, most={"reported_gap": gap})
+    gates = (Gate("accuracy", POINTS),)
     commands = [
-        ours(bench, train, test, options, f"{cold} --warm-start {old}", goal),
+        ours(bench, train, test, options, f"{cold} --warm-start {old}", gates),
         ours(bench, train, test, options, cold, None),
     ]
     return Comparison(f"warm start {name}", rows + rows // 10, commands)

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from benchmarks import papers
-from benchmarks.harness import Command, Comparison, Gate, Goal, output
+from benchmarks.harness import Command, Comparison, Gate, output
 from benchmarks.quality import NO_LIBLINEAR, TRAIN, count, scored
 from benchmarks.sets import first, made
 from benchmarks.trainings import POINTS, SQUARES, SVM_TRAIN, Bench, ours, peer
@@ -149,8 +149,7 @@ def untuned(name: str, bench: Bench) -> Comparison:
         Gate("accuracy", max(POINTS, 100 * FEW_ROWS / tested)),
         Gate("mse", above=SQUARES, relative=True),
     )
-    goal = Goal(gates, most={"gap": 0.001}, start={SVM_TRAIN: START})
-    programs = trainers(bench, what, goal, n >= LARGE or values(rows) >= MANY_VALUES)
+    programs = trainers(bench, what, gates, n >= LARGE or values(rows) >= MANY_VALUES)
     with_auc = is_unequal(rows)
     commands = []
     for program in programs:
@@ -164,13 +163,13 @@ def untuned(name: str, bench: Bench) -> Comparison:
 
 
 def trainers(
-    bench: Bench, what: Untuned, goal: Goal, with_intelex: bool
+    bench: Bench, what: Untuned, gates: tuple[Gate, ...], with_intelex: bool
 ) -> list[Callable[[Path, Path], Command]]:
     """Return what makes a command of files for training and test, randsvm first."""
     options = what.options.split()
 
     def own(train: Path, test: Path) -> Command:
-        return ours(bench, train, test, options, papers.GAP, goal)
+        return ours(bench, train, test, options, papers.GAP, gates)
 
     def other(of: str, train: Path, test: Path) -> Command:
         return peer(of, bench, train, test, options, layout(train))

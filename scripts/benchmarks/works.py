@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 
 from benchmarks import papers
-from benchmarks.harness import Command, Comparison, Gate, Goal, output
+from benchmarks.harness import Command, Comparison, Gate, output
 from benchmarks.quality import (
     NO_LIBLINEAR,
     NO_LIBSVM,
@@ -45,14 +45,13 @@ MAX_ROWS = {"svm-train": 100_000, "randsvm": 1_000_000, "sgd": 1_000_000, "predi
 def start_up(bench: Bench) -> Comparison:
     train, test = (made("twonorm", SMALL_ROWS, seed, bench.results) for seed in (0, 1))
     model = str(bench.model(train, "start-up"))
-    shown, trained, predicted = (Goal(seconds=most) for most in (0.05, 0.12, 0.1))
     commands = [
-        Command("randsvm-train --help", [TRAIN, "--help"], goal=shown),
-        Command("randsvm-train randsvm --help", [TRAIN, "randsvm", "--help"], goal=shown),
-        Command("randsvm-predict --help", [PREDICT, "--help"], goal=shown),
-        Command("randsvm-train randsvm", [TRAIN, "randsvm", str(train), model], goal=trained),
-        Command("randsvm-train sgd", [TRAIN, "sgd", str(train), model], goal=trained),
-        Command("randsvm-predict", [PREDICT, str(test), model, "/dev/null"], goal=predicted),
+        Command("randsvm-train --help", [TRAIN, "--help"], gates=()),
+        Command("randsvm-train randsvm --help", [TRAIN, "randsvm", "--help"], gates=()),
+        Command("randsvm-predict --help", [PREDICT, "--help"], gates=()),
+        Command("randsvm-train randsvm", [TRAIN, "randsvm", str(train), model], gates=()),
+        Command("randsvm-train sgd", [TRAIN, "sgd", str(train), model], gates=()),
+        Command("randsvm-predict", [PREDICT, str(test), model, "/dev/null"], gates=()),
     ]
     return Comparison("start-up", SMALL_ROWS, commands)
 
@@ -65,9 +64,8 @@ def reading(name: str, bench: Bench) -> Comparison:
     path = made(name, bench.rows * 5, 0, bench.results)
     same = (Gate("rows", 0, 0), Gate("nonzeros", 0, 0), Gate("sum", 1e-6, 1e-6, relative=True))
     ours, theirs = ([*PEERS, function, str(path)] for function in ("read", "load_svmlight_file"))
-    goal = Goal(same, {"load_svmlight_file": 20})
     commands = [
-        Command("randsvm's reader, --jobs 1", ours, partial(numbers, *ours), goal=goal),
+        Command("randsvm's reader, --jobs 1", ours, partial(numbers, *ours), gates=same),
         Command("load_svmlight_file", theirs, partial(numbers, *theirs), NO_SKLEARN),
     ]
     return Comparison(f"reading {name}", bench.rows * 5, commands)
@@ -81,13 +79,12 @@ def prediction(name: str, bench: Bench) -> Comparison:
     model = bench.model(train, "prediction")
     output(TRAIN, "randsvm", "-q", "--gap", 0.001, *options.split(), train, model)
     mine, theirs = (bench.results / f"prediction.{name}.{whose}" for whose in ("ours", "theirs"))
-    goal = Goal((Gate("agreement", 0.01),), {"svm-predict": 20})
     commands = [
         Command(
             "randsvm-predict",
             [PREDICT, "-q", str(test), str(model), str(mine)],
             lambda: agreement(mine, mine) | {"SV": size(model)},
-            goal=goal,
+            gates=(Gate("agreement", 0.01),),
         ),
         Command(
             "svm-predict",
@@ -116,15 +113,11 @@ def linear(name: str, bench: Bench) -> Comparison:
     }
     C, log = f"{1 / (lambda_ * rows):.10g}", str(model["sgd"].with_suffix(".jsonl"))
     dual = ["liblinear-train", "-q", "-s", "3", "-B", "1", "-c", C]
-    goal = Goal(
-        (Gate("accuracy", MANY_CLASSES.get(name, POINTS)),),
-        {papers.LIBLINEAR: 2.5 if name == "sparse" else 1, "SGDClassifier": 1},
-        near={"J": 0.01} if classes == 2 else {},
-    )
+    gates = (Gate("accuracy", MANY_CLASSES.get(name, POINTS)),)
     words = [TRAIN, "sgd", "-q", "-c", C, "--log", log, str(train), str(model["sgd"])]
     sklearn = [*PEERS, "sgd", str(train), str(model["sklearn"]), str(lambda_)]
     commands = [
-        Command(papers.SGD, words, quality["sgd"], goal=goal),
+        Command(papers.SGD, words, quality["sgd"], gates=gates),
         Command(
             papers.LIBLINEAR,
             [*dual, str(train), str(model["liblinear"])],
@@ -142,10 +135,10 @@ def linear(name: str, bench: Bench) -> Comparison:
     ]
     if name in papers.TEXT_SETS:
         options = ["-c", C]
-        goals = {papers.LINEAR_GAP: POINTS, papers.LINEAR_RULE: SAMPLED}
+        points_below = {papers.LINEAR_GAP: POINTS, papers.LINEAR_RULE: SAMPLED}
         commands += [
-            ours(bench, train, test, options, label, Goal((Gate("accuracy", points),)))
-            for label, points in goals.items()
+            ours(bench, train, test, options, label, (Gate("accuracy", points),))
+            for label, points in points_below.items()
         ]
     return Comparison(f"linear {name}", rows, commands)
 
@@ -158,17 +151,18 @@ def memory(bench: Bench) -> Comparison:
     model = {name: str(bench.model(path, f"memory {name}")) for name in ("sgd", "randsvm")}
     gap = ["-c", "1", "-g", str(GAMMA[GROWING]), "--gap", "0.01"]
     options = {"sgd": [], "randsvm": [*gap, "--time-limit", f"{bench.limit(120)}s"]}
-    trained, predicted = Goal(peak=promised(rows, BOUND)), Goal(peak=300)
+    trained, predicted = {"promised": promised(rows, BOUND)}, {"promised": 300.0}
     commands = [
         Command(
             f"{name} --memory {BOUND}M",
             [TRAIN, name, "-q", "--memory", f"{BOUND}M", *options[name], str(path), model[name]],
-            goal=trained,
+            lambda: trained,
+            gates=(),
         )
         for name in options
     ]
     words = [PREDICT, "-q", str(path), model["sgd"], "/dev/null"]
-    commands.append(Command("predict, sgd's model", words, goal=predicted))
+    commands.append(Command("predict, sgd's model", words, lambda: predicted, gates=()))
     return Comparison("memory", rows, commands, rounds=1)
 
 

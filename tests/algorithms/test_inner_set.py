@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.svm.solution import Certificate, KernelSolution
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.training.reduction import SubtaskReduction
-from randsvm.training.rounds import ReducedSolution, Rounds
+from randsvm.training.rounds import Rounds
 
 ROWS = 4000
 GAP = 0.002
@@ -99,13 +98,12 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
 
     def of_one_class(
         part: Rounds, SV: KernelSolution, rows: np.ndarray, gap: float
-    ) -> ReducedSolution:
+    ) -> ReducedMachine:
         kept = np.flatnonzero(part.task.D.labels() < 0)
         beta, points = np.full(len(kept), -C), part.scan.rows(kept)
-        machine = part.over(rows, replace(SV, rows=kept, beta=beta, points=points))
-        return ReducedSolution(
-            machine, 0.0, SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
-        )
+        changes = SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
+        machine = ReducedMachine(kept, beta, SV.b, SV.problem, points, gap=0.0, changes=changes)
+        return part.over(rows, machine)
 
     monkeypatch.setattr(Rounds, "reduced", of_one_class)
     monkeypatch.setattr(algorithms, "MAX_PART", 1)

@@ -170,3 +170,14 @@ def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path: Path) -> Non
     assert not (tmp_path / "m").exists()
     run_train("osuna", *words, 4400, "--max-iterations", 1)
     assert (tmp_path / "m").exists()
+
+
+def test_few_rows_swapped_in_a_round_need_more_rounds(tmp_path: Path) -> None:
+    path = board(800).save(tmp_path / "data")
+    rounds = {}
+    for swap in (10, 100):
+        learnt = learn(
+            "osuna-closest", path, tmp_path / "m", "-g", 5, "--working-set", 200, "--swap", swap
+        )
+        rounds[swap] = len(learnt.rounds)
+    assert rounds[10] > 2 * rounds[100]

@@ -16,6 +16,7 @@ import numpy as np
 import oracle
 import pytest
 from fixtures import Command, MakeSet, RealSet, Train, TrainRun
+from learning import board, learn
 from libsvm import svmutil
 
 from randsvm.errors import ParameterError
@@ -152,6 +153,7 @@ def test_the_trailer_describes_the_written_model(
 ) -> None:
     path, y, X = made(*data)
     trained = train(path, "-c", 2, *words)
+    assert re.fullmatch("[0-9a-f]{64}", trained.metadata["digest"])
     model, metadata = oracle.read_model(trained.model, 2), trained.metadata
     u = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta
     own = oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0) @ model.beta
@@ -354,3 +356,11 @@ def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(
     found = dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 200))
     assert found == pytest.approx(max(duals), rel=1e-4)
     assert_as_good_as_libsvm(runs[0], y, X, 4, 200)
+
+
+def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path: Path) -> None:
+    path = board(900).save(tmp_path / "data")
+    words = ("-g", 5, "--gap", "none", "-k", 850, "--sample-size", 870)
+    learnt = learn("randsvm", path, tmp_path / "m", *words)
+    sizes = [event["working_set"] for event in learnt.rounds]
+    assert len(sizes) > 1 and max(sizes) <= 870

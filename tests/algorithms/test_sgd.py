@@ -23,19 +23,23 @@ from learning import OLD_MODEL, Finished, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
+from sklearn import svm
 
+from randsvm import api
 from randsvm.algorithms import _sgd
 from randsvm.algorithms.sgd import Learner, SgdSchedule
 from randsvm.data import batches, dataset
 from randsvm.data.batches import Batch
 from randsvm.data.classes import labelled_classes
+from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
+from randsvm.events import LinearTrained
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
 from randsvm.training import linear_machine
 from randsvm.training.clock import TimeLimitError
 
@@ -1165,7 +1169,7 @@ def test_a_signal_before_the_first_step_writes_no_model(
 
 
 @pytest.mark.parametrize("task", ["svr", "one-class"])
-def test_early_stopping_is_refused_with_a_single_row(tmp_path: Path, task: str) -> None:
+def test_a_single_row_takes_one_step(tmp_path: Path, task: str) -> None:
     (tmp_path / "data").write_text("1.5 1:1 2:3\n")
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", "auto")
     assert learnt.outcome["steps"] == 1
@@ -1319,7 +1323,7 @@ def test_invalid_parameters_are_refused_in_one_line(
         ("--loss cubed", r"expected one of hinge \(0\), squared-hinge \(1\), log \(2\), found"),
         ("-c 1 --lambda 0.1", "randsvm-train: give one of -c and --lambda, not both"),
         ("-w 7 2", r"randsvm-train: -w 7: no class has this label; the labels are \+1, -1"),
-        ("--gap 0.01", "--gap is an option of .* randsvm, osuna, osuna-closest, not of sgd"),
+        ("--sample-size 9", "--sample-size is an option of .* randsvm, not of sgd"),
     ],
 )
 def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
@@ -1344,3 +1348,43 @@ def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path: Path, mad
     learn("sgd", path, tmp_path / "m")
     with pytest.raises(ModelError, match="expected a kernel model to start from"):
         learn("osuna", path, tmp_path / "n", "--warm-start", tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "options", [{"C": 1.0}, {"C": 1.0, "loss": "squared-hinge"}, {"task": "svr", "C": 1.0}]
+)
+def test_newton_steps_reach_the_gap_on_unscaled_columns(options: dict[str, Any]) -> None:
+    """The reference of the hinge and the regression is LIBSVM; D bounds every objective."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 3)) * [1, 10, 0.1] + [0, 500, 3]
+    f = X @ [1, 0.1, 5] + rng.normal(size=200)
+    y = f if "task" in options else f > np.median(f)
+    fitted = api.train_sgd(Arrays(X, y), gap=1e-5, **options)
+    outcome = fitted.outcome
+    assert isinstance(outcome, LinearTrained)
+    assert outcome.stopped == "gap <= 1e-05"
+    assert outcome.primal is not None and outcome.dual is not None
+    assert 0 <= outcome.primal - outcome.dual <= 1.0001e-5 * outcome.primal
+    if "loss" not in options:
+        kind = svm.SVR if "task" in options else svm.SVC
+        Z = X - X.mean(axis=0)  # b is free: the same problem, with smaller kernel values
+        machine = kind(kernel="linear", C=1.0, tol=1e-6).fit(Z, y)
+        K, beta = Z @ Z.T, np.zeros(200)
+        beta[machine.support_] = machine.dual_coef_[0]
+        gain = beta @ y - 0.1 * np.abs(beta).sum() if "task" in options else np.abs(beta).sum()
+        assert outcome.primal == pytest.approx(gain - beta @ K @ beta / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"gap": 0.1, "loss": "log"},
+        {"gap": 0.1, "task": "one-class"},
+        {"gap": 0.1, "multiclass": "crammer-singer"},
+        {"gap": 0.1, "early_stopping": 0.5},
+        {"max_iterations": 3},
+    ],
+)
+def test_a_gap_of_sgd_is_refused_where_it_cannot_be_certified(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match="--gap"):
+        SgdParams(**options)

@@ -16,6 +16,8 @@ import pytest
 from fixtures import Command
 from learning import OLD_MODEL, answer_of, board, gaussians, learn, optimum
 
+from randsvm.cli.log import as_json
+
 WORDS = "-t 2 -g 5"
 GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
 FIELDS = {
@@ -264,3 +266,8 @@ def test_one_thread_of_every_library_gives_the_same_bytes(
         check=True,
     )
     assert (tmp_path / "m").read_bytes() == content
+
+
+def test_numbers_that_json_lacks_are_null() -> None:
+    found = as_json({"lambda_": math.inf, "gaps": (math.nan, -math.inf, 0.5)})
+    assert found == {"lambda": None, "gaps": [None, None, 0.5]}

@@ -10,15 +10,19 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import oracle
 import pytest
 from fixtures import Command
 from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
-from randsvm import __version__, events
-from randsvm.cli.log import RECORDS, Log
+import randsvm
+from randsvm import __version__
+from randsvm.cli.log import Log
+from randsvm.errors import GapError
 from randsvm.files import PatientFile
 
 # One round of these leaves a gap.
@@ -46,6 +50,15 @@ def test_above_the_required_gap_the_old_model_stays(
         f"m is left as it was\n"
     )
     assert (tmp_path / "m").read_text() == OLD_MODEL
+
+
+def test_the_required_gap_is_compared_with_that_of_the_model(data: Path) -> None:
+    model = data.with_name("new")
+    own: dict[str, Any] = {"gamma": 5, "gap": 0.2, "working_set": 100}
+    found = randsvm.train_osuna(data, model, **own).gap
+    for factor in (0.99, 1.01):
+        with nullcontext() if factor > 1 else pytest.raises(GapError):
+            randsvm.train_osuna(data, model, require_gap=factor * found, **own)
 
 
 def test_within_the_required_gap_the_model_has_the_same_bytes(
@@ -249,13 +262,3 @@ def test_every_algorithm_has_the_same_names_in_its_summary(
     assert {record["n"] for record in found.values()} == {200}
     assert found["sgd"]["gap"] is None
     assert 0 <= found["osuna"]["gap"] < 1
-
-
-def test_the_page_of_file_formats_has_every_name_of_every_record() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "file-formats.md").read_text()
-    known = [*vars(events).values(), *(kind for kinds in RECORDS.values() for kind in kinds)]
-    kinds = [kind for kind in known if hasattr(kind, "_fields")]
-    names = {name.rstrip("_") for kind in kinds for name in kind._fields}
-    hidden = {"stage", "done", "total", "unit", "configuration"}
-    missing = [name for name in {*names, *HEAD, *RESOLVED} - hidden if f"`{name}`" not in text]
-    assert sorted(missing) == []

@@ -23,30 +23,13 @@ try:
     {0}.main({1}, standalone_mode=False)
 finally:
     print()
-    print(*(name for name, one in sys.modules.items() if "late_loader" not in vars(one)))
-"""
-# Prints the commands of randsvm-train whose options were made, and the dataclasses whose methods
-# were compiled.
-MADE = """
-import sys
-from randsvm.cli.train import train
-train.main({0}, standalone_mode=False)
-print()
-print(*(name for name, one in train.commands.items() if one.late_params is list))
-print(*sorted({{
-    f"{{one.__module__}}.{{one.__name__}}"
-    for name, module in sys.modules.items() if name.startswith("randsvm.")
-    for one in vars(module).values()
-    if isinstance(one, type) and hasattr(one, "__dataclass_params__")
-    if one.__module__.startswith("randsvm.") and one.__dataclass_params__.init
-}}), "end")
+    print(*sys.modules)
 """
 # Modules of the package that a small training does not need, beside those of cluster and tables.
 UNUSED = {
     *("algorithms.reduced_set", "data.matching", "kernels.random_features", "models.certification"),
     *(
         "models.export",
-        "models.importance",
         "models.linear_model",
         "models.prediction",
         "svm.basis",
@@ -101,9 +84,6 @@ def test_help_imports_no_library_but_click(folder: Path, words: list[str]) -> No
     found = imported(folder, *words, "--help")
     assert "click" in found
     assert not found & {"numpy", "scipy", "libsvm", "tqdm", "json", "hashlib", "concurrent.futures"}
-    # From Python 3.13 on, the module dataclasses calls inspect.
-    if sys.version_info < (3, 13):
-        assert not found & {"inspect", "ast", "dis", "tokenize"}
 
 
 @pytest.mark.parametrize(
@@ -121,30 +101,20 @@ def test_no_kind_of_small_run_imports_scipy(folder: Path, bare: set[str], words:
     trained = imported(folder, "train", *words, "rows", "kind")
     predicted = imported(folder, "predict", "rows", "kind", "labels")
     for found in (trained, predicted):
-        assert not {name for name in found if name.startswith(("scipy", "numpy.random"))}
+        assert not {name for name in found if name.startswith("scipy")}
         assert "numpy.ma" not in found - bare  # numpy.unique and the like import it
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_a_small_run_imports_what_it_works_with(
-    folder: Path, bare: set[str], algorithm: str
-) -> None:
+def test_a_small_run_imports_what_it_works_with(folder: Path, algorithm: str) -> None:
     """scipy.sparse and what it imports would take a sixth of the time of the run."""
     trained = imported(folder, "train", algorithm, "rows", algorithm)
     predicted = imported(folder, "predict", "rows", algorithm, "labels")
-    for library in ("libsvm", "ctypes"):
-        assert (library in trained, library in predicted) == (algorithm == "randsvm", False)
+    assert ("libsvm" in trained, "libsvm" in predicted) == (algorithm == "randsvm", False)
     assert "randsvm.models.prediction" not in trained
     for found in (trained, predicted):
         assert "randsvm.models.certification" not in found
-        assert not found & {"numpy.testing._private", "numpy.f2py.f2py2e"}
-        assert "numpy._core._add_newdocs" not in found
-        assert [name for name in found if name.partition(".")[0] == "scipy"] == []
-    for found in (trained - bare, predicted - bare):
-        assert "randsvm.api" in found
-        assert not found & {"statistics", "tqdm", "shutil", "textwrap", "tokenize", "traceback"}
-        assert not found & {"csv", "pickle", "pydoc", "subprocess", "tempfile"}
-        assert not {name for name in found if name.startswith("numpy.random")}
+        assert [name for name in found if name.partition(".")[0] in ("scipy", "tqdm")] == []
 
 
 def test_a_small_run_imports_few_modules(folder: Path) -> None:
@@ -158,53 +128,6 @@ def test_a_small_run_imports_few_modules(folder: Path) -> None:
         assert not {name for name in own if name.startswith("randsvm.cluster")}
 
 
-@pytest.mark.parametrize(
-    ("words", "made"),
-    [(["--help"], []), (["rows", "model"], ["randsvm"]), (["sgd", "rows", "model"], ["sgd"])],
-)
-def test_only_what_a_command_needs_is_made(folder: Path, words: list[str], made: list[str]) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", MADE.format(words)], cwd=folder, capture_output=True, text=True
-    )
-    commands, dataclasses = ended.stdout.splitlines()[-2:]
-    assert (commands.split(), dataclasses) == (made, "end")
-
-
 def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None:
     """With Python's default threshold there are 30, which take a tenth of the time of --help."""
     assert output(COLLECTED, folder) == ["0", "0", "0"]
-
-
-LATE_IN_THREADS = """
-import sys, threading
-from randsvm.cli.late import OF_NUMPY, OF_SCIPY
-from randsvm.cli.process import import_api
-import_api()
-from libsvm import svm
-late = [sys.modules[name] for name in (*OF_SCIPY, *OF_NUMPY) if name in sys.modules]
-assert [module.__name__ for module in late if "late_loader" not in vars(module)] == []
-import numpy as np
-import numpy.testing
-import scipy.linalg
-barrier, succeeded = threading.Barrier(4), []
-def work():
-    barrier.wait()
-    for module in late:
-        names = ["linalg", "sparse"] if module is scipy else module.__all__
-        assert len([getattr(module, name) for name in names]) > 1
-    assert svm.sparse.csr_matrix(np.eye(2)).nnz == 2
-    assert scipy.sparse is svm.sparse
-    assert not hasattr(np.testing, "unknown")
-    assert scipy.linalg.solve(np.eye(2), [1.0, 2.0]).tolist() == [1, 2]
-    np.testing.assert_equal(np.polynomial.Polynomial([1, 2])(3), 7)
-    succeeded.append(len(np.unique(np.arange(5.0))))
-threads = [threading.Thread(target=work) for _ in range(4)]
-for thread in threads: thread.start()
-for thread in threads: thread.join()
-assert succeeded == [5] * 4, succeeded
-assert [module.__name__ for module in late if "late_loader" in vars(module)] == []
-"""
-
-
-def test_threads_may_ask_for_late_modules_at_the_same_time() -> None:
-    subprocess.run([sys.executable, "-c", LATE_IN_THREADS], check=True, timeout=60)

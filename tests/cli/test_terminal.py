@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns sees: lines, bars, the time left, and nothing left behind."""
+"""What a terminal of 80 columns sees: lines, bars, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import pytest
 from commands import run_train
 
 from randsvm.cli import bars, report
-from randsvm.cli.bars import MIN_ROUNDS, TimeLeft, remaining
 from randsvm.errors import Interrupted
 from randsvm.events import Epoch, Iteration, Progress, Started, Tried
 
@@ -73,60 +72,6 @@ def test_counts_are_exact_up_to_five_digits() -> None:
         value = int(shown.rstrip("kMGT").replace(",", "")) * size
         assert value == pytest.approx(number, rel=0.05)
         assert value == number or number > 99_999
-
-
-# ---- the time left ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("halving", [0.5, 40.0, 9000.0])
-def test_a_gap_that_halves_in_a_fixed_time_ends_when_the_estimate_says(halving: float) -> None:
-    points = [(t * halving, 0.5**t) for t in range(1, 10)]
-    found = remaining(points, 0.5**12)
-    assert found is not None
-    least, most = found
-    assert least == pytest.approx(3 * halving)
-    assert least < most < 8 * halving
-
-
-def test_a_gap_that_falls_ever_more_slowly_has_a_range_that_holds_the_truth() -> None:
-    """gap = t^-2."""
-    points = [(float(t), t**-2.0) for t in range(2, 30)]
-    found = remaining(points, 60.0**-2)
-    assert found is not None
-    least, most = found
-    assert least < 31 <= most * 1.001
-    assert most < 40
-
-
-@pytest.mark.parametrize(
-    "gaps",
-    [
-        [0.5, 0.4, 0.3][: MIN_ROUNDS - 1],
-        [0.5, 0.4, 0.3, 0.3, 0.3, 0.3],
-        [0.3, 0.4, 0.5, 0.6],
-        [0.9, 1e-1, 1e-2, 0.99e-2, 0.989e-2, 0.988e-2],
-        [0.5, 0.1, 0.01, 0.0009],
-    ],
-)
-def test_nothing_is_said_of_the_time_left_while_it_is_not_known(gaps: list[float]) -> None:
-    assert remaining(list(enumerate(gaps, 1)), 0.001) is None
-
-
-def test_a_gap_that_hardly_falls_says_nothing_of_the_time_left() -> None:
-    points = [(1.0 + i, 0.9 - 1e-9 * i) for i in range(MIN_ROUNDS + 30)]
-    assert remaining(points, 1e-3) is None
-
-
-@pytest.mark.parametrize("asked", [None, 0.001])
-def test_the_gap_and_the_time_left_stand_behind_the_stage(asked: float | None) -> None:
-    left = TimeLeft(asked)
-    assert left.words() == ""
-    for number, gap in enumerate([0.8, 0.4, 0.2, 0.1], 1):
-        left.add(of(number=number, seconds=10.0 * number, gap=gap))
-    # It halves in 10 s, 6.6 times; as a power of the time it falls with t^-2.4.
-    assert left.words() == (", gap 0.1" if asked is None else ", gap 0.1, 70 s to 4 min left")
-    left.add(of(machine="another", gap=0.5))
-    assert left.words() == ", gap 0.5"
 
 
 # ---- bars -------------------------------------------------------------------------------------

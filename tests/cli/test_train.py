@@ -23,6 +23,7 @@ from fixtures import Command, MakeSet, Train
 from learning import OLD_MODEL
 
 from randsvm.cli import train as training
+from randsvm.cli.commands import WORDS_KEY
 from randsvm.files import STANDARD_OUTPUTS
 from randsvm.parameters import option, run
 
@@ -543,3 +544,20 @@ def test_the_summary_and_the_trailer_say_the_same(train: Train, made: MakeSet) -
 def test_an_algorithm_after_an_option_is_explained() -> None:
     with pytest.raises(click.UsageError, match="an algorithm comes first, as in randsvm-train sgd"):
         run_train("--time-limit", 1, "sgd", "data.svm")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-w1", "3", "a"], ["-w", "1", "3", "a"]),
+        (["--", "-w1.svm", "-w"], ["--", "-w1.svm", "-w"]),
+        (["--log", "-w1.jsonl", "a"], ["--log", "-w1.jsonl", "a"]),
+        (["-w", "-w1", "2", "-w2", "1", "a"], ["-w", "-w1", "2", "-w", "2", "1", "a"]),
+        (["-w", "balanced", "-w1.svm", "2", "a"], ["-w", "balanced", "1", "-w", "1.svm", "2", "a"]),
+    ],
+)
+def test_only_an_option_of_libsvm_is_a_class_weight(words: list[str], expected: list[str]) -> None:
+    command = training.train.commands["randsvm"]
+    context = click.Context(command, info_name="randsvm", resilient_parsing=True)
+    command.parse_args(context, words)
+    assert context.meta[WORDS_KEY] == expected

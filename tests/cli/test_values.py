@@ -13,7 +13,7 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from randsvm.cli.options import Numbers, Word
+from randsvm.cli.options import Numbers, Size, Word
 from randsvm.errors import ParameterError
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COST, Params
@@ -120,3 +120,11 @@ def test_gamma_of_features_that_never_change(tmp_path: Path) -> None:
     (tmp_path / "d").write_text("+1 1:2 2:2\n-1 1:2 2:2\n")
     metadata = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale").metadata
     assert " -g 1 " in metadata["configuration"]
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("20", 20), ("3K", 3072), ("512M", 2**29), ("1.5GiB", 3 * 2**29), ("2tb", 2**41)],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert Size().convert(text, None, None) == count

@@ -36,7 +36,7 @@ from randsvm.cluster import worker
 from randsvm.cluster.connection import CLOSING_SECONDS
 from randsvm.cluster.messages import CacheMiss, MapTask, StateTask, child_key
 from randsvm.cluster.worker import _cache
-from randsvm.cluster.worker_pool import WorkerPool
+from randsvm.cluster.worker_pool import WorkerPool, map_calls
 
 # Rows of a file, and of a shard.
 ROWS, SHARD = 300, 50
@@ -313,3 +313,34 @@ def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock: SimpleNamespace)
     for _ in range(3):
         WorkerPool.wait(worker_pool, lambda: False)
     assert 0 < clock.now < CLOSING_SECONDS
+
+
+def release_expired(shard: object) -> int:
+    worker.release_expired()
+    return len(_cache.datasets)
+
+
+def test_rows_in_use_outlive_their_lease(D: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LEASE_SECONDS", -1.0)
+    assert set(D.map(release_expired)) == {1}
+    worker.release_expired()
+    assert not cached_keys()
+
+
+def test_losses_end_a_run_only_without_results_between_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 2)
+    calls = [(number,) for number in range(9)]
+    monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(n for n in range(99) if n % 4))
+    results = map_calls(FakeWorkerPool("1"), float, calls)
+    assert [one.result for one in results] == [float(number) for number in range(9)]
+    monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(99)))
+    with pytest.raises(ClusterError, match="lose their data repeatedly"):
+        list(map_calls(FakeWorkerPool("1"), float, calls))
+
+
+def test_the_digest_of_rows_on_workers_is_that_of_one_process(D: Dataset, clouds: Path) -> None:
+    with closing(labelled_data.load_rows(str(clouds), Params(), Job())) as here:
+        assert len(here.shards) > 1
+        assert D.summary.digest == here.summary.digest

@@ -69,3 +69,9 @@ def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch: pytest.Monke
         narrow = partial(getattr(import_module(f"randsvm.kernels.{room}"), function), widest=256)
         monkeypatch.setattr(f"randsvm.kernels.{name}", narrow)
     assert connection.arithmetic.__wrapped__() == ours
+
+
+@pytest.mark.parametrize("theirs", ["1.9", "2.1"])
+def test_older_and_newer_versions_differ(theirs: str) -> None:
+    ours = {"randsvm": "1.0", "numpy": "2.0"}
+    assert connection.differing_names({"numpy": theirs, "randsvm": "1.0"}, ours) == ["numpy"]

@@ -229,6 +229,17 @@ def test_a_cache_of_a_changed_source_is_rebuilt(cached: Any) -> None:
         assert features() == uncached(path)
 
 
+def test_a_cache_of_a_source_with_another_end_is_rebuilt(tmp_path: Path) -> None:
+    """Neither its length nor its modification time differ."""
+    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
+    text = "+1 1:1\n-1 1:2\n" * 10_000
+    for content in (text, text[:-2] + "3\n"):
+        path.write_text(content)
+        os.utime(path, ns=(1, 1))
+        with open_dataset(path, ParseOptions(), resources) as D:
+            assert D.points(np.array([D.n - 1])).X.data.tolist() == [float(content[-2])]
+
+
 def test_a_source_with_a_new_modification_time_is_read_again(
     cached: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

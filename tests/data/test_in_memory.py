@@ -51,7 +51,6 @@ def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
         for name in ("y", "indptr", "indices", "values"):
             mine, theirs = (getattr(of.read(number), name) for of in (own, store))
             assert mine.tolist() == theirs.tolist()
-            assert mine.dtype == theirs.dtype
         assert own.nonzeros(number) == store.nonzeros(number)
         assert own.part(number, 0, 1).values.tolist() == store.part(number, 0, 1).values.tolist()
         assert own.labels(number).tolist() == store.labels(number).tolist()
@@ -67,13 +66,14 @@ def test_every_type_of_matrix_gives_the_same_rows(kind: type[Any]) -> None:
     assert len(digests) == 1
 
 
-def test_float32_rows_are_not_copied() -> None:
+def test_rows_are_not_copied() -> None:
     dense = rows().astype(np.float32)
     assert np.shares_memory(to_matrix(dense), dense)
     csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
     mine = to_matrix(csr)
     assert np.shares_memory(mine.data, csr.data)
     assert np.shares_memory(mine.indices, csr.indices)
+    dense = rows()
     _, store = read(Arrays(dense, np.arange(50) % 2), ParseOptions(**SMALL))
     assert np.shares_memory(store.read(3).values, dense)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import math
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,8 @@ def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:
         ({"a": [None, None], "y": "pq"}, "1:1: expected values in column 'a', found none"),
         ({"a": [[1], [2]], "y": "pq"}, "1:1: expected numbers or texts in column 'a', found the"),
         ({"t": [pd.Timestamp(0)] * 2, "y": "pq"}, "1:1: expected numbers or texts in column 't'"),
+        ({"a": ["u", "v\0"], "y": "pq"}, "2:1: expected text in column 'a', found a NUL byte"),
+        ({"a": ["1", "-"], "y": "pq"}, "2:1: expected a number in column 'a', which has 1 number"),
         ({"a": [1, 2]}, "1:1: expected a column 'y', found 'a'"),
         ({"y": "pq"}, "1:1: expected a column of features"),
         ({"a": [1, 2], "y": ["p q", "p:q"]}, "2:2: expected labels that differ in more than"),
@@ -452,3 +455,45 @@ def test_reading_does_not_import_pandas(tmp_path: Path) -> None:
         "assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_kept_texts_with_line_ends_are_read_again(tmp_path: Path) -> None:
+    texts = ["u", "v\nw", "x\ry", "a,\r\nb"] * 10
+    table_ = pa.table({"y": ["a", "b"] * 20, "x": np.arange(40.0), "s": texts})
+    path, model, out = tmp_path / "t.parquet", tmp_path / "m", tmp_path / "out.csv"
+    pq.write_table(table_, path)
+    randsvm.train_randsvm(path, model, format="parquet", label_column="y", ignore_columns="s")
+    randsvm.predict(path, model, out, params=PredictParams(keep="s,x"))
+    with out.open(newline="") as stream:
+        rows = list(csv.reader(stream))
+    assert [row[0] for row in rows[1:]] == texts and {len(row) for row in rows} == {3}
+
+
+def test_the_schema_of_a_wide_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pyarrow makes the schema anew for each access, in time proportional to its width."""
+    path, accesses = tmp_path / "t.parquet", 0
+    numbers = {f"x{i}": [1.0, 2.0] for i in range(50)}
+    pq.write_table(pa.table(numbers | {"y": ["p", "q"]}), path)
+    usual = pq.ParquetFile.schema_arrow.fget
+
+    def counted(self: Any) -> Any:
+        nonlocal accesses
+        accesses += 1
+        return usual(self)
+
+    monkeypatch.setattr(pq.ParquetFile, "schema_arrow", property(counted))
+    load(path, OPTIONS).close()
+    assert accesses < 10
+
+
+def test_a_changed_byte_is_read_or_refused(tmp_path: Path) -> None:
+    """A position beyond a dictionary is an error of the file, whatever decodes it."""
+    path, rng = tmp_path / "t.parquet", np.random.default_rng(0)
+    write(census(200), path)
+    content = path.read_bytes()
+    for at in rng.integers(4, len(content), 60).tolist():
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+        with suppress(ContentError, DataError):
+            parquet_of(path).close()

@@ -1,93 +1,65 @@
-"""Whether rounding to float32 shows: by data whose answer is known."""
+"""A float32 stands for its shortest decimal, so that every value of a file comes back exactly."""
 
 from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
-from randsvm.data import svmlight
-from randsvm.data.chunks import ALL_ROWS, RawChunk, join_and_round, rows_checked
+from randsvm.data import dataset, svmlight
+from randsvm.data.chunks import as_stored, numbers_of
+from randsvm.data.columns import TableOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.in_memory import Arrays
+from randsvm.data.reading import ParseOptions
+from randsvm.parameters.run import Resources
 
-ROWS = 2000
-
-
-def chunk_of(*columns: np.ndarray) -> RawChunk:
-    """Rows of dense columns; nan: the row lacks the feature."""
-    X = np.column_stack(columns)
-    there = ~np.isnan(X)
-    indptr = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
-    return RawChunk(np.zeros(len(X)), indptr, np.nonzero(there)[1].astype(np.int32), X[there])
-
-
-def normal(seed: int = 0, rows: int = ROWS) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=rows)
+rng = np.random.default_rng(0)
+ROWS = 200
+NORMAL = rng.normal(size=(ROWS, 3))
 
 
-def often_missing(column: np.ndarray, share: float, value: float) -> np.ndarray:
-    missing = np.random.default_rng(1).random(len(column)) < share
-    return np.where(missing, value, column)
+def digits(X: np.ndarray, form: str) -> np.ndarray:
+    """Return the numbers as a file with these digits has them."""
+    return np.array([float(format(x, form)) for x in X.ravel().tolist()]).reshape(X.shape)
 
 
-SHOWS = {
-    "seconds since 1970": 1.7e9 + 3e5 * normal(),
-    "1e8, spread 10": 1e8 + 10 * normal(),
-    "whole numbers": np.round(1e8 + 10 * normal()),
-    "negative": -1e4 + normal(),
-    "small": 1e-6 + 1e-10 * normal(),
-    "sorted": np.sort(1e6 + normal()),
-    "a tenth is 0": often_missing(1e8 + 10 * normal(), 0.1, 0.0),
-    "half is absent": often_missing(1e8 + 10 * normal(), 0.5, np.nan),
-    "few rows": 1e8 + 10 * normal(rows=9),
-}
-HIDDEN = {
-    "normal": normal(),
-    "20, spread 1": 20 + normal(),
-    "sorted": np.sort(normal()),
-    "heavy tails": np.exp(3 * normal()),
-    "small": 1e-30 * normal(),
-    "years, which float32 has": np.round(1990 + 5 * normal()),
-    "constant": np.full(ROWS, 0.1),
-    "constant but for rounding": 0.1 + 1e-17 * (np.arange(ROWS) % 9),
-    "two values": np.where(normal() > 1, 0.1, 0.7),
-    # 13 or 14 ones in rows of length 1, most of them 14.
-    "unit length": 1 / np.sqrt(14 - (normal() > 1)),
-    "time that passes": np.linspace(0, 1, ROWS),
-    "nothing": np.zeros(ROWS),
+# Numbers of a file, and whether float32 stands for them.
+NUMBERS = {
+    "six digits": (digits(NORMAL * 10.0 ** rng.integers(-15, 15, NORMAL.shape), ".6g"), True),
+    "three decimals": (digits(NORMAL * 100, ".3f"), True),
+    "seven decimals in [0, 1)": (digits(rng.random(NORMAL.shape), ".7f"), True),
+    "whole numbers": (rng.integers(-(2**24), 2**24, NORMAL.shape).astype(float), True),
+    "shortest float32": (np.array([float(str(x)) for x in NORMAL.astype("f").ravel()]), True),
+    "float32": (NORMAL.astype("f").astype(float), False),
+    "all digits": (NORMAL, False),
+    "nine digits": (digits(NORMAL, ".9g"), False),
+    "seconds since 1970": (np.round(1.7e9 + 3e5 * NORMAL), False),
+    "tiny": (digits(NORMAL * 1e-30, ".6g"), False),
 }
 
 
-@pytest.mark.parametrize("column", SHOWS.values(), ids=SHOWS)
-def test_columns_in_which_rounding_shows_stay_float64(column: np.ndarray) -> None:
-    others = normal(2, len(column)), normal(3, len(column))
-    chunk = join_and_round([chunk_of(others[0], column, others[1])], 0)
-    assert chunk.float64
-    assert len(chunk.values) == 3 * len(column) - np.isnan(column).sum()
+@pytest.mark.parametrize("X, is_float32", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_come_back_from_storage(X: np.ndarray, is_float32: bool) -> None:
+    stored = as_stored(X.ravel())
+    assert stored.dtype == (np.float32 if is_float32 else np.float64)
+    assert numbers_of(stored).tolist() == X.ravel().tolist()
 
 
-@pytest.mark.parametrize("column", HIDDEN.values(), ids=HIDDEN)
-def test_other_columns_become_float32(column: np.ndarray) -> None:
-    chunk = chunk_of(normal(2), column)
-    rounded = join_and_round([chunk], 0)
-    assert rounded.values.dtype == np.float32
-    np.testing.assert_array_equal(rounded.values, chunk.values.astype(np.float32))
-
-
-def test_few_rows_behind_others_are_no_evidence() -> None:
-    """A word with nearly equal counts in the last two rows of a large file says nothing."""
-    chunk = chunk_of(np.array([0.7123456789, 0.7123456111]))
-    assert join_and_round([chunk], 0).float64
-    assert not join_and_round([chunk], 1).float64
-
-
-@given(st.integers(1, 10_000))
-def test_a_sample_is_of_rows_from_all_over(m: int) -> None:
-    rows = rows_checked(m)
-    assert (np.diff(rows) > 0).all()
-    assert rows[0] == 0
-    assert rows[-1] >= m - 1 - m // 64
-    assert m <= ALL_ROWS or len(rows) == 64
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1))
+def test_a_float32_stands_for_the_decimal_that_numpy_prints(values: list[float]) -> None:
+    x = np.array(values, np.float32)
+    numbers = numbers_of(x)
+    assert numbers.astype(np.float32).view(np.int32).tolist() == x.view(np.int32).tolist()
+    usual = (np.abs(x) > 1e-15) & (np.abs(x) < 1e22)
+    assert numbers[usual].tolist() == [float(str(one)) for one in x[usual]]
 
 
 @given(
@@ -98,10 +70,77 @@ def test_a_sample_is_of_rows_from_all_over(m: int) -> None:
         ),
         min_size=1,
         max_size=20,
-    )
+    ),
+    st.booleans(),
 )
-def test_precise_values_are_those_of_python(texts: list[str]) -> None:
+def test_values_are_those_of_python(texts: list[str], float64: bool) -> None:
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
-    block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=True)
-    assert block.values.dtype == np.float64
-    assert block.values.tolist() == [float(text) for text in texts]
+    block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=float64)
+    assert numbers_of(block.values).tolist() == [float(text) for text in texts]
+
+
+# ---- ways to read -----------------------------------------------------------------------------
+
+
+def text_of(X: np.ndarray) -> bytes:
+    rows = (" ".join(f"{j}:{x!r}" for j, x in enumerate(row, 1)) for row in X.tolist())
+    return "".join(f"{1 - 2 * (i % 2)} {row}\n" for i, row in enumerate(rows)).encode()
+
+
+def table_of(X: np.ndarray) -> bytes:
+    rows = (",".join(map(repr, row)) for row in X.tolist())
+    return "".join(
+        ["y,a,b,c\n", *(f"{'pq'[i % 2]},{row}\n" for i, row in enumerate(rows))]
+    ).encode()
+
+
+def rows_of(D: Dataset) -> np.ndarray:
+    X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
+    np.testing.assert_array_equal(D.points(np.array([1, ROWS - 1])).X.toarray(), X[[1, -1]])
+    D.close()
+    return X
+
+
+WAYS = ["text", "gzip", "pipe", "cache", "kept cache", "spill file", "CSV", "Parquet"]
+WAYS += ["array", "Fortran order", "CSR"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("late", [False, True], ids=["from the start", "in the last rows"])
+def test_rows_are_those_of_the_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, late: bool
+) -> None:
+    X = NORMAL if not late else np.where(np.arange(ROWS)[:, None] < 180, NORMAL.round(3), NORMAL)
+    path, options, resources = tmp_path / "data", ParseOptions(chunk_rows=64), Resources()
+    path.write_bytes(table_of(X) if way == "CSV" else text_of(X))
+    source: dataset.Source = str(path)
+    if way == "gzip":
+        path.write_bytes(gzip.compress(text_of(X)))
+    elif way == "pipe":
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of(X))))
+        source = "-"
+    elif way in ("cache", "kept cache"):
+        resources = Resources(cache=str(tmp_path / "cache"))
+        if way == "kept cache":
+            dataset.load(source, options, resources).close()
+    elif way == "spill file":
+        monkeypatch.setattr(Resources, "data_bytes", 1000)
+    elif way in ("CSV", "Parquet"):
+        table = TableOptions(format="csv" if way == "CSV" else "parquet", label="y")
+        options = ParseOptions(chunk_rows=64, table=table)
+        if way == "Parquet":
+            pyarrow = pytest.importorskip("pyarrow")
+            columns = dict(zip("abc", X.T, strict=True))
+            whole = pyarrow.table({"y": ["p", "q"] * (ROWS // 2), **columns})
+            pytest.importorskip("pyarrow.parquet").write_table(whole, path)
+    else:
+        kinds = {"array": X, "Fortran order": np.asfortranarray(X), "CSR": sparse.csr_matrix(X)}
+        if way in kinds:
+            source = Arrays(kinds[way], np.arange(ROWS) % 2)
+    np.testing.assert_array_equal(rows_of(dataset.load(source, options, resources)), X)
+
+
+def test_float32_arrays_are_their_own_numbers() -> None:
+    X = NORMAL.astype(np.float32)
+    D = dataset.load(Arrays(X, np.arange(ROWS) % 2), ParseOptions(), Resources())
+    np.testing.assert_array_equal(rows_of(D), X.astype(np.float64))

@@ -21,7 +21,8 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import DataError, ParameterError, TransferError
+from randsvm.events import listening
 from randsvm.parameters.run import Resources
 
 ROWS = ["a 1:1\n", "# a comment\n", "b 2:1\n", "\n", "a 1:2 # x\n", "b 1:3\n"]
@@ -39,6 +40,22 @@ def load(paths: Sequence[str | Path], weights: str | Path, cache: Path | None = 
 def weights_of(D: Dataset) -> list[float] | None:
     weights = D.weights()
     return None if weights is None else weights.tolist()
+
+
+def test_weights_that_change_while_rows_are_read_leave_no_cache(tmp_path: Path) -> None:
+    data, weights, cache = (tmp_path / name for name in ("d", "w", "cache"))
+    data.write_text("".join(ROWS))
+    weights.write_text("1\n" * 4)
+
+    def change(event: object) -> None:
+        weights.write_text("1\n" * 3 + "2\n")
+
+    with (
+        listening(change),
+        pytest.raises(TransferError, match="changed while it was read into"),
+    ):
+        load([data], weights, cache)
+    assert not cache.exists()
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 1e-9]), min_size=2, max_size=20))
@@ -226,20 +243,18 @@ def test_weights_in_the_rows_and_in_a_file_score_the_same(
         )
     )
     capsys.readouterr()
-    for command in (["--metrics"], ["--importance"]):
-        found = []
-        for data, own in (("costs", []), ("d", ["--row-weights", tmp_path / "w"])):
-            files = [tmp_path / data, model] + [tmp_path / "out"] * (command == ["--metrics"])
-            run_predict("-q", "--report", "json", *command, *own, *files)
-            record = json.loads(capsys.readouterr().out)
-            own_to_run = ("time", "seconds", "data", "run", "peak_memory")
-            found.append({k: v for k, v in record.items() if k not in own_to_run})
-        assert found[0] == found[1]
-        score = found[0]["accuracy" if command == ["--metrics"] else "score"]
-        assert score == pytest.approx(100 * 4.5 / 6.5)
+    found = []
+    for data, own in (("costs", []), ("d", ["--row-weights", tmp_path / "w"])):
+        files = [tmp_path / data, model, tmp_path / "out"]
+        run_predict("-q", "--report", "json", "--metrics", *own, *files)
+        record = json.loads(capsys.readouterr().out)
+        own_to_run = ("time", "seconds", "data", "run", "peak_memory")
+        found.append({k: v for k, v in record.items() if k not in own_to_run})
+    assert found[0] == found[1]
+    assert found[0]["accuracy"] == pytest.approx(100 * 4.5 / 6.5)
 
 
-@pytest.mark.parametrize("command", ["predict", "--importance", "--certify"])
+@pytest.mark.parametrize("command", ["predict", "--certify"])
 def test_predictions_need_a_weight_for_each_row(tmp_path: Path, command: str) -> None:
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n")
     (tmp_path / "costs").write_text("+1 cost:2 1:1\n-1 1:-1\n")

@@ -28,6 +28,7 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from svmlight_reference import Rows
 
 from randsvm.data import svmlight
+from randsvm.data.chunks import numbers_of
 from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, Spelling
 from randsvm.errors import ContentError, DataError
@@ -72,7 +73,9 @@ def rows_of(blocks: list[Block]):
         labels = [block.spellings[code].text for code in block.codes] or block.y.tolist()
         for row in range(len(block)):
             part = slice(block.indptr[row], block.indptr[row + 1])
-            entries = zip(block.indices[part], block.values[part].view(np.int32), strict=True)
+            entries = zip(
+                block.indices[part], numbers_of(block.values)[part].view(np.int64), strict=True
+            )
             label = labels[row]
             rows.append((str(label), [(int(i), int(bits)) for i, bits in entries]))
     return rows
@@ -83,7 +86,7 @@ def rows_of_reference(rows: Rows):
         return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
     def bits(value: float) -> int:
-        return int(np.float32(value).view(np.int32))
+        return int(np.float64(value).view(np.int64))
 
     return [
         (shown(label), [(index, bits(value)) for index, value in entries])
@@ -539,14 +542,15 @@ def test_the_compiled_reader_agrees_with_the_reference(
 
 
 def value_of(text: str):
-    return parse(f"1 1:{text}".encode()).values[0]
+    return numbers_of(parse(f"1 1:{text}".encode()).values)[0]
 
 
 def check_rounding(text: str) -> None:
     with np.errstate(over="ignore"):
-        expected = np.float32(float(text))
-    if np.isfinite(expected):
-        assert value_of(text).view(np.int32) == expected.view(np.int32)
+        expected = np.float64(text)
+        rounded = np.float32(expected)
+    if np.isfinite(rounded):
+        assert value_of(text).view(np.int64) == expected.view(np.int64)
     else:
         with pytest.raises(DataError, match="within float32"):
             value_of(text)
@@ -607,7 +611,7 @@ def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python() -> None:
     expected = np.array([float(token) for token in tokens])
     block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
     assert np.array_equal(block.y, expected)
-    assert np.array_equal(block.values, expected.astype(np.float32))
+    assert np.array_equal(block.values, expected)
 
 
 @pytest.mark.parametrize("text", [
@@ -681,8 +685,8 @@ def check_against_scikit_learn(path: Path) -> None:
     X, y = load_svmlight_file(str(path), dtype=np.float64, zero_based=False)
     blocks = read(path, "number", block_size=1 << 16)
     assert np.array_equal(np.concatenate([block.y for block in blocks]), y)
-    values = np.concatenate([block.values for block in blocks])
-    assert np.array_equal(values, X.data.astype(np.float32))
+    values = np.concatenate([numbers_of(block.values) for block in blocks])
+    assert np.array_equal(values, X.data)
     assert np.array_equal(np.concatenate([block.indices for block in blocks]), X.indices + 1)
     lengths = np.concatenate([np.diff(block.indptr) for block in blocks])
     assert np.array_equal(lengths, np.diff(X.indptr))
@@ -765,7 +769,7 @@ def check_spelling(values: np.ndarray) -> None:
     assert np.array_equal(numbers.astype(np.float32).view(np.int32), values.view(np.int32))
     row = " ".join(f"{index}:{text}" for index, text in enumerate(texts, 1))
     block = parse(f"x {row}\n".encode())
-    assert np.array_equal(block.values.view(np.int32), values.view(np.int32))
+    assert np.array_equal(block.values.astype(np.float32).view(np.int32), values.view(np.int32))
     for text, value in zip(texts, values.tolist(), strict=True):
         expected = reference.spelled(value)
         if text != expected:  # float64 cannot decide which of the two is nearer
@@ -903,4 +907,4 @@ def test_writing_then_reading_is_identity(rows) -> None:
     assert [block.spellings[code].text for code in block.codes] == [label for label, _ in rows]
     assert np.array_equal(block.indptr, indptr)
     assert np.array_equal(block.indices, indices)
-    assert np.array_equal(block.values.view(np.int32), values.view(np.int32))
+    assert np.array_equal(block.values.astype(np.float32).view(np.int32), values.view(np.int32))

@@ -31,7 +31,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ModelError, OutputError, ParameterError, SpillError
 from randsvm.events import Notice, Progress, listening
-from randsvm.parameters.run import ImportanceParams, PredictParams, Resources
+from randsvm.parameters.run import PredictParams, Resources
 
 SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
 
@@ -255,6 +255,19 @@ def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None
         ("a,y\n1,p\n2,\n", "3:3: expected a label in column 'y', found an empty field$"),
         ("a,b,y\n1,,p\n2,,q\n", "1:1: expected values in column 'b', found none"),
         ("a,y\n1,\0p\n", "2:3: expected text in column 'y', found a NUL byte"),
+        ("a,b,y\n1,u\r4,p\n", "2:4: expected text in column 'b', found a carriage return"),
+        ("a,y\n1.94\r4,p\n", "2:5: expected text in column 'a', found a carriage return"),
+        ("a,y\r1,p\r2,q\r", "1:4: expected the names of columns, found a carriage return"),
+        (
+            "a,y\n1,p\n-,q\n2,p\n",
+            r"3:1: expected a number in column 'a', which has 2 numbers, "
+            r"found '-' \(--missing-values '-' reads it as missing; --categorical",
+        ),
+        (
+            'a,y\n1,p\n"1,5",q\nx,q\n',
+            "3:1: .*, which has 1 number, found '1,5' and 1 other "
+            r"text \(--missing-values '\"1,5\"' reads",
+        ),
         ("a,b\n1,p\n2,q\n", r"1:1: expected a column 'y', found 'a', 'b' \(--label-column; --no-h"),
         ("a;y\n1;p\n", "1:1: expected a column 'y', found 'a;y' .* separated by ';'"),
         ("a,a,y\n1,2,p\n", r"1:1: expected different names of .* 2 times \(--no-header if"),
@@ -281,7 +294,7 @@ def test_an_error_has_its_place(tmp_path: Path, text: str, place: str) -> None:
         ),
         ("a,b,y\n1,u,0\n3,v,1\n", r"1:1: expected a row of numbers .*, found 'a' \(--no-header "),
         # Rows: the second column has another text in another row, or the first one is missing.
-        ("a,b,p\n1,2,q\n3,c,p\n", None),
+        ("a,b,p\n1,2,q\n3,c,p\n", r"1:1: expected a number in column '1', which has 2 numbers"),
         ("NA,2,p\n1,2,q\n", None),
         ("a,u,p\nb,v,q\n", None),
     ],
@@ -333,13 +346,17 @@ def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path: Path)
     rows = [f"{i}.5,{'pq'[i % 2]}" for i in range(12_000)]
     rows[5000] = "5000.x,p"
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
-    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected numbers or at most 10,000"):
+    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected a number in column 'a', which"):
         load(tmp_path / "t.csv", TableOptions("csv", "y"))
+    options = TableOptions("csv", "y", categorical="a")
+    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected numbers or at most 10,000"):
+        load(tmp_path / "t.csv", options)
 
 
 def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b,y\n01,1,p\n2,2,q\nZ,?,p\n01,4,p\n")
-    with closing(load(tmp_path / "t.csv", TableOptions("csv", "y", fill=True))) as D:
+    options = TableOptions("csv", "y", fill=True, categorical="a")
+    with closing(load(tmp_path / "t.csv", options)) as D:
         first, second = D.summary.columns.columns  # type: ignore[union-attr]
         assert first.categories == ("01", "2", "Z") and second.mean == pytest.approx(7 / 3)
         expected = [[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 7 / 3], [1, 0, 0, 4]]
@@ -557,17 +574,12 @@ def test_a_file_without_a_header_and_with_another_width_is_refused(
         assert randsvm.predict(data, model, out, params=params).labelled == 20
 
 
-def test_importance_explanations_and_exports_read_files_without_a_header(tmp_path: Path) -> None:
+def test_explanations_and_exports_read_files_without_a_header(tmp_path: Path) -> None:
     model = tmp_path / "model"
     for name, header in (("with", True), ("without", False)):
         census(60).to_csv(tmp_path / name, index=False, header=header)
     own: dict[str, Any] = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
     randsvm.train_randsvm(tmp_path / "with", model, **own, **SVM)
-    found = [
-        randsvm.importance(tmp_path / name, model, params=ImportanceParams(no_header=no_header))
-        for name, no_header in (("with", False), ("without", True))
-    ]
-    assert found[0].features == found[1].features
     for name, no_header in (("with", False), ("without", True)):
         data = tmp_path / name
         randsvm.explain(data, model, tmp_path / f"{name}.out", no_header=no_header)
@@ -645,10 +657,9 @@ def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch: pytest.MonkeyP
 
 
 def test_the_progress_of_several_tables_never_falls(tmp_path: Path) -> None:
-    """The second column mixes numbers and texts: it takes a second pass."""
     paths = tuple(str(tmp_path / name) for name in ("a.csv", "b.csv"))
     for path in paths:
-        Path(path).write_text("x,mixed,y\n" + "1,2,p\n" * 500 + "1,word,q\n" * 500)
+        Path(path).write_text("x,text,y\n" + "1,other,p\n" * 500 + "1,word,q\n" * 500)
     seen: list[Progress] = []
     with listening(lambda event: seen.append(event) if isinstance(event, Progress) else None):
         dataset.load(paths, ParseOptions(table=TableOptions("csv", "y")), Resources(jobs=1)).close()
@@ -656,7 +667,7 @@ def test_the_progress_of_several_tables_never_falls(tmp_path: Path) -> None:
         event.done / event.total for event in seen if event.stage == "reading" and event.total
     ]
     passes = [[*group] for group in np.split(shares, np.flatnonzero(np.diff(shares) < 0) + 1)]
-    assert len(passes) == 3 and all(max(one) == 1 for one in passes)
+    assert len(passes) == 2 and all(max(one) == 1 for one in passes)
 
 
 def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
@@ -687,3 +698,56 @@ def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path: 
             with pytest.raises(OutputError, match="is not a"):
                 randsvm.predict(tmp_path / "t.csv", tmp_path / "m", out, params=params)
     assert out.read_bytes() == written and written.startswith(b"id,label\n0,")
+
+
+def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_path: Path) -> None:
+    """Even if most features of a row are not 0."""
+    lines = "".join(f"{3 + i % 5},{7 - i % 3},{'ab'[i % 2]},{i % 2}\n" for i in range(30))
+    (tmp_path / "t.csv").write_text("x,z,kind,y\n" + lines)
+    with closing(load(tmp_path / "t.csv", TableOptions("csv", "y"))) as D:
+        scaled = D.scaled(dataset.scaling_of(D, "standard"))
+        X = matrix(scaled, 4)
+    assert X[:, :2].mean(axis=0) == pytest.approx(0, abs=1e-6)
+    assert (X[:, 2:] == np.array([[2.0, 0], [0, 2]])[np.arange(30) % 2]).all()
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_named_texts_and_numbers_are_missing(
+    tmp_path: Path, format_: Literal["csv", "parquet"]
+) -> None:
+    """A text is compared as it is, a number by its value; neither is missing in a text column."""
+    path, model = tmp_path / f"t.{format_}", tmp_path / "m"
+    a, b = ["1", "-", "3", "-999.0"] * 10, [1.5, -999, 2.5, 4.0] * 10
+    frame = pd.DataFrame({"a": a, "b": b, "c": ["u", "-", "v", "u"] * 10, "y": ["p", "q"] * 20})
+    if format_ == "csv":
+        frame.to_csv(path, index=False)
+    else:
+        frame.to_parquet(path)
+    options = TableOptions(format_, "y", fill=True, missing=" - ,-999")
+    with closing(load(path, options)) as D:
+        assert D.summary.columns is not None
+        one, two, three = D.summary.columns.columns
+        assert (one.mean, two.mean) == (2.0, pytest.approx(8 / 3))
+        assert three.categories == ("-", "u", "v")
+        expected = [[1, 1.5, 0, 1, 0], [2, 8 / 3, 1, 0, 0], [3, 2.5, 0, 0, 1], [2, 4, 0, 1, 0]]
+        assert np.allclose(matrix(D, 5), expected * 10)
+    # A prediction reads what the model calls missing.
+    given = {"format": format_, "label_column": "y", "missing": "mean", "missing_values": "-,-999"}
+    randsvm.train_randsvm(path, model, **SVM, **given)
+    randsvm.predict(path, model, tmp_path / "out")
+    assert len((tmp_path / "out").read_text().splitlines()) == 40
+
+
+@pytest.mark.parametrize(
+    "content, place",
+    [
+        (b"caf\xe9,y\n1,p\n", "1:4"),
+        (b"a,y\n1,p\nu,\xe9\n", "3:3"),
+        (b"a,id,y\n1,\xc3\xa9,p\n2,\xe9,q\n", "3:3"),
+    ],
+)
+def test_another_encoding_than_utf_8_is_refused(tmp_path: Path, content: bytes, place: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"t\.csv:{place}: expected UTF-8, found the byte 0xe9"):
+        load(path, TableOptions("csv", "y", "2" if b"id" in content else ""))

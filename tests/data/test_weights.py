@@ -264,15 +264,18 @@ def weighted(tmp_path: Path):
 
 
 def test_every_view_has_the_weights_of_its_rows(weighted) -> None:
-    def check(view: Dataset) -> None:
+    def check(view: Dataset, unit: float) -> None:
         rows, _, weights = seen_in(view)
-        assert weights == [row[0] / 2 for row in rows]
+        assert weights == [row[0] * unit for row in rows]
 
     mask = np.arange(30) % 3 != 0
-    part = weighted.subset(mask)
+    other = weighted.reweighted(np.arange(1, 31) / 8)  # in place of those of the rows
+    part, other_part = weighted.subset(mask), other.subset(mask)
     for view in (weighted, part, part.subset(np.arange(20) > 4), part.materialized(),
                  part.chunk_subset([1, 3]), weighted.single_threaded()):  # fmt: skip
-        check(view)
+        check(view, 0.5)
+    for view in (other, other_part, other_part.subset(np.arange(20) > 4)):
+        check(view, 0.125)
     assert part.subset(np.zeros(20, bool)).points(np.empty(0, int)).weights.tolist() == []
 
 

@@ -70,13 +70,12 @@ def test_many_damaged_files_are_read_correctly_or_refused_in_one_line(
             raise
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("reader", CASES)
 def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz: fuzzing.Fuzz, reader: str) -> None:
     @given(st.randoms(use_true_random=False))
     @settings(
         max_examples=CASES[reader] // 4,
-        derandomize=True,
-        database=None,
         suppress_health_check=list(HealthCheck),
     )
     def one(chance: random.Random) -> None:
@@ -86,6 +85,6 @@ def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz: fuzzing.Fuzz, reade
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, derandomize=True, database=None)
+@settings(max_examples=200)
 def test_any_bytes_are_read_as_text_or_refused(content: bytes) -> None:
     assert fuzzing.check_text(content, random.Random(0)) in ("accepted", "refused")

@@ -15,22 +15,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> interrupted_runs.Interrupt
     return interrupted_runs.InterruptedRuns(tmp_path_factory.mktemp("interrupted"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(4))
-def test_a_time_limit_at_a_random_moment_loses_no_model(
-    runs: interrupted_runs.InterruptedRuns, number: int
-) -> None:
-    runs.limit(number)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", range(4, 8))
-def test_a_signal_at_a_random_moment_loses_no_model(
-    runs: interrupted_runs.InterruptedRuns, number: int
-) -> None:
-    runs.signal(number)
-
-
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["limit", "signal"])
 @pytest.mark.parametrize("number", range(50))

@@ -179,3 +179,39 @@ def test_infeasible_coefficients_are_detected(task: str) -> None:
     halves = np.where(np.arange(len(upper)) % 2, upper, -upper)
     if task == "nu-svr":
         assert any("sum |beta|" in wrong for wrong in random_problems.infeasible(case, halves))
+
+
+@pytest.mark.parametrize("number", [*range(30), 44, 51])
+def test_an_exact_judge_confirms_a_certificate(tmp_path: Path, number: int) -> None:
+    random_problems.certified(random_problems.wide_case(1, number), tmp_path)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(3000))
+def test_an_exact_judge_confirms_many_certificates(
+    tmp_path: Path, fuzz_seed: int, results: Path, number: int
+) -> None:
+    judged(random_problems.wide_case(fuzz_seed, number), f"{fuzz_seed}-{number}", tmp_path, results)
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("number", range(40))
+def test_the_judge_confirms_certificates_of_large_files(
+    tmp_path: Path, fuzz_seed: int, results: Path, number: int
+) -> None:
+    case = random_problems.large_case(fuzz_seed, number)
+    judged(case, f"large-{fuzz_seed}-{number}", tmp_path, results)
+
+
+def judged(case: Case, name: str, folder: Path, results: Path) -> None:
+    """Check a case, and note how it ended: the end of the test run counts the ends."""
+    ended = "false"
+    try:
+        ended = random_problems.certified(case, folder)
+    except BaseException:
+        kept = case.save(results / f"fuzz-certificate-{name}")
+        print(shlex.join(["randsvm-train", *case.command(kept, "/tmp/model")]))  # noqa: T201
+        raise
+    finally:
+        with (results / "certificates.txt").open("a") as lines:
+            lines.write(f"{name}\t{ended}\n")

@@ -21,9 +21,9 @@ KERNELS = {
 
 
 def rows(offset: float) -> np.ndarray:
-    """More than one block of them; integers, whose products float64 has exactly."""
+    """More than two blocks of them; integers, whose products float64 has exactly."""
     rng = np.random.default_rng(3)
-    return rng.integers(-9, 10, (GRAM_ROWS + 40, 3)).astype(np.float64) + offset
+    return rng.integers(-9, 10, (2 * GRAM_ROWS + 40, 3)).astype(np.float64) + offset
 
 
 def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
@@ -55,7 +55,9 @@ def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -
 def test_values_around_0_stay_as_they_are(kernel: Kernel) -> None:
     X = csr(rows(0.0), dtype=np.float32)
     kernel_layout = KernelLayout(kernel, True, None, np.float64)
-    assert np.array_equal(gram(kernel_layout, X, centred=True), gram(kernel_layout, X))
+    K = gram(kernel_layout, X)
+    assert np.array_equal(gram(kernel_layout, X, centred=True), K)
+    assert pytest.approx(exact(kernel, rows(0.0)), rel=1e-6) == K
 
 
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf", "sigmoid", "precomputed"])

@@ -6,9 +6,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import exact_judge
 import numpy as np
 import oracle
 import pytest
+import random_problems
 from commands import run_predict, run_train
 from fixtures import Command, ImportScript
 from libsvm import svm as bindings
@@ -342,7 +344,8 @@ def test_each_row_serves_for_one_support_vector(tmp_path: Path) -> None:
     assert certificate_of(written(tmp_path / "both", doubled, single), path, "-c 1").feasible
     found = certificate_of(train, path, "-c 1")
     assert not found.feasible
-    assert found.unknown_support_vectors > 0
+    assert found.beyond_bounds == pytest.approx(1)
+    assert found.unknown_support_vectors == 0
 
 
 def test_the_result_is_the_same_for_several_files_and_threads(tmp_path: Path) -> None:
@@ -384,7 +387,7 @@ def test_results_for_a_model_on_standard_input_are_on_standard_output(
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
-    for words in (["--certify", train, "-", "-c", 1], ["--importance", train, "-"]):
+    for words in (["--certify", train, "-", "-c", 1],):
         ended = command("predict", *words, stdin=path.read_bytes())
         assert (ended.returncode, bool(ended.stdout)) == (0, True)
         ended = command("predict", *words, "--report", "json", stdin=path.read_bytes())
@@ -461,3 +464,72 @@ def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(
         script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
         gaps.append(certificate_of(train, path, options).gap)
     assert gaps[1] > 3 * gaps[0]
+
+
+# Numbers of wide_case: all tasks and kernels, duplicates, weights, large and small C and gamma.
+WIDE = (1, 2, 5, 7, 8, 12, 17, 18, 20, 21, 24, 28, 36, 38, 43, 44, 51, 54)
+
+
+def wide_model(number: int, folder: Path) -> tuple[random_problems.Case, Path, Path]:
+    case = random_problems.wide_case(1, number)
+    data, model = case.save(folder / "data"), folder / "model"
+    run_train(*case.command(data, model))
+    return case, data, model
+
+
+@pytest.mark.parametrize("number", WIDE)
+def test_an_exact_judge_confirms_p_and_d(tmp_path: Path, number: int) -> None:
+    case, data, model = wide_model(number, tmp_path)
+    numbers = random_problems.exact_numbers(case)
+    weights = [(label, float(weight)) for label, weight in numbers["class_weights"].items()]
+    C, epsilon, nu = (float(numbers[name]) for name in ("C", "epsilon", "nu"))
+    params = CertifyParams(C=C, epsilon=epsilon, nu=nu, weights=tuple(weights))
+    found = randsvm.certify(data, model, params=params)
+    assert found.feasible
+    better = random_problems.better(case, data)
+    verdict = exact_judge.judge(data, model, found._asdict(), case.task, better, **numbers)
+    assert verdict is not None
+    assert not verdict.wrong
+    assert verdict.doubt < 1e-3
+
+
+@pytest.mark.parametrize("options", ["-s svr -p 0.1", "-s nu-svr -n 0.5"])
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_rows_with_other_targets_and_weights_are_no_obstacle(
+    tmp_path: Path, seed: int, options: str
+) -> None:
+    """Only the sum of the coefficients of equal rows matters: D is at least that of the training,
+    whatever row each support vector came from."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(1, 6, (300, 1)).astype(float), rng.normal(size=300).round(4)
+    train, path = tmp_path / "train", tmp_path / "model"
+    train.write_text(weighted_text(y, X, 10 ** rng.uniform(-1.5, 1.5, 300)))
+    words = *options.split(), "-g", 1e9, "-c", 0.01
+    run_train("-q", *words, "--gap", 0.01, "--sample-size", 25, train, path)
+    found = certificate_of(train, path, f"{options} -c 0.01".replace("-s svr ", ""))
+    reported = oracle.trailer(path)
+    assert found.feasible
+    assert found.dual >= float(reported["dual"]) * (1 - 1e-9)
+    assert found.gap <= float(reported["gap"]) + 1e-9
+
+
+def test_rounding_above_the_objectives_is_said_and_not_hidden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A constant column of 100,000 under a polynomial kernel: sums of products of 1e20.
+
+    Two equal rows of both classes have opposite coefficients, so that w = 0.
+    """
+    train, path = tmp_path / "train", tmp_path / "model"
+    train.write_text("+1 1:0.1 2:100000\n-1 1:0.1 2:100000\n-1 1:0.3 2:100000\n")
+    path.write_text(
+        "svm_type c_svc\nkernel_type polynomial\ndegree 2\ngamma 1\ncoef0 1\nnr_class 2\n"
+        "total_sv 2\nrho 0\nlabel 1 -1\nnr_sv 1 1\nSV\n1 1:0.1 2:100000\n-1 1:0.1 2:100000\n"
+    )
+    run_predict("--certify", train, path, "-c", 1)
+    assert "is larger than the objectives: scale the features" in capsys.readouterr().err
+    found = certificate_of(train, path, "-c 1")
+    assert found.gap > 1
+    assert (found.primal, found.dual) == (3, 2)
+    with pytest.raises(GapError):
+        run_predict("--certify", train, path, "-c", 1, "--require-gap", 0.5)

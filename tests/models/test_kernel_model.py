@@ -20,7 +20,6 @@ from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
 from randsvm.kernels.kernel import Kernel
 from randsvm.models import decisions
-from randsvm.models.calibration import Sigmoid
 from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.load import load
 from randsvm.models.prediction import predict as predict_file
@@ -324,7 +323,7 @@ def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes: int) -> No
     p = np.linalg.solve(optimality, np.append(np.zeros(classes), 1.0))[:-1]
     sigmoid = np.array([-np.ones(len(i)), np.zeros(len(i))])
     f = np.log(r[i, j] / r[j, i])
-    found = decisions.coupled_probabilities(Sigmoid(sigmoid).columns(f[None]), classes)[0]
+    found = decisions.coupled_probabilities(decisions.sigmoids(f[None], sigmoid), classes)[0]
     assert found.sum() == pytest.approx(1) and found == pytest.approx(p, abs=0.02)
 
 

@@ -9,7 +9,6 @@ import pytest
 from fixtures import Predict
 
 import randsvm
-from randsvm.errors import ContentError
 from randsvm.parameters.run import CertifyParams
 
 
@@ -43,11 +42,6 @@ def test_rows_with_other_labels_have_no_score(files: dict[str, Path], predict: P
     rows = [text.startswith("-1") for text in files["mixed"].read_text().splitlines()]
     right = sum(a and b for a, b in zip(novel, rows, strict=True))
     assert f"({right}/{sum(rows)})" in mixed.out
-
-
-def test_importance_needs_labels_of_the_model(files: dict[str, Path]) -> None:
-    with pytest.raises(ContentError, match="expected labelled rows, found none"):
-        randsvm.importance(str(files["names"]), str(files["m"]))
 
 
 def test_certificates_do_not_depend_on_labels(files: dict[str, Path]) -> None:

@@ -1,4 +1,4 @@
-"""Test exports, importances and Shapley values of models of tables."""
+"""Test exports and Shapley values of models of tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import randsvm
 from randsvm.errors import OutputError, ParameterError
 from randsvm.events import Notice
 from randsvm.models.export import find_compiler
-from randsvm.parameters.run import ImportanceParams
 
 COLUMNS = ["age", "work", "hours", "country"]
 VALUES = [f"shapley_{name}" for name in COLUMNS]
@@ -65,65 +64,6 @@ def one_hot(frame: pd.DataFrame, model: Path) -> np.ndarray:
         for one in columns.columns
     ]
     return np.column_stack([np.asarray(one, float) for part in parts for one in part])
-
-
-@pytest.mark.parametrize("words", [["-g", "1"], ["sgd"]], ids=["rbf", "sgd"])
-def test_the_importance_of_a_column_is_that_of_scikit_learn(
-    tmp_path: Path, words: list[str]
-) -> None:
-    inspection = pytest.importorskip("sklearn.inspection")
-    dummy = pytest.importorskip("sklearn.dummy")
-    data, model, test = trained(tmp_path, *words)
-    found = randsvm.importance(data, model, params=ImportanceParams(repeats=30))
-    fitted = randsvm.load(str(model))
-
-    def score(_: object, frame: Any, y: Any) -> float:
-        return 100 * float(np.mean(fitted.predict(one_hot(frame, model)) == y))
-
-    theirs = inspection.permutation_importance(
-        dummy.DummyClassifier(),
-        test[COLUMNS],
-        test.label,
-        scoring=score,
-        n_repeats=30,
-        random_state=0,
-    )
-    assert [one.column for one in found.features][:2] == ["age", "work"]
-    assert {one.column: one.feature for one in found.features} == {
-        "age": 1, "work": 2, "hours": 6, "country": 7
-    }  # fmt: skip
-    for one in found.features:
-        at = COLUMNS.index(str(one.column))
-        own = theirs.importances_std[at] / 29**0.5
-        difference = abs(one.importance - theirs.importances_mean[at])
-        assert difference <= 4 * np.hypot(own, one.standard_error) + 1e-12
-
-
-def test_the_importance_of_a_column_of_numbers_is_that_of_its_feature(tmp_path: Path) -> None:
-    data, model, test = trained(tmp_path, "-g", "1")
-    rows = one_hot(test, model)
-    with (tmp_path / "test.svm").open("w") as stream:
-        for label, row in zip(test.label, rows.tolist(), strict=True):
-            words = [f"{j}:{value}" for j, value in enumerate(row, 1) if value]
-            stream.write(" ".join([label, *words]) + "\n")
-    params = ImportanceParams(format="svmlight")
-    features = randsvm.importance(tmp_path / "test.svm", model, params=params).features
-    of_feature = {one.feature: one.importance for one in features}
-    columns = randsvm.importance(data, model).features
-    of_column = {one.column: one.importance for one in columns}
-    assert len(features) == 8 and all(one.column is None for one in features)
-    for name, feature in (("age", 1), ("hours", 6)):
-        assert of_column[name] == of_feature[feature]
-
-
-def test_the_command_names_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data, model, _ = trained(tmp_path, "-g", "1")
-    run_predict("--importance", "-q", data, model)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[0] == "column" and lines[1].split()[0] == "age"
-    run_predict("--importance", "--report", "json", data, model)
-    record = json.loads(capsys.readouterr().out)
-    assert record["features"][0]["column"] == "age"
 
 
 def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> None:
@@ -213,7 +153,6 @@ def test_texts_that_training_never_saw_are_counted_once(tmp_path: Path) -> None:
     test.loc[5, "country"] = "FR"
     test.to_csv(data, index=False)
     works: list[Any] = [
-        lambda watch: randsvm.importance(data, model, watch=watch),
         lambda watch: randsvm.explain(data, model, tmp_path / "phi", watch=watch),
         lambda watch: randsvm.export(model, tmp_path / "m.c", data, watch=watch),
     ]
@@ -228,13 +167,10 @@ def test_formats_without_columns_are_refused(tmp_path: Path) -> None:
     data, model, _ = trained(tmp_path, "-g", "1")
     (tmp_path / "t.svm").write_text("1 1:1\n-1 1:2\n")
     run_train("-q", tmp_path / "t.svm", tmp_path / "plain")
-    for words in (["--importance"], ["--explain"], ["--export", "c"]):
-        outputs = [] if words == ["--importance"] else [tmp_path / "out"]
+    for words in (["--explain"], ["--export", "c"]):
         with pytest.raises(ParameterError, match="was trained without a table"):
-            run_predict(*words, "--format", "csv", data, tmp_path / "plain", *outputs)
+            run_predict(*words, "--format", "csv", data, tmp_path / "plain", tmp_path / "out")
     with pytest.raises(ParameterError, match="expected format svmlight, csv"):
         randsvm.explain(data, model, tmp_path / "phi", format="xls")
-    with pytest.raises(ParameterError, match="--keep has no effect with --importance"):
-        run_predict("--importance", "--keep", "id", data, model)
     with pytest.raises(ParameterError, match="--keep is for tables"):
         run_predict("--explain", "--keep", "id", tmp_path / "t.svm", tmp_path / "plain", "-")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pytest
+from commands import run_train
 from sklearn import metrics as reference
 
 from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
+from randsvm.models.prediction import predict
+from randsvm.parameters.run import PredictParams
 from randsvm.training import probabilities
 
 M = TypeVar("M", bound=Metric)
@@ -93,3 +97,14 @@ def test_weighted_density_marks_are_those_of_repeated_rows() -> None:
     assert probabilities.density_marks(f, np.ones(20)) == pytest.approx(
         probabilities.density_marks(f)
     )
+
+
+def test_each_row_of_a_long_file_counts_as_its_own_weight(tmp_path: Path) -> None:
+    """A prediction works on 1,024 rows at once."""
+    (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n" * 20)
+    run_train("-q", tmp_path / "d", tmp_path / "m")
+    (tmp_path / "t").write_text("+1 1:1\n" * 1500 + "-1 1:1\n" * 1500)
+    (tmp_path / "w").write_text("2\n" * 1500 + "6\n" * 1500)
+    params = PredictParams(row_weights=str(tmp_path / "w"))
+    found = predict(tmp_path / "t", tmp_path / "m", tmp_path / "out", params=params)
+    assert found.accuracy == 25

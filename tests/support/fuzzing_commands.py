@@ -21,11 +21,11 @@ from randsvm.cli import train as training
 from randsvm.cli.log import Log, read_trials
 from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.load import load
-from randsvm.models.metrics import Accuracy
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
 from randsvm.training.grid_search import Candidate, CandidateScores, SearchSetup
 from randsvm.training.job import Job
+from randsvm.training.selection import criterion_of
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -70,7 +70,9 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        setup: SearchSetup[Params] = SearchSetup(self.D, _no_fit, job, words, Accuracy)
+        setup: SearchSetup[Params] = SearchSetup(
+            self.D, _no_fit, job, words, criterion_of(job.search, Params(), ["1", "2"])
+        )
         candidate_scores = CandidateScores(setup)
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]

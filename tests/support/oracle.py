@@ -196,7 +196,7 @@ def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
 
 
 def libsvm_labels(y: np.ndarray, X: np.ndarray, test_X: np.ndarray, words: str) -> np.ndarray:
-    """Return LIBSVM's decision values for other rows, of several classes one against one."""
+    """Return the labels or targets that LIBSVM predicts for other rows."""
     problem = bindings.svm_problem(y, sparse.csr_matrix(X))
     model = svmutil.svm_train(problem, bindings.svm_parameter(f"-q {words}"))
     return np.array(svmutil.svm_predict([], sparse.csr_matrix(test_X), model, "-q")[0])

@@ -19,10 +19,12 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import exact_judge
 import numpy as np
 import oracle
 import qp
@@ -40,7 +42,14 @@ ROUNDING = 2.0**-46
 # -s nu-svc has no margin if |w|^2 is below this share of its value for rows one spread apart.
 NO_MARGIN = 1e-6
 # Reasons for the end of a run whose gap was not reached.
-OTHER_ENDS = ("no progress", "time limit", "iteration limit", "float64", "no margin", "interrupted")
+OTHER_ENDS = (
+    "no progress",
+    "time limit",
+    "iteration limit",
+    "limit of float64",
+    "no margin",
+    "interrupted",
+)
 SECONDS = 10
 NEWTON_STEPS = 6
 
@@ -547,26 +556,36 @@ def complaints(
     P, D = primal(case, norm, u, b, written.tube), dual(case, norm, beta)
     emitted = {name: float(metadata[name]) for name in ("primal", "dual", "gap")}
     slack = allowance(case, K, written, P)
-    if not np.isfinite(list(emitted.values())).all():
-        yield f"not finite: {emitted}"
+    # Bounds of the rounding of P and D as printed.
+    e_P, e_D = (float(metadata.get(name, 0)) for name in ("primal_error", "dual_error"))
+    notices = " ".join(event["text"] for event in events if event["event"] == "notice")
+    if not np.isfinite([*emitted.values(), e_P, e_D]).all():
+        # Nothing is certified where rounding exceeds the objectives, and the run says so.
+        if "larger than the objectives" not in notices:
+            yield f"not finite: {emitted}"
         return
-    own_dual = metadata["certificate"] in ("evaluated", "running")
+    own_dual = metadata["certificate"] in ("proven", "running")
     if metadata["certificate"] != "reduced":
         yield from infeasible(case, beta, own_dual)
     elif case.reduce != "auto" and np.count_nonzero(beta) > int(case.reduce or 0):
         yield f"{np.count_nonzero(beta)} support vectors after --reduce {case.reduce}"
-    if abs(emitted["primal"] - P) > slack:
+    if abs(emitted["primal"] - P) > slack + e_P:
         yield f"P {emitted['primal']:.10g} reported, of the model {P:.10g}"
-    if written.sure and own_dual and emitted["dual"] < D - slack:
+    if written.sure and own_dual and emitted["dual"] < D - slack - e_D:
         yield f"D {emitted['dual']:.10g} reported, of the model {D:.10g}"
-    if emitted["dual"] > best.most + slack:
+    if emitted["dual"] > best.most + slack + e_D:
         yield f"D {emitted['dual']:.10g} above the optimum {best.most:.10g}"
-    if emitted["primal"] < best.least - slack:
+    if emitted["primal"] < best.least - slack - e_P:
         yield f"P {emitted['primal']:.10g} below the optimum {best.least:.10g}"
     size = max(abs(emitted["primal"]), abs(emitted["dual"]), nothing(case, K))
-    gap = (emitted["primal"] - emitted["dual"]) / size if size else 0.0
-    if abs(gap - emitted["gap"]) > 1e-12 + ROUNDING * abs(gap):
-        yield f"gap {emitted['gap']:.6g} reported, {gap:.6g} by P and D reported"
+    # The gap bounds P - D, where rounding of P and of D may cancel.
+    difference, error = emitted["primal"] - emitted["dual"], e_P + e_D
+    least = max(0.0, difference - error) / (size + error) if size else 0.0
+    most = (max(0.0, difference) + 2 * error) / (size - error) if size > error else np.inf
+    if not least * (1 - ROUNDING) - 1e-12 <= emitted["gap"] <= most * (1 + ROUNDING) + 1e-12:
+        yield f"gap {emitted['gap']:.6g} reported, {least:.6g} to {most:.6g} by P and D reported"
+    if P - best.most > emitted["gap"] * (size + error) + slack:
+        yield f"P {P:.10g} of the model is above the optimum by more than the gap"
     if written.sure and not case.size:  # whose violators are those of two groups of rows
         yield from counts(case, K, u + b, beta, metadata)
     if case.reduce is not None and case.reduce != "auto" and "full_gap" in metadata:
@@ -591,7 +610,7 @@ def allowance(case: Case, K: np.ndarray, written: Written, P: float) -> float:
     rounding = beta @ parts + np.maximum(-lower, upper) @ (
         parts + np.abs(case.targets) + abs(written.b)
     )
-    scratch = written.metadata["certificate"] in ("evaluated", "reduced")
+    scratch = written.metadata["certificate"] in ("proven", "reduced")
     accuracy = ACCURACY if scratch else RUNNING
     return accuracy * abs(float(P)) + ROUNDING * rounding
 
@@ -653,3 +672,141 @@ def silence(
         yield f"stopped: {stopped}, gap {gap:.6g}"
     elif not stopped.startswith(OTHER_ENDS) and "not reached" not in stopped + notices:
         yield f"gap {gap:.3g} where {case.gap:.3g} was asked for, and only said: {stopped}"
+
+
+# ---- certificates of any problem ----------------------------------------------------------------
+
+WIDE_SECONDS = 5.0
+WIDE_TASKS = ("svc", "weighted", "svr", "one-class", "nu-svc", "nu-svr")
+# Rows of a problem for which a better machine is sought, to judge D more sharply.
+SEEK_ROWS = 100
+# Words of refusals that tell the user what to do.
+REFUSALS = ("scale the features", "finds no margin", "nu is too large", "rounding")
+
+
+def wide_case(seed: int, number: int) -> Case:
+    """Return a case of 20 to 3,000 rows whose numbers span what a user may ever give: C from 1e-8
+    to 1e8, gamma from 1e-9 to 1e9, columns of 1e-6 to 1e6, constant columns, duplicates, weights.
+    """
+    chance = random.Random(f"{seed} wide {number}")
+    return _wide(chance, round(10 ** (1.3 + 2.1772 * chance.random() ** 2)), WIDE_TASKS, (-8, 8))
+
+
+def large_case(seed: int, number: int) -> Case:
+    """Return a case of 20,000 to 200,000 rows in the plane, with C from 1e-3 to 1e6."""
+    chance = random.Random(f"{seed} large {number}")
+    n = round(10 ** chance.uniform(4.3, 5.3))
+    case = _wide(chance, n, ("svc", "svr", "one-class"), (-3, 6))
+    X = np.round(np.random.default_rng(number).uniform(0, 4, (n, 2)), 6)
+    parity = np.ceil(X).sum(axis=1) % 2
+    y = {"svc": np.where(parity, -1.0, 1.0), "svr": np.round(np.sin(3 * X[:, 0]) + parity, 3)}
+    words = list(case.words)
+    words[words.index("-t") + 1], words[words.index("-g") + 1] = "rbf", "5.0"
+    words[words.index("--time-limit") + 1] = "60s"
+    return replace(
+        case, y=y.get(case.task, np.ones(n)), X=X, kernel="rbf", gamma=5.0, words=tuple(words),
+        weights=None,
+    )  # fmt: skip
+
+
+def _wide(
+    chance: random.Random, n: int, tasks: tuple[str, ...], powers: tuple[float, float]
+) -> Case:
+    """Return a case of n rows. powers: of 10, between which C lies."""
+    rng, d = np.random.default_rng(chance.randrange(2**63)), chance.choice((1, 2, 3, 8))
+    task = chance.choice(tasks)
+    X = _shape(rng, n, d, chance)
+    y = _labels(rng, X, task, chance)
+    digits = chance.choice((0, 2, 3, 6, 17))
+    X = np.round(X, digits)
+    X = X * [10.0 ** chance.choice((0, 0, 0, chance.randint(-6, 6))) for _ in range(d)]
+    if chance.random() < 0.3:
+        X[:, rng.integers(d)] = float(10.0 ** chance.randint(-2, 6))
+    # Products of decimal numbers have 15 digits again.
+    X = np.array([float(f"{v:.15g}") for v in X.ravel()]).reshape(n, d)
+    kernel = chance.choice(("rbf", "rbf", "rbf", "linear", "poly"))
+    gamma, coef0, degree = _kernel(X, kernel, chance)
+    if chance.random() < 0.3:
+        gamma, degree = 10 ** chance.uniform(-9, 9), chance.choice((2, 3))
+    C, share = 10 ** chance.uniform(*powers), chance.choice((0.5, 0.1, chance.uniform(0.01, 0.9)))
+    if task in REGRESSIONS:
+        y = np.round(y * 10.0 ** chance.choice((0, 0, chance.randint(-4, 4))), 6)
+    epsilon = float(chance.choice((0.0, 0.1, 0.5)) * np.abs(y).mean())
+    weights = _weights(X, chance) if chance.random() < 0.7 else None
+    if weights is None and chance.random() < 0.3:  # equal rows with other weights
+        weights = 10 ** rng.uniform(-1.5, 1.5, n)
+    each = np.ones(n) if weights is None else weights
+    if task == "nu-svc":
+        share *= 1.9 * min(each[y > 0].sum(), each[y < 0].sum()) / each.sum()
+    sides = (10 ** chance.uniform(-1, 1), 1.0) if task == "weighted" else (1.0, 1.0)
+    gap, named = 10 ** chance.uniform(-4, -1), "svc" if task == "weighted" else task
+    words = ["-q", "-s", named, "-t", kernel, "-g", gamma, "-r", coef0, "-d", degree, "-c", C]
+    words += ["-p", epsilon, "-n", share, "--gap", gap, "--time-limit", f"{WIDE_SECONDS}s"]
+    if task == "weighted":
+        words += ["-w", "+1", sides[0]]
+    return Case(
+        y=y, X=X, algorithm=chance.choice(("randsvm", "randsvm", "osuna")), task=named,
+        kernel=kernel, gamma=gamma, coef0=coef0, degree=degree, bounds=(C * sides[0], C),
+        epsilon=epsilon, share=share, gap=gap, tolerance=1e-3,
+        words=tuple(str(word) for word in words), weights=weights,
+    )  # fmt: skip
+
+
+def certified(case: Case, folder: Path) -> str:
+    """Run a case and judge its certificate exactly; return how it ended, in a few words.
+
+    Raises WrongError if the certificate is false.
+    """
+    data, model = case.save(folder / "data"), folder / "model"
+    model.unlink(missing_ok=True)
+    try:
+        training.train.main(case.command(data, model), standalone_mode=False)
+    except ParameterError as error:
+        if any(words in str(error) for words in REFUSALS):
+            return "refused: rounding or no margin"
+        raise
+    except OutOfTimeError:
+        return "no model in time"
+    stated = oracle.trailer(model)
+    others, numbers = better(case, data), exact_numbers(case)
+    verdict = exact_judge.judge(data, model, stated, case.task, others, **numbers)
+    if verdict is None:
+        return f"no certificate: {stated['stopped']}"
+    if verdict.wrong:
+        raise WrongError("; ".join(verdict.wrong))
+    if verdict.doubt > 0.1:
+        return "not judged: the judge itself is not sure"
+    return "gap reached" if float(stated["gap"]) <= case.gap else "certified, gap not reached"
+
+
+def exact_numbers(case: Case) -> dict[str, Any]:
+    """Return the numbers of the problem as the command line writes them."""
+    words = dict(zip(case.words, case.words[1:], strict=False))
+    weights = {"+1": case.words[-1]} if "-w" in words else {}
+    return {"C": words["-c"], "epsilon": words["-p"], "nu": words["-n"], "class_weights": weights}
+
+
+def better(case: Case, data: Path) -> list[exact_judge.Interval]:
+    """Return P of a machine near the optimum, of a small problem."""
+    K = case.kernel_values(case.X, case.X).astype(np.float64) if len(case.y) <= SEEK_ROWS else None
+    if K is None or case.task in NU_TASKS or not np.isfinite(K).all() or np.abs(K).max() > 1e15:
+        return []
+    rows = exact_judge.read_rows(data)
+    problem = exact_judge.problem_of(rows, case.task, ["+1", "-1"], **exact_numbers(case))
+    lower, upper = (each.astype(np.float64) for each in (problem.lower, problem.upper))
+    epsilon = float(problem.epsilon)
+    with np.errstate(all="ignore"):
+        try:
+            beta = qp.solution(K, case.targets, lower, upper, float(problem.total), epsilon)
+        except np.linalg.LinAlgError:
+            return []
+    if not np.isfinite(beta).all():
+        return []
+    gamma, coef0 = Fraction(repr(case.gamma)), Fraction(repr(case.coef0))
+    kernel = exact_judge.Kernel(case.kernel, gamma, coef0, case.degree)
+    exact_beta = np.array([Fraction(float(v)) for v in beta])
+    machine = exact_judge.Machine(rows.X, exact_beta, Fraction(0), ["+1", "-1"])
+    u = exact_judge.sums(kernel, rows.X, rows.X, exact_beta, "double-double")
+    b = exact_judge.best_offset(problem, u)
+    found = exact_judge.objective(problem, kernel, rows, machine._replace(b=b), "double-double")
+    return [found]

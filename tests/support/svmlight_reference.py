@@ -104,7 +104,8 @@ def read_feature(token: bytes) -> tuple[int, float]:
         raise RefusedError
     if int(index) > 2**31 - 1:
         raise RefusedError
-    return int(index), float32(float(value))
+    float32(float(value))  # refuses values beyond float32
+    return int(index), float(value)
 
 
 def float32(value: float) -> float:

@@ -57,6 +57,7 @@ def compiled_sums(
     return kkt_scan_reference.Sums(norm, linear, slope, list(found), tuple(outside))
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
     @settings(max_examples=60)
@@ -72,6 +73,7 @@ def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]
     one()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_violations_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
     @settings(max_examples=60)
@@ -93,6 +95,7 @@ def test_violations_equal_those_of_the_reference(box: tuple[float, float, float,
     one()
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_the_slopes_of_a_task_equal_those_of_the_scan(
     box: tuple[float, float, float, bool],

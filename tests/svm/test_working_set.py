@@ -119,6 +119,7 @@ ALGORITHMS = {
 }
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(
     name: str,

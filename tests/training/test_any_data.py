@@ -43,7 +43,7 @@ def model_objectives(
 
 def assert_gap_reached(learnt: Finished, gap: float) -> None:
     assert learnt.metadata["stopped"] == f"gap <= {gap:g}"
-    assert learnt.metadata["certificate"] == "evaluated"
+    assert learnt.metadata["certificate"] == "proven"
     assert -1e-12 <= float(learnt.metadata["gap"]) <= gap
 
 

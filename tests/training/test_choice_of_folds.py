@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from sklearn.svm import SVC
 from task_sets import open_dataset
 
 from randsvm.errors import ParameterError
-from randsvm.parameters.run import Resources, Search
+from randsvm.parameters.run import Resources, Run, Search
 from randsvm.parameters.svm import Params
-from randsvm.training.cross_validation import CrossValidation, forward_folds
+from randsvm.training.cross_validation import CrossValidation, forward_folds, subset_of
 from randsvm.training.job import Job
 
 
@@ -150,3 +151,27 @@ def test_a_word_for_folds_is_refused(tmp_path: Path) -> None:
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(Exception, match="expected folds as 5 or 5x3, found 'x3'"):
         run_train("randsvm", "-v", "x3", path, tmp_path / "m")
+
+
+@pytest.mark.parametrize("kind", ["search", "probabilities", "subset"])
+def test_the_seed_chooses_the_held_out_rows(tmp_path: Path, kind: str) -> None:
+    path, found, fit = gaussians(203).save(tmp_path / "d"), [], cast(Any, None)
+    for seed in (0, 0, 1):
+        job = Job(run=Run(seed=seed), resources=Resources(jobs=1), search=Search(folds=5))
+        with open_dataset(path, "svc") as D:
+            if kind == "subset":
+                found.append(subset_of(D, 100, seed).points(np.arange(100)).X.data)
+            elif kind == "search":
+                found.append(CrossValidation.of_search(D, job, fit).assigned[0])
+            else:
+                found.append(CrossValidation.of(D, 5, job, fit).assigned[0])
+    assert (found[0] == found[1]).all()
+    assert (found[0] != found[2]).any()
+
+
+def test_small_classes_begin_in_different_folds(tmp_path: Path) -> None:
+    """Seven classes of two rows each fill five folds with three or two rows."""
+    path = tmp_path / "d"
+    path.write_text("".join(f"{label} 1:{row}\n" for label in range(7) for row in range(2)))
+    (fold,) = folds_of(path, Search(5)).assigned
+    assert sorted(np.bincount(fold, minlength=5)) == [2, 3, 3, 3, 3]

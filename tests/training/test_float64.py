@@ -1,5 +1,5 @@
-"""Features that float32 would round measurably: labels and values are those of svm-predict on the
-text, whichever way the rows come."""
+"""Features that float32 rounds: labels and values are those of svm-predict on the text, whichever
+way the rows come."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ from randsvm.parameters.run import Resources
 from randsvm.training import labelled_data
 
 ROWS = 400
-NOTICE = (
-    "feature values differ by little compared with their size, so float32 would lose the "
-    "differences: kept as float64"
-)
 OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
 
 
@@ -103,8 +99,6 @@ def test_labels_are_those_of_svm_predict(tmp_path: Path, at: str, words: str, sh
     data = files(tmp_path, offset, spread, share=share)
     options = words.format(g=0.5 / spread**2, p=1 / offset**2).split()
     run = learn("randsvm", data.train, tmp_path / "m", *options)
-    assert NOTICE in run.notices
-    assert run.metadata["values"] == "float64"
     np.testing.assert_array_equal(
         predicted(data.test, run.model), svm_predict(data.test, run.model)
     )
@@ -184,7 +178,7 @@ def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64) -> Dataset:
 def values_of(D: Dataset) -> np.ndarray:
     # A chunk of a file is valid until the next is read.
     X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
-    assert X.dtype == (np.float64 if D.summary.float64 else np.float32)
+    assert X.dtype == np.float64
     return X
 
 
@@ -210,10 +204,9 @@ LATE = {
 
 
 @pytest.mark.parametrize("change", LATE.values(), ids=LATE)
-def test_all_rows_are_float64_wherever_the_need_shows(
+def test_rows_have_their_numbers_wherever_float32_lacks_one(
     tmp_path: Path, change: Callable[..., Any]
 ) -> None:
-    """Rows before it are read again, rows after it need not show it themselves."""
     y, X = rows_at(1e8, 10.0)
     X = change(X)
     path = tmp_path / "data"
@@ -226,32 +219,18 @@ def test_all_rows_are_float64_wherever_the_need_shows(
     )
     assert again.float64
     assert again.digest == D.summary.digest
-    assert all(store.read(number).float64 for number in range(len(store.sizes)))
+    assert store.read(len(store.sizes) - 1).values.dtype == np.float64
     store.close()
     D.close()
 
 
-def test_a_pipe_says_that_its_first_rows_were_rounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_chunks: None
-) -> None:
-    y, X = rows_at(1e8, 10.0)
-    X[:100] = 0.1
-    content = text_of(y, X).encode()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    run = learn("randsvm", Path("-"), tmp_path / "m", "-g", 0.005)
-    assert any("rows were rounded to float32 before" in text for text in run.notices)
-    assert run.metadata["values"] == "float64"
-
-
-def test_ordinary_rows_stay_float32(tmp_path: Path) -> None:
+def test_ordinary_rows_take_the_memory_of_float32(tmp_path: Path) -> None:
     data = files(tmp_path, 0.0, 1.0)
     D = read(data.train)
     assert not D.summary.float64
-    np.testing.assert_array_equal(values_of(D), data.X.astype(np.float32))
+    np.testing.assert_array_equal(values_of(D), data.X)
+    assert all(D.store.read(shard.number).values.dtype == np.float32 for shard in D.shards)
     D.close()
-    run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5)
-    assert "values" not in run.metadata
-    assert NOTICE not in run.notices
 
 
 # ---- what goes on with the rows ---------------------------------------------------------------
@@ -301,3 +280,29 @@ def test_random_features_of_unscaled_rows(tmp_path: Path) -> None:
     found = shifted("far", tmp_path, 1e8, *words)
     y = np.loadtxt(tmp_path / "far" / "test", usecols=0)
     assert np.mean(found == y) > 0.8
+
+
+@pytest.mark.parametrize("C", [1e4, 1e6, 1e8])
+def test_the_certificate_is_of_the_rows_of_the_file(tmp_path: Path, C: float) -> None:
+    """P and D of the support vectors that the model file has, by their formulas over the text."""
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
+    X = (rng.normal(size=(300, 4)) + 0.4 * y[:, None]).round(3)
+    (tmp_path / "data").write_text(text_of(y, X))
+    run = learn("randsvm", tmp_path / "data", tmp_path / "m", "-c", C, "-g", 1, "--gap", 0.01)
+    lines = (tmp_path / "m").read_text().splitlines()
+    header = dict(line.split(maxsplit=1) for line in lines[: lines.index("SV")])
+    rows = [line.split() for line in lines[lines.index("SV") + 1 :] if line[0] != "#"]
+    beta = np.array([float(row[0]) for row in rows])
+    Z = np.array([[float(pair.split(":")[1]) for pair in row[1:]] for row in rows])
+    assert {tuple(z) for z in Z.tolist()} <= {tuple(x) for x in X.tolist()}
+
+    def kernel(A: np.ndarray) -> np.ndarray:
+        return np.exp(-np.square(A[:, None] - Z).sum(axis=2))
+
+    norm = beta @ kernel(Z) @ beta
+    f = (kernel(X) @ beta - float(header["rho"])) * float(header["label"].split()[0])
+    P = norm / 2 + C * np.maximum(0, 1 - y * f).sum()
+    D = np.abs(beta).sum() - norm / 2
+    said = float(run.metadata["gap"])
+    assert pytest.approx(said, rel=1e-3, abs=1e-9) == (P - D) / P

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from learning import Finished, board, gaussians, learn
+from learning import Finished, board, gaussians, learn, read_log
 from libsvm.svmutil import svm_load_model, svm_predict, svm_train
 from scipy import sparse
 
@@ -138,6 +138,7 @@ def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path: Path
     path = save(tmp_path / "d", "nu-svc", rng.choice([-1.0, 1.0], 150), X)
     with pytest.raises(ParameterError, match="no margin"):
         learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.1, "-t", 0, "--gap", 1e-3)
+    assert read_log(tmp_path / "m.jsonl")[-1]["event"] == "failed"
 
 
 @pytest.mark.parametrize("nu", [0.9, 1.0])

@@ -425,6 +425,14 @@ def kernel(folder: Path) -> Path:
     return learn("osuna", path, folder / "old").model
 
 
+def trained(*words: object) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
+        return learn("sgd", path, folder / "old", *words).model
+
+    return make
+
+
 def text(folder: Path) -> Path:
     (folder / "old").write_text("1 1:1\n")
     return folder / "old"
@@ -436,6 +444,14 @@ def text(folder: Path) -> Path:
         (foreign, "old: expected a model of randsvm-train sgd to update, found one without"),
         (kernel, "old: expected a linear model to update, found another"),
         (text, "old:1: expected"),
+        (trained("--scale", "minmax"), "old: expected a model without --scale to update"),
+        (trained("-b", 1), "old: expected a model without -b 1 to update"),
+        (trained("--conformal"), "old: expected a model without --conformal to update"),
+        (trained("-s", "one-class", "-n", 0.1), "old: expected a model without -n to update"),
+        (
+            trained("-t", "rbf", "--components", 9),
+            "old: expected a model without random features to update",
+        ),
     ],
 )
 def test_only_a_model_of_sgd_can_be_updated(

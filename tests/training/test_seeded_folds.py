@@ -19,7 +19,6 @@ from scipy import stats
 from scipy.spatial import distance
 from task_sets import GAMMA, SETS, open_dataset
 
-from randsvm.models.metrics import Accuracy
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
@@ -29,6 +28,7 @@ from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtasks
+from randsvm.training.selection import criterion_of
 from randsvm.training.warm_start import SeededStart
 
 TIGHT = 1e-7
@@ -111,9 +111,7 @@ def test_decision_values_equal_those_of_folds_from_nothing(
     with folds_of_search(tmp_path, name, few_rows) as folds:
         validation = folds.validation
         all_cold = [
-            validation.run_fold(
-                lambda one: np.concatenate([f for _, f, _ in one.values()]), folds.params, fold
-            )
+            validation.run_fold(lambda one: one.values(lambda f, y: f).kept, folds.params, fold)
             for fold in validation.folds
         ]
         for left_out in None, validation.held_out(0):
@@ -490,8 +488,9 @@ def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
     best = (np.arange(m) / m >= 0.9).astype(np.float32)
 
     def is_worse(accuracy: float) -> bool:
-        difference = (np.arange(m) / m >= accuracy).astype(float) - best
-        return bool(difference.mean() > stats.norm.ppf(0.99) * stats.sem(difference, ddof=0))
+        # The test of McNemar, whose statistic is (b - c) / sqrt(b + c).
+        worse = np.count_nonzero((np.arange(m) / m >= accuracy) & (best == 0))
+        return bool(np.sqrt(worse) > stats.norm.ppf(0.99))
 
     accuracies = [0.9 - each / m for each in range(1, 30)]
     expected = [is_worse(accuracy) for accuracy in accuracies]
@@ -565,7 +564,8 @@ def fits_of_race(tmp_path: Path, gammas: int) -> Iterator[fold_fits.FoldFits[Par
     with folds_of_search(tmp_path, "svc", few_rows=False) as (validation, seeded, params):
         values = itertools.product(range(1, gammas + 1), (1.0, 10.0))
         candidates = [replace(params, gamma=float(gamma), C=C) for gamma, C in values]
-        fits = fold_fits.FoldFits(validation, candidates, [seeded], Accuracy, races=True)
+        criterion = criterion_of(Search(folds=3), params, ["1", "2"])
+        fits = fold_fits.FoldFits(validation, candidates, [seeded], criterion, races=True)
         fits.score(range(len(candidates)))
         yield fits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import closing
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -14,26 +15,32 @@ import pytest
 from commands import run_train
 from learning import Finished, gaussians, learn
 from sklearn import metrics
-from sklearn.model_selection import cross_val_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.svm import SVC, SVR
 from task_sets import SETS, open_dataset
 
+from randsvm.data.dataset import Dataset, load
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.events import Tried
-from randsvm.models.metrics import Metric
-from randsvm.parameters.run import SELECTION_METRICS, Search
+from randsvm.parameters.run import SELECTION_METRICS, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import cross_validation, selection
+from randsvm.training import cross_validation, fold_fits, selection
+from randsvm.training.job import Job
+from randsvm.training.labelled_data import LabelledData
 from randsvm.training.probabilities import fit_sigmoid
+from randsvm.training.shared_kernel_fit import HeldOutValues
 
 Scorer = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
 def cross_fitted_loss(y: np.ndarray, f: np.ndarray, w: np.ndarray) -> float:
     """Return scikit-learn's log loss of probabilities fitted to the other half of the rows."""
-    p, even = np.empty(len(y)), np.arange(len(y)) % 2 == 0
-    for rows in (even, ~even):
+    p, half = np.empty(len(y)), np.zeros(len(y), bool)
+    half[np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y != 0)])[::2]] = True
+    for rows in (half, ~half):
         A, B = fit_sigmoid(f[~rows], y[~rows] == 0, w[~rows])
         p[rows] = 1 / (1 + np.exp(A * f[rows] + B))
     return float(metrics.log_loss(y == 0, p, sample_weight=w))
@@ -56,10 +63,18 @@ REFERENCES: dict[str, Scorer] = {
 }
 
 
-def maker(name: str, classes: int) -> Callable[[], Metric]:
+def criterion(name: str, classes: int) -> selection.Criterion:
     task = "svr" if name.endswith("error") else "svc"
     labels = [str(label) for label in range(classes)]
-    return selection.metric_maker(Search(5, select_by=name), Params(task), labels)
+    return selection.criterion_of(Search(5, select_by=name), Params(task), labels)
+
+
+def score_of(
+    name: str, classes: int, y: np.ndarray, f: np.ndarray, w: np.ndarray | None = None
+) -> selection.FoldScore:
+    found = criterion(name, classes)
+    kept = found.keep(f[:, None] if f.ndim == 1 else f, y)
+    return found.of_fold(cross_validation.KeptValues(y, kept, w))
 
 
 def rows_for(name: str, classes: int, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
@@ -88,53 +103,142 @@ def test_scores_equal_scikit_learns(name: str, classes: int, weighted: bool) -> 
     y, f = rows_for(name, classes)
     w = np.random.default_rng(3).integers(1, 4, size=len(y)).astype(float)
     w = w if weighted else np.ones(len(y))
-    found = maker(name, classes)()
-    found.add(y, f, weights=w if weighted else None)
+    found = score_of(name, classes, y, f, w if weighted else None)
     assert found.score == pytest.approx(REFERENCES[name](y, f, w), rel=1e-6)
-    assert found.labelled == len(y)
+    assert found.rows == len(y)
 
 
 @pytest.mark.parametrize("name", ["balanced-accuracy", "f1"])
 def test_classes_that_do_not_occur_do_not_count(name: str) -> None:
     y, f = np.array([0.0, 0, 2, 2]), np.eye(4)[[0, 2, 2, 2]]
-    found = maker(name, 4)()
-    found.add(y, f)
+    found = score_of(name, 4, y, f)
     assert found.score == pytest.approx(REFERENCES[name](y, f, np.ones(4)))
 
 
-# The sigmoid of the log loss changes with the weights.
+def right_values(name: str, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """Return decision values by which each row is right: f for AUC is above or below all others."""
+    if name.endswith("error"):
+        return y
+    if f.ndim == 1:
+        return np.where(y == 0, 1e3, -1e3)
+    return 1e3 * np.eye(f.shape[1])[y.astype(int)]
+
+
+# The sigmoid of the log loss changes with the rows.
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("name", "classes"), [one for one in CASES if one[0] != "log-loss"])
-def test_losses_of_rows_are_the_change_of_the_score_with_their_weights(
-    name: str, classes: int
+def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(
+    name: str, classes: int, weighted: bool
 ) -> None:
-    """The mean loss rises as the score gets worse, by what a row of more weight changes."""
+    """Judged by scikit-learn, with a small part of a row that is predicted correctly."""
     y, f = rows_for(name, classes)
-    count = maker(name, classes)
-    metric = count()
-    losses = metric.losses(y, f, None).astype(float)
+    w = np.random.default_rng(4).integers(1, 4, len(y)).astype(float)
+    w = w if weighted else np.ones(len(y))
+    found = score_of(name, classes, y, f, w)
+    unit = -0.01 if "accuracy" in name else 1 if name.endswith("error") else -1
 
-    def score(w: np.ndarray) -> float:
-        one = count()
-        one.add(y, f, weights=w)
-        return one.score * (0.01 if "accuracy" in name else 1)
+    def mean_loss(row: int, part: float) -> float:
+        more = np.append(w, part * w[row])
+        more[row] *= 1 - part
+        values = np.concatenate([f, right_values(name, y, f)[[row]]])
+        score = unit * REFERENCES[name](np.append(y, y[row]), values, more)
+        return score if unit > 0 else 1 + score
 
-    step = 1e-4
-    for row in range(0, len(y), 7):
-        up = np.ones(len(y))
-        up[row] += step
-        down = 2 - up
-        slope = (score(up) - score(down)) / (2 * step) * len(y)
-        mean = float(losses.mean())
-        assert losses[row] - mean == pytest.approx(-metric.sign * slope, abs=2e-3 * max(1, mean))
-    whole = score(np.ones(len(y)))
-    assert losses.mean() == pytest.approx(whole if metric.sign < 0 else 1 - whole, rel=1e-4)
+    assert found.losses.mean() == pytest.approx(mean_loss(0, 0.0))
+    gains = [len(y) * (mean_loss(row, 0.0) - mean_loss(row, 1e-6)) / 1e-6 for row in range(30)]
+    # A constant makes the mean that of the score.
+    assert found.losses[:30] - found.losses[0] == pytest.approx(
+        np.array(gains) - gains[0], abs=1e-3
+    )
 
 
 def test_a_fold_of_one_class_has_no_area() -> None:
-    metric = maker("auc", 2)()
-    metric.add(np.zeros(4), np.arange(4.0))
-    assert isnan(metric.score)
-    assert np.isnan(metric.losses(np.zeros(4), np.arange(4.0), None)).all()
+    found = score_of("auc", 2, np.zeros(4), np.arange(4.0))
+    assert isnan(found.score)
+    assert np.isnan(found.losses).all()
+
+
+def some_folds(D: Dataset, job: Job) -> cross_validation.CrossValidation[Params]:
+    """Return folds whose fits only return the first feature."""
+
+    def fit(D: Dataset, params: Params) -> Callable[[Any], np.ndarray]:
+        return lambda X: np.bincount(
+            np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr)), X.data, len(X.indptr) - 1
+        )[:, None]
+
+    return cross_validation.CrossValidation.of_search(D, job, fit)
+
+
+class FirstFeature:
+    """Fits of a search, in place of those that share work, with the first feature as f."""
+
+    starts_from_fits = False
+
+    def __init__(self, x: np.ndarray) -> None:
+        self.x = x
+
+    def suits(self, D: Dataset, candidates: Any) -> bool:
+        return True
+
+    def fit(
+        self, D: Dataset, params: Params, start: Any, training: Any, held_out: Any
+    ) -> HeldOutValues:
+        return HeldOutValues(self.x[held_out][:, None])
+
+
+@pytest.mark.parametrize(
+    ("order", "weighted", "shared"),
+    [("sorted", False, False), ("mixed", True, False), ("sorted", True, True)],
+)
+@pytest.mark.parametrize("name", SELECTION_METRICS)
+def test_scores_of_folds_over_many_shards_are_scikit_learns(
+    tmp_path: Path, name: str, order: str, weighted: bool, shared: bool
+) -> None:
+    """A file that is sorted by label has chunks of one class only."""
+    kind = "svr" if name.endswith("error") else "svc"
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=600).round(3)
+    noisy = x + rng.normal(size=600)
+    y = noisy.round(3) if kind == "svr" else np.where(noisy > 0.5, 1.0, -1.0)
+    rows = np.argsort(-y, kind="stable") if order == "sorted" else rng.permutation(600)
+    x, y = x[rows], y[rows]
+    path = tmp_path / "d"
+    w = rng.integers(1, 9, 600).astype(float) if weighted else np.ones(600)
+    labels = [f"{label:g} cost:{weight:g}" for label, weight in zip(y, w, strict=True)]
+    path.write_text(oracle.svmlight_text(labels, x[:, None]))
+    options = ParseOptions("number" if kind == "svr" else "class", False, chunk_rows=50)
+    job = Job(search=Search(3, select_by=name))
+    with closing(load(str(path), options, Resources(jobs=1))) as whole:
+        D = LabelledData.of(whole, str(path), kind).D
+        validation = some_folds(D, job)
+        search_fits: Any = [FirstFeature(x)] * shared
+        fits = fold_fits.FoldFits(
+            validation, [Params(kind)], search_fits, criterion(name, 2), races=True
+        )
+        fits.score([0])
+        scores = [found for fold in range(3) for _, _, found in fits.scores([(0, fold)])]
+        held_out = [validation.held_out(fold) for fold in range(3)]
+        y = D.labels()
+    expected = [REFERENCES[name](y[own], x[own], w[own]) for own in held_out]
+    assert [one.score for one in scores] == pytest.approx(expected)
+    assert all(one.losses.shape == (own.sum(),) for one, own in zip(scores, held_out, strict=True))
+    unit = 0.01 if "accuracy" in name else 1
+    means = [float(one.losses.mean()) for one in scores]
+    assert means == pytest.approx(
+        [unit * one if name.endswith(("error", "loss")) else 1 - unit * one for one in expected]
+    )
+
+
+def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by() -> None:
+    """Also if all their differences are equal, so that their variance is 0."""
+    for rare, expected in (2, []), (5, []), (6, [1]):
+        y = (np.arange(200) < rare).astype(float)
+        right, wrong = np.where(y == 0, 1.0, -1.0), np.ones(200)
+        for name in "accuracy", "balanced-accuracy", "auc":
+            losses = {i: score_of(name, 2, y, f).losses for i, f in enumerate([right, wrong])}
+            if name == "auc":
+                losses[1] = score_of(name, 2, y, -right).losses
+            assert fold_fits.significantly_worse(losses, 200) == expected, (name, rare)
 
 
 # ---- mean and standard error ---------------------------------------------------------------
@@ -279,3 +383,38 @@ def test_sgd_refuses_a_gap_for_its_search(tmp_path: Path) -> None:
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(ParameterError, match="--search-gap is for kernel machines"):
         learn("sgd", path, tmp_path / "m", "-v", 3, "--search-gap", 0.01)
+
+
+# ---- files that are sorted by class -----------------------------------------------------------
+
+
+def sorted_by_class(path: Path, share: float, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """Write 20,000 rows, the rarer class first, which most chunks have none of."""
+    rng = np.random.default_rng(6)
+    y = np.where(np.arange(20_000) < share * 20_000, 1.0, -1.0)
+    X = rng.normal(size=(len(y), 4)).round(3)
+    X[:, 0] = (X[:, 0] + shift * y).round(3)
+    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    return y, X
+
+
+def test_the_log_loss_of_a_sorted_file_is_that_of_logistic_regression(tmp_path: Path) -> None:
+    y, X = sorted_by_class(tmp_path / "d", 0.5, 0.6)
+    found = learn("sgd", tmp_path / "d", tmp_path / "m", "-v", 3, "--select-by", "log-loss")
+    p = cross_val_predict(LogisticRegression(), X, y, cv=StratifiedKFold(3), method="predict_proba")
+    (record,) = found.of("searched")[0]["tried"]
+    assert record["score"] == pytest.approx(metrics.log_loss(y, p), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["balanced-accuracy", "f1", "auc"])
+def test_a_race_on_a_sorted_file_keeps_the_combination_that_tells_classes_apart(
+    tmp_path: Path, name: str
+) -> None:
+    sorted_by_class(tmp_path / "d", 0.05, 0.6)
+    kernel = "-t", "rbf", "-g", "1e-9,0.1", "--components", 50, "--epochs", 2, "-w1", 19
+    words = *kernel, "-v", 3, "--select-by", name
+    found = learn("sgd", tmp_path / "d", tmp_path / "m", *words)
+    best, other = found.of("searched")[0]["tried"]
+    assert best["values"] == {"gamma": 0.1}
+    assert best["dropped_after"] is None
+    assert other["dropped_after"] == 1

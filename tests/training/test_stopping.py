@@ -43,7 +43,7 @@ from randsvm.training.stopping import (
 )
 
 WORDS = "-t 2 -g 5"
-EVALUATED = ("evaluated",)  # the certificate in the trailer of a run that ended in time
+EVALUATED = ("proven",)  # the certificate in the trailer of a run that ended in time
 
 
 class Solution:
@@ -52,10 +52,8 @@ class Solution:
     within_bounds = True
 
 
-def scanned(
-    primal: float, dual: float, certified: bool = True, dual_error: float = 0.0
-) -> SimpleNamespace:
-    return SimpleNamespace(certificate=Certificate(primal, dual, certified), dual_error=dual_error)
+def scanned(primal: float, dual: float, certified: bool = True) -> SimpleNamespace:
+    return SimpleNamespace(certificate=Certificate(primal, dual, certified))
 
 
 def record(tolerance: float = 1e-3, **numbers: Any) -> Record:
@@ -78,13 +76,6 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round() -> N
     assert best.solution is solutions[1]
     assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
-
-
-def test_the_dual_is_lowered_by_its_possible_rounding_error() -> None:
-    best = BestSolution()
-    best.update(Solution(), scanned(5.0, 4.0))
-    best.update(Solution(), scanned(5.0, 4.5, dual_error=0.25))
-    assert best.certificate.dual == 4.25
 
 
 def test_a_certificate_describes_its_solution() -> None:
@@ -273,7 +264,8 @@ def assert_certificate(
     assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
     assert found.dual * (1 - 1e-4) <= float(metadata["dual"]) <= whole.primal * (1 + 1e-4)
     P, D = float(metadata["primal"]), float(metadata["dual"])
-    assert float(metadata["gap"]) == pytest.approx((P - D) / max(P, D))
+    # The gap includes the bounds of rounding.
+    assert 0 <= float(metadata["gap"]) - (P - D) / max(P, D) <= 0.01 * float(metadata["gap"])
     assert metadata["certificate"] in kinds
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
+from fixtures import MakeSet
 from learning import learn
 from scans import case, problem
 from sklearn import svm
@@ -17,6 +18,7 @@ from randsvm.data.sampling import Draw
 from randsvm.estimators import NuSVC
 from randsvm.events import Trained
 from randsvm.svm.working_set import LargestViolation
+from randsvm.training.cross_validation import kept_values
 
 ROWS = 300
 # The task, the number of classes (0: a regression) and the parameters of each case.
@@ -208,3 +210,14 @@ def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed: int) -> None:
     norm = float(coefficients @ u[machine.support_]) * rho
     primal = norm / 2 - total * rho + weights @ np.maximum(0, rho - y * f)
     assert 0 <= primal + norm / 2 <= 2 * asked * max(abs(primal), norm / 2)
+
+
+def test_scores_of_folds_have_the_weights_of_their_rows(made: MakeSet) -> None:
+    with case(*made("two_gaussians", 450), problem()) as one:
+        weights = np.arange(450) / 100
+        D = one.D.reweighted(weights).subset(np.arange(450) % 2 == 0)
+        zeros = np.zeros((100, 1))
+        found = kept_values(D, lambda X: zeros[: X.shape[0]], lambda f, y: f[:, 0])
+        assert found.weights is not None
+        assert found.weights.tolist() == weights[::2].tolist()
+        assert len(found.kept) == len(found.y) == 225

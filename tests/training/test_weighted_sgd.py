@@ -154,6 +154,23 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss
     assert losses["cost"] == pytest.approx(losses["repeated"], rel=0.1)
 
 
+def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path: Path) -> None:
+    """A fixed rate of nearly 0 keeps the weights of the old model."""
+    X, y = rows(2)
+    y = 2 * y - 1
+    start = str(tmp_path / "start")
+    train_sgd(written(tmp_path / "first", X[:300], y[:300]), start)
+    weights = np.random.default_rng(5).integers(1, 9, len(y)).astype(float)
+    data = written(tmp_path / "d", X, y, weights)
+    found: Any = train_sgd(data, str(tmp_path / "m"), update=start, update_rate=1e-300).outcome
+    model: Any = load(start).model
+    f = X @ model.w[:, 0] + model.b[0]
+    z = y * f * (1 if model.labels[0] == "1" else -1)
+    expected = np.average(LOSSES["hinge"].of(z), weights=weights)
+    assert found.progressive_loss == pytest.approx(expected)
+    assert found.progressive_errors == pytest.approx(np.average(z <= 0, weights=weights))
+
+
 def test_an_update_needs_a_weight_for_each_row(tmp_path: Path) -> None:
     X, y = rows(2)
     data = written(tmp_path / "d", X[:20], 2 * y[:20] - 1)
@@ -167,3 +184,25 @@ def test_an_update_needs_a_weight_for_each_row(tmp_path: Path) -> None:
                 data, str(tmp_path / "m"), update=str(tmp_path / "m"), row_weights=str(weights)
             )
     assert (tmp_path / "m").read_bytes() == before
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 1, 1, 1]])
+@pytest.mark.parametrize(
+    ("u", "share", "outside"),
+    [
+        ([1.0, 1, 1, 2], 0.5, 0),
+        ([1.0, 2, 2, 3], 0.5, 1),
+        ([1.0, 1, 2, 3], 0.5, 2),
+        ([3.0, 3, 3, 3], 0.5, 0),
+        ([0.0, 0, 0, 0], 0.5, 0),
+        ([-1.0, -1, -1, -1], 0.99, 0),
+    ],
+)
+def test_rows_with_equal_values_are_on_the_same_side(
+    u: list[float], share: float, outside: int, weights: list[float] | None
+) -> None:
+    """At most the share of the rows has f <= 0."""
+    rows = Arrays([[1.0, one] for one in u], weights=weights)
+    D = load_dataset(rows, ParseOptions(any_label=True), Resources())
+    found = with_share_outside(D, Linear(np.array([[0.0], [1.0]]), np.zeros(1)), share)
+    assert np.count_nonzero(np.array(u) + found.b <= 0) == outside

@@ -1,0 +1,134 @@
+"""randsvm-plot: pictures of trainings, searches and models, and a page about a training."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from randsvm import __version__, files
+from randsvm.cli import options, process
+from randsvm.cli.commands import SETTINGS
+from randsvm.errors import ParameterError
+
+COMMAND = "randsvm-plot"
+FORMATS = {".png": "png", ".svg": "svg", ".pdf": "pdf"}
+# First bytes of a picture, which another picture may replace.
+BEGINNINGS = b"\x89PNG", b"<?xml", b"<svg", b"%PDF"
+DOTS = 100  # of a PNG for each inch
+
+
+def _output(name: str) -> Callable[..., Any]:
+    return click.option(
+        "-o",
+        "--output",
+        default=f"{name}.png",
+        show_default=True,
+        type=options.PATH,
+        help="File to write: PNG, SVG or PDF by its suffix.",
+    )
+
+
+def _save(output: str, draw: Callable[[Any], Any]) -> None:
+    """Draw a picture and write it. draw: returns a figure of the module that it is given."""
+    suffix = Path(output).suffix.lower()
+    if suffix not in FORMATS:
+        known = ", ".join(FORMATS)
+        raise ParameterError(f"--output {output}: expected a name that ends in {known}")
+    files.check_output(output)
+    files.check_file_type(output, "a picture", lambda head: head.startswith(BEGINNINGS))
+    from randsvm import plot
+
+    stream = io.BytesIO()
+    plot.write(draw(plot), stream, format=FORMATS[suffix], dpi=DOTS)
+    with files.create_output(output) as target:
+        target.write(stream.getvalue())
+    click.echo(output)
+
+
+@click.group(context_settings=SETTINGS)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def main() -> None:
+    """Draw trainings, searches and models (needs matplotlib: the extra plot)."""
+
+
+@main.command()
+@click.argument("logs", nargs=-1, required=True, type=options.PATH, metavar="LOG...")
+@_output("convergence")
+def convergence(logs: tuple[str, ...], output: str) -> None:
+    """Draw gap, P and D, and violators against seconds; of sgd the loss of each epoch.
+
+    LOG is a file of randsvm-train --log, whose last run is drawn.
+    """
+    _save(output, lambda plot: plot.convergence(*logs))
+
+
+@main.command()
+@click.argument("log", type=options.PATH)
+@click.option("--axes", help="One or two parameters, as C,gamma.  [default: those that vary]")
+@_output("search")
+def search(log: str, axes: str | None, output: str) -> None:
+    """Draw the scores of a search: a map of two parameters, or a line of one."""
+    _save(output, lambda plot: plot.search(log, axes and axes.split(",")))
+
+
+@main.command()
+@click.argument("data", type=options.PATH)
+@click.argument("model", type=options.PATH)
+@_output("scores")
+def scores(data: str, model: str, output: str) -> None:
+    """Draw confusion matrix, ROC, precision and recall, calibration, or residuals."""
+    _save(output, lambda plot: plot.scores(data, model))
+
+
+@main.command()
+@click.argument("data", type=options.PATH)
+@click.argument("model", type=options.PATH)
+@click.option("--features", nargs=2, type=int, help="Two features; all others have their mean.")
+@_output("boundary")
+def boundary(data: str, model: str, features: tuple[int, int] | None, output: str) -> None:
+    """Draw decision values, margin and support vectors over the rows of DATA.
+
+    Rows of more than two features are drawn in the plane of their principal components.
+    """
+    _save(output, lambda plot: plot.boundary(data, model, features))
+
+
+@main.command()
+@click.argument("data", type=options.PATH)
+@click.argument("model", type=options.PATH)
+@click.option("--row", default=1, show_default=True, help="Number of the row, from 1.")
+@click.option("--rows", default=100, show_default=True, help="Rows of the sample.")
+@_output("explain")
+def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
+    """Draw the Shapley values of a row, and their mean sizes over a sample (kernel rbf)."""
+    _save(output, lambda plot: plot.explain(data, model, row, rows))
+
+
+@main.command()
+@click.argument("log", type=options.PATH)
+@click.argument("model", type=options.PATH)
+@click.argument("names", nargs=-1, required=True, type=options.PATH, metavar="[TEST_DATA] FILE")
+def page(log: str, model: str, names: tuple[str, ...]) -> None:
+    """Write FILE, one HTML page about the last training in LOG, with all its pictures."""
+    if len(names) > 2:
+        raise click.UsageError("expected LOG MODEL [TEST_DATA] FILE")
+    from randsvm.page import training_page, write_page
+    from randsvm.plot import read_log
+
+    data = names[0] if len(names) == 2 else None
+    for path in (log, model, data):
+        files.check_distinct({"FILE": names[-1]}, {"an input": path})
+    write_page(names[-1], training_page(read_log(log), model, data))
+    click.echo(names[-1])
+
+
+def run() -> None:
+    process.run(main, COMMAND)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,140 @@
+"""Bounds of the rounding errors of kernel values, of their sums, and of objectives.
+
+Every bound holds for IEEE arithmetic with rounding to nearest. Features, coefficients and
+parameters are decimal numbers, to which the float64 numbers in use are the nearest;
+docs/certificate.md has the proofs. The notation is that of Higham, Accuracy and Stability
+of Numerical Algorithms, chapters 2 to 4: a number that went through k roundings has a relative
+error of at most gamma_k = k unit / (1 - k unit), here `accumulated(k, unit)`.
+
+How to use it, for a machine u(x) = sum_j beta_j K(z_j, x), f = u + b:
+
+1. `sum_error` bounds the error of a computed u: `relative` S + `uniform` B, where
+   S = sum_j |beta_j| |K(z_j, x)|, as computed, and B = sum_j |beta_j|. S is at most
+   B times the largest |K|, which is 1 for rbf (`SumError.of_total`).
+2. `offset_error` adds the rounding of y - u - b. Let E_i be the result for row i.
+3. P = 1/2 |w|^2 + sum_i loss_i + ...: the computed |w|^2 = sum_i beta_i u_i is within
+   sum_i |beta_i| E_i, and each loss, max(0, upper (z - width), lower (z + width)), rises by at most
+   max(upper, -lower) E_i; by nothing if z is further than E_i inside of both kinks.
+4. D = sum y beta - epsilon sum |beta| - 1/2 |w|^2: within 1/2 sum_i |beta_i| E_i, and
+   `addition_error` of each sum. The coefficients must be feasible exactly; `sum_change` bounds what
+   a wrong sum of coefficients costs.
+
+Plain functions of numbers; knows nothing of scans, tasks or models.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from randsvm.kernels.expansion import BLOCK_CENTRES
+from randsvm.kernels.kernel import Kernel
+
+# The unit roundoff of each precision.
+FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
+# Roundings between a number of a file, or of a model as written, and the float64 number in use.
+WRITTEN = 8
+# exp of the compiled code and of numpy is within 4 units in the last place, in either precision.
+EXP_ERROR = 8
+# Values of exp that count as 0, or whose products with coefficients vanish, are smaller than this.
+EXP_LOST = {FLOAT32: 1e-20, FLOAT64: 1e-280}
+# The bounds themselves are computed with rounding, from sums S that are computed with rounding.
+SPARE = 1.01
+
+
+def unit_of(dtype: type) -> float:
+    """Return the unit roundoff of float32 or float64."""
+    return FLOAT32 if dtype is np.float32 else FLOAT64
+
+
+def accumulated(roundings: float, unit: float = FLOAT64) -> float:
+    """Return gamma_k, the largest relative error after k roundings; inf if it has no bound."""
+    error = roundings * unit
+    return error / (1 - error) if error < 0.5 else math.inf
+
+
+class SumError(NamedTuple):
+    """The error of u is at most relative S + uniform B; see the module."""
+
+    relative: float
+    uniform: float
+
+    def of_total(self, total: float, largest: float = 1.0) -> float:
+        """Return a bound for every row. total: B; largest: the largest |K|."""
+        return (self.relative * largest + self.uniform) * total
+
+
+def sum_error(
+    kernel: Kernel,
+    *,
+    terms: int,
+    norm: float,
+    centres: int,
+    additions: int | None = None,
+    unit: float = FLOAT64,
+    differences: bool = False,
+    left_out: float = 0.0,
+    size: float = 0.0,
+) -> SumError:
+    """Return the bound of the error of a sum of `centres` kernel values.
+
+    terms: the most products, or differences, of one pair of rows. norm: the largest |x|^2 of rows
+    and centres, less the centre of a layout. additions: the most additions that one kernel value
+    goes through in precision `unit` within a block of centres, by default as many as a block has;
+    the sums of blocks are added in float64.
+    differences: whether an argument of rbf is a sum of squared differences of exact features, not
+    of products. left_out: rbf values below it may be missing. size: the largest |x| of rows and
+    centres as the file has them, of rbf; 0: their features are exact.
+    """
+    most = min(centres, BLOCK_CENTRES) if additions is None else additions
+    adding = accumulated(most + 3, unit) + accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
+    # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
+    # additions; float64 norms through as many of their own, and those of features and gamma.
+    products = accumulated(terms + 8, unit) + accumulated(terms + 4 + WRITTEN)
+    if kernel.name == "rbf":
+        after = EXP_ERROR * unit * SPARE
+        # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).
+        written = min(1.0, math.sqrt(2 * kernel.gamma / math.e) * 2 * FLOAT64 * size)
+        lost = EXP_LOST[unit] + left_out + written
+        if differences:
+            # |e^-a(1+t) - e^-a| <= |t| a e^-a / (1 - |t|) <= |t| / e / (1 - |t|)
+            argument = SPARE * (accumulated(terms + 6, unit) + 2 * FLOAT64) / math.e
+            return SumError(SPARE * (after + adding), SPARE * (argument + lost))
+        # (|x| + |z|)^2 <= 4 norm
+        argument = 4 * kernel.gamma * norm * products
+        grown = math.expm1(argument) if argument < 1 else math.inf
+        return SumError(SPARE * (grown + after + adding), SPARE * lost)
+    largest = kernel.magnitude(norm)
+    if kernel.linear:
+        return SumError(0.0, SPARE * accumulated(centres + terms + 3 + WRITTEN, unit) * largest)
+    # (g <x, z> + r)^d: d factors, each at most g |x| |z| + |r|, and fewer than d products of them.
+    factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
+    grown = math.expm1(factors) if factors < 1 else math.inf
+    return SumError(0.0, SPARE * (grown + adding) * largest)
+
+
+def offset_error(
+    error: np.ndarray, y: np.ndarray, u: np.ndarray, b: float, width: float
+) -> np.ndarray:
+    """Return the bound of the error of y - u - b -+ width as computed, (m,) float64.
+
+    error, y, u : (m,) float64; error: the bound of the error of u.
+    """
+    return error + (4 + WRITTEN) * FLOAT64 * (np.abs(y) + np.abs(u) + abs(b) + abs(width))
+
+
+def addition_error(terms: int, absolute: float) -> float:
+    """Return the bound of the error of a float64 sum of products. absolute: the sum of their sizes,
+    as computed."""
+    return SPARE * accumulated(terms + 3) * absolute
+
+
+def sum_change(missing: float, slope: float, diagonal: float) -> float:
+    """Return by how much D may fall if one coefficient takes up what a sum of coefficients misses.
+
+    missing: the prescribed sum less that of the coefficients. slope: a bound of the size of dD /
+    dbeta of that coefficient. diagonal: a bound of its K(x, x).
+    """
+    return SPARE * abs(missing) * (slope + abs(missing) * diagonal / 2)

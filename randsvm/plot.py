@@ -1,0 +1,842 @@
+"""Draw trainings, searches, scores, boundaries and explanations as figures of matplotlib.
+
+Logs, data and models are names of files; models may also be fitted models or estimators, and data
+may be a pair (X, y) of arrays. Each function returns a figure that belongs to no window:
+``figure.savefig("gap.svg")`` writes it, and a notebook shows it. Needs matplotlib (extra plot).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from randsvm import files
+from randsvm.api import FittedModel, load
+from randsvm.data.in_memory import chunks_of
+from randsvm.data.labels import LabelTable
+from randsvm.errors import ContentError, InputError, ModelError, ParameterError
+from randsvm.events import silent
+from randsvm.models.fitted import decision_values, original_values
+from randsvm.models.load import check_is_not_model
+from randsvm.models.metrics import average_precision
+from randsvm.models.model import ROWS_AT_ONCE
+from randsvm.models.prediction import Predictor, predict_in_threads
+from randsvm.models.row_files import RowFiles
+
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ParameterError("pictures need matplotlib: pip install 'randsvm[plot]'") from error
+
+__all__ = ["boundary", "convergence", "explain", "scores", "search"]
+
+# A record of a log.
+Record: TypeAlias = "dict[str, Any]"
+
+# Okabe and Ito's colours, which readers with any colour vision tell apart. Classes and runs take
+# them in this order in every picture, each with a mark and a line of its own for prints in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D31", "#7F7F7F")
+MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")
+# Colour of text and axes; a page replaces it by that of the text around the picture.
+INK = "#1d1f21"
+GREY = "#7F7F7F"
+STYLE: Any = {
+    "text.parse_math": False,  # a label with $ signs is text
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.axisbelow": True,
+    "axes.titlesize": "medium",
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "figure.constrained_layout.use": True,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
+    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
+}
+PANEL = 4.6, 3.6  # width and height of a panel, inches
+LONGEST_NAME = 24  # characters of a label or a file name in a picture
+GRID_POINTS = 150  # on each side of a boundary
+GRID_VALUES = 1 << 22  # numbers of a block of grid rows
+MAX_POINTS = 4_000  # rows that a picture shows, drawn at random with a fixed seed
+MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
+MAX_BARS = 20
+BINS = 10  # of a calibration
+LONG_RUN = 8  # runs whose durations differ by more than this factor have a logarithmic axis
+KKT_TOLERANCE = 1e-3
+SAME = 1e-5  # a row this near to a support vector, as a share of its length, is one
+
+
+def shortened(name: object, longest: int = LONGEST_NAME) -> str:
+    """Return a name on one line, cut in the middle if it is long."""
+    text, half = " ".join(str(name).split()), (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+
+
+@contextmanager
+def panels(rows: int, columns: int, width: float = 1.0, height: float = 1.0) -> Iterator[Any]:
+    """Yield a figure and its axes, (rows * columns,). width, height : of a panel, in PANELs."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(columns * width * PANEL[0], rows * height * PANEL[1]))
+        yield figure, figure.subplots(rows, columns, squeeze=False).ravel()
+
+
+def write(figure: Figure, stream: Any, **options: Any) -> None:
+    """Write a figure in the style of all pictures. options : of Figure.savefig."""
+    with mpl.rc_context(STYLE | {"svg.hashsalt": str(id(figure))}):
+        figure.savefig(stream, **options)
+
+
+def _label(axis: Any, x: str, y: str, title: str = "", legend: str | None = None) -> None:
+    """Write the labels of the axes and the title. legend : its place; None: no legend."""
+    axis.set(xlabel=x, ylabel=y, title=title)
+    for own in (axis.xaxis, axis.yaxis):
+        if own.get_scale() == "log":  # whose own formatter writes formulas
+            own.set_major_formatter("{x:g}")
+    if legend is not None:
+        axis.legend(loc=legend)
+
+
+def _style(number: int) -> Record:
+    """Return the colour and the mark of a class or a run."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+
+
+# ---- logs --------------------------------------------------------------------------------------
+
+
+def read_log(log: str) -> list[Record]:
+    """Return the records of the last run in a log; lines that were cut short are left out.
+
+    Raises InputError if the file cannot be opened, and ContentError if it is no log.
+    """
+    try:
+        lines = Path(log).read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"cannot open {log}: {error.strerror}") from error
+    records = []
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+            if isinstance(found, dict) and {"event", "run"} <= found.keys():
+                records.append(found)
+    if not records:
+        raise ContentError(f"{log}: expected a log of randsvm (--log), found none of its records")
+    return [one for one in records if one["run"] == records[-1]["run"]]
+
+
+def _column(records: Sequence[Record], name: str) -> np.ndarray:
+    """Return a field of records, (m,) float64; nan where it is null."""
+    return np.array([math.nan if one[name] is None else one[name] for one in records], float)
+
+
+def convergence(*logs: str | Sequence[Record]) -> Figure:
+    """Draw how trainings converged: gap, P and D, and violators against seconds.
+
+    Of a training by `sgd` it draws the loss and the accuracy of each epoch.
+
+    Parameters
+    ----------
+    *logs : str or sequence of dict
+        Names of logs, of which the last run is drawn, or records of a run.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    InputError, ContentError
+        If a log cannot be read, or if its last run has neither rounds nor epochs.
+    """
+    runs: dict[str, list[Record]] = {}
+    for log in logs:
+        name = shortened(Path(log).stem) if isinstance(log, str) else "training"
+        records = read_log(log) if isinstance(log, str) else log
+        found = [one for one in records if one["event"] in ("iteration", "epoch")]
+        if not found:
+            raise ContentError(f"{name}: its last run has neither rounds nor epochs")
+        runs[name if name not in runs else f"{name} ({len(runs) + 1})"] = found
+    kinds = {one["event"] for found in runs.values() for one in found}
+    if len(kinds) > 1:
+        raise ContentError("rounds of kernel machines and epochs of sgd have no common axis")
+    return _epochs(runs) if kinds == {"epoch"} else _rounds(runs)
+
+
+def _epochs(runs: dict[str, list[Record]]) -> Figure:
+    has_errors = any(one["errors"] is not None for epochs in runs.values() for one in epochs)
+    with panels(1, 1 + int(has_errors)) as (figure, axes):
+        for number, (name, epochs) in enumerate(runs.items()):
+            at, style = [one["number"] for one in epochs], _style(number) | {"markersize": 3}
+            axes[0].plot(at, _column(epochs, "loss"), label=name, **style)
+            if not np.isnan(held_out := _column(epochs, "held_out")).all():
+                style |= {"linestyle": "dashed", "label": f"{name}: held-out rows"}
+                axes[0].plot(at, held_out, **style)
+            if has_errors:
+                accuracy = 100 * (1 - _column(epochs, "errors"))
+                axes[1].plot(at, accuracy, label=name, **_style(number), markersize=3)
+        _label(axes[0], "epoch", "mean loss of rows before their step", "Loss", "best")
+        if has_errors:
+            _label(axes[1], "epoch", "accuracy of rows before their step, %", "Accuracy", "best")
+        for axis in axes:
+            axis.xaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
+def _rounds(runs: dict[str, list[Record]]) -> Figure:
+    """Draw the rounds of kernel machines. Each binary problem of a run has a line of its own."""
+    violated = any(one["violators"] for rounds in runs.values() for one in rounds)
+    with panels(1, 2 + violated) as (figure, axes):
+        for number, (name, rounds) in enumerate(runs.items()):
+            machines = dict.fromkeys(one["machine"] for one in rounds)
+            for machine in machines:
+                own = [one for one in rounds if one["machine"] == machine]
+                _draw_rounds(axes, own, number, thin=len(machines) > 1)
+            problems = f" ({len(machines)} binary problems)" if len(machines) > 1 else ""
+            axes[0].plot([], [], label=f"{name}{problems}", **_style(number))
+        ends = [rounds[-1]["seconds"] for rounds in runs.values()]
+        ink = {"color": INK, "markersize": 4}
+        for style, label in (("-", "P, primal"), ("--", "D, dual"), ("o", "round on all rows")):
+            axes[1].plot([], [], style, label=label, **ink)
+        if any(one["inner_set"] for rounds in runs.values() for one in rounds):
+            axes[1].plot([], [], "o", label="on some rows", markerfacecolor="none", **ink)
+        objectives = np.concatenate([_column(rounds, "primal") for rounds in runs.values()])
+        # The first P may be a hundred times the optimum.
+        if objectives.max() > 2 * (most := np.quantile(objectives, 0.9)) > 0:
+            axes[1].set_ylim(top=1.1 * most)
+        gap, violators = "gap of the best solution, %", "rows that violate the KKT conditions"
+        for axis, y, title in zip(
+            axes, (gap, "objective", violators), ("Gap", "Objectives", "Violators"), strict=False
+        ):
+            axis.set_yscale("linear" if axis is axes[1] else "log")
+            axis.set_xscale("log" if max(ends) > LONG_RUN * min(ends) > 0 else "linear")
+            _label(axis, "seconds since the start", y, title, None if y == violators else "best")
+    return figure
+
+
+def _draw_rounds(axes: Sequence[Any], rounds: list[Record], number: int, *, thin: bool) -> None:
+    seconds, part = _column(rounds, "seconds"), _column(rounds, "inner_set") > 0
+    gap, P, D, count = (_column(rounds, key) for key in ("gap", "primal", "dual", "violators"))
+    # A logarithmic axis has no 0.
+    gap, count = (np.where(values > 0, values, np.nan) for values in (100 * gap, count))
+    style, width = _style(number), 0.6 if thin else 1.4
+    for axis, values, line in (
+        (axes[0], gap, "-"),
+        (axes[1], P, "-"),
+        (axes[1], D, "--"),
+        *((axis, count, "-") for axis in axes[2:]),
+    ):
+        axis.plot(seconds, values, line, color=style["color"], linewidth=width)
+        for some, face in ((part, "none"), (~part, style["color"])):
+            points = {"marker": style["marker"], "facecolors": face, "edgecolors": style["color"]}
+            axis.scatter(seconds[some], values[some], s=5 if thin else 14, **points)
+
+
+# ---- searches ----------------------------------------------------------------------------------
+
+
+def is_loss(one: Record) -> bool:
+    """Return whether a smaller score of a combination is better."""
+    return str(one["score_name"]).endswith(("error", "loss"))
+
+
+def trials(records: Sequence[Record]) -> tuple[list[Record], Record]:
+    """Return the last record of each combination of a search, and that of the chosen one.
+
+    Raises ContentError if there was no search.
+    """
+    tried = [one for one in records if one["event"] == "tried"]
+    tried = list({tuple(one["values"].items()): one for one in tried}.values())
+    if not tried:
+        raise ContentError("its last run tried no combination: expected the log of a search")
+    chosen = [one["tried"][0] for one in records if one["event"] == "searched"]
+    chosen += [one["cross_validation"] for one in records if one.get("cross_validation")]
+    of_chosen = [one for one in tried if chosen and one["values"] == chosen[-1]["values"]]
+    whole = [one for one in tried if one["dropped_after"] is None] or tried
+    sign = -1 if is_loss(tried[0]) else 1
+    return tried, max(of_chosen or whole, key=lambda one: (one["rows"], sign * one["score"]))
+
+
+def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Figure:
+    """Draw the scores of a search: a map of two parameters, or a line where one varies.
+
+    Parameters
+    ----------
+    log : str or sequence of dict
+        Name of a log, whose last run is drawn, or records of a run.
+    axes : sequence of str, optional
+        One or two parameters; by default the first two that vary. Others have their chosen value.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    InputError, ContentError
+        If the log cannot be read, or if its last run was no search.
+    ParameterError
+        If an axis is no parameter of the search.
+    """
+    tried, best = trials(read_log(log) if isinstance(log, str) else log)
+    values = {name: sorted({one["values"][name] for one in tried}) for name in best["values"]}
+    varying = [name for name in values if len(values[name]) > 1]
+    shown = list(axes or varying[:2] or list(values)[:1])
+    if unknown := [name for name in shown if name not in values]:
+        raise ParameterError(
+            f"the search has no parameter {unknown[0]}: it has {', '.join(values)}"
+        )
+    rest = [name for name in varying if name not in shown]
+    tried = [one for one in tried if all(one["values"][o] == best["values"][o] for o in rest)]
+    unit = best["score_name"] + ", %" * (best["score_name"] in ("accuracy", "balanced accuracy"))
+    width, height = (len(values[name]) for name in (shown * 2)[:2])
+    size = (1.0, 1.0) if len(shown) == 1 else [min(3.0, max(1.0, n / 6)) for n in (width, height)]
+    with panels(1, 1, *size) as (figure, (axis,)):
+        chosen = [f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest]]
+        title = f"chosen: {', '.join(chosen)}"
+        title += f"\n{best['score_name']} {best['score']:.5g}{_error(best)}"
+        if len(shown) == 1:
+            _draw_line(axis, tried, best, shown[0])
+            _label(axis, shown[0], unit, title, "best")
+        else:
+            _draw_map(figure, axis, tried, best, {name: values[name] for name in shown}, unit)
+            _label(axis, shown[0], shown[1], title)
+    return figure
+
+
+def _error(one: Record) -> str:
+    return "" if one["standard_error"] is None else f" ± {one['standard_error']:.2g}"
+
+
+def _draw_line(axis: Any, tried: Sequence[Record], best: Record, name: str) -> None:
+    tried = sorted(tried, key=lambda one: float(one["values"][name]))
+    at = np.array([one["values"][name] for one in tried], float)
+    score, error = _column(tried, "score"), np.nan_to_num(_column(tried, "standard_error"))
+    axis.errorbar(at, score, yerr=error, fmt="o-", color=COLOURS[0], label="± standard error")
+    if (dropped := ~np.isnan(_column(tried, "dropped_after"))).any():
+        style = {"color": "white", "zorder": 3, "markeredgecolor": COLOURS[0]}
+        axis.plot(at[dropped], score[dropped], "o", label="dropped after some folds", **style)
+    star = {"color": COLOURS[1], "markersize": 14, "zorder": 4}
+    axis.plot(best["values"][name], best["score"], "*", label="chosen", **star)
+    axis.set_xscale("log" if at.min() > 0 else "linear")
+
+
+def _draw_map(
+    figure: Figure, axis: Any, tried: Sequence[Record], best: Record, values: Record, unit: str
+) -> None:
+    """Draw a cell for each combination. Combinations that were not tried stay blank."""
+    (x_name, x), (y_name, y) = values.items()
+    score, loss = np.full((len(y), len(x)), np.nan), is_loss(best)
+    places = [(x.index(one["values"][x_name]), y.index(one["values"][y_name])) for one in tried]
+    for one, (i, j) in zip(tried, places, strict=True):
+        score[j, i] = one["score"]
+    # Very bad combinations would leave no colours for the good ones.
+    whole = [one["score"] for one in tried if one["dropped_after"] is None]
+    low, high = np.quantile(whole, [0.0, 0.95] if loss else [0.05, 1.0])
+    cells = {"vmin": low, "vmax": high, "cmap": "cividis_r" if loss else "cividis"}
+    image = axis.imshow(score, origin="lower", aspect="auto", **cells)
+    figure.colorbar(image, ax=axis, label=unit, extend="max" if loss else "min")
+    few = len(x) * len(y) <= MAX_CELL_TEXTS
+    for one, place in zip(tried, places, strict=True):
+        dropped, level = one["dropped_after"] is not None, float(image.norm(one["score"]))
+        colour = "white" if (level > 0.55 if loss else level < 0.45) else "black"
+        text = f"{one['score']:.4g}\n{'dropped' if dropped else _error(one)}"
+        mark = text if few else "x" * dropped
+        axis.text(*place, mark, ha="center", va="center", fontsize="xx-small", color=colour)
+    i, j = x.index(best["values"][x_name]), y.index(best["values"][y_name])
+    corners = [i - 0.5, i + 0.5, i + 0.5, i - 0.5], [j - 0.5, j - 0.5, j + 0.5, j + 0.5]
+    axis.fill(*corners, fill=False, edgecolor=COLOURS[1], linewidth=3, label="chosen")
+    axis.set_xticks(range(len(x)), [f"{value:.3g}" for value in x], rotation=45)
+    axis.set_yticks(range(len(y)), [f"{value:.3g}" for value in y])
+    axis.grid(visible=False)
+    if not few:
+        axis.plot([], [], "x", color=INK, label="dropped after some folds")
+    axis.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)
+
+
+# ---- rows and their predictions ----------------------------------------------------------------
+
+
+@dataclass
+class PredictedData:
+    """Rows of data with their predictions.
+
+    fitted : the model. names : label of each class. y : (m,) float64, class index or target, nan
+    if unlabelled. f : (m,) or (m, columns). predicted : (m,). probabilities : (m, classes), or
+    None. weights : (m,). sample : numbers of up to MAX_POINTS rows, ascending; X : their features,
+    (sample, width) float64.
+    """
+
+    fitted: FittedModel
+    names: list[str]
+    y: np.ndarray
+    weights: np.ndarray
+    f: np.ndarray
+    predicted: np.ndarray
+    probabilities: np.ndarray | None
+    sample: np.ndarray
+    X: np.ndarray
+
+    @property
+    def first_f(self) -> np.ndarray:
+        """The f of two classes, which is above 0 for the first class, (m,)."""
+        return self.f if self.f.ndim == 1 else self.f[:, 0] - self.f[:, 1]
+
+
+def _fitted(model: Any) -> FittedModel:
+    """Return the fitted model of a file, a fitted model or an estimator."""
+    if isinstance(model, FittedModel):
+        return model
+    return getattr(model, "model_", None) or load(str(model))
+
+
+def _is_pair(data: Any) -> bool:
+    """Return whether data are arrays (X, y), not names of files."""
+    return isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str)
+
+
+def _blocks(data: Any, model: Any, fitted: FittedModel) -> Iterator[tuple[Any, np.ndarray, Any]]:
+    """Yield blocks of rows in CSR, their class indices or targets, and predictions of parts."""
+    found = fitted.model
+    predictor = Predictor(found, found.has_probabilities, labels_only=False)
+    if _is_pair(data):
+        y, begin = _codes(np.asarray(data[1]), fitted), 0
+        for chunk in chunks_of(data[0], found.zero_based, ROWS_AT_ONCE):
+            m = len(chunk.indptr) - 1
+            yield chunk, y[begin : begin + m], [predictor(chunk, slice(0, m))]  # type: ignore[arg-type]
+            begin += m
+        return
+    paths = files.inputs(data)
+    table = LabelTable(paths[0], unlabelled=True, names=found.labels, any_label=found.is_one_class)
+    rows = RowFiles(found, str(model), paths)
+    for block, parts in predict_in_threads(predictor, rows, fitted.jobs, table, silent):
+        yield block, block.y if found.is_regression else table.classes(block), list(parts)
+
+
+def _codes(y: np.ndarray, fitted: FittedModel) -> np.ndarray:
+    """Return the class index of each label of an array, nan for others; targets as they are."""
+    if fitted.model.is_regression:
+        return y.astype(float)
+    labels = original_values(fitted.model) if fitted.classes is None else fitted.classes
+    codes = np.full(len(y), np.nan)
+    for code, (value, text) in enumerate(zip(labels, fitted.model.original_labels, strict=True)):
+        codes[(y == value) | (y.astype(str) == text)] = code
+    return codes
+
+
+def _predicted_data(data: Any, model: Any, points: int = MAX_POINTS) -> PredictedData:
+    """Predict data, and keep the features of up to `points` rows."""
+    for path in files.inputs(data) if not _is_pair(data) else ():
+        check_is_not_model(path, "DATA MODEL")
+    fitted = _fitted(model)
+    found, rows = fitted.model, dict[Any, Any]()
+    columns: list[tuple[np.ndarray, ...]] = []
+    for block, y, parts in _blocks(data, model, fitted):
+        weights = np.ones(len(y)) if block.weights is None else block.weights
+        f, predicted = (np.concatenate([getattr(p, k) for p in parts]) for k in ("f", "predicted"))
+        chances = [p.probabilities for p in parts if p.probabilities is not None]
+        begin = sum(len(one[0]) for one in columns)
+        columns.append((y, weights, f, predicted, *([np.concatenate(chances)] if chances else [])))
+        # The rows of the smallest random keys are a sample without replacement.
+        keys = np.random.default_rng([0, begin]).integers(1 << 62, size=len(y)).tolist()
+        for i in np.argsort(keys)[:points].tolist():
+            at = slice(block.indptr[i], block.indptr[i + 1])
+            rows[keys[i], begin + i] = block.indices[at] - found.index_base, block.values[at].copy()
+        rows = dict(sorted(rows.items())[:points])
+    if not columns:
+        raise ContentError("the data have no rows")
+    rows = {number: row for (_, number), row in sorted(rows.items(), key=lambda item: item[0][1])}
+    X = np.zeros((len(rows), found.width))
+    for x, (at, values) in zip(X, rows.values(), strict=True):
+        x[at[at < found.width]] = values[at < found.width]
+    y, *joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    names, sample = list(found.original_labels), np.array([*rows], np.int64)
+    fields = [y, *joined, *([None] * (len(joined) < 4))]
+    return PredictedData(fitted, names, *fields, sample=sample, X=X)  # type: ignore[arg-type, misc]
+
+
+# ---- scores ------------------------------------------------------------------------------------
+
+
+def scores(data: Any, model: Any) -> Figure:
+    """Draw how well a model predicts labelled rows.
+
+    Of classes: the confusion matrix; of two classes the ROC and precision-recall curves and the
+    decision values of each class; of a model with probabilities their calibration. Of a
+    regression: targets and residuals against predictions.
+
+    Parameters
+    ----------
+    data : str, sequence of str, or tuple (X, y)
+        Labelled rows: names of files, or arrays.
+    model : str, FittedModel or estimator
+        The model.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    ContentError, DataError, ModelError
+        If the rows or the model are unusable, or if no row has a label.
+    """
+    found = _predicted_data(data, model, points=1)
+    K = len(found.names)
+    at = np.flatnonzero(found.y < K if K else ~np.isnan(found.y))
+    if not len(at):
+        raise ContentError("no row has a label of the model: expected labelled rows")
+    if not K:
+        return _draw_residuals(found.y[at], found.f[at])
+    drawn = [_draw_confusion]
+    if K == 2:
+        both = len(np.unique(found.y[at])) == 2
+        drawn += [_draw_roc, _draw_precision_recall] * both + [_draw_decision_values]
+    if found.probabilities is not None and not found.fitted.model.is_one_class:
+        drawn.append(_draw_calibration)
+    columns = min(len(drawn), 3)
+    with panels(-(-len(drawn) // columns), columns) as (figure, axes):
+        for draw, axis in zip(drawn, axes, strict=False):
+            draw(axis, found, at)
+        for axis in axes[len(drawn) :]:
+            axis.remove()
+    return figure
+
+
+def _draw_confusion(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+    K = len(found.names)
+    cells = found.y[at].astype(int) * K + found.predicted[at].astype(int)
+    counts = np.bincount(cells, minlength=K * K).reshape(K, K)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (i, j), count in np.ndenumerate(counts if K * K <= MAX_CELL_TEXTS else counts[:0]):
+        colour, size = "white" if shares[i, j] > 0.5 else "black", "medium" if K < 5 else "xx-small"
+        axis.text(j, i, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
+    step = max(1, K // 20)
+    names = [shortened(name, 12) for name in found.names]
+    axis.set_xticks(range(0, K, step), names[::step], rotation=45 if K > 3 else 0)
+    axis.set_yticks(range(0, K, step), names[::step])
+    axis.grid(visible=False)
+    right = 100 * np.trace(counts) / counts.sum()
+    _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
+
+
+def roc_curve(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the false and true positive rates of all thresholds on f, from the largest, and the
+    precision of each; (k + 1,), (k + 1,), (k,). f, positive, weights : (m,)."""
+    order = np.argsort(-f, kind="stable")
+    f, positive, weights = f[order], positive[order], weights[order]
+    last = np.append(np.flatnonzero(np.diff(f)), len(f) - 1)
+    hits, misses = (np.cumsum(weights * some)[last] for some in (positive, ~positive))
+    rates = (np.concatenate([[0.0], sums / sums[-1]]) for sums in (misses, hits))
+    return (*rates, hits / np.maximum(hits + misses, 1e-300))
+
+
+def _draw_roc(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+    false, true, _ = roc_curve(found.first_f[at], found.y[at] == 0, found.weights[at])
+    axis.plot(100 * false, 100 * true, color=COLOURS[0])
+    axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
+    area, name = float(np.trapezoid(true, false)), shortened(found.names[0])
+    x, y = f"rows of {shortened(found.names[1])} taken for it, %", f"rows of {name} found, %"
+    _label(axis, x, y, f"ROC of {name}: area {area:.4f}")
+
+
+def _draw_precision_recall(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+    for code, line in ((0, "-"), (1, "--")):
+        f, positive = found.first_f[at] * (1 - 2 * code), found.y[at] == code
+        _, recall, precision = roc_curve(f, positive, found.weights[at])
+        area = average_precision(f, positive, found.weights[at])
+        label, precision = f"{shortened(found.names[code])}: area {area:.4f}", 100 * precision
+        style = {"color": COLOURS[code], "drawstyle": "steps-pre", "label": label}
+        axis.plot(100 * recall, np.append(precision[:1], precision), line, **style)
+    _label(axis, "recall, %", "precision, %", "Precision and recall", "lower left")
+
+
+def _draw_decision_values(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+    f = found.first_f[at]
+    low, high = np.quantile(f, [0.001, 0.999])
+    bins = np.linspace(min(low, -1.0), max(high, 1.0), 41)
+    for code, line in ((0, "-"), (1, "--")):
+        own = np.clip(f[found.y[at] == code], bins[0], bins[-1])
+        if len(own):
+            label, colour = f"{shortened(found.names[code])}: {len(own):,} rows", COLOURS[code]
+            axis.hist(own, bins, alpha=0.25, color=colour)
+            axis.hist(own, bins, histtype="step", color=colour, linestyle=line, label=label)
+    for margin in (-1, 0, 1):
+        axis.axvline(margin, color=INK, linewidth=0.8, linestyle=":" if margin else "-")
+    title = f"Decision values: f > 0 predicts {shortened(found.names[0])}"
+    _label(axis, "decision value f (dotted: the margin)", "rows", title, "best")
+
+
+def _draw_calibration(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+    chances, x, y = found.probabilities, "probability of the predicted class", "right labels"
+    assert chances is not None
+    p, right = chances[at].max(axis=1), chances[at].argmax(axis=1) == found.y[at]
+    if len(found.names) == 2:
+        p, right = chances[at, 0], found.y[at] == 0
+        x, y = (f"{what} {shortened(found.names[0])}" for what in ("probability of", "rows of"))
+    bins = np.clip((p * BINS).astype(int), 0, BINS - 1)
+    counts = np.bincount(bins, minlength=BINS)
+    used = np.flatnonzero(counts)
+    mean, observed = (100 * np.bincount(bins, of, BINS)[used] / counts[used] for of in (p, right))
+    axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
+    axis.plot(mean, observed, "o-", color=COLOURS[0])
+    rows = axis.twinx()
+    rows.bar(100 * (used + 0.5) / BINS, counts[used], 90 / BINS, color=GREY, alpha=0.3)
+    rows.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
+    rows.grid(visible=False)
+    _label(axis, f"{x}, %", f"{y}, %", "Calibration (dotted: perfect)")
+
+
+def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
+    residual, spread = y - f, float(np.square(y - y.mean()).sum())
+    found = f"mean squared error {np.square(residual).mean():.4g}"
+    found += f", R² {1 - np.square(residual).sum() / spread:.4f}" if spread else ""
+    some = np.random.default_rng(0).permutation(len(y))[:MAX_POINTS]
+    points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
+    with panels(1, 3) as (figure, (targets, residuals, counts)):
+        targets.scatter(f[some], y[some], **points)
+        targets.axline((f.mean(), f.mean()), slope=1, color=INK, linewidth=0.8, linestyle=":")
+        _label(targets, "prediction", "target", f"{len(y):,} rows: {found}")
+        residuals.scatter(f[some], residual[some], **points)
+        residuals.axhline(0, color=INK, linewidth=0.8)
+        _label(residuals, "prediction", "target - prediction", "Residuals")
+        counts.hist(residual, 41, color=COLOURS[0], alpha=0.6)
+        counts.axvline(0, color=INK, linewidth=0.8)
+        _label(counts, "target - prediction", "rows", "Residuals, counted")
+    return figure
+
+
+# ---- boundaries --------------------------------------------------------------------------------
+
+
+def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> Figure:
+    """Draw the decision function of a model over the rows of data.
+
+    Rows of two features are drawn as they are, and those of a regression of one feature as a curve.
+    Of more features two are chosen, where all others have their mean, or the plane of the first two
+    principal components is drawn.
+
+    Parameters
+    ----------
+    data : str, sequence of str, or tuple (X, y)
+        Rows: names of files, or arrays.
+    model : str, FittedModel or estimator
+        The model.
+    features : tuple of two int, optional
+        Two features by their index in files.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    ContentError, DataError, ModelError
+        If the rows or the model are unusable.
+    ParameterError
+        If a feature is not one of the model.
+    """
+    found = _predicted_data(data, model)
+    kind, X = found.fitted.model, found.X
+    if kind.has_row_numbers:
+        raise ModelError("a model of kernel values has no features to draw")
+    first, last = kind.index_base, kind.index_base + X.shape[1] - 1
+    if first == last and not found.names:
+        return _draw_curve(found)
+    if features is not None or X.shape[1] <= 2:
+        chosen = features or (first, last)
+        if outside := [j for j in chosen if not first <= j <= last]:
+            raise ParameterError(f"no feature {outside[0]}: the model has {first} to {last}")
+        directions = np.eye(X.shape[1])[[j - first for j in chosen]]
+        names = [f"feature {j}" for j in chosen]
+        note = "" if X.shape[1] <= 2 else "all other features have their mean"
+        origin = np.asarray(X.mean(axis=0)) * (1 - directions.max(axis=0))
+    else:
+        origin = np.asarray(X.mean(axis=0))
+        _, sizes, directions = np.linalg.svd(X - origin, full_matrices=False)
+        shares = 100 * sizes[:2] ** 2 / max(float(np.square(sizes).sum()), 1e-300)
+        directions = directions[:2]
+        names = [f"principal component {i} ({s:.0f}% of variance)" for i, s in enumerate(shares, 1)]
+        note = "f in the plane of two principal components, rows projected on it"
+    return _draw_plane(found, origin, directions, names, note)
+
+
+def _draw_curve(found: PredictedData) -> Figure:
+    x, index = found.X[:, 0], found.fitted.model.index_base
+    ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
+    f = decision_values(found.fitted.model, ends[:, None], found.fitted.jobs)
+    with panels(1, 1, 1.3, 1.1) as (figure, (axis,)):
+        axis.scatter(x, found.y[found.sample], s=10, color=GREY, label="rows")
+        axis.plot(ends, f, color=COLOURS[0], label="prediction")
+        _label(axis, f"feature {index}", "target", legend="best")
+    return figure
+
+
+def _draw_plane(
+    found: PredictedData, origin: np.ndarray, directions: np.ndarray, names: list[str], note: str
+) -> Figure:
+    """Draw f over origin + s directions[0] + t directions[1], and the rows projected on it."""
+    model, points = found.fitted.model, (found.X - origin) @ directions.T
+    pad = 0.05 * np.ptp(points, axis=0) + 1e-12
+    sides = np.linspace(points.min(axis=0) - pad, points.max(axis=0) + pad, GRID_POINTS).T
+    grid = np.column_stack([side.ravel() for side in np.meshgrid(*sides)])
+    parts = np.array_split(grid, -(-grid.size * len(origin) // GRID_VALUES))
+    values = [decision_values(model, origin + p @ directions, found.fitted.jobs) for p in parts]
+    f, shape, K = np.concatenate(values), (GRID_POINTS, GRID_POINTS), len(found.names)
+    with panels(1, 1, 1.5, 1.5) as (figure, (axis,)):
+        if f.ndim == 1 or K == 2:
+            f = (f if f.ndim == 1 else f[:, 0] - f[:, 1]).reshape(shape)
+            limit = min(3.0, float(np.abs(f).max()) or 1.0)
+            # The colour of the first class is where f > 0.
+            ends = [COLOURS[1], "white", COLOURS[0]]
+            cmap = mpl.colors.LinearSegmentedColormap.from_list("classes", ends)
+            levels, label = np.linspace(-limit, limit, 13), "f (line: 0, dashed: margin)"
+            style: Record = {"levels": levels, "cmap": cmap, "extend": "both", "alpha": 0.5}
+            shades = axis.contourf(*sides, f, **(style if K else {"levels": 14, "cmap": "cividis"}))
+            figure.colorbar(shades, ax=axis, label=label if K else "prediction")
+            if K:
+                axis.contour(*sides, f, [-1, 0, 1], colors=INK, linestyles=["--", "-", "--"])
+        else:
+            classes, edges = model.predicted(f).reshape(shape), np.arange(K + 1) - 0.5
+            colours = [_style(code)["color"] for code in range(K)]
+            axis.contourf(*sides, classes, edges, colors=colours, alpha=0.25)
+            axis.contour(*sides, classes, edges[1:-1], colors=INK, linewidths=0.6)
+        _draw_rows(axis, found, points)
+        _draw_support_vectors(axis, found, origin, directions)
+        _label(axis, names[0], names[1], note)
+        axis.grid(visible=False)
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
+    return figure
+
+
+def _draw_rows(axis: Any, found: PredictedData, points: np.ndarray) -> None:
+    y = found.y[found.sample]
+    for code, name in enumerate(found.names):
+        if (y == code).any():
+            label = f"{shortened(name)}: {int(np.sum(found.y == code)):,} rows"
+            axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
+    rest = np.isnan(y) if found.names else np.ones(len(y), bool)
+    if rest.any():
+        label = "unlabelled rows" if found.names else f"{len(found.y):,} rows"
+        axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
+
+
+def _draw_support_vectors(
+    axis: Any, found: PredictedData, origin: np.ndarray, directions: np.ndarray
+) -> None:
+    """Draw rings around support vectors, and crosses on other rows within the margin."""
+    model: Any = found.fitted.model
+    if not hasattr(model, "Z"):
+        return
+    count = model.Z.shape[0]
+    some = np.sort(np.random.default_rng(0).permutation(count)[:MAX_POINTS])
+    Z = np.zeros((len(some), model.width))
+    Z[:, np.asarray(model.features) - model.index_base] = model.Z[some].toarray()
+    if model.scaling is not None and model.scaling.factor is not None:
+        factor = np.where(model.scaling.factor == 0, 1.0, model.scaling.factor)
+        seen = np.asarray(model.seen.indices(1 << 31)) - model.index_base
+        shift = 0.0 if model.scaling.shift is None else model.scaling.shift
+        Z[:, seen] = Z[:, seen] / factor + shift
+    drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""
+    ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 0.4, "s": 22, "alpha": 0.6}
+    axis.scatter(
+        *((Z - origin) @ directions.T).T, label=f"{count:,} support vectors{drawn}", **ring
+    )
+    if len(found.names) != 2 or model.is_one_class or drawn:
+        return
+    sign = np.array([1, -1])[np.where(found.y[found.sample] == 0, 0, 1)]
+    inside = found.X[sign * found.first_f[found.sample] < 1 - KKT_TOLERANCE]
+    from scipy.spatial import cKDTree
+
+    def unlike(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the rows that are none of the others, but for single precision."""
+        distances = cKDTree(others).query(rows)[0]
+        return rows[distances > SAME * np.linalg.norm(rows, axis=1)]
+
+    # Rows that the model was not trained on may be anywhere.
+    if len(Z) and len(inside) and not len(unlike(Z, found.X)) and len(unlike(inside, Z)):
+        wrong = unlike(inside, Z)
+        label = f"{len(wrong):,} other rows within the margin"
+        axis.scatter(*((wrong - origin) @ directions.T).T, marker="x", color=INK, label=label)
+
+
+# ---- explanations ------------------------------------------------------------------------------
+
+
+def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
+    """Draw the Shapley values of one row, and their mean size over a sample, as bars.
+
+    Parameters
+    ----------
+    data : str, sequence of str, or tuple (X, y)
+        Rows: names of files, or arrays.
+    model : str, FittedModel or estimator
+        A model with the RBF kernel. Of several decision values the first one is explained.
+    row : int, default=1
+        Number of the row, from 1.
+    rows : int, default=100
+        Number of rows of the sample.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The picture.
+
+    Raises
+    ------
+    ModelError
+        If the model has another kernel.
+    ParameterError
+        If the data have fewer rows than `row`.
+    ContentError, DataError
+        If the rows are unusable.
+    """
+    from randsvm.models.kernel_model import KernelModel
+    from randsvm.models.shapley import Explainer
+
+    kind = _fitted(model).model
+    if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
+        raise ModelError("expected a model with the RBF kernel, found another")
+    X, columns, base = _predicted_data(data, model, points=1 << 62).X, kind.columns, kind.index_base
+    if not 1 <= row <= len(X):
+        raise ParameterError(f"the data have rows 1 to {len(X):,}, no row {row:,}")
+    explainer = Explainer(kind, columns)
+
+    def values(x: np.ndarray) -> np.ndarray:
+        at, phi = np.flatnonzero(x), np.zeros(kind.width)
+        if columns is not None:
+            return explainer.of_columns((at + base).astype(np.int32), x[at])[0]
+        features, found = explainer((at + base).astype(np.int32), x[at])
+        phi[features - base] = found[0]
+        return phi
+
+    one, sample = values(X[row - 1]), np.random.default_rng(0).permutation(len(X))[:rows]
+    sizes = np.mean([np.abs(values(x)) for x in X[sample]], axis=0)
+    names = [f"feature {j + base}" for j in range(kind.width)]
+    names = names if columns is None else [shortened(c.name) for c in columns.columns]
+    empty = float(explainer.base_values[0])
+    shown = min(MAX_BARS, max(int(np.count_nonzero(sizes)), 1))
+    with panels(1, 2, 1.1, max(0.7, shown / 14)) as (figure, axes):
+        for axis, bars in zip(axes, (one, sizes), strict=True):
+            order = np.argsort(-np.abs(bars), kind="stable")[:shown]
+            colours = [COLOURS[int(bars[j] < 0)] for j in order]
+            axis.barh(range(shown), bars[order], color=colours)
+            axis.set_yticks(range(shown), [names[j] for j in order])
+            axis.invert_yaxis()
+        axes[0].axvline(0, color=INK, linewidth=0.8)
+        title = f"Row {row:,}: f = {empty + one.sum():.4g} = {empty:.4g} without features + bars"
+        _label(axes[0], "Shapley value: change of f", "", title)
+        _label(axes[1], "mean of |Shapley value|", "", f"{len(sample):,} rows")
+    return figure

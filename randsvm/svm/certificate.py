@@ -1,0 +1,239 @@
+"""Bound P, D and their distance for a solution, rounding included.
+
+For coefficients beta with any sums, z = y - u - b and width = epsilon + tube, each row has the
+residual
+
+    residual_i(z) = loss_i(z) - beta_i z + width |beta_i|  >= 0,
+
+which is 0 where the row satisfies its KKT condition, and by definition of P and D (svm/tasks.py)
+
+    P - D = sum_i residual_i + b (t - sum beta) + tube (a - sum |beta|).
+
+So the distance needs no P and no D, and no digits cancel. A row without a loss and with
+beta = 0, or with a loss and beta at its bound, has the residual 0 for every z around its own: its
+rounding does not count. What counts is the rounding of the few other rows. Those are computed in
+float64 if the bound of float32 does not suffice.
+
+docs/certificate.md has the proofs; kernels/rounding.py the bounds of u.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from randsvm.arrays import CsrMatrix
+from randsvm.kernels.expansion import ROUNDING, Expansion, KernelLayout
+from randsvm.kernels.rounding import (
+    FLOAT64,
+    SPARE,
+    SumError,
+    accumulated,
+    offset_error,
+    sum_change,
+    sum_error,
+    unit_of,
+)
+from randsvm.svm.kernel_layout import CUT, RowSizes
+from randsvm.svm.running_values import Added, ShardValues
+from randsvm.svm.tasks import Task
+
+# The most additions of one kernel value within a block of compiled sums, in vectors of at least 8
+# lanes, or in cells.
+COMPILED_ADDITIONS = 144
+# Errors up to this are finite numbers: inf times 0 is nan.
+LARGEST_ERROR = 1e300
+
+
+@dataclass(frozen=True)
+class RowErrors:
+    """The bounds of the errors of u of all rows: see SumError. total: B."""
+
+    error: SumError
+    total: float
+
+    def of(self, values: ShardValues) -> np.ndarray:
+        """Return the bound of each row of a shard, (m,) float64."""
+        if values.error is not None:
+            return values.error
+        most = self.error.of_total(self.total)
+        if values.absolute is None:
+            return np.full(len(values), min(most, LARGEST_ERROR))
+        bound = self.error.relative * values.absolute + self.error.uniform * self.total
+        return np.minimum(bound, LARGEST_ERROR)
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Sums over the rows of each shard, (shards, 5) float64.
+
+    Columns: residuals as computed, and at most; |beta| times the error of u; |beta u|;
+    |y beta| + epsilon |beta|.
+    """
+
+    sums: np.ndarray
+
+    def __add__(self, other: Residuals) -> Residuals:
+        return Residuals(np.concatenate([self.sums, other.sums]))
+
+
+@dataclass(frozen=True)
+class ResidualQuery:
+    """Ask for the residuals of all rows. primal_only: of a machine that has P and no D; the
+    residuals are then the losses. scaled: the part by which the model as written changes b."""
+
+    task: Task
+    b: float
+    errors: RowErrors
+    primal_only: bool = False
+    scaled: float = 0.0
+
+    def __call__(self, values: ShardValues) -> Residuals:
+        computed, most, error = self.bounds(values)
+        y, u, size = values.y, values.u, np.abs(values.beta)
+        linear = size * np.abs(y) + self.task.epsilon * size
+        sums = [computed.sum(), most.sum(), size @ error, size @ np.abs(u), linear.sum()]
+        return Residuals(np.array([sums]))
+
+    def bounds(self, values: ShardValues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the residual of each row as computed, its largest value, and the error of u;
+        (m,) float64 each."""
+        task, y, u = self.task, values.y, values.u
+        width = task.epsilon + task.tube
+        error = self.errors.of(values)
+        error = offset_error(error, y, u, self.b, width) + self.scaled * abs(self.b)
+        lower, upper = task.box(y, values.weights)
+        beta = np.zeros(len(y)) if self.primal_only else values.beta
+        # Mirrored where beta < 0, so that beta >= 0.
+        sign = np.where(beta < 0, -1.0, 1.0)
+        z, beta = sign * (y - u - self.b), np.abs(beta)
+        rise = np.where(sign > 0, upper, -lower) - beta
+        fall = np.where(sign > 0, lower, -upper) - beta
+
+        def residual(z: np.ndarray) -> np.ndarray:
+            inside = z - width
+            pieces = np.maximum(rise * inside, -beta * inside)
+            return np.maximum(pieces, fall * (z + width) + 2 * width * beta)
+
+        with np.errstate(over="ignore"):
+            computed = residual(z)
+            most = np.maximum(residual(z - error), residual(z + error))
+        return computed, np.maximum(most, computed), error
+
+    def loose(self, values: ShardValues) -> np.ndarray:
+        """Return the rows whose rounding changes their residual, or 1/2 |w|^2 of a machine without
+        D, (k,) integers."""
+        computed, most, _ = self.bounds(values)
+        return np.flatnonzero((most > computed) | (self.primal_only & (values.beta != 0)))
+
+
+def sum_error_of(
+    kernel_layout: KernelLayout, sizes: RowSizes, added: Added, d: int, scaled: float = 0.0
+) -> SumError:
+    """Return the bound of the errors of sums in a layout.
+
+    d: the number of features. scaled: the part by which the model as written changes coefficients.
+    """
+    kernel, layout = kernel_layout.kernel, kernel_layout
+    unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
+    compiled = layout.is_compiled(d) or layout.sums_nonzeros(d) or layout.uses_differences
+    norm, differences, terms = sizes.norm, layout.uses_differences, sizes.terms
+    by_products = sum_error(
+        kernel,
+        terms=terms,
+        norm=norm,
+        centres=added.centres,
+        additions=COMPILED_ADDITIONS if compiled else None,
+        unit=unit,
+        differences=differences,
+        left_out=math.exp(1 - CUT) if layout.uses_cells(d) else 0.0,
+        size=sizes.length,
+    )
+    if kernel.name == "rbf" and unit == FLOAT64 and not layout.dense:
+        # SparseCentres takes differences where products would err by more than ROUNDING.
+        size = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
+        made = partial(sum_error, kernel, centres=added.centres, norm=size, size=sizes.length)
+        one, other = made(terms=terms), made(terms=2 * terms, differences=True)
+        by_products = SumError(max(one.relative, other.relative), max(one.uniform, other.uniform))
+    # Each pass adds a sum to u.
+    adding = SPARE * (accumulated(3 * added.passes) + scaled)
+    if kernel.name == "rbf":
+        return by_products._replace(relative=by_products.relative + adding)
+    return by_products._replace(uniform=by_products.uniform + adding * largest_value(layout, norm))
+
+
+def largest_value(kernel_layout: KernelLayout, norm: float) -> float:
+    """Return a bound of |K|. norm: see RowSizes."""
+    kernel = kernel_layout.kernel
+    return norm if kernel.linear else 1.0 if kernel.name == "rbf" else kernel.magnitude(norm)
+
+
+class Sharpen:
+    """Compute u in float64 of all rows whose rounding changes their residual.
+
+    Z, beta: the support vectors; error: the bound of the errors of these sums.
+    """
+
+    def __init__(
+        self,
+        kernel_layout: KernelLayout,
+        Z: CsrMatrix,
+        beta: np.ndarray,
+        query: ResidualQuery,
+        error: float,
+    ) -> None:
+        self.made_from = kernel_layout, Z, beta, query, error
+        self.query, self.error = query, error
+        self.expansion = Expansion(replace(kernel_layout, dtype=np.float64), Z, beta)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Sharpen, self.made_from
+
+    def __call__(self, values: ShardValues) -> None:
+        rows, error = self.query.loose(values), self.query.errors.of(values).copy()
+        if len(rows):
+            X = values.D.chunk_matrix(values.shard)
+            values.u[rows], error[rows] = self.expansion.values(X[rows]), self.error
+        values.error = error
+
+
+def change_of_dual(
+    task: Task,
+    y: np.ndarray,
+    beta: np.ndarray,
+    u: np.ndarray,
+    weights: np.ndarray | None,
+    largest: float,
+) -> float:
+    """Return by how much D may be lower for coefficients near beta that are feasible exactly.
+
+    They are beta times a factor of at most 1, with what a prescribed sum misses added to one
+    coefficient that has room. inf: none has.
+
+    task: without an absolute sum if the sum of |beta| may be below it. u : (m,) float64, its size;
+    largest: a bound of K(x, x).
+    """
+    lower, upper = task.box(y, weights)
+    bounds = np.where(beta > 0, upper, -lower)
+    with np.errstate(divide="ignore"):
+        excess = float((np.abs(beta) / bounds).max(initial=0.0))
+    factor = 1.0 if excess <= 1 else (1 - 4 * FLOAT64) / excess
+    linear, norm = float(np.abs(beta) @ (np.abs(y) + task.epsilon)), float(np.abs(beta) @ u)
+    cost = SPARE * (1 - factor) * (linear + norm)
+    beta = beta * factor
+    slope = np.abs(y) + task.epsilon + SPARE * u
+    for group in task.groups:
+        own = beta if len(task.groups) == 1 else np.where(beta * group.coefficient_sum > 0, beta, 0)
+        missing = math.fsum([group.coefficient_sum, *(-own).tolist()])
+        least, most = group.box(y, weights)
+        room = most - beta if missing > 0 else beta - least
+        fits = (room >= 2 * abs(missing)) & (beta >= least) & (beta <= most)
+        if not missing:
+            continue
+        if not fits.any():
+            return math.inf
+        cost += sum_change(missing, float(slope[fits].min()), 2 * largest)
+    return cost

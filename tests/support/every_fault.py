@@ -1,0 +1,197 @@
+"""Small runs in which the k-th event, open, read, write, fsync or rename fails.
+
+Whatever k is, no file is lost or damaged, and the next run works.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from commands import run_predict, run_train
+
+from randsvm import events
+from randsvm.errors import RandsvmError
+from randsvm.files import PatientFile
+from randsvm.models.load import load
+
+# Exit codes that the help documents for a failed input or output, too little memory, a worse model
+# than the old one, or a signal.
+EXIT_CODES = (66, 71, 73, 74, 75, 128 + signal.SIGTERM)
+
+
+class Calls:
+    """Counts the calls of a function, and lets one of them fail."""
+
+    def __init__(self, fails: int | None = None) -> None:
+        self.fails, self.count = fails, 0
+
+    def next_fails(self) -> bool:
+        self.count += 1
+        return self.count - 1 == self.fails
+
+
+class _Written(io.FileIO):
+    """A file that stores half of the bytes of the write that fails."""
+
+    calls: Calls
+
+    def write(self, data: Any, /) -> int:
+        if self.calls.next_fails():
+            super().write(memoryview(data)[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(data)
+
+
+def _failing(function: Callable[..., Any], calls: Calls, number: int) -> Callable[..., Any]:
+    """Let calls by the package fail, not those by the modules that it uses."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        caller = sys._getframe(1).f_globals["__name__"]
+        if caller.startswith("randsvm.") and calls.next_fails():
+            raise OSError(number, os.strerror(number))
+        return function(*arguments, **options)
+
+    return call
+
+
+def _signal(patch: pytest.MonkeyPatch, calls: Calls) -> None:
+    check = events.check
+
+    def checked(*arguments: float) -> None:
+        if calls.next_fails():
+            events.interrupt(signal.SIGTERM)
+        check(*arguments)
+
+    patch.setattr(events, "check", checked)
+    patch.setattr(events._Signals, "number", None)
+    patch.setattr(events._Signals, "raised", False)
+
+
+def _memory(patch: pytest.MonkeyPatch, calls: Calls) -> None:
+    check = events.check
+
+    def checked(*arguments: float) -> None:
+        if calls.next_fails():
+            raise MemoryError
+        check(*arguments)
+
+    patch.setattr(events, "check", checked)
+
+
+def _write(patch: pytest.MonkeyPatch, calls: Calls) -> None:
+    fdopen = os.fdopen
+
+    def opened(descriptor: int, mode: str) -> Any:
+        if mode != "wb":
+            return fdopen(descriptor, mode)
+        raw = _Written(descriptor, mode)
+        raw.calls = calls
+        return io.BufferedWriter(raw)
+
+    patch.setattr(os, "fdopen", opened)
+
+
+# Each makes a kind of call fail.
+FAULTS: dict[str, Callable[[pytest.MonkeyPatch, Calls], None]] = {
+    "signal": _signal,
+    "memory": _memory,
+    "write": _write,
+    "open": lambda patch, calls: patch.setattr(os, "open", _failing(os.open, calls, errno.EMFILE)),
+    "read": lambda patch, calls: patch.setattr(
+        PatientFile, "readinto", _failing(PatientFile.readinto, calls, errno.EIO)
+    ),
+    "fsync": lambda patch, calls: patch.setattr(os, "fsync", _failing(os.fsync, calls, errno.EIO)),
+    "rename": lambda patch, calls: patch.setattr(
+        Path, "replace", _failing(Path.replace, calls, errno.EACCES)
+    ),
+}
+
+
+class Run(NamedTuple):
+    """A command, the files that it replaces, and those that it may also leave."""
+
+    words: str
+    outputs: tuple[str, ...] = ("m",)
+    leaves: tuple[str, ...] = ("m.interrupted",)
+
+    def __call__(self) -> None:
+        name, *words = self.words.split()
+        (run_predict if name == "predict" else run_train)(*words)
+
+
+def check_every_fault(run: Run, fault: str, folder: Path, most: int) -> None:
+    """Let each of the calls fail, or about `most` of them.
+
+    folder: the working folder, which holds the inputs and old outputs.
+    """
+    old = contents(folder)
+    restore(folder, old)
+    with failing(fault, None) as calls:
+        run()
+    new = contents(folder)
+    assert new.keys() == old.keys() | set(run.outputs), "an undisturbed run"
+    for k in some_of(calls.count, most):
+        restore(folder, old)
+        try:
+            with failing(fault, k):
+                run()
+            assert contents(folder) == new, f"{fault} {k}: the run ended well"
+        except RandsvmError as error:
+            assert error.exit_code in EXIT_CODES, f"{fault} {k}: {error!r}"
+            check_outputs(run, folder, old, new, f"{fault} {k}: {error}")
+    run()
+    assert {name: (folder / name).read_bytes() for name in run.outputs} == {
+        name: new[name] for name in run.outputs
+    }, f"{fault}: the next run"
+
+
+@contextmanager
+def failing(fault: str, k: int | None) -> Iterator[Calls]:
+    calls = Calls(k)
+    with pytest.MonkeyPatch.context() as patch:
+        FAULTS[fault](patch, calls)
+        yield calls
+
+
+def some_of(count: int, most: int) -> Sequence[int]:
+    """Return the first and the last numbers, and some between them."""
+    if count <= most:
+        return range(count)
+    step = -(-count // (most // 2))
+    ends = most // 4
+    return sorted({*range(ends), *range(0, count, step), *range(count - ends, count)})
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def restore(folder: Path, files: dict[str, bytes]) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        os.utime(folder / name, ns=(0, 0))  # which a cache contains
+
+
+def check_outputs(
+    run: Run, folder: Path, old: dict[str, bytes], new: dict[str, bytes], what: str
+) -> None:
+    """Check that each file is the old or the new one, or is another whole model."""
+    found = contents(folder)
+    assert found.keys() >= old.keys(), what
+    assert found.keys() <= {*old, *run.outputs, *run.leaves}, what
+    for name, content in found.items():
+        if content not in (old.get(name), new.get(name)):
+            assert name in ("m", "m.interrupted"), f"{what}: {name}"
+            load(str(folder / name))

@@ -1,0 +1,205 @@
+"""The judge of certificates: hand-computed cases, LIBSVM's optima, and planted lies."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import exact_judge
+import numpy as np
+import oracle
+import pytest
+from exact_judge import Interval, Kernel, Machine, Rows
+from libsvm import svm as bindings
+from libsvm import svmutil
+from scipy import sparse
+
+
+def rows_of(lines: list[tuple[str, str, list[str]]]) -> Rows:
+    """Return rows of a label, a weight and values."""
+    X = np.array([[Decimal(v) for v in values] for *_, values in lines], dtype=object)
+    return Rows([label for label, *_ in lines], np.array([Fraction(w) for _, w, _ in lines]), X)
+
+
+def machine_of(beta: list[str], Z: np.ndarray, b: str) -> Machine:
+    return Machine(Z, np.array([Fraction(v) for v in beta]), Fraction(b), ["1", "-1"])
+
+
+# x = 1, -1, 3 with y = 1, -1, -1, weights 1, 2, 1/2; w = 1/2 at b = 1/4: f = 3/4, -1/4, 7/4.
+LINE = rows_of([("+1", "1", ["1"]), ("-1", "2", ["-1"]), ("-1", "0.5", ["3"])])
+HALVES = machine_of(["0.25", "-0.25"], LINE.X[:2], "0.25")
+# task, numbers, P, D of coefficients 1/4, -1/4, 0
+BY_HAND: dict[str, tuple[dict[str, Any], Fraction, Fraction]] = {
+    # losses 1/4, 3/4, 11/4 times 2 C_i = 2, 4, 1
+    "svc": ({"C": 2}, Fraction(1, 8) + Fraction(25, 4), Fraction(1, 2) - Fraction(1, 8)),
+    # class -1 costs three times as much
+    "weighted": (
+        {"C": 2, "class_weights": {"-1": 3}},
+        Fraction(1, 8) + Fraction(1, 2) + 3 * Fraction(23, 4),
+        Fraction(3, 8),
+    ),
+    # |y - f| = 1/4, 3/4, 11/4, less 1/4: 0, 1/2, 5/2; sum y beta - eps sum |beta| = 3/8
+    "svr": (
+        {"C": 2, "epsilon": "0.25"},
+        Fraction(1, 8) + Fraction(2) + Fraction(5, 2),
+        Fraction(3, 8) - Fraction(1, 8),
+    ),
+    # size 2 x 1/2 x 3.5 = 3.5: the bounds are 2, 4, 1, so the tube is 3/4, outside is 11/4
+    "nu-svr": (
+        {"C": 2, "nu": "0.5"},
+        Fraction(1, 8) + Fraction(7, 2) * Fraction(3, 4) + 2,
+        Fraction(1, 2) - Fraction(1, 8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_p_and_d_are_those_computed_by_hand(name: str) -> None:
+    numbers, P, D = BY_HAND[name]
+    problem = exact_judge.problem_of(
+        LINE, "svc" if name == "weighted" else name, ["1", "-1"], **numbers
+    )
+    judged = exact_judge.objective(problem, Kernel("linear"), LINE, HALVES)
+    assert judged == Interval(P, P)
+    judged = exact_judge.dual_objective(problem, Kernel("linear"), LINE, HALVES)
+    assert judged == Interval(D, D)
+
+
+def test_p_and_d_of_novelty_detection_are_those_computed_by_hand() -> None:
+    """total 7/4; rho = 1/4: u = 1/2, -1/2, 3/2, so only the row of weight 2 loses 3/4."""
+    problem = exact_judge.problem_of(LINE, "one-class", nu="0.5")
+    machine = machine_of(["0.25", "-0.25"], LINE.X[:2], "-0.25")
+    P = Fraction(1, 8) - Fraction(7, 16) + Fraction(3, 2)
+    assert exact_judge.objective(problem, Kernel("linear"), LINE, machine) == Interval(P, P)
+    feasible = machine_of(["0.75", "1"], LINE.X[:2], "0")
+    D = -Fraction(1, 32)
+    assert exact_judge.dual_objective(problem, Kernel("linear"), LINE, feasible) == Interval(D, D)
+
+
+def test_coefficients_of_equal_rows_go_where_d_rises_most() -> None:
+    """Targets 3 and 1, weights 1 and 2, and a third row; the sum 1.5 fills the higher target."""
+    rows = rows_of([("3", "1", ["1"]), ("1", "2", ["1"]), ("0", "2", ["0"])])
+    problem = exact_judge.problem_of(rows, "svr", epsilon="0.5")
+    machine = machine_of(["1", "0.5", "-1.5"], rows.X[[0, 1, 2]], "0")
+    beta, unknown = exact_judge.coefficients(problem, rows, machine)
+    assert (beta.tolist(), unknown) == ([1, Fraction(1, 2), Fraction(-3, 2)], 0)
+    assert exact_judge.feasible(problem, beta).tolist() == beta.tolist()
+    assert sum(exact_judge.feasible(problem, 3 * beta)) == 0
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+def test_each_arithmetic_encloses_the_exact_sums(kernel: str) -> None:
+    rng = np.random.default_rng(3)
+    X = np.array([[Decimal(f"{v:.7g}") for v in x] for x in rng.normal(100, 30, (40, 3))])
+    beta = np.array([Fraction(f"{v:.17g}") for v in rng.normal(0, 1e6, 40)])
+    chosen = Kernel(kernel, Fraction("0.0007"), Fraction(1), 3)
+    exact = exact_judge.sums(chosen, X, X, beta, "exact")
+    for arithmetic, share in (("double", 1e-9), ("double-double", 1e-24)):
+        found = exact_judge.sums(chosen, X, X, beta, arithmetic)
+        for one, other, r, s in zip(
+            found.centres, exact.centres, found.radii, exact.radii, strict=True
+        ):
+            assert abs(one - other) <= Fraction(r) + Fraction(s)
+            assert r <= share * 1e6 * 40 * (1e9 if kernel == "poly" else 1)
+
+
+def test_exp_of_pairs_has_a_hundred_bits() -> None:
+    rng = np.random.default_rng(4)
+    high = np.concatenate([10 ** rng.uniform(-20, 2.7, 300), rng.uniform(0, 600, 300), [0.0]])
+    low = high * rng.uniform(-1, 1, len(high)) * 2.0**-54
+    with localcontext(prec=60):
+        for a, b, *found in zip(high, low, *exact_judge.exp_of_minus((high, low)), strict=True):
+            wanted = (-(Decimal(a) + Decimal(b))).exp()
+            assert abs(Decimal(found[0]) + Decimal(found[1]) - wanted) <= wanted / 2**100
+
+
+OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
+    "svc": ("-c 8", {"C": 8}),
+    "weighted": ("-c 1 -w1 5 -w-1 2", {"C": 1, "class_weights": {"1": 5, "-1": 2}}),
+    "nu-svc": ("-s 1 -n 0.3", {"nu": "0.3"}),
+    "one-class": ("-s 2 -n 0.3", {"nu": "0.3"}),
+    "svr": ("-s 3 -c 4 -p 0.2", {"C": 4, "epsilon": "0.2"}),
+    "nu-svr": ("-s 4 -c 4 -n 0.3", {"C": 4, "nu": "0.3"}),
+}
+
+
+@pytest.mark.parametrize("kernel", ["-t 2 -g 2", "-t 0", "-t 1 -d 2 -g 0.5 -r 1"])
+@pytest.mark.parametrize("name", OPTIMA)
+def test_libsvms_optimum_lies_between_d_and_p_which_are_close(
+    tmp_path: Path, name: str, kernel: str
+) -> None:
+    y, X = oracle.two_gaussians(40)
+    X = np.round(X, 2)
+    words, numbers = OPTIMA[name]
+    if name in ("svr", "nu-svr"):
+        y = np.round(X[:, 0] + np.sin(X[:, 1]), 2)
+    data, path = tmp_path / "data", tmp_path / "model"
+    data.write_text(oracle.svmlight_text(y.tolist(), X))
+    wanted = bindings.svm_parameter(f"-q {words} {kernel} -e 1e-9")
+    model = svmutil.svm_train(bindings.svm_problem(y, sparse.csr_matrix(X)), wanted)
+    bindings.libsvm.svm_save_model(str(path).encode(), model)
+    rows = exact_judge.read_rows(data)
+    found, machine = exact_judge.read_model(path, 2)
+    task = "svc" if name == "weighted" else name
+    problem = exact_judge.problem_of(rows, task, machine.labels, **numbers)
+    P = exact_judge.objective(problem, found, rows, machine, "double-double")
+    D = exact_judge.dual_objective(problem, found, rows, machine, "double-double")
+    assert D.most <= P.most
+    assert float(P.least - D.most) <= 1e-5 * max(abs(float(P.most)), 1)
+
+
+@dataclass
+class Stated:
+    primal: float
+    dual: float
+    gap: float
+    primal_error: float = 0.0
+    dual_error: float = 0.0
+
+
+def gap_of(primal: float, dual: float) -> float:
+    return (primal - dual) / max(abs(primal), abs(dual))
+
+
+# P of the machine is 6.375, P of w = 0 is 4 at b = -1, D of its coefficients is 0.375.
+LIES = {
+    "": Stated(6.375, 0.375, gap_of(6.375, 0.375)),
+    "P 6.374 said, 6.375 of the model": Stated(6.374, 0.375, gap_of(6.374, 0.375)),
+    "D 6.1 said, a machine has P 4": Stated(6.375, 6.1, gap_of(6.375, 6.1)),
+    "gap 0.9 said, 0.941176 by P and D": Stated(6.375, 0.375, 0.9),
+    "gap 0.91 said, 0.941176 by P and D": Stated(6.375, 0.375, 0.91, 0.1, 0.1),
+}
+
+
+@pytest.mark.parametrize("complaint", LIES)
+def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path: Path, complaint: str) -> None:
+    data, model = tmp_path / "data", tmp_path / "model"
+    data.write_text("+1 1:1\n-1 cost:2 1:-1\n-1 cost:0.5 1:3\n")
+    model.write_text(
+        "svm_type c_svc\nkernel_type linear\nnr_class 2\ntotal_sv 2\nrho -0.25\nlabel 1 -1\n"
+        "nr_sv 1 1\nSV\n0.25 1:1\n-0.25 1:-1\n# randsvm format 1\n"
+    )
+    verdict = exact_judge.judge(data, model, asdict(LIES[complaint]), "svc", C=2)
+    assert verdict is not None
+    assert verdict.wrong == ([complaint] if complaint else [])
+    assert verdict.doubt == 0
+    covered = {**asdict(LIES[complaint]), "primal_error": 10.0, "dual_error": 10.0, "gap": 99.0}
+    verdict = exact_judge.judge(data, model, covered, "svc", C=2)
+    assert verdict is not None
+    assert not verdict.wrong
+    assert exact_judge.judge(data, model, {**covered, "certificate": "none"}, "svc", C=2) is None
+
+
+@pytest.mark.parametrize(("distance", "false"), [(Fraction(1, 100), False), (Fraction(1), True)])
+def test_a_gap_below_the_bounds_of_p_and_d_is_judged_by_their_difference(
+    distance: Fraction, false: bool
+) -> None:
+    """The bounds of P and D, 2 each, do not decide: their rounding may be the same."""
+    claim = exact_judge.Said(100.0, 99.99, 2e-4, 2.0, 2.0, bounded=True)
+    machine = exact_judge.Interval(Fraction(100), Fraction(100))
+    found = list(exact_judge.contradictions(claim, machine, [], distance=lambda: distance))
+    assert any("gap" in wrong for wrong in found) == false
+    assert list(exact_judge.contradictions(claim, machine, []))

@@ -1,0 +1,25 @@
+"""Test that the planted faults of mutants.txt still change modules, and name tests that exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fixtures import ImportScript
+
+TESTS = Path(__file__).parent
+
+
+def test_nearly_all_faults_can_be_planted(script: ImportScript) -> None:
+    """A few may wait for their new text after a change of the package."""
+    faults = list(script("mutants").read_faults((TESTS / "mutants.txt").read_text()))
+    assert len({fault.name for fault in faults}) == len(faults)
+    lost = []
+    for fault in faults:
+        try:
+            compile(fault.planted(), fault.name, "exec")
+        except (ValueError, OSError) as error:
+            lost.append(str(error))
+        if not all((TESTS / test.partition("::")[0]).exists() for test in fault.tests):
+            lost.append(f"{fault.name}: expected its tests, found no such file")
+    assert len(faults) - len(lost) >= 120
+    assert len(lost) <= len(faults) // 5, "\n".join(lost)

@@ -1,0 +1,262 @@
+"""Pictures and pages: their numbers, their names, and what bad input says."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+from click.testing import CliRunner
+from commands import run_predict, run_train
+
+pytest.importorskip("matplotlib")
+
+from randsvm import api, page, plot
+from randsvm.cli.plot import main
+from randsvm.cli.train import train
+from randsvm.errors import TransferError
+
+HOSTILE = '<script>alert("1")</script> & $\\frac$ ' + "x" * 10_000
+
+
+def records_of(log):
+    return [json.loads(line) for line in Path(log).read_text().splitlines()]
+
+
+def command(*words):
+    return CliRunner().invoke(main, list(map(str, words)))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Train on two classes with probabilities and a search; return data, model and log."""
+    y, X = oracle.two_gaussians(300)
+    data, model, log = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "m", tmp_path / "log"
+    words = ["-q", "-b", 1, "-v", 3, "-c", "0.25,1,4", "-g", "0.1,1", "--log", log, data, model]
+    run_train(*words)
+    return str(data), str(model), str(log)
+
+
+def test_the_areas_and_the_confusion_are_those_of_scikit_learn(run, tmp_path):
+    metrics, datasets = (pytest.importorskip(f"sklearn.{name}") for name in ("metrics", "datasets"))
+    data, model, _ = run
+    X, y = datasets.load_svmlight_file(data)
+    fitted = api.load(model)
+    first = y == int(fitted.model.labels[0])
+    f = fitted.decision_function(X)
+    titles = " ".join(axis.get_title() for axis in plot.scores(data, model).axes)
+    assert f"area {metrics.roc_auc_score(first, f):.4f}" in titles
+    figure = plot.scores(data, model)
+    legend = [text.get_text() for axis in figure.axes for text in axis.texts]
+    confusion = metrics.confusion_matrix(~first, fitted.predict_proba(X)[:, 0] < 0.5)
+    assert legend[:4] == [f"{count:,}" for count in confusion.ravel()]
+    labels = [one for axis in figure.axes for one in axis.get_legend_handles_labels()[1]]
+    for positive, values in ((first, f), (~first, -f)):
+        assert any(
+            one.endswith(f"area {metrics.average_precision_score(positive, values):.4f}")
+            for one in labels
+        )
+
+
+def test_scores_of_arrays_and_of_files_agree(run):
+    datasets = pytest.importorskip("sklearn.datasets")
+    data, model, _ = run
+    X, y = datasets.load_svmlight_file(data)
+    pictures = [plot.scores(data, model), plot.scores((X.toarray(), y), api.load(model))]
+    one, other = (
+        [text.get_text() for axis in figure.axes for text in [axis.title, *axis.texts]]
+        for figure in pictures
+    )
+    assert one == other
+
+
+def test_an_estimator_is_drawn(tmp_path):
+    pytest.importorskip("sklearn")
+    from randsvm import SVC, SVR
+
+    y, X = oracle.two_gaussians(80)
+    names = np.where(y > 0, "yes", "no")
+    assert len(plot.boundary((X, names), SVC().fit(X, names)).axes) == 2
+    titles = [axis.get_title() for axis in plot.scores((X, names), SVC().fit(X, names)).axes]
+    right = 100 * SVC().fit(X, names).score(X, names)
+    assert titles[0] == f"Rows: {right:.2f}% of 80 right"
+    assert "R²" in plot.scores((X, X[:, 0]), SVR().fit(X, X[:, 0])).axes[0].get_title()
+
+
+def test_the_rounds_of_the_last_run_are_drawn(run):
+    records = records_of(run[2])
+    rounds = [one for one in records if one["event"] == "iteration"]
+    with Path(run[2]).open("a") as stream:
+        stream.write('{"event": "itera')
+    gaps, objectives, *_ = plot.convergence(run[2]).axes
+    drawn = {tuple(point) for line in gaps.lines for point in line.get_xydata()}
+    assert {(one["seconds"], 100 * one["gap"]) for one in rounds if one["gap"]} <= drawn
+    drawn = {y for line in objectives.lines for y in line.get_ydata()}
+    assert {one["primal"] for one in rounds} | {one["dual"] for one in rounds} <= drawn
+
+
+def test_every_combination_of_a_search_is_in_its_map(run):
+    records = records_of(run[2])
+    tried = [one for one in records if one["event"] == "tried"]
+    figure = plot.search(run[2])
+    texts = [text.get_text().split("\n")[0] for text in figure.axes[0].texts]
+    assert sorted(texts) == sorted(f"{one['score']:.4g}" for one in tried)
+    best = records[-1]["cross_validation"]
+    assert f"C = {best['values']['C']:.4g}" in figure.axes[0].get_title()
+    line = plot.search(run[2], ["C"]).axes[0].lines[0].get_xydata()
+    own = {
+        (one["values"]["C"], one["score"])
+        for one in tried
+        if one["values"]["gamma"] == best["values"]["gamma"]
+    }
+    assert {tuple(point) for point in line} == own
+
+
+@pytest.mark.parametrize("words", [["--scale", "standard"], []])
+def test_rings_are_around_the_support_vectors(tmp_path, words):
+    y, X = oracle.checkerboard(150)
+    data, model = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "m"
+    run_train("-q", "-g", 2, *words, data, model)
+    axis = plot.boundary(str(data), str(model)).axes[0]
+    (rings,) = [one for one in axis.collections if "support" in str(one.get_label())]
+    found = np.asarray(rings.get_offsets())
+    distances = np.abs(found[:, None] - X[None]).max(axis=2).min(axis=1)
+    assert len(found) == api.load(str(model)).model.Z.shape[0]
+    assert distances.max() < 1e-5
+    assert not [one for one in axis.collections if "other rows" in str(one.get_label())]
+
+
+def test_the_bars_of_a_row_add_up_to_f(run):
+    data, model, _ = run
+    figure = plot.explain(data, model, row=3)
+    values = run_predict_scores(data, model)
+    bars = sum(patch.get_width() for patch in figure.axes[0].patches)
+    title = figure.axes[0].get_title()
+    base = float(re.search(r"= (\S+) without", title)[1])
+    assert base + bars == pytest.approx(values[2], rel=1e-3, abs=1e-3)
+
+
+def run_predict_scores(data, model):
+    out = f"{model}.out"
+    run_predict("-q", "--scores", data, model, out)
+    return np.loadtxt(out)
+
+
+class Page(html.parser.HTMLParser):
+    """Collects tags and what refers to other places."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links, self.text = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        own = [value for name, value in attributes if name in ("href", "src", "xlink:href")]
+        self.links += [one for one in own if not one.startswith(("#", "data:"))]
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_page_is_one_file_with_the_numbers_of_the_run(run, tmp_path):
+    data, model, log = run
+    made = command("page", log, model, data, tmp_path / "p.html")
+    assert made.exit_code == 0, made.output
+    text = (tmp_path / "p.html").read_text()
+    found, end = Page(text), records_of(log)[-1]
+    assert not found.links
+    assert "script" not in found.tags
+    assert found.tags.count("svg") == 4
+    for shown in (f"{end['gap']:.4%}", f"{end['primal']:.6g}", end["run"], end["parameters"]):
+        assert shown in found.text or shown in "".join(found.text)
+    again = command("page", log, model, tmp_path / "p.html")
+    assert again.exit_code == 0
+    refused = command("page", log, model, data)
+    assert "is not a page" in str(refused.exception)
+
+
+def test_a_training_writes_its_page_and_keeps_its_model_without_it(tmp_path):
+    y, X = oracle.two_gaussians(100)
+    data, model = oracle.write_svmlight(tmp_path / "d", y, X), tmp_path / "m"
+    (tmp_path / "pages").mkdir()
+    made = tmp_path / "pages" / "p.html"
+    run_train("-q", "--html", made, data, model)
+    assert "How it ended" in "".join(Page(made.read_text()).text)
+    precious = tmp_path / "other"
+    precious.write_text("precious")
+    found = CliRunner().invoke(train, ["-q", "--html", str(precious), str(data), str(model)])
+    assert "is not a page" in str(found.exception)
+    before = model.read_bytes()
+    model.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "write_page", unwritable)
+        ended = CliRunner().invoke(train, ["-q", "--html", str(made), str(data), str(model)])
+    assert getattr(ended.exception, "exit_code", None) == 74
+    assert model.read_bytes() == before
+
+
+def unwritable(path, text):
+    raise TransferError(f"writing {path}: No space left on device")
+
+
+def test_hostile_names_are_text(tmp_path):
+    y, X = oracle.two_gaussians(60)
+    labels = np.where(y > 0, HOSTILE, "b")
+    pytest.importorskip("sklearn")
+    from randsvm import SVC
+
+    drawn = Page(page.svg(plot.scores((X, labels), SVC().fit(X, labels))))
+    assert "script" not in drawn.tags
+    shown = page.text(HOSTILE)
+    assert "<" not in shown
+    assert len(shown) < 1000
+    assert Page(page._table([(HOSTILE, HOSTILE)])).tags == ["table", "tr", "th", "td"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["convergence", "nothing"], "cannot open nothing"),
+        (["convergence", "{data}"], "expected a log of randsvm"),
+        (["search", "{sgd}"], "tried no combination"),
+        (["search", "{log}", "--axes", "D"], "no parameter D"),
+        (["scores", "{model}", "{data}"], "is a model, not data"),
+        (["boundary", "{data}", "{model}", "--features", "1", "9"], "no feature 9"),
+        (["explain", "{data}", "{model}", "--row", "999"], "no row 999"),
+        (["scores", "{data}", "{model}", "-o", "{data}"], "ends in .png"),
+        (["scores", "{data}", "{model}", "-o", "{data}/x.png"], "cannot create"),
+        (["page", "{data}", "{model}", "{data}.html"], "expected a log of randsvm"),
+    ],
+)
+def test_bad_input_is_one_line(run, tmp_path, words, said):
+    data, model, log = run
+    sgd = tmp_path / "sgd.log"
+    run_train("sgd", "-q", "--log", sgd, data, tmp_path / "linear")
+    places = {"data": data, "model": model, "log": log, "sgd": sgd}
+    found = command(*[word.format(**places) for word in words])
+    assert found.exit_code != 0
+    assert said in str(found.exception)
+    assert "\n" not in str(found.exception)
+
+
+def test_a_picture_replaces_only_a_picture(run, tmp_path):
+    log, target = run[2], tmp_path / "p.png"
+    for suffix in ("png", "svg", "pdf"):
+        assert command("convergence", log, "-o", tmp_path / f"p.{suffix}").exit_code == 0
+        assert command("convergence", log, "-o", tmp_path / f"p.{suffix}").exit_code == 0
+    target.write_text("precious")
+    assert "not a picture" in str(command("convergence", log, "-o", target).exception)
+    assert target.read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["train", "predict"])
+def test_the_other_commands_do_not_import_matplotlib(name):
+    code = f"import sys, randsvm.cli.{name}, randsvm.api; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,109 @@
+"""Test that the gap of a trailer holds for the numbers of the file, rounding included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import oracle
+import pytest
+import random_problems
+from commands import run_train
+
+ROWS = 60
+
+
+def noisy(path: Path, column: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Write rows of three decimals; return their labels and features in extended precision."""
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(ROWS) < 0.5, 1, -1)
+    X = (rng.normal(size=(ROWS, 4)) + 0.4 * y[:, None]).round(3) + 0.0
+    lines = [
+        f"{label} " + " ".join(f"{k}:{value}" for k, value in enumerate(row, 1)) + column
+        for label, row in zip(y, X.tolist(), strict=True)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    tenths = [[np.longdouble(round(1000 * value)) / 1000 for value in row] for row in X.tolist()]
+    return y, np.array(tenths)
+
+
+@pytest.mark.parametrize(("kernel", "C"), [("rbf", 1.0), ("rbf", 1e8), ("poly", 100.0)])
+def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path: Path, kernel: str, C: float) -> None:
+    train, model = tmp_path / "train", tmp_path / "model"
+    y, X = noisy(train)
+    words = ["-t", kernel, "-g", 1, *(["-d", 2, "-r", 1] if kernel == "poly" else [])]
+    run_train("randsvm", "-q", *words, "-c", C, "--gap", 0.01, train, model)
+    said, lines = oracle.trailer(model), model.read_text().split("\nSV\n")
+    header = dict(line.split(" ", 1) for line in lines[0].splitlines())
+    body = [line.split() for line in lines[1].splitlines() if not line.startswith("#")]
+    beta = np.array([np.longdouble(row[0]) for row in body])
+    known = {tuple(f"{value:.3f}" for value in row.astype(float) + 0.0): row for row in X}
+    Z = np.array([known[tuple(f"{float(w.split(':')[1]):.3f}" for w in row[1:])] for row in body])
+
+    def kernel_values(A: np.ndarray) -> np.ndarray:
+        if kernel == "poly":
+            return (A @ Z.T + 1) ** 2
+        return np.exp(-np.square(A[:, None] - Z).sum(axis=2))
+
+    sign = np.where(y == int(header["label"].split()[0]), 1, -1)
+    f = kernel_values(X) @ beta - np.longdouble(header["rho"])
+    P = beta @ kernel_values(Z) @ beta / 2 + np.longdouble(C) * np.maximum(0, 1 - sign * f).sum()
+    assert said["certificate"] == "proven"
+    assert abs(P - float(said["primal"])) <= float(said["primal_error"]) + 1e-12 * P
+    dual = float(said["dual"]) - float(said["dual_error"])
+    assert (P - float(said["dual"])) / P <= float(said["gap"]) * (1 + 1e-9) + 1e-12
+    assert dual <= P
+
+
+def test_nothing_is_certified_where_rounding_exceeds_the_objectives(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    train, model = tmp_path / "train", tmp_path / "model"
+    noisy(train, " 5:100000")
+    words = ["-t", "poly", "-d", 2, "-g", 1, "-r", 1, "-c", 1, "--gap", 0.01]
+    run_train("randsvm", *words, train, model)
+    said = capfd.readouterr().err
+    assert "is larger than the objectives: scale the features" in said
+    assert "GAP NOT REACHED: nothing is certified (rounding exceeds P and D), --gap 0.01" in said
+    assert oracle.trailer(model)["gap"] == "inf"
+
+
+def judged(folder: Path, X: np.ndarray, y: np.ndarray, *words: object) -> str:
+    """Train svc with the words, and return how the exact judge finds that it ended."""
+    options = ["-q", "-s", "svc", *words, "-p", 0.1, "-n", 0.5]
+    named = dict(pairwise(options))
+    case = replace(
+        random_problems.wide_case(1, 0), y=y, X=X, algorithm="randsvm", task="svc",
+        kernel=str(named["-t"]), gamma=float(str(named["-g"])), coef0=float(str(named["-r"])),
+        degree=int(str(named["-d"])), bounds=(float(str(named["-c"])),) * 2, epsilon=0.0,
+        gap=float(str(named["--gap"])), weights=None, words=tuple(map(str, options)),
+    )  # fmt: skip
+    return random_problems.certified(case, folder)
+
+
+def test_the_gap_of_a_large_c_is_that_of_the_rows_of_the_file(tmp_path: Path) -> None:
+    X = np.random.default_rng(31).uniform(0, 4, (300, 2)).round(6)
+    y = np.where(np.floor(X).sum(axis=1) % 2, -1.0, 1.0)
+    y[np.random.default_rng(1).random(300) < 0.05] *= -1
+    words = ["-t", "rbf", "-g", 5.0, "-r", 0.0, "-d", 3, "-c", 100000.0, "--gap", 0.01]
+    assert judged(tmp_path, X, y, *words) == "gap reached"
+
+
+def test_the_dual_of_a_small_gap_is_below_every_machine(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    y = np.where(rng.random(ROWS) < 0.5, 1.0, -1.0)
+    X = (rng.normal(size=(ROWS, 4)) + 0.4 * y[:, None]).round(3) + 0.0
+    words = ["-t", "poly", "-g", 1.0, "-r", 1.0, "-d", 2, "-c", 10000.0, "--gap", 1e-5]
+    assert judged(tmp_path, X, y, *words) == "gap reached"
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_tiny_c_has_a_dual_above_zero(tmp_path: Path, kernel: str) -> None:
+    train, model = tmp_path / "train", tmp_path / "model"
+    noisy(train)
+    run_train("randsvm", "-q", "-t", kernel, "-c", 1e-8, "--gap", 0.01, train, model)
+    stated = oracle.trailer(model)
+    assert float(stated["dual"]) - float(stated["dual_error"]) > 0
+    assert float(stated["gap"]) <= 0.01
