@@ -16,12 +16,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import oracle
 import pytest
 import real_sets
 from commands import run_predict, run_train
-from fixtures import Command, ImportScript, MakeSet, Predict, PredictRun, RealSet, Train, TrainRun
+from fixtures import PredictRun, TrainRun
 from hypothesis import HealthCheck, settings
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -34,7 +33,7 @@ settings.register_profile("same", slow_examples, derandomize=True)
 settings.load_profile("same")
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Let the processes that tests start receive the signals that this process ignores.
 
     nohup ignores SIGHUP, and a background job of a script ignores SIGINT and SIGQUIT. A new program
@@ -45,16 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda number, frame: None)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     parser.addoption("--fuzz-seed", type=int, default=0, help="Seed of the cases of -m fuzz.")
 
 
-def asks_for_fuzz(config: pytest.Config) -> bool:
+def asks_for_fuzz(config):
     """Return whether -m names the marker fuzz."""
     return "fuzz" in config.option.markexpr
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config, items):
     """Mark the tests that need real data; leave out the long fuzz tests unless -m names them."""
     for item in items:
         if "real" in getattr(item, "fixturenames", ()):
@@ -66,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def _same_folds_of_libsvm() -> None:
+def _same_folds_of_libsvm():
     """Seed C's rand(), from which LIBSVM draws its folds. 1 is the seed in svm-train.
 
     Otherwise the folds would depend on the tests that ran before in this process.
@@ -75,24 +74,24 @@ def _same_folds_of_libsvm() -> None:
 
 
 @pytest.fixture(scope="session")
-def fuzzes(pytestconfig: pytest.Config) -> bool:
+def fuzzes(pytestconfig):
     return asks_for_fuzz(pytestconfig)
 
 
 @pytest.fixture(scope="session")
-def fuzz_seed(pytestconfig: pytest.Config) -> int:
+def fuzz_seed(pytestconfig):
     return int(pytestconfig.option.fuzz_seed)
 
 
 @pytest.fixture(scope="session")
-def results() -> Path:
+def results():
     """The folder that keeps the files of failed cases."""
     folder = SCRIPTS.parent / "results"
     folder.mkdir(exist_ok=True)
     return folder
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Count how the trainings ended whose certificates an exact judge saw in `make fuzz`."""
     noted = SCRIPTS.parent / "results" / "certificates.txt"
     if asks_for_fuzz(terminalreporter.config) and noted.exists():
@@ -101,24 +100,24 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(f"certificates: {count} {how}")
 
 
-def pytest_report_header() -> str:
+def pytest_report_header():
     """Report where the real data sets are, or that the tests on them are skipped."""
     return real_sets.summary()
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> ImportScript:
+def script(monkeypatch):
     """Import a module of the folder scripts by its name."""
     monkeypatch.syspath_prepend(SCRIPTS)
     return importlib.import_module
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> RealSet:
+def real(tmp_path_factory):
     """real(name): a real data set, decompressed because LIBSVM's own reader does not read xz."""
     folder = tmp_path_factory.mktemp("real")
 
-    def find(name: str) -> Path:
+    def find(name):
         plain = folder / name
         if not plain.exists():
             plain.write_bytes(real_sets.content(name))
@@ -128,11 +127,11 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> RealSet:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> MakeSet:
+def made(tmp_path_factory):
     """made(name, rows, ...): write a set of oracle.py to a file; return its path, y and X."""
     folder = tmp_path_factory.mktemp("made")
 
-    def make(name: str, *arguments: int) -> tuple[Path, np.ndarray, np.ndarray]:
+    def make(name, *arguments):
         y, X = getattr(oracle, name)(*arguments)
         path = folder / ".".join([name, *map(str, arguments)])
         if not path.exists():
@@ -143,14 +142,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> MakeSet:
 
 
 @pytest.fixture
-def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Train:
+def train(tmp_path, capsys):
     """train(file, "-g", 1, ...): run `randsvm-train randsvm` within this process.
 
     Errors are raised as exceptions. Each call writes another model.
     """
     numbers = itertools.count()
 
-    def run(data: Path | str, *words: object) -> TrainRun:
+    def run(data, *words):
         model = tmp_path / f"{next(numbers)}.model"
         arguments = ["randsvm", *map(str, words), str(data), str(model)]
         run_train(*arguments)
@@ -160,10 +159,10 @@ def train(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Train:
 
 
 @pytest.fixture
-def predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Predict:
+def predict(tmp_path, capsys):
     """predict(file, model, "--scores", ...): run `randsvm-predict` within this process."""
 
-    def run(data: Path | str, model: Path, *words: object) -> PredictRun:
+    def run(data, model, *words):
         output = tmp_path / "output"
         arguments = [*map(str, words), str(data), str(model), str(output)]
         run_predict(*arguments)
@@ -173,15 +172,13 @@ def predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Predict:
 
 
 @pytest.fixture
-def command(tmp_path: Path) -> Command:
+def command(tmp_path):
     """command("train", "randsvm", ...): run the command as its own process in tmp_path.
 
     sh: a line of sh that runs it as "$@"; streams: where stdout or stderr goes instead.
     """
 
-    def run(
-        name: str, *words: object, stdin: bytes = b"", sh: str = 'exec "$@"', **streams: int
-    ) -> subprocess.CompletedProcess[str]:
+    def run(name, *words, stdin=b"", sh='exec "$@"', **streams):
         program = [sys.executable, "-m", f"randsvm.cli.{name}", *map(str, words)]
         ended = subprocess.run(
             ["sh", "-c", sh, "sh", *program],

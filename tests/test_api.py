@@ -8,9 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -25,7 +23,7 @@ from randsvm.errors import ContentError, ModelError, OutputError, ParameterError
 from randsvm.events import Progress, Trained
 
 
-def small(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+def small(rows=300):
     """Rows that float32 holds exactly, and their labels."""
     y, X = board(rows)
     return y.astype(int), np.round(X * 256) / 256
@@ -44,9 +42,7 @@ def small(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 @pytest.mark.parametrize("layout", [np.array, sparse.csr_matrix])
-def test_arrays_give_the_bytes_that_the_command_writes(
-    tmp_path: Path, call: str, words: list[str], options: dict[str, Any], layout: Callable[..., Any]
-) -> None:
+def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, options, layout):
     y, X = small()
     data = tmp_path / "data"
     data.write_text(
@@ -76,9 +72,7 @@ def test_arrays_give_the_bytes_that_the_command_writes(
     ],
     ids=lambda labels: f"{len(labels)} {labels.dtype}",
 )
-def test_predictions_have_the_type_of_the_labels(
-    tmp_path: Path, call: str, labels: np.ndarray
-) -> None:
+def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
     _, X = small()
     y = labels[(X[:, 0] * len(labels) / X[:, 0].max() * 0.999).astype(int)]
     fitted = getattr(randsvm, call)(randsvm.Arrays(X, y))
@@ -93,13 +87,13 @@ def test_predictions_have_the_type_of_the_labels(
     ]
 
 
-def test_novelty_detection_predicts_its_own_labels() -> None:
+def test_novelty_detection_predicts_its_own_labels():
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), task="one-class", nu=0.3)
     assert set(fitted.predict(X).tolist()) == {1, -1}
 
 
-def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path: Path) -> None:
+def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
     fitted.save(str(tmp_path / "m"))
@@ -113,7 +107,7 @@ def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path: Path
         assert one.gap == fitted.outcome.gap <= 0.001
 
 
-def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order() -> None:
+def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order():
     y, X = small(100)
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, jobs=2)
     many = np.tile(X, (30, 1))
@@ -121,13 +115,13 @@ def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order() -> None:
     assert fitted.decision_function(X[:0]).shape == (0,)
 
 
-def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path: Path) -> None:
+def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
     y, X = small()
     svmutil.svm_save_model(str(tmp_path / "m"), oracle.libsvm_train(y, X, "-g 5 -c 1").model)
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
 
 
-def test_files_may_be_paths(tmp_path: Path) -> None:
+def test_files_may_be_paths(tmp_path):
     y, X = small()
     oracle.write_svmlight(tmp_path / "data", y, X)
     fitted = randsvm.train_randsvm(tmp_path / "data", gamma=5)
@@ -137,7 +131,7 @@ def test_files_may_be_paths(tmp_path: Path) -> None:
     assert (labels == fitted.predict(X)).all()
 
 
-def test_an_updated_model_is_the_one_that_was_written(tmp_path: Path) -> None:
+def test_an_updated_model_is_the_one_that_was_written(tmp_path):
     y, X = small()
     oracle.write_svmlight(tmp_path / "data", y, X)
     randsvm.train_sgd(tmp_path / "data", tmp_path / "old")
@@ -147,7 +141,7 @@ def test_an_updated_model_is_the_one_that_was_written(tmp_path: Path) -> None:
     assert np.array_equal(fitted.decision_function(X), written)
 
 
-def test_events_go_to_the_listener() -> None:
+def test_events_go_to_the_listener():
     received = []
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=received.append)
@@ -156,7 +150,7 @@ def test_events_go_to_the_listener() -> None:
     assert isinstance(fitted.outcome, Trained)
 
 
-def test_lists_are_searched() -> None:
+def test_lists_are_searched():
     y, X = small()
     arrays = randsvm.Arrays(X, y)
     fitted = randsvm.train_osuna(arrays, gamma=[1e-6, 5], gap=0.01, folds=2, seed=1)
@@ -164,7 +158,7 @@ def test_lists_are_searched() -> None:
     assert fitted.outcome.cross_validation.score > 65
 
 
-def test_numbers_of_numpy_are_numbers() -> None:
+def test_numbers_of_numpy_are_numbers():
     y, X = small(60)
     arrays = randsvm.Arrays(X, y)
     given = {"C": np.array([1, 2]), "gamma": np.float32(0.5), "seed": np.int64(1), "folds": 2}
@@ -174,7 +168,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
-def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
+def test_weights_are_a_dictionary(weights):
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, weights=weights)
     assert math.isclose(fitted.model.beta.max(), 2)
@@ -209,16 +203,14 @@ def test_weights_are_a_dictionary(weights: dict[str, Any]) -> None:
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
-def test_unknown_options_are_refused(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_unknown_options_are_refused(options, error, message):
     y, X = small()
     with pytest.raises(error, match=message):
         randsvm.train_randsvm(randsvm.Arrays(X, y), **options)
     assert issubclass(ParameterError, ValueError)
 
 
-def test_messages_name_no_options_of_the_commands(tmp_path: Path) -> None:
+def test_messages_name_no_options_of_the_commands(tmp_path):
     y, X = small(100)
     with pytest.raises(ValueError, match=r"class \(or task='svr' for regression\), found '-?0.5'"):
         randsvm.train_randsvm(randsvm.Arrays(X, y / 2))
@@ -235,7 +227,7 @@ def test_messages_name_no_options_of_the_commands(tmp_path: Path) -> None:
         assert not re.search(r"(^|\s)--?[a-z]", text), text
 
 
-def test_a_model_without_probabilities_says_so() -> None:
+def test_a_model_without_probabilities_says_so():
     y, X = small()
     arrays = randsvm.Arrays(X, y)
     with pytest.raises(ModelError, match="train with probability=True"):
@@ -245,14 +237,14 @@ def test_a_model_without_probabilities_says_so() -> None:
     assert (np.where(p[:, 0] > 0.5, 1, -1) == y).mean() > 0.8
 
 
-def test_a_notebook_shows_the_gap() -> None:
+def test_a_notebook_shows_the_gap():
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
     assert f"gap              {fitted.gap:.6g}" in repr(fitted)
     assert f"<tr><td>gap</td><td>{fitted.gap:.6g}</td></tr>" in fitted._repr_html_()
 
 
-def test_importing_the_package_loads_nothing() -> None:
+def test_importing_the_package_loads_nothing():
     """What it offers comes when somebody asks."""
     code = "import sys, randsvm; assert 'SVC' in dir(randsvm); print('numpy' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -268,7 +260,7 @@ def test_importing_the_package_loads_nothing() -> None:
     assert {name.asname for name in imported} == set(randsvm.__all__)
 
 
-def test_boolean_labels_come_back_as_booleans(tmp_path: Path) -> None:
+def test_boolean_labels_come_back_as_booleans(tmp_path):
     y, X = board(200)
     expected = randsvm.train_randsvm(randsvm.Arrays(X, (y > 0).astype(int)), gamma=5).predict(X)
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), str(tmp_path / "m"), gamma=5)
@@ -280,7 +272,7 @@ def test_boolean_labels_come_back_as_booleans(tmp_path: Path) -> None:
     assert svmutil.svm_load_model(str(tmp_path / "m")).get_labels() in ([0, 1], [1, 0])
 
 
-def test_arrays_have_the_columns_of_the_training(tmp_path: Path) -> None:
+def test_arrays_have_the_columns_of_the_training(tmp_path):
     y, X = small(100)
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), tmp_path / "m", gamma=5)
     wide, zeros = np.hstack([X, X]), np.hstack([X, 0 * X])
@@ -297,7 +289,7 @@ def test_arrays_have_the_columns_of_the_training(tmp_path: Path) -> None:
         assert len(machine.predict(sparse.csr_matrix(X[:, :1]))) == len(X)
 
 
-def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path: Path) -> None:
+def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path):
     words, numbers = ["a", "b", "c"] * 20, np.arange(60) % 7
     frame = pandas.DataFrame({"word": words, "number": numbers, "y": np.arange(60) % 2})
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -317,9 +309,9 @@ def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path: Path) -> None:
     np.testing.assert_array_equal(machine.predict(features), expected)
 
 
-def test_functions_of_model_files_take_names_of_files(tmp_path: Path) -> None:
+def test_functions_of_model_files_take_names_of_files(tmp_path):
     y, X = small(100)
-    arrays: Any = randsvm.Arrays(X, y)
+    arrays = randsvm.Arrays(X, y)
     path = tmp_path / "m"
     randsvm.train_randsvm(arrays, path, gamma=5)
     for call in (
@@ -343,7 +335,7 @@ def test_functions_of_model_files_take_names_of_files(tmp_path: Path) -> None:
         {"gamma": ["scale", 0.1]},
     ],
 )
-def test_values_of_a_wrong_type_are_parameter_errors(given: dict[str, Any]) -> None:
+def test_values_of_a_wrong_type_are_parameter_errors(given):
     X = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(ParameterError):
         randsvm.train_sgd(randsvm.Arrays(X, X[:, 0] > 0), **given)

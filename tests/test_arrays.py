@@ -14,12 +14,12 @@ from randsvm.arrays import CsrMatrix, column_sums, median, philox_words, sorted_
 DTYPES = [np.float32, np.float64]
 
 
-def scipy_rows(m: int, d: int, density: float, dtype: type, seed: int = 0) -> sparse.csr_matrix:
+def scipy_rows(m, d, density, dtype, seed=0):
     random = np.random.default_rng(seed)
     return sparse.random(m, d, density, "csr", dtype, rng=random)
 
 
-def same(found: CsrMatrix, expected: sparse.csr_matrix) -> bool:
+def same(found, expected):
     """Return whether both store the same values in the same places."""
     expected = expected.tocsr()
     expected.sort_indices()
@@ -36,7 +36,7 @@ def same(found: CsrMatrix, expected: sparse.csr_matrix) -> bool:
 @pytest.mark.parametrize(
     ("m", "d", "density"), [(40, 30, 0.2), (7, 5, 1.0), (6, 9, 0.0), (0, 4, 1)]
 )
-def test_rows_are_those_of_scipy(m: int, d: int, density: float, dtype: type) -> None:
+def test_rows_are_those_of_scipy(m, d, density, dtype):
     X = scipy_rows(m, d, density, dtype)
     ours = CsrMatrix.from_scipy(X)
     random = np.random.default_rng(1)
@@ -61,20 +61,20 @@ def test_rows_are_those_of_scipy(m: int, d: int, density: float, dtype: type) ->
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("other", DTYPES)
 @pytest.mark.parametrize("columns", [(), (1,), (3,), (0,)])
-def test_products_are_those_of_scipy(dtype: type, other: type, columns: tuple[int, ...]) -> None:
+def test_products_are_those_of_scipy(dtype, other, columns):
     X = scipy_rows(50, 20, 0.3, dtype)
     random = np.random.default_rng(2)
-    W: np.ndarray = random.normal(size=(20, *columns)).astype(other)
+    W = random.normal(size=(20, *columns)).astype(other)
     found, expected = CsrMatrix.from_scipy(X) @ W, X @ W
     assert found.dtype == expected.dtype and found.shape == expected.shape
     assert found == pytest.approx(expected, rel=100 * float(np.finfo(found.dtype).eps), abs=1e-6)
-    V: np.ndarray = random.normal(size=(50, *columns)).astype(other)
+    V = random.normal(size=(50, *columns)).astype(other)
     transposed = CsrMatrix.from_scipy(X).column_products(V)
     assert transposed.dtype == np.float64
     assert transposed == pytest.approx(X.T.astype(np.float64) @ V.astype(np.float64), abs=1e-13)
 
 
-def test_rows_of_other_orders_are_sorted_and_their_duplicates_added() -> None:
+def test_rows_of_other_orders_are_sorted_and_their_duplicates_added():
     X = sparse.coo_matrix(([1.0, 2.0, 4.0, 8.0], ([1, 0, 1, 1], [2, 1, 0, 2])), (3, 3))
     rows = csr(X)
     assert rows.indices.tolist() == [1, 0, 2] and rows.data.tolist() == [2, 4, 9]
@@ -84,21 +84,21 @@ def test_rows_of_other_orders_are_sorted_and_their_duplicates_added() -> None:
     assert unsorted.indices.tolist() == [2, 0, 2]
 
 
-def test_stored_zeros_are_dropped() -> None:
+def test_stored_zeros_are_dropped():
     X = CsrMatrix(np.array([0.0, 1, 0, 2]), np.array([0, 1, 0, 2]), np.array([0, 2, 3, 4]), (3, 3))
     fewer = X.without_zeros()
     assert (fewer.indptr.tolist(), fewer.data.tolist()) == ([0, 1, 1, 2], [1, 2])
     assert fewer.without_zeros() is fewer
 
 
-def test_sums_of_columns_do_not_depend_on_the_kind_of_rows() -> None:
+def test_sums_of_columns_do_not_depend_on_the_kind_of_rows():
     X = scipy_rows(30, 6, 0.5, np.float32).toarray()
     expected = X.astype(np.float64).sum(axis=0)
     assert column_sums(X) == pytest.approx(expected, abs=1e-12)
     assert column_sums(to_csr(X)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_slice_shares_memory_and_chosen_rows_do_not() -> None:
+def test_a_slice_shares_memory_and_chosen_rows_do_not():
     X = CsrMatrix.from_scipy(scipy_rows(20, 10, 0.5, np.float32))
     assert np.shares_memory(X[3:7].data, X.data)
     assert not np.shares_memory(X[np.arange(3, 7)].data, X.data)
@@ -112,9 +112,7 @@ def test_a_slice_shares_memory_and_chosen_rows_do_not() -> None:
 @pytest.mark.parametrize(
     "counter", [(0, 0, 0, 0), (2**64 - 2, 0, 7, 1), (2**64 - 1, 2**64 - 1, 2**64 - 1, 5)]
 )
-def test_words_are_those_of_numpys_philox(
-    first: int, count: int, counter: tuple[int, int, int, int]
-) -> None:
+def test_words_are_those_of_numpys_philox(first, count, counter):
     for key in ((0, 0), (1, 2), (2**64 - 1, 20071206)):
         arrays = np.array(key, np.uint64), np.array(counter, np.uint64)
         bits = np.random.Philox(key=arrays[0], counter=arrays[1])
@@ -123,7 +121,7 @@ def test_words_are_those_of_numpys_philox(
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 5), (5, 0), (1, 1), (40, 70)])
-def test_a_sorted_union_is_that_of_numpy(sizes: tuple[int, int]) -> None:
+def test_a_sorted_union_is_that_of_numpy(sizes):
     rng = np.random.default_rng(sum(sizes))
     for low in (-20, 0, 10**12):
         a, b = (rng.integers(low, low + 50, size) for size in sizes)
@@ -133,6 +131,6 @@ def test_a_sorted_union_is_that_of_numpy(sizes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 40, 71])
-def test_a_median_is_that_of_numpy(size: int) -> None:
+def test_a_median_is_that_of_numpy(size):
     numbers = np.random.default_rng(size).normal(size=size)
     assert median(numbers) == np.median(numbers)

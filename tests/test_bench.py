@@ -9,9 +9,6 @@ import tracemalloc
 from collections import Counter
 from functools import partial
 from math import inf
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import click
 import numpy as np
@@ -20,11 +17,10 @@ import pytest
 import real_sets
 from click.testing import CliRunner
 from commands import run_train
-from fixtures import ImportScript
 
 
 @pytest.fixture
-def bench(script: ImportScript, tmp_path: Path) -> Any:
+def bench(script, tmp_path):
     """Run a hundredth of the size in a separate folder."""
     return script("benchmarks.trainings").Bench(1000, tmp_path, tmp_path)
 
@@ -32,7 +28,7 @@ def bench(script: ImportScript, tmp_path: Path) -> Any:
 # ---- sets -------------------------------------------------------------------------------------
 
 
-def test_the_works_of_reduced_models_cover_all_real_sets(script: ImportScript) -> None:
+def test_the_works_of_reduced_models_cover_all_real_sets(script):
     reduced = script("benchmarks.reductions").REDUCED
     made = set(script("benchmarks.real_data").PARAMETERS)
     assert made <= set(reduced)
@@ -46,16 +42,14 @@ ROWS, WIDTH = 3000, 1000
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> Path:
+def large(tmp_path):
     """Return a file of 3 MB with distinct rows."""
     path = tmp_path / "rows"
     path.write_text("".join(f"{row:0{WIDTH - 1}}\n" for row in range(ROWS)))
     return path
 
 
-def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(
-    script: ImportScript, large: Path, tmp_path: Path
-) -> None:
+def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(script, large, tmp_path):
     sets, rows = script("benchmarks.sets"), large.read_bytes().splitlines()
     assert sets.first(large, ROWS, tmp_path) == large
     assert sets.first(large, ROWS - 1, tmp_path).read_bytes().splitlines() == rows[:-1]
@@ -66,9 +60,7 @@ def test_a_part_of_a_set_has_its_first_rows_or_a_random_share_in_order(
 
 
 @pytest.mark.parametrize(("part", "size"), [("first", ROWS - 1), ("sample", 0.5)])
-def test_sets_are_not_held_in_memory(
-    script: ImportScript, large: Path, tmp_path: Path, part: str, size: float
-) -> None:
+def test_sets_are_not_held_in_memory(script, large, tmp_path, part, size):
     take = partial(getattr(script("benchmarks.sets"), part), large, size, tmp_path)
     tracemalloc.start()
     take()
@@ -80,7 +72,7 @@ def test_sets_are_not_held_in_memory(
 # ---- works ------------------------------------------------------------------------------------
 
 
-def test_loose_peers_train_with_a_larger_tolerance(script: ImportScript, bench: Any) -> None:
+def test_loose_peers_train_with_a_larger_tolerance(script, bench):
     """The models and logs of the strict training are not changed."""
     trainings, name = script("benchmarks.trainings"), "regression-40000"
     plain, loose = trainings.training(name, bench), trainings.loose(f"loose-{name}", bench)
@@ -103,7 +95,7 @@ def test_loose_peers_train_with_a_larger_tolerance(script: ImportScript, bench: 
     assert not intelex.once
 
 
-def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script: ImportScript) -> None:
+def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script):
     works = list(script("benchmarks.__main__").WORKS)
     loose = [place for place, name in enumerate(works) if name.startswith("loose-")]
     assert len(loose) == 9
@@ -112,9 +104,7 @@ def test_benchmarks_are_sorted_by_cost_with_loose_ones_last(script: ImportScript
     assert {name for name, _ in script("benchmarks.trainings").LOOSE.values()} <= set(works)
 
 
-def test_growth_is_measured_repeatedly_except_at_the_largest_size(
-    script: ImportScript, bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_growth_is_measured_repeatedly_except_at_the_largest_size(script, bench, monkeypatch):
     works = script("benchmarks.works")
     monkeypatch.setattr(works, "made", lambda name, rows, seed, into: into / f"{name}.{rows}")
     monkeypatch.setattr(works, "output", lambda *words: "")
@@ -133,7 +123,7 @@ def test_growth_is_measured_repeatedly_except_at_the_largest_size(
     assert rounds[1_000_000] == 1
 
 
-def test_a_word_stands_for_all_works_that_begin_with_it(script: ImportScript) -> None:
+def test_a_word_stands_for_all_works_that_begin_with_it(script):
     module = script("benchmarks.__main__")
     assert module.chosen([]) == list(module.WORKS)
     linear = [name for name in module.WORKS if name.startswith("linear-")]
@@ -143,15 +133,13 @@ def test_a_word_stands_for_all_works_that_begin_with_it(script: ImportScript) ->
     assert untuned == [f"untuned-{name}" for name in script("benchmarks.untuned").UNTUNED]
 
 
-def test_a_run_resumes_with_what_the_last_one_did_not_begin(
-    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_run_resumes_with_what_the_last_one_did_not_begin(script, monkeypatch, tmp_path):
     module, begun = script("benchmarks.__main__"), []
     monkeypatch.setattr(module, "compare", lambda title, works, *rest, **_: begun.append(works))
     monkeypatch.setattr(module, "output", lambda *words, folder: "{}")
     words = ["--resume", "--results", str(tmp_path), "linear", "memory"]
 
-    def run() -> str:
+    def run():
         return CliRunner().invoke(module.main, words).output
 
     assert "no run can be resumed" in run()
@@ -163,9 +151,7 @@ def test_a_run_resumes_with_what_the_last_one_did_not_begin(
     assert [list(works) for works in begun] == [["linear-a9a", "memory"]]
 
 
-def test_searches_compare_equal_grids_and_the_best_scores(
-    script: ImportScript, bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_compare_equal_grids_and_the_best_scores(script, bench, tmp_path, monkeypatch):
     searches, peers = script("benchmarks.searches"), script("benchmarks.peers")
     names = {"digits", "sms_spam", "reviews", "magic04", "covtype-10000", "a9a"}
     assert set(searches.SEARCHES) == names
@@ -194,7 +180,7 @@ def test_searches_compare_equal_grids_and_the_best_scores(
     assert scores == pytest.approx([quality["score"]] * len(scores), abs=5)
 
 
-def test_digits_are_written_as_rows_of_64_features(script: ImportScript, tmp_path: Path) -> None:
+def test_digits_are_written_as_rows_of_64_features(script, tmp_path):
     pytest.importorskip("sklearn")
     path = script("benchmarks.searches").digits(tmp_path)
     rows = path.read_text().splitlines()
@@ -206,7 +192,7 @@ def test_digits_are_written_as_rows_of_64_features(script: ImportScript, tmp_pat
 # ---- sets that nothing was tuned on -----------------------------------------------------------
 
 
-def test_every_untuned_set_has_options(script: ImportScript) -> None:
+def test_every_untuned_set_has_options(script):
     sets, works = script("benchmarks.untuned_sets"), script("benchmarks.untuned")
     assert sorted(works.UNTUNED) == sorted(sets.NAMES)
     assert sorted(sets.DIGESTS) == sorted((*sets.BUNDLED, *sets.PACKED))
@@ -214,7 +200,7 @@ def test_every_untuned_set_has_options(script: ImportScript) -> None:
     assert len(sets.NAMES) >= 20
 
 
-def test_each_division_has_every_row_once(script: ImportScript, tmp_path: Path) -> None:
+def test_each_division_has_every_row_once(script, tmp_path):
     path = tmp_path / "some.all"
     path.write_text("".join(f"{row}\n" for row in range(1003)))
     rows = path.read_bytes().splitlines()
@@ -231,9 +217,7 @@ def test_each_division_has_every_row_once(script: ImportScript, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["wine", "diabetes"])
-def test_an_untuned_set_has_scaled_features_and_labels(
-    script: ImportScript, tmp_path: Path, name: str
-) -> None:
+def test_an_untuned_set_has_scaled_features_and_labels(script, tmp_path, name):
     """scikit-learn's scalers give the same values, in another order of rows."""
     datasets = pytest.importorskip("sklearn.datasets")
     preprocessing = pytest.importorskip("sklearn.preprocessing")
@@ -250,9 +234,7 @@ def test_an_untuned_set_has_scaled_features_and_labels(
     np.testing.assert_array_less(0, np.ptp(found, axis=0))
 
 
-def test_a_changed_set_is_refused(
-    script: ImportScript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_set_is_refused(script, tmp_path, monkeypatch):
     pytest.importorskip("pandas")
     pytest.importorskip("sklearn")
     sets = script("benchmarks.untuned_sets")
@@ -261,9 +243,7 @@ def test_a_changed_set_is_refused(
         sets.make("iris", tmp_path, tmp_path)
 
 
-def test_qualities_are_means_over_divisions_with_standard_errors(
-    script: ImportScript, bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_qualities_are_means_over_divisions_with_standard_errors(script, bench, monkeypatch):
     """scikit-learn's SVC has the same accuracies and areas under the curve."""
     svm, metrics = pytest.importorskip("sklearn.svm"), pytest.importorskip("sklearn.metrics")
     datasets = pytest.importorskip("sklearn.datasets")
@@ -301,9 +281,7 @@ def test_qualities_are_means_over_divisions_with_standard_errors(
     assert found["gap"] <= 0.001
 
 
-def test_the_area_under_the_curve_is_shown_for_unequal_classes_only(
-    script: ImportScript, tmp_path: Path
-) -> None:
+def test_the_area_under_the_curve_is_shown_for_unequal_classes_only(script, tmp_path):
     path, is_unequal = tmp_path / "rows", script("benchmarks.untuned").is_unequal
     for labels, unequal in (("+-----", True), ("++----", False), ("+-----2", False)):
         path.write_text("".join(f"{label}1 1:1\n" for label in labels))
@@ -311,8 +289,8 @@ def test_the_area_under_the_curve_is_shown_for_unequal_classes_only(
 
 
 def test_a_table_says_where_svm_train_is_faster_by_more_than_the_start(
-    script: ImportScript,
-) -> None:
+    script,
+):
     tables, harness = script("benchmarks.page_tables"), script("benchmarks.harness")
     compared = []
     for name, own in (("iris", 0.26), ("soil", 9.0)):
@@ -333,13 +311,13 @@ def test_a_table_says_where_svm_train_is_faster_by_more_than_the_start(
 # ---- the page ---------------------------------------------------------------------------------
 
 
-def record(name: str, seconds: float, **quality: Any) -> dict[str, Any]:
+def record(name, seconds, **quality):
     numbers = {"wall": seconds, "cpu": seconds, "peak": 50.0}
     made = {"name": name, "words": [name], "runs": [numbers], "median": numbers, "ended": False}
     return made | {"best": numbers, "quality": quality}
 
 
-def comparison(harness: ModuleType, name: str, *records: dict[str, Any]) -> dict[str, Any]:
+def comparison(harness, name, *records):
     """Compare runs; the first is ours."""
     ours, *peers = records
     ours["peers"] = {peer["name"]: harness.against(ours, peer, ()) for peer in peers}

@@ -19,12 +19,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import yaml
 from commands import run_predict, run_train
-from fixtures import ImportScript
 
 import randsvm
 from randsvm.cli import plot as drawing
@@ -70,27 +69,27 @@ class Block(NamedTuple):
     reason: str | None
 
 
-def blocks_of(text: str) -> list[Block]:
+def blocks_of(text):
     """Return the fenced blocks of a text in Markdown."""
     return [
         Block(found["language"], found["text"], found["reason"]) for found in FENCED.finditer(text)
     ]
 
 
-def blocks(page: Path) -> list[Block]:
+def blocks(page):
     return blocks_of(page.read_text())
 
 
-def prose(page: Path) -> str:
+def prose(page):
     """Return a page without its blocks."""
     return FENCED.sub("", page.read_text())
 
 
-def name_of(page: Path) -> str:
+def name_of(page):
     return page.relative_to(ROOT).as_posix()
 
 
-def run_line(line: str) -> str:
+def run_line(line):
     """Run a command and return what it prints; our own commands run in this process.
 
     Pictures are not drawn without matplotlib, and Parquet files are not read without pyarrow.
@@ -117,25 +116,25 @@ def run_line(line: str) -> str:
     return shell.stdout
 
 
-def printed_by(work) -> str:
+def printed_by(work):
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         work()
     return stream.buffer.getvalue().decode()
 
 
-def without_numbers(text: str) -> list[str]:
+def without_numbers(text):
     """Return the lines with # in place of each number: times and roundings differ."""
     return [" ".join(NUMBER.sub("#", line).split()) for line in text.splitlines()]
 
 
-def missing(shown: str, printed: str) -> list[str]:
+def missing(shown, printed):
     printed_lines = {"...", *without_numbers(printed)}
     return [line for line in without_numbers(shown) if line not in printed_lines]
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def clone(tmp_path, monkeypatch):
     """Enter a folder with the files that a reader has before the first command."""
     for folder in ("data", "scripts"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -147,7 +146,7 @@ RUN = [page for page in PAGES if any(block.language in ("sh", "python") for bloc
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_commands_run_and_print_what_the_page_shows(page: Path, clone: None) -> None:
+def test_commands_run_and_print_what_the_page_shows(page, clone):
     printed = ""
     for language, text, reason in blocks(page):
         if reason:
@@ -163,12 +162,12 @@ def test_commands_run_and_print_what_the_page_shows(page: Path, clone: None) -> 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_block_has_a_language_that_is_known_here(page: Path) -> None:
+def test_every_block_has_a_language_that_is_known_here(page):
     assert {block.language for block in blocks(page)} <= {"sh", "python", "", *SHOWN}
     assert page.read_text().count("```") == 2 * len(blocks(page))
 
 
-def test_files_that_examples_write_are_ignored_by_git() -> None:
+def test_files_that_examples_write_are_ignored_by_git():
     ignored = (ROOT / ".gitignore").read_text().split()
     text = "".join(page.read_text() for page in PAGES)
     written = set(re.findall(r"[ =]([\w/]+)/[\w-]+\.(?:model|out|jsonl|cache)\b", text))
@@ -176,7 +175,7 @@ def test_files_that_examples_write_are_ignored_by_git() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_named_option_exists(page: Path) -> None:
+def test_every_named_option_exists(page):
     commands = [
         *training.train.commands.values(),
         predicting.predict,
@@ -187,14 +186,14 @@ def test_every_named_option_exists(page: Path) -> None:
     assert sorted(named - options - OTHERS) == []
 
 
-def test_the_reference_of_the_command_line_is_up_to_date(script: ImportScript) -> None:
+def test_the_reference_of_the_command_line_is_up_to_date(script):
     reference = script("command_reference")
     assert reference.PAGE.read_text() == reference.page(), (
         "run: python scripts/command_reference.py"
     )
 
 
-def test_the_reference_of_python_has_every_public_name() -> None:
+def test_the_reference_of_python_has_every_public_name():
     page = (ROOT / "docs" / "python-reference.md").read_text()
     named = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
     assert {f"randsvm.{name}" for name in randsvm.__all__} <= set(named)
@@ -202,13 +201,13 @@ def test_the_reference_of_python_has_every_public_name() -> None:
         assert pkgutil.resolve_name(name) is not None
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_lead_somewhere(page):
     broken = []
     for link in re.findall(r"\]\(([^)\s]*)\)", prose(page)):
         path, _, anchor = link.partition("#")
@@ -220,26 +219,26 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
+def test_every_page_is_reached_from_the_readme():
     links = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]*)\)", prose(README))}
     pages = {name_of(page) for page in PAGES} - {"README.md"}
     assert sorted(pages - links) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_rows_of_a_table_have_equal_length(page: Path) -> None:
+def test_rows_of_a_table_have_equal_length(page):
     for table in re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE):
         rows = [re.sub(r"\\\||`[^`]*`", "", row).count("|") for row in table.splitlines()]
         assert set(rows) == {rows[0]}, table
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.png")), ids=name_of)
-def test_a_picture_is_small_and_on_a_page(picture) -> None:
+def test_a_picture_is_small_and_on_a_page(picture):
     assert picture.stat().st_size < 200_000
     assert any(f"]({picture.name})" in page.read_text() for page in PAGES)
 
 
-def test_the_readme_is_short() -> None:
+def test_the_readme_is_short():
     assert len(README.read_text().splitlines()) <= 150
 
 
@@ -247,7 +246,7 @@ ARCHITECTURE = ROOT / "docs" / "architecture.md"
 BASE = {"arrays", "decimals", "records", "errors", "events", "files", "parallel"}
 
 
-def test_modules_that_the_architecture_names_exist() -> None:
+def test_modules_that_the_architecture_names_exist():
     package = ROOT / "randsvm"
     named = set(re.findall(r"`((?:\w+/)*\w+\.pyx?)`", prose(ARCHITECTURE)))
     known = {
@@ -258,7 +257,7 @@ def test_modules_that_the_architecture_names_exist() -> None:
     assert sorted(named - known) == []
 
 
-def test_the_picture_of_the_packages_has_every_import() -> None:
+def test_the_picture_of_the_packages_has_every_import():
     """Each arrow is an import, and each import is an arrow or follows from several."""
     from test_house import FILES, imported_modules, package_of
 
@@ -268,7 +267,7 @@ def test_the_picture_of_the_packages_has_every_import() -> None:
     while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
         reached |= more
 
-    def node(file: str) -> str:
+    def node(file):
         return "base" if package_of(file) in BASE else package_of(file)
 
     imported = {
@@ -286,14 +285,14 @@ def test_the_picture_of_the_packages_has_every_import() -> None:
 NIGHTLY = ROOT / "docs" / "nightly.md"
 
 
-def examples(language: str) -> list[str]:
+def examples(language):
     """Return the blocks of a language on the page of nightly jobs."""
     found = [block.text for block in blocks(NIGHTLY) if block.language == language]
     assert found
     return found
 
 
-def nightly_commands() -> list[list[str]]:
+def nightly_commands():
     """Return the words of each training that a scheduler runs."""
     rules, job = map(yaml.safe_load, examples("yaml"))
     assert [rule["alert"] for rule in rules["groups"][0]["rules"]]
@@ -307,7 +306,7 @@ def nightly_commands() -> list[list[str]]:
     return found
 
 
-def test_trainings_of_the_schedulers_are_command_lines_that_are_understood() -> None:
+def test_trainings_of_the_schedulers_are_command_lines_that_are_understood():
     for name, *words in nightly_commands():
         assert name == "randsvm-train"
         # What the shell of SLURM fills in.
@@ -315,7 +314,7 @@ def test_trainings_of_the_schedulers_are_command_lines_that_are_understood() -> 
         training.train.commands["randsvm"].make_context("randsvm", filled)
 
 
-def test_alerts_use_metrics_that_the_recipe_writes() -> None:
+def test_alerts_use_metrics_that_the_recipe_writes():
     rules = yaml.safe_load(examples("yaml")[0])["groups"][0]["rules"]
     named = {name for rule in rules for name in re.findall(r"randsvm_(\w+)", rule["expr"])}
     (recipe,) = [line for text in examples("sh") for line in text.splitlines() if "jq" in line]
@@ -323,13 +322,13 @@ def test_alerts_use_metrics_that_the_recipe_writes() -> None:
     assert named <= set(re.findall(r"\w+", recipe))
 
 
-def test_bash_accepts_the_script_for_slurm(tmp_path: Path) -> None:
+def test_bash_accepts_the_script_for_slurm(tmp_path):
     (script,) = examples("bash")
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
-def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+def test_systemd_accepts_the_units(tmp_path):
     service, timer = examples("ini")
     # The command of the example is not installed here.
     (tmp_path / "spam.service").write_text(
@@ -345,7 +344,7 @@ def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, mon
     """The calls of the first solve lead from the command to LIBSVM's problem."""
     stacks, package, plain = [], ROOT / "randsvm", subproblem.c_svc
 
-    def recorded(*arguments: Any) -> Any:
+    def recorded(*arguments):
         frame, own = sys._getframe(1), list[str]()
         while frame is not None:
             path = Path(frame.f_code.co_filename)

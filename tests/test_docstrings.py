@@ -7,8 +7,6 @@ import inspect
 import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -33,10 +31,10 @@ CHECKS = {
 }  # fmt: skip
 MODULES = [api, errors, estimators, events, fitted]
 # Public objects of modules that have internal functions too.
-OBJECTS: list[Any] = [Model, KernelModel, PairwiseModel, LinearModel, load]
+OBJECTS = [Model, KernelModel, PairwiseModel, LinearModel, load]
 
 
-def public_names() -> list[str]:
+def public_names():
     """Dotted names of the public functions, classes and methods."""
     found = []
     for module in MODULES:
@@ -51,7 +49,7 @@ def public_names() -> list[str]:
     return found
 
 
-def documented_name(cls: type, method: str) -> str:
+def documented_name(cls, method):
     """Dotted name of the method in the first base class that documents it."""
     defining = [base for base in cls.__mro__ if method in vars(base)]
     owners = [base for base in defining if vars(base)[method].__doc__]
@@ -59,7 +57,7 @@ def documented_name(cls: type, method: str) -> str:
     return f"{owner.__module__}.{owner.__name__}.{method}"
 
 
-def listed(module: ModuleType) -> list[str]:
+def listed(module):
     names = getattr(module, "__all__", None) or [
         name
         for name, value in vars(module).items()
@@ -68,7 +66,7 @@ def listed(module: ModuleType) -> list[str]:
     return [name for name in names if inspect.getmodule(getattr(module, name)) is not None]
 
 
-def methods(cls: type) -> list[str]:
+def methods(cls):
     """Public methods and properties that a class of this package defines, inherited ones too."""
     return sorted(
         name
@@ -83,12 +81,12 @@ def methods(cls: type) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(set(public_names())))
-def test_numpydoc_finds_no_fault(name: str) -> None:
+def test_numpydoc_finds_no_fault(name):
     found = [(code, text) for code, text in validate(name)["errors"] if code in CHECKS]
     assert [fault for fault in found if not is_documented_by_a_base(name, *fault)] == []
 
 
-def is_documented_by_a_base(name: str, code: str, text: str) -> bool:
+def is_documented_by_a_base(name, code, text):
     """Return whether the only undocumented parameters of a model class are fields of its bases."""
     cls = {f"{cls.__module__}.{cls.__name__}": cls for cls in OBJECTS}.get(name)
     if code != "PR01" or not inspect.isclass(cls):
@@ -97,7 +95,7 @@ def is_documented_by_a_base(name: str, code: str, text: str) -> bool:
     return set(re.findall(r"'(\w+)'", text)) <= inherited
 
 
-def test_every_module_has_public_names() -> None:
+def test_every_module_has_public_names():
     found = public_names()
     for module in MODULES:
         assert any(name.startswith(f"{module.__name__}.") for name in found)
@@ -108,7 +106,7 @@ def test_every_module_has_public_names() -> None:
 NOT_A_BEGINNING = re.compile(r"(Of|What|The same|Those|See|Whoever|Who)\b")
 
 
-def beginnings(path: Path) -> list[tuple[int, str]]:
+def beginnings(path):
     """Return the line and the text of each docstring of a module, compiled modules included."""
     text = path.read_text()
     if path.suffix == ".pyx":
@@ -119,7 +117,7 @@ def beginnings(path: Path) -> list[tuple[int, str]]:
     return [(node.body[0].lineno, ast.get_docstring(node) or "") for node in nodes if node.body]
 
 
-def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+def test_docstrings_begin_with_a_verb_or_a_noun():
     package = Path(randsvm.__file__).parent
     paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".pyx"))
     found = [(path, line, text) for path in paths for line, text in beginnings(path)]

@@ -6,9 +6,6 @@ import inspect
 import os
 import pickle
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -66,23 +63,21 @@ IGNORES = {"check_class_weight_classifiers": "NuSVC ignores class_weight"}
     CHECKED,
     expected_failed_checks=lambda kind: INEXACT | (IGNORES if isinstance(kind, NuSVC) else {}),
 )
-def test_the_estimator_passes_every_check_of_scikit_learn(
-    estimator: Any, check: Callable[..., Any]
-) -> None:
+def test_the_estimator_passes_every_check_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-def small(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+def small(rows=300):
     y, X = board(rows)
     return oracle.as_float32(X), y.astype(int)
 
 
-def dense_of(matrix: sparse.csr_matrix | np.ndarray):
+def dense_of(matrix):
     return matrix.toarray() if sparse.issparse(matrix) else matrix
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pandas.DataFrame])
-def test_an_svc_is_that_of_scikit_learn(layout: Callable[..., Any]) -> None:
+def test_an_svc_is_that_of_scikit_learn(layout):
     X, y = small()
     # LIBSVM adds up to its own tolerance.
     theirs = svm.SVC(gamma=5, tol=1e-5).fit(X, y)
@@ -100,7 +95,7 @@ def test_an_svc_is_that_of_scikit_learn(layout: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_nu_machines_are_those_of_scikit_learn(layout: Callable[..., Any]) -> None:
+def test_nu_machines_are_those_of_scikit_learn(layout):
     X, y = small()
     targets = np.sin(X[:, 0]) + X[:, 1] ** 2
     several = np.digitize(X[:, 0], [1.3, 2.6])
@@ -121,7 +116,7 @@ def test_nu_machines_are_those_of_scikit_learn(layout: Callable[..., Any]) -> No
 @pytest.mark.parametrize(
     "labels", [[0, 1], [-1, 1], [7, 3], ["a b", "c"], [0.0, 2.0], [True, False]]
 )
-def test_labels_of_any_kind_come_back(labels: list[Any]) -> None:
+def test_labels_of_any_kind_come_back(labels):
     X, y = small(200)
     y = np.array(labels)[(y > 0).astype(int)]
     machine = SVC(gamma=5).fit(X, y)
@@ -131,7 +126,7 @@ def test_labels_of_any_kind_come_back(labels: list[Any]) -> None:
     assert (machine.classes_[positive.astype(int)] == machine.predict(X)).all()
 
 
-def test_what_is_saved_is_read_by_libsvm(tmp_path: Path) -> None:
+def test_what_is_saved_is_read_by_libsvm(tmp_path):
     X, y = small()
     machine = SVC(gamma=5).fit(X, y)
     machine.save(tmp_path / "m")
@@ -140,7 +135,7 @@ def test_what_is_saved_is_read_by_libsvm(tmp_path: Path) -> None:
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == machine.predict(X)).all()
 
 
-def test_a_pickled_machine_predicts_the_same() -> None:
+def test_a_pickled_machine_predicts_the_same():
     X, y = small()
     machine = make_pipeline(StandardScaler(), SVC(gamma=5)).fit(X, y)
     f = machine.decision_function(X)
@@ -150,14 +145,14 @@ def test_a_pickled_machine_predicts_the_same() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:all rows have nearly the same decision value")
-def test_a_grid_search_finds_the_kernel_that_fits() -> None:
+def test_a_grid_search_finds_the_kernel_that_fits():
     X, y = small()
     search = GridSearchCV(SVC(n_jobs=1), {"gamma": [1e-6, 5], "C": [1, 4]}, cv=3).fit(X, y)
     assert search.best_params_["gamma"] == 5
     assert search.best_score_ > 0.65
 
 
-def test_class_weights_are_those_of_scikit_learn() -> None:
+def test_class_weights_are_those_of_scikit_learn():
     X, y = small()
     for weight in ("balanced", {-1: 0.3, 1: 2}):
         ours, theirs = (
@@ -167,7 +162,7 @@ def test_class_weights_are_those_of_scikit_learn() -> None:
         assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=0.02)
 
 
-def test_gamma_is_that_of_scikit_learn() -> None:
+def test_gamma_is_that_of_scikit_learn():
     X, y = small()
     X = np.where(X > 0.3, X, 0)
     for gamma in ("scale", "auto", 0.3):
@@ -178,7 +173,7 @@ def test_gamma_is_that_of_scikit_learn() -> None:
             )
 
 
-def test_probabilities_add_up_and_follow_the_order_of_classes() -> None:
+def test_probabilities_add_up_and_follow_the_order_of_classes():
     X, y = small()
     machine = SVC(gamma=5, probability=True).fit(X, y)
     p = machine.predict_proba(X)
@@ -189,14 +184,14 @@ def test_probabilities_add_up_and_follow_the_order_of_classes() -> None:
     assert not hasattr(SVC(), "predict_proba")
 
 
-def test_a_run_that_ends_above_its_gap_warns() -> None:
+def test_a_run_that_ends_above_its_gap_warns():
     y, X = board(4000)
     with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
     assert machine.gap_ > 1e-5
 
 
-def test_a_sigmoid_has_no_gap() -> None:
+def test_a_sigmoid_has_no_gap():
     X, y = small()
     assert np.isnan(SVC(kernel="sigmoid", gap=0.01).fit(X, y).gap_)
 
@@ -214,7 +209,7 @@ def test_a_sigmoid_has_no_gap() -> None:
         ({"gap": 2}, "gap must be"),
     ],
 )
-def test_bad_parameters_are_value_errors(parameters: dict[str, Any], message: str) -> None:
+def test_bad_parameters_are_value_errors(parameters, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         SVC(**parameters).fit(X, y)
@@ -229,13 +224,13 @@ WEIGHTED = {
 }
 
 
-def values_of(machine: Any, X: Any) -> np.ndarray:
+def values_of(machine, X):
     return machine.predict(X) if is_regressor(machine) else machine.decision_function(X)
 
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pandas.DataFrame])
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_of_rows_are_repeated_rows(name: str, layout: Callable[..., Any]) -> None:
+def test_weights_of_rows_are_repeated_rows(name, layout):
     X, y = small(80)
     weights = np.random.default_rng(0).integers(0, 4, 80)
     machine = getattr(randsvm, name)(gamma=1.0, gap=1e-7, tol=1e-5, **WEIGHTED[name])
@@ -250,7 +245,7 @@ def test_weights_of_rows_are_repeated_rows(name: str, layout: Callable[..., Any]
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
-def test_weights_of_rows_are_those_of_scikit_learn(name: str) -> None:
+def test_weights_of_rows_are_those_of_scikit_learn(name):
     X, y = small(150)
     weights = np.random.default_rng(1).exponential(size=len(X))
     weights[::7] = 0
@@ -265,13 +260,13 @@ def test_weights_of_rows_are_those_of_scikit_learn(name: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["precomputed", "function"])
-def test_kernel_values_of_weighted_rows(kernel: str) -> None:
+def test_kernel_values_of_weighted_rows(kernel):
     """Rows of weight 0 are left out of the training, and keep their places in X."""
     X, y = small(80)
     weights = np.arange(80) % 4
     expected = SVC(gamma=1.0, gap=1e-7).fit(X, y, sample_weight=weights).decision_function(X)
 
-    def rbf(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def rbf(X, Z):
         return np.exp(-np.square(X[:, None] - Z[None]).sum(axis=2))
 
     if kernel == "function":
@@ -282,7 +277,7 @@ def test_kernel_values_of_weighted_rows(kernel: str) -> None:
     np.testing.assert_allclose(machine.decision_function(rows), expected, atol=1e-3)
 
 
-def test_a_class_without_weight_is_left_out() -> None:
+def test_a_class_without_weight_is_left_out():
     X, y = make_blobs(90, 2, centers=3, random_state=0)
     weights = (y != 1).astype(float)
     machine = SVC(probability=True).fit(X, y, sample_weight=weights)
@@ -293,7 +288,7 @@ def test_a_class_without_weight_is_left_out() -> None:
         SVC().fit(X, y, sample_weight=y == 1)
 
 
-def test_balanced_classes_count_the_weights_of_rows() -> None:
+def test_balanced_classes_count_the_weights_of_rows():
     X, y = small(60)
     weights = np.arange(60) % 4
     machine = SVC(gamma=1.0, gap=1e-7, class_weight="balanced")
@@ -319,7 +314,7 @@ def test_balanced_classes_count_the_weights_of_rows() -> None:
     ],
 )
 @pytest.mark.parametrize("name", [*WEIGHTED, "LinearSVC"])
-def test_bad_weights_are_value_errors(name: str, weights: Any, message: str) -> None:
+def test_bad_weights_are_value_errors(name, weights, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         getattr(randsvm, name)().fit(X, y, sample_weight=weights)
@@ -328,7 +323,7 @@ def test_bad_weights_are_value_errors(name: str, weights: Any, message: str) -> 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("spread", [1, 3])
-def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: int) -> None:
+def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss, spread):
     """The objectives are compared. A large intercept_scaling regularises the intercept little."""
     X, y = make_blobs(2000, 5, centers=2, cluster_std=4, random_state=0)
     weights = np.exp(spread * np.random.default_rng(0).normal(size=len(X)))
@@ -338,7 +333,7 @@ def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: i
     )
     ours = LinearSVC(loss=loss, C=C).fit(X, y, sample_weight=weights)
 
-    def objective(machine: Any) -> float:
+    def objective(machine):
         margin = (1 - (2 * y - 1) * machine.decision_function(X)).clip(0)
         losses = margin if loss == "hinge" else margin**2
         return float(np.square(machine.coef_).sum() / 2 + C * (weights * losses).sum())
@@ -348,7 +343,7 @@ def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss: str, spread: i
     assert objective(LinearSVC(loss=loss, C=C * weights.mean()).fit(X, y)) > objective(ours)
 
 
-def test_one_number_is_the_weight_of_all_rows() -> None:
+def test_one_number_is_the_weight_of_all_rows():
     X, y = small()
     one = SVC(gamma=5, C=2, gap=1e-6).fit(X, y).decision_function(X)
     other = SVC(gamma=5, gap=1e-6).fit(X, y, sample_weight=2.0).decision_function(X)
@@ -356,7 +351,7 @@ def test_one_number_is_the_weight_of_all_rows() -> None:
 
 
 @pytest.mark.parametrize("ensemble", [AdaBoostClassifier, BaggingClassifier, VotingClassifier])
-def test_ensembles_pass_weights(ensemble: Any) -> None:
+def test_ensembles_pass_weights(ensemble):
     X, y = small(400)
     weights = np.random.default_rng(2).exponential(size=len(X))
     scores = []
@@ -373,20 +368,20 @@ def test_ensembles_pass_weights(ensemble: Any) -> None:
     assert scores[0] > 0.7
 
 
-def test_jobs_count_from_the_end_as_elsewhere() -> None:
+def test_jobs_count_from_the_end_as_elsewhere():
     X, y = small(50)
     cores = len(os.sched_getaffinity(0))
     for jobs, threads in ((1, 1), (-1, cores), (-cores, 1)):
         assert SVC(n_jobs=jobs).fit(X, y).model_.jobs == threads
 
 
-def test_a_notebook_shows_the_gap_of_what_is_fitted() -> None:
+def test_a_notebook_shows_the_gap_of_what_is_fitted():
     X, y = small(100)
     assert "<td>gap</td>" in SVC().fit(X, y)._repr_html_()
     assert "<td>gap</td>" not in SVC()._repr_html_()
 
 
-def test_a_linear_svc_says_whether_it_is_certified() -> None:
+def test_a_linear_svc_says_whether_it_is_certified():
     X, y = small(100)
     assert LinearSVC().fit(X, y).gap_ <= 1e-4
     with pytest.warns(ConvergenceWarning, match="passes of stochastic gradient descent"):
@@ -396,7 +391,7 @@ def test_a_linear_svc_says_whether_it_is_certified() -> None:
     assert "<td>certificate</td><td>proven</td>" in SVC().fit(X, y)._repr_html_()
 
 
-def dual_objective(X: np.ndarray, y: np.ndarray) -> float:
+def dual_objective(X, y):
     """The dual objective of scikit-learn's SVC with the linear kernel and C = 1, near optimal."""
     K = X @ X.T
     machine = svm.SVC(kernel="precomputed", tol=1e-2).fit(K, y)
@@ -405,13 +400,13 @@ def dual_objective(X: np.ndarray, y: np.ndarray) -> float:
     return float(np.abs(beta).sum() - beta @ within @ beta / 2)
 
 
-def least_squared_hinge(X: np.ndarray, y: np.ndarray) -> float:
+def least_squared_hinge(X, y):
     """The least objective of the squared hinge and C = 1, found by L-BFGS on scaled columns."""
     deviation = X.std(axis=0)
     Z = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
     penalty = np.append(np.where(deviation > 0, deviation, 1) ** -2.0, 0)
 
-    def objective(u: np.ndarray) -> tuple[float, np.ndarray]:
+    def objective(u):
         margin = (1 - y * (Z @ u[:-1] + u[-1])).clip(0)
         slope = -2 * y * margin
         gradient = penalty * u + np.append(slope @ Z, slope.sum())
@@ -425,7 +420,7 @@ def least_squared_hinge(X: np.ndarray, y: np.ndarray) -> float:
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
 @pytest.mark.parametrize("name", ["iris", "wine", "breast_cancer", "digits"])
-def test_a_linear_svc_reaches_the_optimum_on_unscaled_columns(name: str, loss: str) -> None:
+def test_a_linear_svc_reaches_the_optimum_on_unscaled_columns(name, loss):
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     classes = np.unique(y)
     signs = [np.where(y == one, 1.0, -1.0) for one in classes[len(classes) == 2 :]]
@@ -440,7 +435,7 @@ def test_a_linear_svc_reaches_the_optimum_on_unscaled_columns(name: str, loss: s
 
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
-def test_the_dual_of_a_linear_svc_is_below_every_objective(C: float) -> None:
+def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
     """Random weights have objectives above D."""
     rng = np.random.default_rng(0)
     X, y = make_blobs(300, 4, centers=2, cluster_std=5, random_state=0)
@@ -459,11 +454,11 @@ def test_the_dual_of_a_linear_svc_is_below_every_objective(C: float) -> None:
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_a_linear_svc_is_near_that_of_scikit_learn(loss: str) -> None:
+def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
     """The objectives are compared: where classes overlap, other weights are as good."""
     y, X = oracle.two_gaussians(2000, 0)
 
-    def objective(machine: Any) -> float:
+    def objective(machine):
         w, b = machine.coef_[0], machine.intercept_[0]
         slack = np.maximum(0, 1 - y * (X @ w + b))
         return w @ w / 2 + (slack**2 if loss == "squared_hinge" else slack).sum()
@@ -476,8 +471,8 @@ def test_a_linear_svc_is_near_that_of_scikit_learn(loss: str) -> None:
 
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 def test_functions_of_pairs_become_classes_and_weights_as_in_scikit_learn(
-    layout: Callable[..., Any],
-) -> None:
+    layout,
+):
     X, y = make_blobs(60, 3, centers=4, cluster_std=4, random_state=0)
     theirs = svm.SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
     f = theirs.decision_function(X)
@@ -494,7 +489,7 @@ KERNEL_KINDS = KINDS[:-1]
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name: str) -> None:
+def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
     X, y = small(100)
     given = getattr(svm, name)().get_params()
     ours = getattr(randsvm, name)
@@ -507,7 +502,7 @@ def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name: str) ->
 
 
 @pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_parameters_that_change_no_result(name: str) -> None:
+def test_parameters_that_change_no_result(name):
     X, y = small(100)
     plain, given = (
         getattr(randsvm, name)(n_jobs=1, **own).fit(X, y)
@@ -517,7 +512,7 @@ def test_parameters_that_change_no_result(name: str) -> None:
     assert (plain.predict(X) == given.predict(X)).all()
 
 
-def test_what_is_positional_in_scikit_learn_is_positional() -> None:
+def test_what_is_positional_in_scikit_learn_is_positional():
     for name in KINDS:
         ours, theirs = (
             [
@@ -530,7 +525,7 @@ def test_what_is_positional_in_scikit_learn_is_positional() -> None:
         assert ours == theirs
 
 
-def test_parameters_of_a_linear_svc_that_change_no_result() -> None:
+def test_parameters_of_a_linear_svc_that_change_no_result():
     X, y = small(100)
     plain = LinearSVC().fit(X, y)
     for own in (
@@ -550,15 +545,13 @@ def test_parameters_of_a_linear_svc_that_change_no_result() -> None:
         ({"multi_class": "ovo"}, "multi_class must be"),
     ],
 )
-def test_parameters_of_a_linear_svc_that_are_refused(
-    parameters: dict[str, Any], message: str
-) -> None:
+def test_parameters_of_a_linear_svc_that_are_refused(parameters, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         LinearSVC(**parameters).fit(X, y)
 
 
-def test_a_linear_svc_that_ends_early_warns() -> None:
+def test_a_linear_svc_that_ends_early_warns():
     X, y = small(100)
     with pytest.warns(
         ConvergenceWarning, match=r"iteration limit, with a gap of .* above tol=1e-06"
@@ -567,7 +560,7 @@ def test_a_linear_svc_that_ends_early_warns() -> None:
     assert machine.n_iter_ == 1 < LinearSVC(tol=1e-6).fit(X, y).n_iter_
 
 
-def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn() -> None:
+def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn():
     X, y = small()
     for kind in (NuSVC, svm.NuSVC):
         plain = kind(gamma=5).fit(X, y).decision_function(X)
@@ -581,7 +574,7 @@ def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_infinite_c_bounds_no_coefficient() -> None:
+def test_infinite_c_bounds_no_coefficient():
     X, y = np.array([[0.0, 0], [1, 0], [3, 0], [4, 1]]), [0, 0, 1, 1]
     ours, theirs = (
         kind(C=np.inf, kernel="linear", **own).fit(X, y)
@@ -591,7 +584,7 @@ def test_infinite_c_bounds_no_coefficient() -> None:
 
 
 @pytest.mark.parametrize("kind", [SVC, NuSVC])
-def test_ties_are_broken_by_the_decision_function(kind: type[Any]) -> None:
+def test_ties_are_broken_by_the_decision_function(kind):
     X, y = make_blobs(60, 2, centers=4, cluster_std=4, random_state=0)
     machine = kind(break_ties=True, nu=0.1) if kind is NuSVC else kind(break_ties=True)
     machine.fit(X, y)
@@ -601,13 +594,13 @@ def test_ties_are_broken_by_the_decision_function(kind: type[Any]) -> None:
         machine.predict(X)
 
 
-def laplace(X: np.ndarray, Z: np.ndarray):
+def laplace(X, Z):
     """A kernel that no name stands for."""
     return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Z)[None]).sum(axis=2))
 
 
 @pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_a_kernel_may_be_a_function(name: str) -> None:
+def test_a_kernel_may_be_a_function(name):
     X, y = small()
     targets = np.sin(X[:, 0]) if "R" in name else y
     ours = getattr(randsvm, name)(kernel=laplace, gap=1e-6, tol=1e-5).fit(X, targets)
@@ -619,7 +612,7 @@ def test_a_kernel_may_be_a_function(name: str) -> None:
     assert (getattr(again, asked)(X[:50] + 0.01) == f).all()
 
 
-def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix() -> None:
+def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix():
     X, y = make_blobs(60, 2, centers=2, random_state=0)
     rows = sparse.csr_matrix(X)
     found = SVC(kernel=lambda X, Z: X @ Z.T).fit(rows, y)
@@ -627,8 +620,8 @@ def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix() -> None:
     assert np.allclose(found.decision_function(rows), expected.decision_function(rows), atol=1e-2)
 
 
-def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds() -> None:
-    def never(X: np.ndarray, Z: np.ndarray):
+def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds():
+    def never(X, Z):
         raise AssertionError("called")
 
     X = np.zeros((20_000, 1), np.float32)
@@ -637,7 +630,7 @@ def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds() -> Non
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_sigmoid_is_that_of_the_probabilities(classes: int) -> None:
+def test_the_sigmoid_is_that_of_the_probabilities(classes):
     """In scikit-learn's sign: P(classes_[0]) of a pair is 1 / (1 + exp(A f + B)), f > 0 for it."""
     X, y = make_blobs(150, 2, centers=classes, cluster_std=4, random_state=0)
     # The class that comes first in the rows is the second one, and then the first one.
@@ -655,7 +648,7 @@ def test_the_sigmoid_is_that_of_the_probabilities(classes: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_what_a_fitted_machine_has() -> None:
+def test_what_a_fitted_machine_has():
     X, y = make_blobs(90, 2, centers=3, cluster_std=4, random_state=0)
     theirs = svm.SVC(kernel="linear").fit(X, y)
     ours = SVC(kernel="linear").fit(X, y)
@@ -671,7 +664,7 @@ def test_what_a_fitted_machine_has() -> None:
         ours.coef_[0, 0] = 0
 
 
-def test_a_machine_that_did_not_converge_has_the_status_1() -> None:
+def test_a_machine_that_did_not_converge_has_the_status_1():
     y, X = board(4000)
     with pytest.warns(ConvergenceWarning, match="scaling the features may help"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
@@ -679,7 +672,7 @@ def test_a_machine_that_did_not_converge_has_the_status_1() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_what_is_fitted_to_sparse_rows_is_sparse(classes: int) -> None:
+def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
     X, y = make_blobs(90, 2, centers=classes, cluster_std=4, random_state=0)
     dense, found = (
         SVC(kernel="linear").fit(layout(X), y) for layout in (np.asarray, sparse.csr_matrix)
@@ -689,7 +682,7 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes: int) -> None:
         assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
 
 
-def test_metadata_routing_knows_sample_weight() -> None:
+def test_metadata_routing_knows_sample_weight():
     for kind in (SVC, LinearSVC, OneClassSVM):
         with config_context(enable_metadata_routing=True):
             machine = kind().set_fit_request(sample_weight=True)
@@ -697,7 +690,7 @@ def test_metadata_routing_knows_sample_weight() -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_parameter_and_attribute_is_documented(name: str) -> None:
+def test_every_parameter_and_attribute_is_documented(name):
     X, y = small(50)
     kind = getattr(randsvm, name)
     described = set(re.findall(r"^(\w+) : ", kind.__doc__, re.MULTILINE))
@@ -719,9 +712,7 @@ FROM_MODEL = {
 
 @pytest.mark.parametrize("name", FROM_MODEL)
 @pytest.mark.parametrize("classes", [2, 3])
-def test_an_estimator_from_a_saved_model_predicts_as_before(
-    tmp_path: Path, name: str, classes: int
-) -> None:
+def test_an_estimator_from_a_saved_model_predicts_as_before(tmp_path, name, classes):
     random = np.random.default_rng(1)
     X = random.standard_normal((90, 3))
     y = (X[:, 0] > 0).astype(int) + (classes - 2) * (X[:, 1] > 0.5)
@@ -741,7 +732,7 @@ def test_an_estimator_from_a_saved_model_predicts_as_before(
     assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
-def test_an_estimator_from_a_model_of_svm_train(tmp_path: Path) -> None:
+def test_an_estimator_from_a_model_of_svm_train(tmp_path):
     random = np.random.default_rng(2)
     X = random.standard_normal((90, 3)).round(3)
     y = np.where(X[:, 0] > 0, 2, 1) + 4 * (X[:, 1] > 0.5)
@@ -775,9 +766,7 @@ HARD_LABELS = [
 
 @pytest.mark.parametrize("labels", HARD_LABELS)
 @pytest.mark.parametrize("kind", [SVC, LinearSVC])
-def test_saved_labels_that_no_file_of_rows_can_hold_come_back(
-    tmp_path: Path, kind: type[Any], labels: tuple[str, ...]
-) -> None:
+def test_saved_labels_that_no_file_of_rows_can_hold_come_back(tmp_path, kind, labels):
     X = np.random.default_rng(0).standard_normal((90, 2))
     y = np.array(labels)[np.digitize(X[:, 0], [-0.4, 0.4]) % len(labels)]
     machine = kind().fit(X, y)
@@ -795,7 +784,7 @@ def test_saved_labels_that_no_file_of_rows_can_hold_come_back(
 
 
 @pytest.mark.parametrize("content", ["a text\n", "#!/bin/sh\nexit\n"])
-def test_saving_replaces_models_only(tmp_path: Path, content: str) -> None:
+def test_saving_replaces_models_only(tmp_path, content):
     X, y = small(60)
     machine = SVC().fit(X, y)
     path = tmp_path / "m"
@@ -810,7 +799,7 @@ def test_saving_replaces_models_only(tmp_path: Path, content: str) -> None:
     assert SVC.from_model(path).model_.info()["C"] == 2
 
 
-RECORDED: dict[str, dict[str, Any]] = {
+RECORDED = {
     "SVC": {"C": 3.0, "gamma": 1.0, "tol": 1e-4, "gap": 1e-5, "class_weight": {0: 0.1, 1: 3.0}},
     "NuSVC": {"nu": 0.6, "gamma": 0.3},
     "SVR": {"C": 3.0, "epsilon": 0.25, "kernel": "linear"},
@@ -825,8 +814,8 @@ SOLUTION = ("support_vectors_", "dual_coef_", "intercept_", "n_support_", "coef_
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
 def test_an_estimator_from_a_saved_model_has_its_parameters_and_solution(
-    tmp_path: Path, name: str, classes: int, layout: Callable[..., Any]
-) -> None:
+    tmp_path, name, classes, layout
+):
     random = np.random.default_rng(1)
     X = random.standard_normal((90, 5)) * (random.uniform(size=(90, 5)) < 0.3)
     X = oracle.as_float32(X if layout is sparse.csr_matrix else X + 1.0)
@@ -851,9 +840,7 @@ def test_an_estimator_from_a_saved_model_has_its_parameters_and_solution(
 
 
 @pytest.mark.parametrize("order", [[3, 1, 2], [1, 2, 3], [2, 3, 1], [4, 2, 1, 3], [2, 1], [1, 2]])
-def test_the_solution_of_a_model_of_svm_train_is_that_of_scikit_learn(
-    tmp_path: Path, order: list[int]
-) -> None:
+def test_the_solution_of_a_model_of_svm_train_is_that_of_scikit_learn(tmp_path, order):
     """LIBSVM's labels are in the order of their first rows, scikit-learn's sorted."""
     random = np.random.default_rng(3)
     X = random.standard_normal((120, 3)).round(3)
@@ -871,14 +858,14 @@ def test_the_solution_of_a_model_of_svm_train_is_that_of_scikit_learn(
     assert not hasattr(machine, "class_weight_")
 
 
-def test_negative_weights_count_as_0() -> None:
+def test_negative_weights_count_as_0():
     X, y = small()
     weights = np.random.default_rng(2).integers(-2, 3, len(y)).astype(float)
     negative, zero = (SVC(gamma=5).fit(X, y, w) for w in (weights, np.maximum(weights, 0)))
     np.testing.assert_array_equal(negative.decision_function(X), zero.decision_function(X))
 
 
-def test_balanced_classes_have_equal_sums_of_weights() -> None:
+def test_balanced_classes_have_equal_sums_of_weights():
     X, y = small()
     weights = np.random.default_rng(2).integers(1, 5, len(y)).astype(float)
     machine = SVC(gamma=5, class_weight="balanced").fit(X, y, weights)
@@ -886,14 +873,14 @@ def test_balanced_classes_have_equal_sums_of_weights() -> None:
     np.testing.assert_allclose(machine.class_weight_ * sums, weights.sum() / 2)
 
 
-def test_the_offset_is_that_of_scikit_learn() -> None:
+def test_the_offset_is_that_of_scikit_learn():
     X, _ = small()
     ours, theirs = (kind(nu=0.2, gamma=5).fit(X) for kind in (OneClassSVM, svm.OneClassSVM))
     np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), rtol=0.02)
     np.testing.assert_allclose(ours.offset_, theirs.offset_, rtol=0.02)
 
 
-def test_columns_of_a_model_file_are_in_the_order_of_the_classes(tmp_path: Path) -> None:
+def test_columns_of_a_model_file_are_in_the_order_of_the_classes(tmp_path):
     """The labels of a model are in the order of their first rows."""
     X, y = make_blobs([30] * 3, centers=[[4, 0], [0, 4], [-4, -4]], shuffle=False, random_state=0)
     X, y = oracle.as_float32(X), np.array([3, 1, 2])[y]
@@ -911,7 +898,7 @@ def test_columns_of_a_model_file_are_in_the_order_of_the_classes(tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", [SVC, SVR, OneClassSVM, LinearSVC])
-def test_skops_writes_and_reads_estimators(kind: Any) -> None:
+def test_skops_writes_and_reads_estimators(kind):
     io = pytest.importorskip("skops.io")
     X, y = small(60)
     machine = kind(n_jobs=1).fit(X, y)
@@ -922,14 +909,14 @@ def test_skops_writes_and_reads_estimators(kind: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:all rows have nearly:UserWarning")
 @pytest.mark.parametrize("kind", [SVC, LinearSVC])
-def test_the_weights_of_features_cannot_be_set(kind: Any) -> None:
+def test_the_weights_of_features_cannot_be_set(kind):
     X, y = small(60)
     machine = kind(**({"kernel": "linear"} if kind is SVC else {})).fit(X, y)
     with pytest.raises(AttributeError):
         machine.coef_ = machine.coef_ + 1
 
 
-def test_c_of_a_model_follows_from_its_lambda(tmp_path: Path) -> None:
+def test_c_of_a_model_follows_from_its_lambda(tmp_path):
     X, y = small(100)
     randsvm.train_sgd(randsvm.Arrays(X, y), tmp_path / "m", lambda_=0.05)
     assert pytest.approx(1 / (0.05 * 100)) == LinearSVC.from_model(tmp_path / "m").C

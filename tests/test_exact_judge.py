@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import exact_judge
 import numpy as np
@@ -18,13 +16,13 @@ from libsvm import svmutil
 from scipy import sparse
 
 
-def rows_of(lines: list[tuple[str, str, list[str]]]) -> Rows:
+def rows_of(lines):
     """Return rows of a label, a weight and values."""
     X = np.array([[Decimal(v) for v in values] for *_, values in lines], dtype=object)
     return Rows([label for label, *_ in lines], np.array([Fraction(w) for _, w, _ in lines]), X)
 
 
-def machine_of(beta: list[str], Z: np.ndarray, b: str) -> Machine:
+def machine_of(beta, Z, b):
     return Machine(Z, np.array([Fraction(v) for v in beta]), Fraction(b), ["1", "-1"])
 
 
@@ -32,7 +30,7 @@ def machine_of(beta: list[str], Z: np.ndarray, b: str) -> Machine:
 LINE = rows_of([("+1", "1", ["1"]), ("-1", "2", ["-1"]), ("-1", "0.5", ["3"])])
 HALVES = machine_of(["0.25", "-0.25"], LINE.X[:2], "0.25")
 # task, numbers, P, D of coefficients 1/4, -1/4, 0
-BY_HAND: dict[str, tuple[dict[str, Any], Fraction, Fraction]] = {
+BY_HAND = {
     # losses 1/4, 3/4, 11/4 times 2 C_i = 2, 4, 1
     "svc": ({"C": 2}, Fraction(1, 8) + Fraction(25, 4), Fraction(1, 2) - Fraction(1, 8)),
     # class -1 costs three times as much
@@ -57,7 +55,7 @@ BY_HAND: dict[str, tuple[dict[str, Any], Fraction, Fraction]] = {
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-def test_p_and_d_are_those_computed_by_hand(name: str) -> None:
+def test_p_and_d_are_those_computed_by_hand(name):
     numbers, P, D = BY_HAND[name]
     problem = exact_judge.problem_of(
         LINE, "svc" if name == "weighted" else name, ["1", "-1"], **numbers
@@ -68,7 +66,7 @@ def test_p_and_d_are_those_computed_by_hand(name: str) -> None:
     assert judged == Interval(D, D)
 
 
-def test_p_and_d_of_novelty_detection_are_those_computed_by_hand() -> None:
+def test_p_and_d_of_novelty_detection_are_those_computed_by_hand():
     """total 7/4; rho = 1/4: u = 1/2, -1/2, 3/2, so only the row of weight 2 loses 3/4."""
     problem = exact_judge.problem_of(LINE, "one-class", nu="0.5")
     machine = machine_of(["0.25", "-0.25"], LINE.X[:2], "-0.25")
@@ -79,7 +77,7 @@ def test_p_and_d_of_novelty_detection_are_those_computed_by_hand() -> None:
     assert exact_judge.dual_objective(problem, Kernel("linear"), LINE, feasible) == Interval(D, D)
 
 
-def test_coefficients_of_equal_rows_go_where_d_rises_most() -> None:
+def test_coefficients_of_equal_rows_go_where_d_rises_most():
     """Targets 3 and 1, weights 1 and 2, and a third row; the sum 1.5 fills the higher target."""
     rows = rows_of([("3", "1", ["1"]), ("1", "2", ["1"]), ("0", "2", ["0"])])
     problem = exact_judge.problem_of(rows, "svr", epsilon="0.5")
@@ -91,7 +89,7 @@ def test_coefficients_of_equal_rows_go_where_d_rises_most() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly"])
-def test_each_arithmetic_encloses_the_exact_sums(kernel: str) -> None:
+def test_each_arithmetic_encloses_the_exact_sums(kernel):
     rng = np.random.default_rng(3)
     X = np.array([[Decimal(f"{v:.7g}") for v in x] for x in rng.normal(100, 30, (40, 3))])
     beta = np.array([Fraction(f"{v:.17g}") for v in rng.normal(0, 1e6, 40)])
@@ -106,7 +104,7 @@ def test_each_arithmetic_encloses_the_exact_sums(kernel: str) -> None:
             assert r <= share * 1e6 * 40 * (1e9 if kernel == "poly" else 1)
 
 
-def test_exp_of_pairs_has_a_hundred_bits() -> None:
+def test_exp_of_pairs_has_a_hundred_bits():
     rng = np.random.default_rng(4)
     high = np.concatenate([10 ** rng.uniform(-20, 2.7, 300), rng.uniform(0, 600, 300), [0.0]])
     low = high * rng.uniform(-1, 1, len(high)) * 2.0**-54
@@ -116,7 +114,7 @@ def test_exp_of_pairs_has_a_hundred_bits() -> None:
             assert abs(Decimal(found[0]) + Decimal(found[1]) - wanted) <= wanted / 2**100
 
 
-OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
+OPTIMA = {
     "svc": ("-c 8", {"C": 8}),
     "weighted": ("-c 1 -w1 5 -w-1 2", {"C": 1, "class_weights": {"1": 5, "-1": 2}}),
     "nu-svc": ("-s 1 -n 0.3", {"nu": "0.3"}),
@@ -128,9 +126,7 @@ OPTIMA: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kernel", ["-t 2 -g 2", "-t 0", "-t 1 -d 2 -g 0.5 -r 1"])
 @pytest.mark.parametrize("name", OPTIMA)
-def test_libsvms_optimum_lies_between_d_and_p_which_are_close(
-    tmp_path: Path, name: str, kernel: str
-) -> None:
+def test_libsvms_optimum_lies_between_d_and_p_which_are_close(tmp_path, name, kernel):
     y, X = oracle.two_gaussians(40)
     X = np.round(X, 2)
     words, numbers = OPTIMA[name]
@@ -160,7 +156,7 @@ class Stated:
     dual_error: float = 0.0
 
 
-def gap_of(primal: float, dual: float) -> float:
+def gap_of(primal, dual):
     return (primal - dual) / max(abs(primal), abs(dual))
 
 
@@ -175,7 +171,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("complaint", LIES)
-def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path: Path, complaint: str) -> None:
+def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path, complaint):
     data, model = tmp_path / "data", tmp_path / "model"
     data.write_text("+1 1:1\n-1 cost:2 1:-1\n-1 cost:0.5 1:3\n")
     model.write_text(
@@ -194,9 +190,7 @@ def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path: Path, complain
 
 
 @pytest.mark.parametrize(("distance", "false"), [(Fraction(1, 100), False), (Fraction(1), True)])
-def test_a_gap_below_the_bounds_of_p_and_d_is_judged_by_their_difference(
-    distance: Fraction, false: bool
-) -> None:
+def test_a_gap_below_the_bounds_of_p_and_d_is_judged_by_their_difference(distance, false):
     """The bounds of P and D, 2 each, do not decide: their rounding may be the same."""
     claim = exact_judge.Said(100.0, 99.99, 2e-4, 2.0, 2.0, bounded=True)
     machine = exact_judge.Interval(Fraction(100), Fraction(100))

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -24,7 +23,7 @@ class Example(NamedTuple):
     printed: str
 
 
-def examples() -> dict[str, Example]:
+def examples():
     """Return the example of each section: the block of a change and the two blocks after it."""
     found = {}
     for section in PAGE.read_text().split("\n## ")[1:]:
@@ -42,7 +41,7 @@ EXAMPLES = examples()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_works_after_its_change(title: str, tmp_path: Path) -> None:
+def test_an_example_works_after_its_change(title, tmp_path):
     pytest.importorskip("sklearn")
     if shutil.which("patch") is None:
         pytest.skip("patch is not installed")
@@ -61,12 +60,12 @@ def test_an_example_works_after_its_change(title: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("title", EXAMPLES)
-def test_an_example_fails_without_its_change(title: str, tmp_path: Path) -> None:
+def test_an_example_fails_without_its_change(title, tmp_path):
     pytest.importorskip("sklearn")
     assert run(EXAMPLES[title].program, tmp_path, ROOT).returncode != 0
 
 
-def compile_changed(change: str, folder: Path) -> None:
+def compile_changed(change, folder):
     """Compile the Cython modules in `folder` that a diff changes."""
     for name in re.findall(r"^\+\+\+ b/(.*\.pyx)$", change, re.MULTILINE):
         pytest.importorskip("Cython")
@@ -75,14 +74,12 @@ def compile_changed(change: str, folder: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run(
-    program: str, folder: Path, package: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def run(program, folder, package=None):
     """Run a program in `folder` with the package that lies in `package`, or in `folder`."""
     environment = {**os.environ, "PYTHONPATH": str(package or folder)}
     words = [sys.executable, "-c", program]
     return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_the_page_has_an_example_for_each_part() -> None:
+def test_the_page_has_an_example_for_each_part():
     assert set(EXAMPLES) >= {"A task", "A loss", "A kernel", "A model format"}

@@ -10,15 +10,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import oracle
 import pytest
 from commands import run_predict, run_train
-from fixtures import Command
 from learning import OLD_MODEL, SLOWNESS, board, learn, read_log
 
 from randsvm import api, files
@@ -43,7 +40,7 @@ OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
 
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def master(tmp_path_factory):
     """Write data, data too large for --memory 16M, models and old outputs."""
     folder = tmp_path_factory.mktemp("faults")
     data = board(2000).save(folder / "data")
@@ -57,19 +54,19 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(master: Path, tmp_path: Path) -> Path:
+def folder(master, tmp_path):
     """Copy the files to the working folder of `command`."""
     shutil.copytree(master, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
-def full_disk(blocks: int) -> str:
+def full_disk(blocks):
     """Return a line of sh for `command`: files hold this many blocks of 512 bytes at most."""
     # Python would leave truncated bytecode of the modules that it imports for the first time.
     return f'ulimit -f {blocks}; PYTHONDONTWRITEBYTECODE=1 exec "$@"'
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -89,9 +86,7 @@ FULL = {
 
 
 @pytest.mark.parametrize("blocks, line, what", FULL.values(), ids=FULL)
-def test_a_full_disk_leaves_every_file_as_it_was(
-    command: Command, folder: Path, blocks: int, line: str, what: str
-) -> None:
+def test_a_full_disk_leaves_every_file_as_it_was(command, folder, blocks, line, what):
     before = contents(folder)
     name, *words = line.split()
     ended = command(name, *words, sh=full_disk(blocks))
@@ -100,7 +95,7 @@ def test_a_full_disk_leaves_every_file_as_it_was(
     assert contents(folder) == before
 
 
-def lost(what: str, reason: str) -> str:
+def lost(what, reason):
     """Return the messages about an optional output that a training cannot write."""
     problem = f"writing {what}: {reason}"
     return (
@@ -109,9 +104,7 @@ def lost(what: str, reason: str) -> str:
 
 
 @pytest.mark.parametrize("blocks", [8, 94], ids=["chunks", "footer"])
-def test_a_cache_without_room_does_not_cost_the_model(
-    command: Command, folder: Path, blocks: int
-) -> None:
+def test_a_cache_without_room_does_not_cost_the_model(command, folder, blocks):
     command("train", "sgd", "-q", "data", "expected")
     before = contents(folder)
     words = ("sgd", "-q", "--cache", "c", "data", "m")
@@ -121,7 +114,7 @@ def test_a_cache_without_room_does_not_cost_the_model(
     assert contents(folder) == {**before, "m": before["expected"]}
 
 
-def test_a_log_without_room_does_not_cost_the_model(command: Command, folder: Path) -> None:
+def test_a_log_without_room_does_not_cost_the_model(command, folder):
     """The log ends where the disk is full.
 
     The run also ends above its gap. The line about it comes before the error, which is the last
@@ -139,9 +132,7 @@ def test_a_log_without_room_does_not_cost_the_model(command: Command, folder: Pa
     assert 19 * 512 <= (folder / "log").stat().st_size <= 20 * 512
 
 
-def test_a_log_whose_reader_goes_away_does_not_cost_the_model(
-    command: Command, folder: Path
-) -> None:
+def test_a_log_whose_reader_goes_away_does_not_cost_the_model(command, folder):
     sh = 'mkfifo log; head -c 1 log > one & exec "$@"'
     words = ("sgd", "-q", "--epochs", 30, "--log", "log", "data", "m")
     command("train", "sgd", "-q", "--epochs", 30, "data", "expected")
@@ -151,7 +142,7 @@ def test_a_log_whose_reader_goes_away_does_not_cost_the_model(
     assert (folder / "m").read_bytes() == (folder / "expected").read_bytes()
 
 
-def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder: Path) -> None:
+def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder):
     """The closed stderr does not hide why the run ended."""
     words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 200, "--swap", 1)
     with subprocess.Popen(
@@ -172,7 +163,7 @@ def test_an_interrupted_run_without_a_log_has_the_code_of_its_signal(folder: Pat
     load(str(folder / "m"))
 
 
-def test_a_spill_file_that_cannot_be_created_is_73(command: Command, folder: Path) -> None:
+def test_a_spill_file_that_cannot_be_created_is_73(command, folder):
     words = ("sgd", "-q", "--memory", "16M", "--tmpdir", "data/no", "wide", "m")
     ended = command("train", *words)
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -182,12 +173,10 @@ def test_a_spill_file_that_cannot_be_created_is_73(command: Command, folder: Pat
     assert (folder / "m").read_text() == OLD
 
 
-def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_permissions_that_cannot_be_kept_leave_the_old_file_and_no_other(folder, monkeypatch):
     """Some file systems have no permissions."""
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise PermissionError(1, "Operation not permitted")
 
     before = contents(folder)
@@ -215,9 +204,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("line", KEPT.values(), ids=KEPT)
-def test_an_output_that_would_destroy_something_else_is_73(
-    command: Command, folder: Path, line: str
-) -> None:
+def test_an_output_that_would_destroy_something_else_is_73(command, folder, line):
     (folder / "packed").write_bytes(gzip.compress((folder / "data").read_bytes()))
     (folder / "table").write_text("1,2.5,3\n2,3,1e-3\n")
     (folder / "text").write_text("a letter\n")
@@ -232,7 +219,7 @@ def test_an_output_that_would_destroy_something_else_is_73(
 
 
 @pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
-def test_predictions_replace_predictions(command: Command, folder: Path, words: str) -> None:
+def test_predictions_replace_predictions(command, folder, words):
     """Predictions of any kind, or an empty file, may be replaced."""
     learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
     kinds = ["", "--scores", "-b 1", "--labels libsvm"]
@@ -254,9 +241,7 @@ def test_predictions_replace_predictions(command: Command, folder: Path, words: 
         "+1\n" * 100_000,
     ],
 )
-def test_old_predictions_of_any_model_are_replaced(
-    command: Command, folder: Path, old: str
-) -> None:
+def test_old_predictions_of_any_model_are_replaced(command, folder, old):
     (folder / "o").write_text(old)
     assert command("predict", "-q", "data", "model", "o").returncode == 0
     assert (folder / "o").read_text() != old
@@ -276,7 +261,7 @@ SAYING = {
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
-def test_standard_output_on_a_full_disk_is_74(command: Command, folder: Path, line: str) -> None:
+def test_standard_output_on_a_full_disk_is_74(command, folder, line):
     name, *words = line.split()
     ended = command(name, *words, sh='exec "$@" > /dev/full')
     assert ended.returncode == 74
@@ -285,15 +270,15 @@ def test_standard_output_on_a_full_disk_is_74(command: Command, folder: Path, li
 
 @pytest.mark.parametrize("line", SAYING.values(), ids=SAYING)
 def test_a_reader_that_closes_its_pipe_ends_the_command_with_141(
-    command: Command, folder: Path, closed_pipe: int, line: str
-) -> None:
+    command, folder, closed_pipe, line
+):
     name, *words = line.split()
     ended = command(name, *words, stdout=closed_pipe)
     assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.fixture
-def closed_pipe() -> Iterator[int]:
+def closed_pipe():
     """Yield the writing end of a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -302,9 +287,7 @@ def closed_pipe() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("line", ["train sgd --bogus", "train sgd no m"])
-def test_a_closed_stderr_keeps_the_exit_code_of_an_error(
-    command: Command, folder: Path, closed_pipe: int, line: str
-) -> None:
+def test_a_closed_stderr_keeps_the_exit_code_of_an_error(command, folder, closed_pipe, line):
     name, *words = line.split()
     before = contents(folder)
     ended = command(name, *words, stderr=closed_pipe)
@@ -329,9 +312,7 @@ FAILING = {
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
 @pytest.mark.parametrize("line, output", SECOND.values(), ids=SECOND)
-def test_standard_error_that_fails_does_not_cost_the_output(
-    command: Command, folder: Path, line: str, output: str, how: str
-) -> None:
+def test_standard_error_that_fails_does_not_cost_the_output(command, folder, line, output, how):
     name, *words = line.split()
     command(name, *words, "expected")
     before = contents(folder)
@@ -353,9 +334,7 @@ def test_standard_error_that_fails_does_not_cost_the_output(
     ],
 )
 @pytest.mark.parametrize("words", ["--report json", "--report json -v 2", "-v 2"])
-def test_results_that_cannot_be_printed_do_not_cost_the_model(
-    command: Command, folder: Path, words: str, how: str, reason: str
-) -> None:
+def test_results_that_cannot_be_printed_do_not_cost_the_model(command, folder, words, how, reason):
     if "json" not in words and how == ">&-":
         pytest.skip("without --report json, a closed stdout is no error")
     command("train", "sgd", "-q", *words.split(), "data", "expected")
@@ -367,7 +346,7 @@ def test_results_that_cannot_be_printed_do_not_cost_the_model(
     assert (folder / "m").read_bytes() == expected
 
 
-def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command: Command, folder: Path) -> None:
+def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command, folder):
     ended = command("predict", "-q", "--report", "json", "data", "model", "o", sh='exec "$@" >&-')
     assert ended.returncode == 74
     assert "writing <stdout>: it is closed" in ended.stderr
@@ -376,9 +355,7 @@ def test_a_report_of_a_prediction_to_a_closed_stdout_is_74(command: Command, fol
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-"])
 @pytest.mark.parametrize("line", ["train --help", "train sgd data m", "predict data model o"])
-def test_closed_standard_streams_do_no_harm(
-    command: Command, folder: Path, line: str, closed: str
-) -> None:
+def test_closed_standard_streams_do_no_harm(command, folder, line, closed):
     name, *words = line.split()
     ended = command(name, *words, sh=f'exec "$@" {closed}')
     assert ended.returncode == 0
@@ -387,7 +364,7 @@ def test_closed_standard_streams_do_no_harm(
     assert not written.exists() or written.read_text() != OLD
 
 
-def test_head_takes_one_line_and_ends_the_prediction(command: Command, folder: Path) -> None:
+def test_head_takes_one_line_and_ends_the_prediction(command, folder):
     rows = folder / "rows"
     rows.write_text((folder / "data").read_text() * 50)  # more than a pipe holds
     sh = '{ "$@"; echo "$?" > code; } | head -n 1'
@@ -399,18 +376,18 @@ def test_head_takes_one_line_and_ends_the_prediction(command: Command, folder: P
 # ---- inputs that change under the reader ------------------------------------------------------
 
 
-def once(kind: type[Any], act: Callable[[], object]) -> Callable[[object], None]:
+def once(kind, act):
     """Return a listener that calls `act` at the first event of a kind."""
     waiting = [act]
 
-    def watch(event: object) -> None:
+    def watch(event):
         if isinstance(event, kind) and waiting:
             waiting.pop()()
 
     return watch
 
 
-def read(path: Path, resources: Resources | None = None) -> list[Any]:
+def read(path, resources=None):
     with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
         return [
             [chunk.y.tolist(), to_dense(chunk.X).tolist()]
@@ -420,14 +397,14 @@ def read(path: Path, resources: Resources | None = None) -> list[Any]:
 
 
 @pytest.fixture
-def long(tmp_path: Path) -> Path:
+def long(tmp_path):
     """Write a file that is read in several blocks."""
     path = tmp_path / "long"
     path.write_text("+1 1:0.5\n-1 1:0.25\n" * 300_000)
     return path
 
 
-def test_a_file_that_is_cut_while_it_is_read_is_refused(long: Path) -> None:
+def test_a_file_that_is_cut_while_it_is_read_is_refused(long):
     """Otherwise the rest of the file would pass for the whole data set."""
     with (
         listening(once(Progress, lambda: os.truncate(long, 5 << 20))),
@@ -436,13 +413,13 @@ def test_a_file_that_is_cut_while_it_is_read_is_refused(long: Path) -> None:
         read(long)
 
 
-def write_in_place(path: Path, at: int) -> None:
+def write_in_place(path, at):
     """Change one digit of a file, which keeps its size."""
     with path.open("r+b") as stream:
         os.pwrite(stream.fileno(), b"7", at)
 
 
-def append(path: Path) -> None:
+def append(path):
     with path.open("a") as stream:
         stream.write("+1 1:1\n")
 
@@ -452,9 +429,7 @@ def append(path: Path) -> None:
     [lambda path: write_in_place(path, 5), append, os.utime],
     ids=["in place", "longer", "touched"],
 )
-def test_a_file_that_is_written_to_while_it_is_read_is_refused(
-    long: Path, act: Callable[..., Any]
-) -> None:
+def test_a_file_that_is_written_to_while_it_is_read_is_refused(long, act):
     """Otherwise the model would be trained on a mixture of two files."""
     os.utime(long, (1, 1))
     with (
@@ -464,7 +439,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(
         read(long)
 
 
-def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long: Path) -> None:
+def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long):
     expected = read(long)
     with listening(once(Progress, long.unlink)):
         assert read(long) == expected
@@ -480,9 +455,7 @@ def test_a_file_that_is_removed_while_it_is_read_is_read_to_its_end(long: Path) 
     ],
     ids=["removed", "cut", "longer", "touched"],
 )
-def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(
-    long: Path, act: Callable[..., Any], error: type[Exception]
-) -> None:
+def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act, error):
     cache = long.with_name("cache")
     cache.write_text(OLD_CACHE)
     with (
@@ -494,10 +467,10 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(
     assert {path.name for path in long.parent.iterdir()} <= {"long", "cache"}
 
 
-def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
+def train_with(name, folder, act):
     """Train with a cache, and call `act` as soon as it is open."""
     data, model = folder / "data", folder / "m"
-    given: dict[str, Any] = {"jobs": 2, "cache": folder / "cache"}
+    given = {"jobs": 2, "cache": folder / "cache"}
     watch = once(Started, act)
     if name == "sgd":
         api.train_sgd(data, model, watch, **given)
@@ -507,9 +480,7 @@ def train_with(name: str, folder: Path, act: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_cut_while_in_use_ends_training(
-    folder: Path, name: str, used: bool
-) -> None:
+def test_a_cache_that_is_cut_while_in_use_ends_training(folder, name, used):
     if used:
         read(folder / "data", Resources(cache=str(folder / "cache")))
     with pytest.raises(TransferError, match=r"reading .*cache: it became shorter while in use"):
@@ -519,14 +490,12 @@ def test_a_cache_that_is_cut_while_in_use_ends_training(
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_written_to_while_in_use_ends_training(
-    folder: Path, name: str, used: bool
-) -> None:
+def test_a_cache_that_is_written_to_while_in_use_ends_training(folder, name, used):
     cache = folder / "cache"
     if used:
         read(folder / "data", Resources(cache=str(cache)))
 
-    def act() -> None:
+    def act():
         # Later than the tick of the clock in which the cache was written.
         time.sleep(0.05)
         write_in_place(cache, 200)
@@ -537,7 +506,7 @@ def test_a_cache_that_is_written_to_while_in_use_ends_training(
 
 
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_removed_while_in_use_is_still_there(folder: Path, name: str) -> None:
+def test_a_cache_that_is_removed_while_in_use_is_still_there(folder, name):
     train_with(name, folder, lambda: None)
     content = (folder / "m").read_bytes()
     train_with(name, folder, (folder / "cache").unlink)
@@ -546,9 +515,7 @@ def test_a_cache_that_is_removed_while_in_use_is_still_there(folder: Path, name:
 
 
 @pytest.mark.parametrize("name", ["data", "model", "c"])
-def test_an_unreadable_input_is_66_and_an_unreadable_cache_is_rebuilt(
-    command: Command, folder: Path, name: str
-) -> None:
+def test_an_unreadable_input_is_66_and_an_unreadable_cache_is_rebuilt(command, folder, name):
     (folder / name).chmod(0)
     if os.access(folder / name, os.R_OK):
         pytest.skip("this user may read everything")
@@ -565,22 +532,22 @@ LIMIT = 4.0 * SLOWNESS
 
 
 @pytest.fixture
-def good(folder: Path) -> bytes:
+def good(folder):
     """Write a certified model in place of the old one; return its bytes."""
     learn("randsvm", folder / "data", folder / "m", "-g", 5)
     assert float(oracle.trailer(folder / "m")["gap"]) <= 1e-3
     return (folder / "m").read_bytes()
 
 
-def signalled() -> None:
+def signalled():
     raise Interrupted(signal.SIGINT)
 
 
-def without_cluster() -> None:
+def without_cluster():
     raise ClusterError("the cluster does not go on")
 
 
-def out_of_time() -> None:
+def out_of_time():
     time.sleep(LIMIT)
 
 
@@ -592,18 +559,18 @@ ENDS = {
 }
 
 
-def interrupt_training(folder: Path, end: str, received: list[object], **given: Any) -> None:
+def interrupt_training(folder, end, received, **given):
     """Train to the model file m, and interrupt the run in its first round."""
     act, _, _ = ENDS[end]
     first = once(Iteration, act)
 
-    def watch(event: object) -> None:
+    def watch(event):
         received.append(event)
         first(event)
 
     if end == "time limit":
         given["time_limit"] = LIMIT
-    rule: dict[str, Any] = {"working_set": 100, "swap": 1, "gap": 1e-9}
+    rule = {"working_set": 100, "swap": 1, "gap": 1e-9}
     api.train_osuna(folder / "data", folder / "m", watch, gamma=5, **rule, **given)
 
 
@@ -611,10 +578,8 @@ ends = pytest.mark.parametrize("end", ENDS)
 
 
 @ends
-def test_an_interrupted_run_does_not_replace_a_better_model(
-    folder: Path, good: bytes, end: str
-) -> None:
-    received: list[object] = []
+def test_an_interrupted_run_does_not_replace_a_better_model(folder, good, end):
+    received = []
     _, error, code = ENDS[end]
     with pytest.raises(error) as caught:
         interrupt_training(folder, end, received)
@@ -633,7 +598,7 @@ def test_an_interrupted_run_does_not_replace_a_better_model(
     assert "stays" not in metadata["stopped"]
 
 
-def test_a_second_interrupted_run_replaces_the_interrupted_model(folder: Path, good: bytes) -> None:
+def test_a_second_interrupted_run_replaces_the_interrupted_model(folder, good):
     contents = []
     for C in (1.0, 2.0):
         with pytest.raises(Interrupted):
@@ -644,7 +609,7 @@ def test_a_second_interrupted_run_replaces_the_interrupted_model(folder: Path, g
 
 
 @ends
-def test_with_overwrite_a_better_model_is_replaced(folder: Path, good: bytes, end: str) -> None:
+def test_with_overwrite_a_better_model_is_replaced(folder, good, end):
     if end == "time limit":
         interrupt_training(folder, end, [], overwrite=True)
     else:
@@ -654,32 +619,32 @@ def test_with_overwrite_a_better_model_is_replaced(folder: Path, good: bytes, en
     assert not (folder / "m.interrupted").exists()
 
 
-def worse(folder: Path) -> None:
+def worse(folder):
     words = ("-g", 5, "--gap", 1e-9, "--max-iterations", 1, "--working-set", 10, "--swap", 1)
     learn("osuna", folder / "data", folder / "m", *words)
 
 
-def regression(folder: Path) -> None:
+def regression(folder):
     learn("randsvm", folder / "data", folder / "m", "-g", 5, "-s", "svr")
 
 
-def damaged(folder: Path) -> None:
+def damaged(folder):
     learn("randsvm", folder / "data", folder / "m", "-g", 5)
     content = (folder / "m").read_bytes()
     (folder / "m").write_bytes(content.replace(b"SV", b"S V", 1))
 
 
-def of_libsvm(folder: Path) -> None:
+def of_libsvm(folder):
     learn("randsvm", folder / "data", folder / "m", "-g", 5)
     (folder / "m").write_bytes((folder / "m").read_bytes().partition(b"# randsvm")[0])
 
 
-def of_sgd(folder: Path) -> None:
+def of_sgd(folder):
     learn("sgd", folder / "data", folder / "m")
 
 
 @pytest.mark.parametrize("make", [worse, regression, damaged, of_libsvm, of_sgd])
-def test_a_model_that_is_not_better_is_replaced(folder: Path, make: Callable[..., Any]) -> None:
+def test_a_model_that_is_not_better_is_replaced(folder, make):
     make(folder)
     before = (folder / "m").read_bytes()
     with pytest.raises(Interrupted, match=r"^interrupted by Ctrl-C$"):
@@ -688,9 +653,7 @@ def test_a_model_that_is_not_better_is_replaced(folder: Path, make: Callable[...
     assert not (folder / "m.interrupted").exists()
 
 
-def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(
-    folder: Path, good: bytes
-) -> None:
+def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(folder, good):
     """With twice as large a C, the first certificate is coarse."""
     with pytest.raises(Interrupted, match="stays"):
         interrupt_training(folder, "signal", [], warm_start=str(folder / "m"), C=50.0)
@@ -698,9 +661,7 @@ def test_an_interrupted_warm_start_leaves_the_model_that_it_began_with(
     assert load(str(folder / "m.interrupted"))
 
 
-def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(
-    command: Command, folder: Path, good: bytes
-) -> None:
+def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(command, folder, good):
     shutil.copy(folder / "data", folder / "m.interrupted")
     before = contents(folder)
     ended = command("train", "-g", 5, "data", "m")
@@ -710,7 +671,7 @@ def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(
     assert command("train", "-g", 5, "--overwrite", "data", "m").returncode == 0
 
 
-def test_the_last_line_and_the_log_name_the_interrupted_model(folder: Path, good: bytes) -> None:
+def test_the_last_line_and_the_log_name_the_interrupted_model(folder, good):
     words = ("osuna", "-g", 5, "--gap", 1e-9, "--working-set", 100, "--swap", 1, "--log", "log")
     with subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "data", "m"],
@@ -734,9 +695,7 @@ def test_the_last_line_and_the_log_name_the_interrupted_model(folder: Path, good
     assert (folder / "m").read_bytes() == good
 
 
-def test_unreadable_files_are_no_errors_of_usage(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unreadable_files_are_no_errors_of_usage(folder, monkeypatch, capsys):
     """They have exit code 66, not that of a wrong command line. As root reads all files, the test
     hides them from click alone."""
     monkeypatch.chdir(folder)
@@ -752,9 +711,7 @@ def test_unreadable_files_are_no_errors_of_usage(
 
 @pytest.mark.parametrize("prompt", [False, True], ids=["train", "update"])
 @pytest.mark.parametrize("cut", [0, 1, 3])
-def test_a_pipe_that_ends_without_a_newline_is_noted(
-    command: Command, folder: Path, cut: int, prompt: bool
-) -> None:
+def test_a_pipe_that_ends_without_a_newline_is_noted(command, folder, cut, prompt):
     content = (folder / "data").read_bytes()
     words = ("--update", "linear") if prompt else ()
     ended = command("train", "sgd", *words, "-", "m", stdin=content[: len(content) - cut])
@@ -763,7 +720,7 @@ def test_a_pipe_that_ends_without_a_newline_is_noted(
     assert ended.stderr.splitlines().count(note) == (cut > 0)
 
 
-def test_a_file_that_ends_without_a_newline_is_not_noted(command: Command, folder: Path) -> None:
+def test_a_file_that_ends_without_a_newline_is_not_noted(command, folder):
     (folder / "data").write_bytes((folder / "data").read_bytes()[:-1])
     assert "newline" not in command("train", "sgd", "data", "m").stderr
     assert "newline" not in command("train", "sgd", "-", "m", sh='exec "$@" < data').stderr
@@ -772,13 +729,11 @@ def test_a_file_that_ends_without_a_newline_is_not_noted(command: Command, folde
 
 
 @pytest.mark.parametrize("runs, option", [("train", "--memory or --jobs"), ("predict", "--jobs")])
-def test_out_of_memory_is_one_line_and_71(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, runs: str, option: str
-) -> None:
+def test_out_of_memory_is_one_line_and_71(folder, monkeypatch, runs, option):
     monkeypatch.chdir(folder)
     parse = svmlight.parse_piece
 
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_, **__):
         monkeypatch.setattr(svmlight, "parse_piece", parse)
         raise MemoryError
 
@@ -791,7 +746,7 @@ def test_out_of_memory_is_one_line_and_71(
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ulimit -v is Linux's")
-def test_a_bound_on_memory_shows_no_traceback(command: Command, folder: Path) -> None:
+def test_a_bound_on_memory_shows_no_traceback(command, folder):
     """The bound may be exceeded anywhere after the libraries are loaded."""
     rows = (folder / "data").read_text() * 200
     (folder / "large").write_text(rows)
@@ -816,7 +771,7 @@ def test_a_bound_on_memory_shows_no_traceback(command: Command, folder: Path) ->
 # ---- two runs at once -------------------------------------------------------------------------
 
 
-def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder: Path) -> None:
+def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder):
     first, last = ((folder / name).read_bytes() for name in ("data", "model"))
     with files.create_output(str(folder / "m")) as stream:
         stream.write(last)
@@ -829,14 +784,14 @@ def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder: Path) -> 
 
 @pytest.mark.parametrize("zero_based", [False, True], ids=["of its kind", "of another kind"])
 def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, zero_based: bool
-) -> None:
+    folder, monkeypatch, zero_based
+):
     """The other run replaces the cache between its rename and its first read."""
     path, cache = folder / "data", Resources(cache=str(folder / "c"))
     expected = read(path)
     other = ParseOptions(zero_based=zero_based)
 
-    def meanwhile(_: Path) -> None:
+    def meanwhile(_):
         monkeypatch.undo()
         dataset.load(str(path), other, cache).close()
 
@@ -849,9 +804,7 @@ def test_a_cache_that_another_run_replaces_at_once_is_used_as_written(
 
 
 @pytest.mark.parametrize("shared", ["m", "c"], ids=["model", "cache"])
-def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(
-    command: Command, folder: Path, shared: str
-) -> None:
+def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder, shared):
     words = ("sgd", "-q", "--cache", "c") if shared == "c" else ("sgd", "-q")
     each = []
     for seed in (0, 1):
@@ -885,9 +838,7 @@ for _ in range(50):
 """
 
 
-def test_a_kill_while_a_model_is_written_leaves_the_old_or_the_new_one(
-    folder: Path, command: Command
-) -> None:
+def test_a_kill_while_a_model_is_written_leaves_the_old_or_the_new_one(folder, command):
     """A killed run may leave a temporary file, which does not disturb later runs."""
     for name, seed in (("one", 0), ("other", 1)):
         words = ("-g", 5, "-k", 500, "--sample-size", 1500, "--seed", seed)
@@ -933,9 +884,7 @@ signals = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 
 @signals
 @pytest.mark.parametrize("line, written", WRITING.values(), ids=WRITING)
-def test_a_signal_while_a_file_is_written_leaves_a_whole_one(
-    folder: Path, line: str, written: str, number: int
-) -> None:
+def test_a_signal_while_a_file_is_written_leaves_a_whole_one(folder, line, written, number):
     name, *words = line.split()
     before = contents(folder)
     with subprocess.Popen(
@@ -960,9 +909,7 @@ def test_a_signal_while_a_file_is_written_leaves_a_whole_one(
 
 
 @signals
-def test_a_signal_while_rows_to_predict_are_awaited_leaves_the_old_output(
-    folder: Path, number: int
-) -> None:
+def test_a_signal_while_rows_to_predict_are_awaited_leaves_the_old_output(folder, number):
     before = contents(folder)
     with subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.predict", "-", "model", "o"],

@@ -12,14 +12,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from randsvm import files
-from randsvm.errors import ContentError, InputError, OutputError, RandsvmError, TransferError
+from randsvm.errors import ContentError, InputError, OutputError, TransferError
 from randsvm.files import check_output, create_output, read_whole
 
 TEXT = b"+1 1:0.5\n-1 2:0.25\n"
@@ -28,25 +26,25 @@ TEXT = b"+1 1:0.5\n-1 2:0.25\n"
 class Text(io.TextIOWrapper):
     """A stand-in for sys.stdin or sys.stdout."""
 
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, content=b""):
         super().__init__(io.BytesIO(content))
 
 
-def write(path: Path | str, content: bytes = b"new") -> None:
+def write(path, content=b"new"):
     with create_output(str(path)) as stream:
         stream.write(content)
 
 
-def permissions(path: Path) -> int:
+def permissions(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(p.name for p in folder.iterdir())
 
 
 @contextlib.contextmanager
-def umask(mask: int) -> Iterator[None]:
+def umask(mask):
     before = os.umask(mask)
     try:
         yield
@@ -55,7 +53,7 @@ def umask(mask: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refused(error: type[RandsvmError], exit_code: int, message: str) -> Iterator[None]:
+def refused(error, exit_code, message):
     with pytest.raises(error) as caught:
         yield
     assert caught.value.exit_code == exit_code
@@ -66,7 +64,7 @@ def refused(error: type[RandsvmError], exit_code: int, message: str) -> Iterator
 # Outputs: regular files
 
 
-def test_a_new_file_holds_what_was_written(tmp_path: Path) -> None:
+def test_a_new_file_holds_what_was_written(tmp_path):
     write(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == b"new"
     assert names(tmp_path) == ["m"]
@@ -78,9 +76,7 @@ class Stop(BaseException):
 
 @pytest.mark.parametrize("error", [ValueError, Stop, TransferError("x")])
 @pytest.mark.parametrize("old", [None, b"old"])
-def test_an_error_inside_leaves_the_old_file_and_no_other(
-    tmp_path: Path, error: type[Exception] | TransferError, old: bytes | None
-) -> None:
+def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
     path = tmp_path / "m"
     if old:
         path.write_bytes(old)
@@ -95,7 +91,7 @@ def test_an_error_inside_leaves_the_old_file_and_no_other(
     assert not old or path.read_bytes() == old
 
 
-def test_readers_see_the_old_file_until_the_block_ends(tmp_path: Path) -> None:
+def test_readers_see_the_old_file_until_the_block_ends(tmp_path):
     path = tmp_path / "m"
     path.write_bytes(b"old")
     with create_output(str(path)) as stream:
@@ -106,13 +102,11 @@ def test_readers_see_the_old_file_until_the_block_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
-def test_a_full_disk_is_told_and_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
+def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch, fault):
     path = tmp_path / "m"
     path.write_bytes(b"old")
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise OSError(28, "No space left on device")
 
     if fault == "fsync":
@@ -129,20 +123,20 @@ def test_a_full_disk_is_told_and_leaves_the_old_file(
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
-def test_a_new_file_has_the_permissions_of_umask(tmp_path: Path, mask: int, mode: int) -> None:
+def test_a_new_file_has_the_permissions_of_umask(tmp_path, mask, mode):
     with umask(mask):
         write(tmp_path / "m")
     assert permissions(tmp_path / "m") == mode
 
 
-def test_umask_itself_is_never_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_umask_itself_is_never_touched(tmp_path, monkeypatch):
     # It belongs to the process: a file that another thread makes meanwhile would be public.
     monkeypatch.setattr(os, "umask", None)
     write(tmp_path / "m")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o444, 0o2755])
-def test_an_old_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+def test_an_old_file_keeps_its_permissions(tmp_path, mode):
     path = tmp_path / "m"
     path.write_bytes(b"old")
     path.chmod(mode)
@@ -155,7 +149,7 @@ def test_an_old_file_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("target", ["there", "new"])
-def test_a_symlink_is_followed(tmp_path: Path, target: str) -> None:
+def test_a_symlink_is_followed(tmp_path, target):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "there").write_bytes(b"old")
     link = tmp_path / "m"
@@ -167,22 +161,20 @@ def test_a_symlink_is_followed(tmp_path: Path, target: str) -> None:
     assert names(tmp_path) == ["folder", "m"]
 
 
-def test_a_name_of_full_length_is_written(tmp_path: Path) -> None:
+def test_a_name_of_full_length_is_written(tmp_path):
     name = "ü" * 127  # 254 bytes, where 255 is the limit
     write(tmp_path / name)
     assert names(tmp_path) == [name]
 
 
-def test_a_name_relative_to_the_working_folder_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_relative_to_the_working_folder_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     check_output("m")
     write("m")
     assert names(tmp_path) == ["m"]
 
 
-def link_to_itself(folder: Path) -> Path:
+def link_to_itself(folder):
     (folder / "loop").symlink_to("loop")
     return folder / "loop"
 
@@ -201,9 +193,7 @@ def link_to_itself(folder: Path) -> Path:
         (link_to_itself, "Too many levels of symbolic links"),
     ],
 )
-def test_what_cannot_be_created_is_said_before_and_when_writing(
-    tmp_path: Path, make: Callable[..., Any], message: str
-) -> None:
+def test_what_cannot_be_created_is_said_before_and_when_writing(tmp_path, make, message):
     (tmp_path / "file").write_bytes(b"")
     path = str(make(tmp_path))
     before = names(tmp_path)
@@ -220,9 +210,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_an_output_is_the_file_that_the_kernel_would_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub" / "deep" / "deeper").mkdir(parents=True)
     (tmp_path / "file").write_bytes(b"")
@@ -247,7 +235,7 @@ def test_an_output_is_the_file_that_the_kernel_would_open(
         assert expected.read_bytes() == b"new"
 
 
-def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_write_permission_is_refused(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir(mode=0o555)
     if os.access(folder, os.W_OK):
@@ -257,7 +245,7 @@ def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
             attempt(str(folder / "m"))
 
 
-def test_check_output_writes_nothing(tmp_path: Path) -> None:
+def test_check_output_writes_nothing(tmp_path):
     check_output(str(tmp_path / "new"))
     assert names(tmp_path) == []
 
@@ -265,15 +253,15 @@ def test_check_output_writes_nothing(tmp_path: Path) -> None:
 # Outputs: everything else is written directly
 
 
-def reading(path: Path) -> tuple[threading.Thread, list[bytes]]:
+def reading(path):
     """Start a thread that reads all of `path`; return it and the list that gets the content."""
-    got: list[bytes] = []
+    got = []
     thread = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
     thread.start()
     return thread, got
 
 
-def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path: Path) -> None:
+def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     check_output(str(fifo))
@@ -285,7 +273,7 @@ def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path: Path) -> 
     assert names(tmp_path) == ["fifo"]
 
 
-def test_a_pipe_behind_dev_fd_is_written() -> None:
+def test_a_pipe_behind_dev_fd_is_written():
     # What >(command) of a shell hands over: a link that leads to no path.
     reader, writer = os.pipe()
     check_output(f"/dev/fd/{writer}")
@@ -298,14 +286,14 @@ def test_a_pipe_behind_dev_fd_is_written() -> None:
 class Full(io.RawIOBase):
     """A device that takes nothing. With /dev/full, wrong code run as root might replace it."""
 
-    def writable(self) -> bool:
+    def writable(self):
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data):
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_device_is_exit_74(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
     device = tmp_path / "device"
     os.mkfifo(device)
     monkeypatch.setattr(files, "open_patiently", lambda *_: io.BufferedWriter(Full()))
@@ -313,7 +301,7 @@ def test_a_full_device_is_exit_74(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         write(device)
 
 
-def test_standard_output_comes_after_what_was_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_comes_after_what_was_printed(monkeypatch):
     stdout = Text()
     monkeypatch.setattr(sys, "stdout", stdout)
     check_output("-")
@@ -323,16 +311,14 @@ def test_standard_output_comes_after_what_was_printed(monkeypatch: pytest.Monkey
     assert stdout.buffer.getvalue() == b"before new"
 
 
-def run_python(code: str, redirection: str, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
+def run_python(code, redirection, **kwargs):
     """`code` with a real standard input and output."""
     command = f'exec "{sys.executable}" -c "$0" {redirection}'
     return subprocess.run(["sh", "-c", command, code], capture_output=True, timeout=120, **kwargs)
 
 
 @pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1"])
-def test_a_file_behind_standard_output_keeps_what_else_is_printed(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_file_behind_standard_output_keeps_what_else_is_printed(tmp_path, name):
     code = f"""
 from randsvm.files import create_output
 print("before")
@@ -344,11 +330,11 @@ print("after")
     assert (tmp_path / "out").read_text() == "before\nnew\nafter\n"
 
 
-def environment() -> dict[str, str]:
+def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def test_closed_standard_streams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_standard_streams_are_refused(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stdin", None)
     for attempt in (check_output, write):
@@ -358,7 +344,7 @@ def test_closed_standard_streams_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         read_whole("-")
 
 
-def test_a_reader_that_went_away_is_left_to_the_command_line() -> None:
+def test_a_reader_that_went_away_is_left_to_the_command_line():
     reader, writer = os.pipe()
     os.close(reader)
     with pytest.raises(BrokenPipeError):
@@ -379,23 +365,19 @@ compressions = pytest.mark.parametrize("compression", COMPRESS)
 
 @compressions
 @pytest.mark.parametrize("content", [b"", b"1\n", TEXT, TEXT * 500_000], ids=len)
-def test_an_input_is_known_by_its_first_bytes(
-    tmp_path: Path, compression: str, content: bytes
-) -> None:
+def test_an_input_is_known_by_its_first_bytes(tmp_path, compression, content):
     path = tmp_path / "any-name"
     path.write_bytes(COMPRESS[compression](content))
     assert read_whole(str(path)) == content
 
 
 @compressions
-def test_standard_input_may_come_in_drops(
-    monkeypatch: pytest.MonkeyPatch, compression: str
-) -> None:
+def test_standard_input_may_come_in_drops(monkeypatch, compression):
     reader, writer = os.pipe()
     content = COMPRESS[compression](TEXT)
     first_read = threading.Event()
 
-    def drip() -> None:
+    def drip():
         for byte in content:
             os.write(writer, bytes([byte]))
             first_read.wait(0.001)
@@ -408,15 +390,13 @@ def test_standard_input_may_come_in_drops(
 
 
 @compressions
-def test_standard_input_without_a_system_file_is_read(
-    monkeypatch: pytest.MonkeyPatch, compression: str
-) -> None:
+def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
     monkeypatch.setattr(sys, "stdin", Text(COMPRESS[compression](TEXT)))
     assert read_whole("-") == TEXT
     assert read_whole("-") == b""  # it is at its end, and still open
 
 
-def test_real_standard_input_survives(tmp_path: Path) -> None:
+def test_real_standard_input_survives(tmp_path):
     code = """
 import sys
 from randsvm.files import open_input
@@ -429,7 +409,7 @@ print(sys.stdin.buffer.readline())
     assert (run.stdout.splitlines(), run.stderr) == ([b"b'+1 1:0.5\\n'", b"b'-1 2:0.25\\n'"], b"")
 
 
-def test_a_fifo_is_read(tmp_path: Path) -> None:
+def test_a_fifo_is_read(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     thread = threading.Thread(target=fifo.write_bytes, args=[TEXT], daemon=True)
@@ -442,16 +422,14 @@ def test_a_fifo_is_read(tmp_path: Path) -> None:
     ("name", "message"),
     [("missing", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")],
 )
-def test_what_cannot_be_opened_is_exit_66(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
-) -> None:
+def test_what_cannot_be_opened_is_exit_66(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     with refused(InputError, 66, f"cannot open {name}: {message}"):
         read_whole(name)
 
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
-def test_a_cut_archive_is_bad_content(tmp_path: Path, compression: str) -> None:
+def test_a_cut_archive_is_bad_content(tmp_path, compression):
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
     for size in range(files.MAGIC_BYTES, len(content)):
@@ -461,9 +439,7 @@ def test_a_cut_archive_is_bad_content(tmp_path: Path, compression: str) -> None:
 
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "xz"])
-def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(
-    tmp_path: Path, compression: str
-) -> None:
+def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compression):
     content = COMPRESS[compression](TEXT)
     path = tmp_path / "a"
     for position in range(files.MAGIC_BYTES, len(content)):
@@ -477,9 +453,7 @@ def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(
                 assert error.exit_code == 65
 
 
-def test_a_compression_that_this_python_lacks_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compression_that_this_python_lacks_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(files.COMPRESSIONS, b"\x28\xb5\x2f\xfd", "compression.missing")
     path = tmp_path / "a"
     path.write_bytes(b"\x28\xb5\x2f\xfd....")
@@ -489,12 +463,12 @@ def test_a_compression_that_this_python_lacks_is_named(
         read_whole(str(path))
 
 
-def test_a_device_that_fails_while_it_is_read_is_exit_74() -> None:
+def test_a_device_that_fails_while_it_is_read_is_exit_74():
     class Broken(io.RawIOBase):
-        def readable(self) -> bool:
+        def readable(self):
             return True
 
-        def readinto(self, buffer: object) -> int:
+        def readinto(self, buffer):
             raise OSError(5, "Input/output error")
 
     with refused(TransferError, 74, "reading a: Input/output error"):

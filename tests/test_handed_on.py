@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from math import inf
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,19 +12,18 @@ from learning import gaussians, learn
 
 from randsvm import SVC, load
 from randsvm.arrays import to_dense
-from randsvm.data.dataset import Dataset
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources, Run
 from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import CrossValidation
-from randsvm.training.job import Decision, Job
+from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.probabilities import calibration_of, fit_by_cross_validation, fit_sigmoid
 
 
-def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path: Path) -> None:
+def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path):
     path = gaussians(50).save(tmp_path / "d")
     learn("sgd", path, tmp_path / "m")
     weights = tmp_path / "w"
@@ -36,7 +33,7 @@ def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path: Path) -
     assert weights.read_text() == "1\n" * 50
 
 
-def test_the_bias_of_liblinear_is_multiplied_in(tmp_path: Path) -> None:
+def test_the_bias_of_liblinear_is_multiplied_in(tmp_path):
     path = tmp_path / "m"
     path.write_text(
         "solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 2\nlabel 1 -1\nnr_feature 1\nbias 2\nw\n3\n0.5\n"
@@ -44,14 +41,14 @@ def test_the_bias_of_liblinear_is_multiplied_in(tmp_path: Path) -> None:
     assert load(str(path)).decision_function([[10.0]]) == pytest.approx(3 * 10 + 2 * 0.5)
 
 
-def test_random_state_is_the_seed_of_the_model(tmp_path: Path) -> None:
+def test_random_state_is_the_seed_of_the_model(tmp_path):
     y, X = gaussians(60)
     for seed in 3, 7:
         SVC(random_state=seed).fit(X, y).model_.save(tmp_path / "m")
         assert f"\n# randsvm seed {seed}\n" in (tmp_path / "m").read_text()
 
 
-def test_the_progressive_loss_of_an_update_counts_weights(tmp_path: Path) -> None:
+def test_the_progressive_loss_of_an_update_counts_weights(tmp_path):
     """Rows of weight 0 and of little weight hardly count beside those that are all wrong."""
     path = gaussians(200).save(tmp_path / "d")
     learn("sgd", path, tmp_path / "m")
@@ -66,7 +63,7 @@ def test_the_progressive_loss_of_an_update_counts_weights(tmp_path: Path) -> Non
     assert record["progressive_errors"] >= 0.98
 
 
-def weighted_rows(tmp_path: Path) -> tuple[Path, np.ndarray, np.ndarray, np.ndarray]:
+def weighted_rows(tmp_path):
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=200).round(3), rng.integers(1, 30, 200).astype(float)
     y = np.where(x + rng.normal(size=200) > 0, 1, -1)
@@ -76,10 +73,10 @@ def weighted_rows(tmp_path: Path) -> tuple[Path, np.ndarray, np.ndarray, np.ndar
     return path, x, y, w
 
 
-def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path: Path) -> None:
+def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
     path, x, _, w = weighted_rows(tmp_path)
 
-    def fit(D: Dataset, params: Params, seconds: float) -> Decision:
+    def fit(D, params, seconds):
         return lambda X: to_dense(X).astype(float)
 
     with closing(load_dataset(str(path), ParseOptions("class", False), Resources(jobs=1))) as whole:
@@ -88,9 +85,9 @@ def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path: Path) -
         found = fit_by_cross_validation(D, params, fit, calibration_of(params, True), Job(), inf)
         assert found["sigmoid"].ravel() == pytest.approx(fit_sigmoid(x, first, w), rel=1e-5)
         assert found["sigmoid"].ravel() != pytest.approx(fit_sigmoid(x, first), rel=1e-2)
-        assigned: list[Any] = []
+        assigned = []
         for seed in 0, 0, 1:
             job = Job(run=Run(seed=seed))
-            of: Any = CrossValidation.of(D, 5, job, lambda D, params: fit(D, params, inf))
+            of = CrossValidation.of(D, 5, job, lambda D, params: fit(D, params, inf))
             assigned.append(of.assigned[0].tolist())
     assert assigned[0] == assigned[1] != assigned[2]

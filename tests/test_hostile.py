@@ -17,15 +17,13 @@ import re
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
-from fixtures import Train
 
 import randsvm
 from randsvm import files
@@ -52,7 +50,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def process(folder: Path, *words: object, stdin: Iterable[bytes] = ()) -> MeasuredProcess:
+def process(folder, *words, stdin=()):
     """Run a command as a process that reads its input piece by piece."""
     with subprocess.Popen(
         [sys.executable, "-c", MEASURED, *map(str, words)],
@@ -80,8 +78,8 @@ TRAIN = ("randsvm.cli.train", "randsvm", "-q")
 
 @pytest.mark.parametrize("index", [2147483647, 2147483648, 10**30])
 def test_the_largest_index_takes_the_memory_of_one_feature_and_the_next_is_refused(
-    train: Train, tmp_path: Path, index: int
-) -> None:
+    train, tmp_path, index
+):
     data = tmp_path / "data"
     data.write_text(f"1 1:1 {index}:1\n-1 1:2\n" * 5)
     tracemalloc.start()
@@ -115,7 +113,7 @@ TOKENS = {
 
 
 @pytest.mark.parametrize("token", TOKENS)
-def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token: str) -> None:
+def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
     """A quadratic search would exceed pytest's time limit."""
     before, filling, behind, problem = TOKENS[token]
     text = before + filling * LONG + behind + b"\n"
@@ -130,7 +128,7 @@ def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token: str) 
         assert len(block) == 1
 
 
-def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path: Path) -> None:
+def test_a_line_without_end_is_refused_in_bounded_memory(tmp_path):
     """The line would have a gigabyte."""
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=(b"1" * MEGABYTE for _ in range(1024)))
     assert ended.stderr == (
@@ -148,9 +146,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(
-    tmp_path: Path, bomb: str
-) -> None:
+def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(tmp_path, bomb):
     """A gzip file may repeat a member."""
     piece, problem = BOMBS[bomb]
     (tmp_path / "bomb").write_bytes(gzip.compress(piece * 16) * (8 if bomb == "newlines" else 32))
@@ -160,7 +156,7 @@ def test_a_small_archive_of_half_a_gigabyte_is_refused_in_bounded_memory(
     assert ended.megabytes < 450
 
 
-def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path: Path) -> None:
+def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
     rows = (b"".join(b"%d 1:1\n" % (1000 * i + j) for j in range(1000)) for i in range(200))
     ended = process(tmp_path, *TRAIN, "-", "m", stdin=rows)
     assert (ended.code, ended.stderr) == (
@@ -173,9 +169,7 @@ def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("kept", [0.3, 0.9, -1])
-def test_a_cut_archive_is_one_line_and_leaves_no_model(
-    tmp_path: Path, compress: Callable[..., Any], kept: float
-) -> None:
+def test_a_cut_archive_is_one_line_and_leaves_no_model(tmp_path, compress, kept):
     archive = compress(oracle.svmlight_text(*oracle.two_gaussians(3000)).encode())
     size = kept if kept < 0 else int(kept * len(archive))
     (tmp_path / "data").write_bytes(archive[:size])
@@ -188,14 +182,14 @@ def test_a_cut_archive_is_one_line_and_leaves_no_model(
 @pytest.mark.parametrize("change", ["shrinks", "grows"])
 @pytest.mark.parametrize("cache", [False, True])
 def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, cache: bool
-) -> None:
+    tmp_path, monkeypatch, change, cache
+):
     """It changes after the first block; the rows of the old file are not called bad."""
     data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
     text = data.read_bytes()
     read_block = files.read_block
 
-    def reading(stream: BinaryIO, size: int, path: str, **options: Any) -> bytes:
+    def reading(stream, size, path, **options):
         block = read_block(stream, 4096, path, **options)
         os.truncate(data, text.index(b"\n", 9000) + 1)
         if change == "grows":
@@ -215,7 +209,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
 
 
 @pytest.fixture(scope="module")
-def own_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def own_models(tmp_path_factory):
     """Return a small model of each kind and layout."""
     folder = tmp_path_factory.mktemp("ours")
     y, X = oracle.two_gaussians(12)
@@ -239,7 +233,7 @@ def own_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 KINDS = ("kernel", "foreign kernel", "linear", "foreign linear", "map")
 
 
-def refused(path: Path, content: bytes) -> str:
+def refused(path, content):
     path.write_bytes(content)
     with pytest.raises((ModelError, DataError)) as caught:
         load(str(path))
@@ -248,9 +242,7 @@ def refused(path: Path, content: bytes) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_flipped_byte_of_a_written_model_is_refused(
-    own_models: dict[str, bytes], tmp_path: Path, kind: str
-) -> None:
+def test_every_flipped_byte_of_a_written_model_is_refused(own_models, tmp_path, kind):
     for place in range(len(own_models[kind])):
         flipped = bytearray(own_models[kind])
         flipped[place] ^= 1 + place % 255
@@ -258,9 +250,7 @@ def test_every_flipped_byte_of_a_written_model_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_truncation_of_a_written_model_is_refused(
-    own_models: dict[str, bytes], tmp_path: Path, kind: str
-) -> None:
+def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, kind):
     """A truncation that leaves exactly a model of LIBSVM or LIBLINEAR is accepted, because those
     have no checksum.
     """
@@ -273,9 +263,7 @@ def test_every_truncation_of_a_written_model_is_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_a_newer_version_is_refused_naming_both_versions(
-    own_models: dict[str, bytes], tmp_path: Path, kind: str
-) -> None:
+def test_a_model_of_a_newer_version_is_refused_naming_both_versions(own_models, tmp_path, kind):
     content = own_models[kind]
     newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
     said = refused(tmp_path / "m", newer)
@@ -285,7 +273,7 @@ def test_a_model_of_a_newer_version_is_refused_naming_both_versions(
         assert ":1: expected randsvm_model 1, found randsvm_model 9: a newer version" in said
 
 
-def resealed(content: bytes) -> bytes:
+def resealed(content):
     """Return a model with a correct checksum, as somebody who alters it on purpose writes it."""
     text = content[: content.index(b"# randsvm sha256 ")]
     return text + b"# randsvm sha256 %s\n" % hashlib.sha256(text).hexdigest().encode()
@@ -311,9 +299,7 @@ HUGE = {
 
 
 @pytest.mark.parametrize("promise", HUGE)
-def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(
-    own_models: dict[str, bytes], tmp_path: Path, promise: str
-) -> None:
+def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(own_models, tmp_path, promise):
     kind, old, new = HUGE[promise]
     content, count = re.subn(old, new, own_models[kind], count=1)
     assert count == 1
@@ -326,9 +312,7 @@ def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(
 
 
 @pytest.mark.parametrize("kind", ["kernel", "linear", "foreign linear"])
-def test_two_billion_features_in_a_model_header_take_no_memory(
-    own_models: dict[str, bytes], tmp_path: Path, kind: str
-) -> None:
+def test_two_billion_features_in_a_model_header_take_no_memory(own_models, tmp_path, kind):
     content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", own_models[kind])
     assert count == 1
     (tmp_path / "m").write_bytes(resealed(content))
@@ -365,7 +349,7 @@ ALLOWED = {
 ON_A_CLUSTER = {"pickle", "subprocess", "importlib"}
 
 
-def names_in(path: Path) -> Iterator[str]:
+def names_in(path):
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Import(names=names):
@@ -377,7 +361,7 @@ def names_in(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.stem)
-def test_no_package_executes_data_as_code(path: Path) -> None:
+def test_no_package_executes_data_as_code(path):
     forbidden = FORBIDDEN - ON_A_CLUSTER if path.parent.name == "cluster" else FORBIDDEN
     found = {(path.name, name) for name in names_in(path) if name in forbidden}
     # re.compile makes a pattern, of a constant.
@@ -385,19 +369,19 @@ def test_no_package_executes_data_as_code(path: Path) -> None:
     assert "compile(" not in path.read_text().replace("re.compile(", "")
 
 
-def test_known_names_are_found() -> None:
+def test_known_names_are_found():
     assert ("files.py", "__import__") in {
         (path.name, name) for path in PACKAGE.rglob("*.py") for name in names_in(path)
     }
 
 
 @pytest.fixture(scope="module")
-def opened_files() -> Iterator[list[str]]:
+def opened_files():
     """Record the names of opened files; an audit hook cannot be removed, so there is only one."""
-    found: list[str] = []
+    found = []
     ended = False
 
-    def record(event: str, arguments: tuple[Any, ...]) -> None:
+    def record(event, arguments):
         if event == "open" and not ended and isinstance(arguments[0], str):
             found.append(arguments[0])
 
@@ -411,12 +395,12 @@ PATHS = ["/etc/passwd", "../../outside", "file:///etc/passwd", "$(touch outside)
 
 @pytest.mark.parametrize("path", PATHS)
 def test_paths_inside_data_or_models_are_not_opened(
-    tmp_path: Path,
-    own_models: dict[str, bytes],
-    path: str,
-    opened_files: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path,
+    own_models,
+    path,
+    opened_files,
+    monkeypatch,
+):
     """Only files that the command names are opened."""
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")

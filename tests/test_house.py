@@ -58,12 +58,12 @@ LIBRARY_USERS = {
 }
 
 
-def package_of(file: str) -> str:
+def package_of(file):
     """Return the package of a module, or the module itself at top level."""
     return file.partition(".")[0]
 
 
-def imports(path: Path) -> set[str]:
+def imports(path):
     """Return full names of everything that a module imports, inside functions too."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -77,14 +77,14 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def imported_modules(path: Path) -> set[str]:
+def imported_modules(path):
     """Return the modules of the package that a module imports."""
     ours = {name for name in imports(path) if name.partition(".")[0] == "randsvm"}
     return {name.removeprefix("randsvm").lstrip(".") for name in ours} & FILES.keys()
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_module_belongs_to_a_layer(file: str) -> None:
+def test_every_module_belongs_to_a_layer(file):
     assert package_of(file) in LAYER_OF
 
 
@@ -93,7 +93,7 @@ SHARED_MODULES = {"svm.tasks"}
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_module_imports_only_lower_layers(file: str) -> None:
+def test_a_module_imports_only_lower_layers(file):
     room = package_of(file)
     others = {package_of(name) for name in imported_modules(FILES[file])} - {room}
     assert [other for other in others if LAYER_OF[other] < LAYER_OF[room]] == []
@@ -102,7 +102,7 @@ def test_a_module_imports_only_lower_layers(file: str) -> None:
     assert pairs & set(INDEPENDENT_PACKAGES) == set()
 
 
-def test_imports_have_no_cycles() -> None:
+def test_imports_have_no_cycles():
     arrows = {file: imported_modules(path) - {file} for file, path in FILES.items()}
     while leaves := {file for file, targets in arrows.items() if not targets & arrows.keys()}:
         for file in leaves:
@@ -111,7 +111,7 @@ def test_imports_have_no_cycles() -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARY_USERS)
-def test_only_the_listed_modules_import_a_library(library: str) -> None:
+def test_only_the_listed_modules_import_a_library(library):
     users = {
         file
         for file, path in FILES.items()
@@ -120,12 +120,12 @@ def test_only_the_listed_modules_import_a_library(library: str) -> None:
     assert users <= LIBRARY_USERS[library]
 
 
-def test_known_imports_are_found() -> None:
+def test_known_imports_are_found():
     assert "svm.scan" in imported_modules(FILES["algorithms.decomposition"])
     assert "data.dataset" in imported_modules(FILES["svm.running_values"])
 
 
-def test_the_metadata_of_the_package_and_of_the_citation_agree() -> None:
+def test_the_metadata_of_the_package_and_of_the_citation_agree():
     project = (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0]
     citation = (ROOT / "CITATION.cff").read_text().partition("references:")[0]
     for field in ("version", "license"):

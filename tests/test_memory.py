@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
 
 
-def peak(folder: Path, *words: object) -> float:
+def peak(folder, *words):
     """Return the peak memory of a command in MB."""
     ended = subprocess.run(
         [sys.executable, "-c", MEASURED, *map(str, words)],
@@ -40,8 +39,8 @@ def peak(folder: Path, *words: object) -> float:
 
 
 def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     n, random = 8000, np.random.default_rng(0)
     X = random.normal(size=(n, 5)).round(3)
     y = np.sin(3 * X[:, 0]) + random.normal(size=n)
@@ -54,13 +53,13 @@ def test_the_largest_subproblem_of_a_regression_stays_within_the_stated_memory(
     assert found < 16 * 1.05 + 16 * n / MEGABYTE + 300
 
 
-def rows(m: int, each: int) -> Points:
+def rows(m, each):
     random = np.random.default_rng(1)
     X = csr_of_all(random.normal(size=(m, each)).astype(np.float32), m, each)
     return Points(np.arange(m), X, np.zeros(m))
 
 
-def test_gathered_rows_are_returned_without_copies() -> None:
+def test_gathered_rows_are_returned_without_copies():
     every = rows(40_000, 50)
     row_cache = RowCache(50)
     row_cache.add(every)
@@ -85,10 +84,10 @@ TABLE = (
 )
 
 
-def write_table(path: Path, n: int) -> None:
+def write_table(path, n):
     """Write n rows of 12 numbers, 4 texts and a name as CSV, or as Parquet in one row group."""
     random = np.random.default_rng(0)
-    columns: dict[str, object] = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
+    columns = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
     columns |= {f"t{j}": random.choice([f"word {i}" for i in range(9)], n) for j in range(4)}
     columns["y"] = random.choice(["yes", "no"], n)
     columns["name"] = [f"person {i:012d}" for i in range(n)]
@@ -101,7 +100,7 @@ def write_table(path: Path, n: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form: str) -> None:
+def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
     """The peak grows by 17 bytes a row at most, while parsed rows take 80 MB more."""
     if form == "parquet":
         pytest.importorskip("pyarrow")
@@ -121,11 +120,11 @@ def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path: Path, form
 
 
 @pytest.mark.slow
-def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path: Path) -> None:
+def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path):
     """The table is wide, and the model has 20,000 support vectors."""
     pytest.importorskip("pyarrow")
     n, random = 24_000, np.random.default_rng(0)
-    columns: dict[str, object] = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
+    columns = {f"x{j}": random.normal(size=n).round(4) for j in range(12)}
     columns |= {f"t{j}": random.choice([f"word {i}" for i in range(13)], n) for j in range(28)}
     columns["y"] = random.choice(["yes", "no"], n)
     data, model = tmp_path / "data.parquet", tmp_path / "model"

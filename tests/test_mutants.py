@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fixtures import ImportScript
-
 TESTS = Path(__file__).parent
 
 
-def test_nearly_all_faults_can_be_planted(script: ImportScript) -> None:
+def test_nearly_all_faults_can_be_planted(script):
     """A few may wait for their new text after a change of the package."""
     faults = list(script("mutants").read_faults((TESTS / "mutants.txt").read_text()))
     assert len({fault.name for fault in faults}) == len(faults)

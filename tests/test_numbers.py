@@ -7,14 +7,12 @@ from __future__ import annotations
 import ctypes
 import platform
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict
-from learning import Finished, learn
+from learning import learn
 from scans import case, problem, working_set
 from scipy import sparse
 
@@ -32,11 +30,11 @@ NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
 # ---- messages of LIBSVM --------------------------------------------------------------------------
 
 
-def notices_of_a_solve(folder: Path, rows: int, C: float) -> list[str]:
+def notices_of_a_solve(folder, rows, C):
     y, X = oracle.two_gaussians(rows)
     path = oracle.write_svmlight(folder / "data", y, X)
     asked = problem("linear", C=C, tolerance=1e-6)
-    events: list[object] = []
+    events = []
     with case(path, y, X, asked) as one, listening(events.append):
         for _ in range(2):
             svmlearn(one.scan, working_set(np.arange(rows), whole=True))
@@ -44,9 +42,7 @@ def notices_of_a_solve(folder: Path, rows: int, C: float) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(tmp_path, capfd):
     (said,) = notices_of_a_solve(tmp_path, 40, C=1e9)
     assert said.startswith("LIBSVM reached its limit of iterations")
     assert said.endswith("lower -c, the likely cause, or scale the features")
@@ -54,7 +50,7 @@ def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stderr is no variable elsewhere")
-def test_other_output_on_stderr_during_a_solve_appears(capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_output_on_stderr_during_a_solve_appears(capfd):
     library = ctypes.CDLL(None)
     stderr = ctypes.c_void_p.in_dll(library, "stderr")
     before = stderr.value
@@ -73,9 +69,7 @@ def test_other_output_on_stderr_during_a_solve_appears(capfd: pytest.CaptureFixt
     "C, advice",
     [(1e300, "lower -c, the likely cause, or scale the features"), (1e3, None)],
 )
-def test_a_run_without_progress_says_whether_c_is_the_likely_cause(
-    tmp_path: Path, C: float, advice: str | None
-) -> None:
+def test_a_run_without_progress_says_whether_c_is_the_likely_cause(tmp_path, C, advice):
     """Warnings of numpy are errors in tests."""
     y, X = oracle.two_gaussians(60)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -84,9 +78,7 @@ def test_a_run_without_progress_says_whether_c_is_the_likely_cause(
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class"])
-def test_the_advice_after_a_failure_of_libsvm_suits_the_task(
-    monkeypatch: pytest.MonkeyPatch, task: str
-) -> None:
+def test_the_advice_after_a_failure_of_libsvm_suits_the_task(monkeypatch, task):
     """Novelty detection has no -c that could be lowered."""
     monkeypatch.setattr(libsvm, "_coefficients", lambda _, variables: np.full(variables, np.nan))
     y, X = oracle.two_gaussians(30)
@@ -101,9 +93,7 @@ def test_the_advice_after_a_failure_of_libsvm_suits_the_task(
     assert "scale the features" in str(raised.value)
 
 
-def test_a_solve_below_the_iteration_limit_is_not_noted(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_solve_below_the_iteration_limit_is_not_noted(tmp_path, capfd):
     assert notices_of_a_solve(tmp_path, 40, C=1.0) == []
     assert capfd.readouterr() == ("", "")
 
@@ -111,29 +101,29 @@ def test_a_solve_below_the_iteration_limit_is_not_noted(
 # ---- extreme data --------------------------------------------------------------------------------
 
 
-def clouds(rows: int = 240) -> tuple[np.ndarray, np.ndarray]:
+def clouds(rows=240):
     return oracle.two_gaussians(rows)
 
 
-def with_typos() -> tuple[np.ndarray, np.ndarray]:
+def with_typos():
     y, X = clouds()
     X[::60] *= 1e30
     return y, oracle.as_float32(X)
 
 
-def with_zero_rows() -> tuple[np.ndarray, np.ndarray]:
+def with_zero_rows():
     y, X = clouds()
     X[::2] = 0
     return y, X
 
 
-def contradicting() -> tuple[np.ndarray, np.ndarray]:
+def contradicting():
     """Return every row twice, once with each label."""
     X = clouds(120)[1]
     return np.tile([1.0, -1.0], 120), np.repeat(X, 2, axis=0)
 
 
-def rare() -> tuple[np.ndarray, np.ndarray]:
+def rare():
     """Return data with 0.01% positives."""
     X = oracle.as_float32(np.random.default_rng(3).normal(size=(30_000, 2)))
     y = np.full(30_000, -1.0)
@@ -141,7 +131,7 @@ def rare() -> tuple[np.ndarray, np.ndarray]:
     return y, X
 
 
-def times(scale: float | list[float]) -> tuple[np.ndarray, np.ndarray]:
+def times(scale):
     y, X = clouds()
     return y, oracle.as_float32(X * scale)
 
@@ -190,10 +180,10 @@ TOO_LARGE = re.compile(
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("numbers")
 
-    def find(name: str) -> Path:
+    def find(name):
         path = folder / name
         if not path.exists():
             oracle.write_svmlight(path, *(rare if name == "rare" else DATA[name])())
@@ -202,7 +192,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return find
 
 
-def assert_finite(learnt: Finished, data: Path) -> None:
+def assert_finite(learnt, data):
     """Check that the model has no nan or inf, that LIBSVM or LIBLINEAR loads it, and that all rows
     get a number.
 
@@ -227,8 +217,8 @@ def assert_finite(learnt: Finished, data: Path) -> None:
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("name", DATA)
 def test_extreme_data_gives_a_finite_model_or_is_refused_for_its_magnitude(
-    files: Callable[[str], Path], tmp_path: Path, name: str, run: str
-) -> None:
+    files, tmp_path, name, run
+):
     data = files(name)
     try:
         learnt = learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:])
@@ -242,9 +232,7 @@ def test_extreme_data_gives_a_finite_model_or_is_refused_for_its_magnitude(
 
 @pytest.mark.parametrize("run", ["randsvm", "osuna", "one-class", "sgd", "sgd map"])
 @pytest.mark.parametrize("end", ENDS)
-def test_parameters_at_their_limits_give_a_finite_model(
-    files: Callable[[str], Path], tmp_path: Path, run: str, end: str
-) -> None:
+def test_parameters_at_their_limits_give_a_finite_model(files, tmp_path, run, end):
     if run == "sgd" and "gamma" in end:
         pytest.skip("a linear machine has no gamma")
     data, words = files("zero rows"), [*RUNS[run][1:], "--seed", 1, *ENDS[end]]
@@ -252,16 +240,12 @@ def test_parameters_at_their_limits_give_a_finite_model(
 
 
 @pytest.mark.parametrize("run", ["randsvm", "randsvm linear", "osuna", "sgd", "sgd map"])
-def test_one_positive_in_ten_thousand_gives_a_finite_model(
-    files: Callable[[str], Path], tmp_path: Path, run: str
-) -> None:
+def test_one_positive_in_ten_thousand_gives_a_finite_model(files, tmp_path, run):
     data = files("rare")
     assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:]), data)
 
 
-def test_a_kernel_value_beyond_float64_is_refused_in_prediction(
-    files: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kernel_value_beyond_float64_is_refused_in_prediction(files, tmp_path, capsys):
     """A model of moderate rows predicts rows of 1e30 with a kernel of degree 12."""
     learnt = learn(
         "randsvm", files("plain"), tmp_path / "m", "-t", "poly", "-g", 1, "-d", 12, "-c", 1e-9

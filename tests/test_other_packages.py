@@ -7,13 +7,11 @@ Only their numbers are here.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from fixtures import Predict
 from sklearn.datasets import load_iris
 
 from randsvm import SVC
@@ -22,7 +20,7 @@ HALVES = {"train": slice(0, None, 2), "test": slice(1, None, 2), "all": slice(No
 
 
 @pytest.fixture(scope="module")
-def iris(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def iris(tmp_path_factory):
     """Write every other row for training and for testing, and all rows; `scaled-..` has each
     feature in -1 .. 1, as LIBSVM's iris.scale.
     """
@@ -41,15 +39,13 @@ TRUTH = np.repeat([1, 2, 3], 25)  # of test
 
 
 @pytest.mark.parametrize("command", ["randsvm", "osuna", "osuna-closest"])
-def test_iris_has_the_errors_of_libsvm_jl(
-    iris: Path, tmp_path: Path, predict: Predict, command: str
-) -> None:
+def test_iris_has_the_errors_of_libsvm_jl(iris, tmp_path, predict, command):
     run_train(command, "-q", iris / "train", tmp_path / "m")
     said = predict(iris / "test", tmp_path / "m").scores
     assert (np.flatnonzero(said != TRUTH) + 1).tolist() == [42, 60, 62, 64, 67]
 
 
-def test_decision_values_are_those_of_libsvm_jl(tmp_path: Path, predict: Predict) -> None:
+def test_decision_values_are_those_of_libsvm_jl(tmp_path, predict):
     X = np.array([[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]], float)
     oracle.write_svmlight(tmp_path / "d", np.array([1, 1, 1, 2, 2, 2]), X)
     run_train("-q", "-t", 0, "--gap", 1e-9, tmp_path / "d", tmp_path / "m")
@@ -62,7 +58,7 @@ def test_decision_values_are_those_of_libsvm_jl(tmp_path: Path, predict: Predict
 SIGMOID = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
 
 
-def accuracy_of(capsys: pytest.CaptureFixture[str]) -> float:
+def accuracy_of(capsys):
     """Return the accuracy of the report and check the line that svm-train -v prints."""
     said = "".join(capsys.readouterr())
     found = re.search(r"Cross Validation Accuracy = ([0-9.]+)%", said)
@@ -70,16 +66,12 @@ def accuracy_of(capsys: pytest.CaptureFixture[str]) -> float:
     return float(found[1]) / 100
 
 
-def test_cross_validation_is_as_accurate_as_in_numo_libsvm(
-    iris: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cross_validation_is_as_accurate_as_in_numo_libsvm(iris, tmp_path, capsys):
     run_train("-v", 5, *SIGMOID, iris / "scaled-all", tmp_path / "m")
     assert accuracy_of(capsys) == pytest.approx(0.95, abs=0.05)
 
 
-def test_labels_and_probabilities_are_as_accurate_as_in_numo_libsvm(
-    iris: Path, tmp_path: Path, predict: Predict
-) -> None:
+def test_labels_and_probabilities_are_as_accurate_as_in_numo_libsvm(iris, tmp_path, predict):
     test, model = iris / "scaled-test", tmp_path / "m"
     run_train("-q", "-b", 1, *SIGMOID, iris / "scaled-train", model)
     assert {len(line.split()) for line in predict(test, model, "--scores").lines} == {3}
@@ -93,9 +85,7 @@ def test_labels_and_probabilities_are_as_accurate_as_in_numo_libsvm(
 # ---- scikit-learn's test_libsvm_iris ------------------------------------------------------------
 
 
-def test_cross_validation_and_linear_on_iris_reach_scikit_learns_thresholds(
-    iris: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cross_validation_and_linear_on_iris_reach_scikit_learns_thresholds(iris, tmp_path, capsys):
     run_train("-v", 5, "-t", 0, iris / "all", tmp_path / "m")
     assert accuracy_of(capsys) > 0.95
     X, y = load_iris(return_X_y=True)

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from randsvm.events import Notice, Waiting, emit, listening
 from randsvm.parallel import Cancelled, ThreadPool, completed_results, run_forwarding_events
 
 
-def test_a_map_submits_at_most_the_given_number_of_calls_ahead() -> None:
+def test_a_map_submits_at_most_the_given_number_of_calls_ahead():
     taken = []
 
     def items():
@@ -33,7 +32,7 @@ def test_a_map_submits_at_most_the_given_number_of_calls_ahead() -> None:
         assert list(results) == list(range(1, 9))
 
 
-def test_an_error_of_the_items_follows_the_results_before_it() -> None:
+def test_an_error_of_the_items_follows_the_results_before_it():
     def items():
         yield 1
         yield 2
@@ -46,7 +45,7 @@ def test_an_error_of_the_items_follows_the_results_before_it() -> None:
             next(results)
 
 
-def test_read_ahead_yields_all_items_and_raises_their_errors() -> None:
+def test_read_ahead_yields_all_items_and_raises_their_errors():
     def items():
         yield 1
         raise DataError("file", 1, 1, "bad")
@@ -59,10 +58,10 @@ def test_read_ahead_yields_all_items_and_raises_their_errors() -> None:
             next(results)
 
 
-def test_a_caller_that_stops_early_cancels_the_tasks_that_run() -> None:
+def test_a_caller_that_stops_early_cancels_the_tasks_that_run():
     begun, ended = threading.Event(), threading.Event()
 
-    def slow(cancelled: threading.Event) -> None:
+    def slow(cancelled):
         begun.set()
         cancelled.wait(60)
         ended.set()
@@ -75,8 +74,8 @@ def test_a_caller_that_stops_early_cancels_the_tasks_that_run() -> None:
     assert ended.wait(60)
 
 
-def test_tasks_end_when_their_time_is_over() -> None:
-    def slow(cancelled: threading.Event) -> None:
+def test_tasks_end_when_their_time_is_over():
+    def slow(cancelled):
         assert cancelled.wait(60)
 
     until = time.perf_counter() + 0.3
@@ -84,20 +83,20 @@ def test_tasks_end_when_their_time_is_over() -> None:
 
 
 def test_results_from_before_the_end_are_not_lost_if_the_caller_is_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """The end comes, and one of two tasks is done, while the caller still submits tasks."""
     second_began, submit = threading.Event(), ThreadPool.submit
 
-    def first(cancelled: threading.Event) -> str:
+    def first(cancelled):
         return "first"
 
-    def second(cancelled: threading.Event) -> str:
+    def second(cancelled):
         second_began.set()
         assert cancelled.wait(60)
         raise Cancelled
 
-    def submit_late(pool: ThreadPool, task: Any, *arguments: Any) -> Any:
+    def submit_late(pool, task, *arguments):
         future = submit(pool, task, *arguments)
         assert task is first or second_began.wait(60)
         return future
@@ -108,22 +107,22 @@ def test_results_from_before_the_end_are_not_lost_if_the_caller_is_late(
     assert list(results) == ["first"]
 
 
-def test_after_the_end_no_task_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[str] = []
+def test_after_the_end_no_task_is_started(monkeypatch):
+    started = []
     tasks = [lambda _: started.append("task")]
     assert list(completed_results(tasks, 1, "testing", "task", until=time.perf_counter())) == []
     assert started == []
 
 
-def test_the_error_of_a_task_cancels_the_others_and_follows_its_events() -> None:
+def test_the_error_of_a_task_cancels_the_others_and_follows_its_events():
     received, cancelled, begun = [], [], threading.Event()
 
-    def fails(listen) -> None:
+    def fails(listen):
         listen(Notice("first"))
         begun.wait(60)
         raise ZeroDivisionError
 
-    def waits(listen) -> None:
+    def waits(listen):
         begun.set()
         with listening(listen):
             try:
@@ -140,16 +139,16 @@ def test_the_error_of_a_task_cancels_the_others_and_follows_its_events() -> None
     assert cancelled == [True]
 
 
-def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     parallel._blas.cache_clear()
 
-    def threads() -> set[int]:
+    def threads():
         found = threadpoolctl.threadpool_info()
         return {one["num_threads"] for one in found if one["user_api"] == "blas"}
 
-    seen: list[set[int]] = []
+    seen = []
     X = np.random.default_rng(0).normal(size=(50, 3))
     y = np.where(X[:, 0] > 0, 1, -1)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
@@ -157,7 +156,7 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch: pytest.Mo
         fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), watch=lambda _: seen.append(threads()))
         decide = type(fitted.model).decision
 
-        def noted(model: Any, rows: Any, labels_only: bool = False) -> Any:
+        def noted(model, rows, labels_only=False):
             seen.append(threads())
             return decide(model, rows, labels_only)
 
@@ -169,7 +168,7 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch: pytest.Mo
     parallel._blas.cache_clear()
 
 
-def test_calls_in_daemon_threads_share_a_thread_while_it_is_idle() -> None:
+def test_calls_in_daemon_threads_share_a_thread_while_it_is_idle():
     first = parallel.run_in_daemon_thread(threading.current_thread, "call")
     others = set()
     for _ in range(20):
@@ -190,7 +189,7 @@ def test_calls_in_daemon_threads_share_a_thread_while_it_is_idle() -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_makes_its_own_daemon_threads() -> None:
+def test_a_forked_process_makes_its_own_daemon_threads():
     parallel.run_in_daemon_thread(int, "call")
     time.sleep(0.05)
     child = os.fork()
@@ -203,13 +202,13 @@ def test_a_forked_process_makes_its_own_daemon_threads() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_has_a_free_lock_and_its_threads_of_blas(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """Also if another thread held the lock and the limit at the fork."""
     limits = []
 
     class Limiter:
-        def restore_original_limits(self) -> None:
+        def restore_original_limits(self):
             limits.append("restored")
 
     monkeypatch.setattr(parallel._BlasLimit, "blocks", 1)

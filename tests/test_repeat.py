@@ -45,7 +45,7 @@ TRAININGS = {
 
 
 @pytest.fixture(autouse=True)
-def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_shards(monkeypatch):
     """Give small sets what large ones have: several blocks of text, chunks, shards and batches."""
     small = {"chunk_rows": 100, "chunk_nonzeros": 1 << 20}
     defaults = tuple(small.get(one.name, one.default) for one in dataclasses.fields(ParseOptions))
@@ -56,7 +56,7 @@ def many_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
 
 
-def sparse_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def sparse_classes(rows):
     """Return two noisy classes; a fifth of 40 features is not 0."""
     rng = np.random.default_rng(3)
     X = oracle.as_float32(rng.normal(size=(rows, 40)) * (rng.random((rows, 40)) < 0.2))
@@ -64,7 +64,7 @@ def sparse_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def sets(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repeat")
     paths = {
         "board": board(1500).save(folder / "board"),
@@ -94,9 +94,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name, line", TRAININGS.values(), ids=TRAININGS)
-def test_the_way_of_running_does_not_change_the_model(
-    sets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, line: str
-) -> None:
+def test_the_way_of_running_does_not_change_the_model(sets, tmp_path, monkeypatch, name, line):
     path, words = sets[name], line.split()
     monkeypatch.chdir(tmp_path)
     content = learn(words[0], path, tmp_path / "m", *words[1:], "--jobs", 2).model.read_bytes()

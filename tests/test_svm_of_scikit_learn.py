@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -67,10 +67,10 @@ FAILING = {
     ],
 }
 # Reason: names of tests that are not run.
-SKIPPED: dict[str, list[str]] = {}
+SKIPPED = {}
 
 
-def loaded() -> ModuleType:
+def loaded():
     """The module of tests with our estimators."""
     spec = importlib.util.spec_from_file_location("sklearn_test_svm", PATH)
     assert spec is not None and spec.loader is not None
@@ -89,12 +89,12 @@ pytestmark = pytest.mark.filterwarnings("default")
 
 
 @pytest.fixture
-def global_random_seed() -> int:
+def global_random_seed():
     return 42
 
 
 @pytest.fixture(autouse=True)
-def expected(request: pytest.FixtureRequest) -> None:
+def expected(request):
     names = {request.node.name, request.node.originalname}
     for reason, tests in SKIPPED.items():
         if names & set(tests):
@@ -104,7 +104,7 @@ def expected(request: pytest.FixtureRequest) -> None:
             request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
 
 
-def test_every_name_of_the_lists_is_a_test() -> None:
+def test_every_name_of_the_lists_is_a_test():
     listed = [name for tests in (*FAILING.values(), *SKIPPED.values()) for name in tests]
     assert len(listed) == len(set(listed))
     assert {name.partition("[")[0] for name in listed} <= TESTS.keys()

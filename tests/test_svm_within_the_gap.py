@@ -7,8 +7,6 @@ files of scikit-learn.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_almost_equal, assert_array_equal
@@ -37,7 +35,7 @@ def iris():
     return found
 
 
-def test_a_precomputed_kernel_follows_scikit_learn(iris: tuple[np.ndarray, np.ndarray]) -> None:
+def test_a_precomputed_kernel_follows_scikit_learn(iris):
     clf = SVC(kernel="precomputed")
     # Kernel values between training rows, and between test and training rows.
     K = np.dot(X, np.array(X).T)
@@ -67,14 +65,14 @@ def test_a_precomputed_kernel_follows_scikit_learn(iris: tuple[np.ndarray, np.nd
     assert np.mean(clf.predict(only) == iris.target) == pytest.approx(0.99, abs=0.005)
 
 
-def test_a_sparse_precomputed_kernel_is_accepted() -> None:
+def test_a_sparse_precomputed_kernel_is_accepted():
     clf = SVC(kernel="precomputed").fit(sparse.csr_matrix([[1, 0], [0, 1]]), [0, 1])
     assert_array_equal(clf.predict(sparse.csr_matrix([[0.5, 0], [0, 0.5]])), [0, 1])
 
 
 def test_a_cross_validation_cuts_rows_and_columns_of_kernel_values(
-    iris: tuple[np.ndarray, np.ndarray],
-) -> None:
+    iris,
+):
     K = np.dot(iris.data, iris.data.T)
     found = [
         cross_val_score(machine(kernel="precomputed"), K, iris.target).tolist()
@@ -84,7 +82,7 @@ def test_a_cross_validation_cuts_rows_and_columns_of_kernel_values(
 
 
 @pytest.mark.parametrize("name", ["SVR", "OneClassSVM"])
-def test_precomputed_without_classes(iris: tuple[np.ndarray, np.ndarray], name: str) -> None:
+def test_precomputed_without_classes(iris, name):
     theirs, ours = getattr(svm, name), {"SVR": SVR, "OneClassSVM": OneClassSVM}[name]
     K, y = rbf_kernel(iris.data[:, :3], gamma=1), iris.data[:, 3]
     expected = theirs(kernel="precomputed", tol=1e-8).fit(K, y)
@@ -99,18 +97,18 @@ def test_precomputed_without_classes(iris: tuple[np.ndarray, np.ndarray], name: 
         )
 
 
-def test_oneclass_fit_predict() -> None:
+def test_oneclass_fit_predict():
     assert_array_equal(OneClassSVM().fit_predict(X), OneClassSVM().fit(X).predict(X))
 
 
-def test_an_infeasible_nu_is_a_value_error() -> None:
+def test_an_infeasible_nu_is_a_value_error():
     """With one row against five nu is at most 1/3."""
     with pytest.raises(ValueError, match="infeasible"):
         NuSVC(kernel="linear").fit(X, [1, 1, 1, 1, 1, 2])
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_svr_predict(iris: tuple[np.ndarray, np.ndarray], kernel: str) -> None:
+def test_svr_predict(iris, kernel):
     """f is the sum of kernel values with the support vectors."""
     rows, targets = iris.data, iris.target.astype(float)
     machine = SVR(kernel=kernel, C=0.1, gamma=1.0).fit(rows, targets)
@@ -122,7 +120,7 @@ def test_svr_predict(iris: tuple[np.ndarray, np.ndarray], kernel: str) -> None:
     assert_allclose(f.ravel(), machine.predict(rows), atol=1e-4)
 
 
-def test_invalid_input_is_refused() -> None:
+def test_invalid_input_is_refused():
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         SVC().fit(X, Y[:-1])
     for machine in (SVC(), LinearSVC(random_state=0)):
@@ -135,30 +133,28 @@ def test_invalid_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_linearsvc(loss: str) -> None:
+def test_linearsvc(loss):
     machine = LinearSVC(loss=loss, random_state=0).fit(X, Y)
     assert_array_equal(machine.predict(T), TRUE_RESULT)
     assert_array_almost_equal(machine.intercept_, [0], decimal=1)
     assert_array_equal((machine.decision_function(T) > 0).astype(int) + 1, TRUE_RESULT)
 
 
-def test_crammer_singer_binary() -> None:
+def test_crammer_singer_binary():
     rows, y = make_classification(n_classes=2, class_sep=1.5, random_state=0)
     machine = LinearSVC(multi_class="crammer_singer", random_state=0)
     assert machine.fit(rows, y).score(rows, y) > 0.9
 
 
 @pytest.mark.parametrize("machine", [SVC(kernel="linear"), LinearSVC(random_state=0)])
-def test_linearsvc_and_svc_one_vs_rest_agree(
-    iris: tuple[np.ndarray, np.ndarray], machine: Any
-) -> None:
+def test_linearsvc_and_svc_one_vs_rest_agree(iris, machine):
     """test_ovr_decision_function's outer machine."""
     outer = OneVsRestClassifier(machine).fit(iris.data, iris.target)
     assert np.mean(outer.predict(iris.data) == iris.target) > 0.8
 
 
 @pytest.mark.filterwarnings("ignore:all rows have nearly:UserWarning")
-def test_gamma_scale() -> None:
+def test_gamma_scale():
     rows, y = np.array([[0.0, 1.0], [1.0, 1.0]]), [0, 1]
     assert SVC(gamma="auto").fit(rows, y)._gamma == 0.5
     assert SVC(gamma="scale").fit(rows, y)._gamma == pytest.approx(1 / (2 * rows.var()))
@@ -166,7 +162,7 @@ def test_gamma_scale() -> None:
     assert SVC(gamma="scale").fit(np.ones((2, 2)), y)._gamma == 1.0
 
 
-def test_n_support() -> None:
+def test_n_support():
     machine = SVC().fit(X, Y)
     assert machine.n_support_.sum() == len(machine.support_)
     for machine in (SVR().fit(X, Y), NuSVR().fit(X, Y), OneClassSVM().fit(X)):
@@ -184,7 +180,7 @@ def test_n_support() -> None:
         OneClassSVM(gamma=1),
     ],
 )
-def test_sparse_rows_give_the_same_model_as_dense_rows(machine: Any) -> None:
+def test_sparse_rows_give_the_same_model_as_dense_rows(machine):
     """test_sparse.py's check_svm_model_equal on the toy rows."""
     dense = base.clone(machine).fit(np.array(X, float), Y)
     found = machine.fit(sparse.csr_matrix(np.array(X, float)), Y)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -22,7 +20,7 @@ from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
+from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.training.reduction import SubtaskReduction
 from randsvm.training.rounds import Rounds
 
@@ -30,7 +28,7 @@ ROWS = 4000
 GAP = 0.002
 BOARD = oracle.checkerboard(ROWS, 3)
 TARGETS = np.round(np.sin(3 * BOARD[1][:, 0]), 3)
-SETS: dict[str, tuple[np.ndarray, np.ndarray, list[Any], dict[str, Any]]] = {
+SETS = {
     "svc": (*BOARD, ["-c", 1, "-g", 5], {}),
     "class weights": (*BOARD, ["-c", 1, "-g", 5, "-w", 1, 4], {"weights": (("1", 4.0),)}),
     "svr": (
@@ -46,17 +44,17 @@ SETS: dict[str, tuple[np.ndarray, np.ndarray, list[Any], dict[str, Any]]] = {
 
 
 @pytest.fixture(autouse=True)
-def used_for_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def used_for_few_rows(monkeypatch):
     monkeypatch.setattr(inner_set, "FROM_ROWS", 100)
     monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 
-def written(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray | None = None) -> Path:
+def written(path, y, X, weights=None):
     path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
     return path
 
 
-def trained(folder: Path, name: str, *words: object) -> tuple[Path, Path, list[dict[str, Any]]]:
+def trained(folder, name, *words):
     """Train on a set; return its file, the model and the records of the rounds."""
     y, X, options, _ = SETS[name]
     train, model, log = written(folder / "train", y, X), folder / "model", folder / "log"
@@ -67,14 +65,14 @@ def trained(folder: Path, name: str, *words: object) -> tuple[Path, Path, list[d
     return train, model, [one for one in read_log(log) if one["event"] == "iteration"]
 
 
-def sizes(rounds: list[dict[str, Any]]) -> list[int]:
+def sizes(rounds):
     """Return the distinct numbers of rows of the problems in order; 0: all rows."""
     every = [one["inner_set"] for one in rounds]
     return [size for i, size in enumerate(every) if not i or size != every[i - 1]]
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_certificate_is_that_of_all_rows(tmp_path: Path, name: str) -> None:
+def test_the_certificate_is_that_of_all_rows(tmp_path, name):
     train, model, rounds = trained(tmp_path, name)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
     said = oracle.trailer(model)
@@ -89,16 +87,14 @@ def test_the_certificate_is_that_of_all_rows(tmp_path: Path, name: str) -> None:
 
 
 def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objective(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """Its coefficients are within their bounds, but do not add up to 0: their D is too large."""
     y, X = oracle.two_gaussians(1000)
     y = np.where(np.arange(len(y)) < 150, 1, -1)
     C = 1e-4
 
-    def of_one_class(
-        part: Rounds, SV: KernelSolution, rows: np.ndarray, gap: float
-    ) -> ReducedMachine:
+    def of_one_class(part, SV, rows, gap):
         kept = np.flatnonzero(part.task.D.labels() < 0)
         beta, points = np.full(len(kept), -C), part.scan.rows(kept)
         changes = SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
@@ -118,9 +114,7 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_optimum_is_that_of_rounds_over_all_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_optimum_is_that_of_rounds_over_all_rows(tmp_path, monkeypatch, name):
     _, model, _ = trained(tmp_path, name)
     monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS + 1)
     inner = oracle.trailer(model)
@@ -132,7 +126,7 @@ def test_the_optimum_is_that_of_rounds_over_all_rows(
     assert float(inner["primal"]) >= float(plain["dual"]) - tolerance
 
 
-def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path: Path) -> None:
+def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path):
     y, X = board(ROWS)
     weights = np.random.default_rng(5).integers(1, 4, ROWS)
     train, model, log = tmp_path / "train", tmp_path / "model", tmp_path / "log"
@@ -151,9 +145,7 @@ def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path: Path) -> None:
     assert float(said["gap"]) <= GAP
 
 
-def test_violators_outside_join_the_inner_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_violators_outside_join_the_inner_set(tmp_path, monkeypatch):
     monkeypatch.setattr(inner_set, "SUBSET_FACTOR", 0.4)
     monkeypatch.setattr(algorithms, "ERRORS", 0.0)
     train, model, rounds = trained(tmp_path, "svc", "--gap", 1e-4)
@@ -166,9 +158,7 @@ def test_violators_outside_join_the_inner_set(
     assert randsvm.certify(train, model, params=CertifyParams()).gap <= 1.01e-4
 
 
-def test_a_large_inner_set_gives_way_to_all_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(algorithms, "MAX_PART", 0.0)
     train, model, rounds = trained(tmp_path, "svc")
     assert sizes(rounds)[-1] == 0
@@ -178,13 +168,13 @@ def test_a_large_inner_set_gives_way_to_all_rows(
     assert judged.gap <= GAP * 1.01
 
 
-def interrupted(folder: Path, name: str, rounds: int) -> tuple[Path, Path, list[str]]:
+def interrupted(folder, name, rounds):
     """Interrupt a training this number of rounds after the estimate; return the training file, the
     model and the notices."""
     y, X, _, certify = SETS[name]
     after_estimate, notices = 0, []
 
-    def watch(event: object) -> None:
+    def watch(event):
         nonlocal after_estimate
         if isinstance(event, Notice):
             notices.append(event.text)
@@ -202,9 +192,7 @@ def interrupted(folder: Path, name: str, rounds: int) -> tuple[Path, Path, list[
 
 
 @pytest.mark.parametrize("name", ["svc", "svr", "one-class"])
-def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(tmp_path, name):
     train, model, notices = interrupted(tmp_path, name, 3)
     said = oracle.trailer(model)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
@@ -218,9 +206,7 @@ def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(
 
 
 @pytest.mark.parametrize("name", ["svc", "one-class"])
-def test_an_interrupted_run_without_another_solution_keeps_the_estimate(
-    tmp_path: Path, name: str
-) -> None:
+def test_an_interrupted_run_without_another_solution_keeps_the_estimate(tmp_path, name):
     """Its P is true; its D is that of a multiple within the bounds, or of any coefficients."""
     train, model, notices = interrupted(tmp_path, name, 0)
     said = oracle.trailer(model)
@@ -248,8 +234,8 @@ def test_an_interrupted_run_without_another_solution_keeps_the_estimate(
 @pytest.mark.parametrize("name", [name for name in SETS if name != "svr"])
 @pytest.mark.parametrize("reduce", ["auto", 150])
 def test_a_reduced_machine_takes_the_place_of_the_scan_with_all_support_vectors(
-    tmp_path: Path, name: str, reduce: object
-) -> None:
+    tmp_path, name, reduce
+):
     """The regression has too few support vectors for that."""
     train, model, rounds = trained(tmp_path, name, "--reduce", reduce, "--gap", 0.02)
     said = oracle.trailer(model)
@@ -270,7 +256,7 @@ def test_a_reduced_machine_takes_the_place_of_the_scan_with_all_support_vectors(
         assert judged.support_vectors == scans[-1]
 
 
-def test_jobs_and_memory_do_not_change_the_model(tmp_path: Path) -> None:
+def test_jobs_and_memory_do_not_change_the_model(tmp_path):
     every = []
     for words in (["--jobs", 1], ["--jobs", 2], ["--memory", "16M"]):
         _, model, _ = trained(tmp_path, "svc", *words)
@@ -279,7 +265,7 @@ def test_jobs_and_memory_do_not_change_the_model(tmp_path: Path) -> None:
     assert every[0] == every[1] == every[2]
 
 
-def test_a_warm_start_chooses_the_inner_set(tmp_path: Path) -> None:
+def test_a_warm_start_chooses_the_inner_set(tmp_path):
     _, model, cold = trained(tmp_path, "svc")
     old = tmp_path / "old"
     model.rename(old)
@@ -292,7 +278,7 @@ def test_a_warm_start_chooses_the_inner_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mask", ["few", "most", "view"])
-def test_regrouped_rows_are_those_of_the_data_set(tmp_path: Path, mask: str) -> None:
+def test_regrouped_rows_are_those_of_the_data_set(tmp_path, mask):
     path = written(tmp_path / "train", *BOARD)
     D = dataset.load(str(path), ParseOptions(chunk_rows=300), Resources(jobs=1))
     try:

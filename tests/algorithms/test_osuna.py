@@ -5,13 +5,11 @@ LIBSVM's optimum.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from fixtures import RealSet
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
 
@@ -20,8 +18,6 @@ from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.svm import subproblem
-from randsvm.svm.scan import Violators
-from randsvm.svm.solution import KernelSolution
 
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
@@ -29,7 +25,7 @@ WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
-def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path: Path) -> None:
+def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
     path = board(2000).save(tmp_path / "data")
     words = ("-g", 5, "--working-set", 300, "--max-iterations", 2)
     first, second = {}, {}
@@ -47,8 +43,8 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path: Path)
 @pytest.mark.parametrize("gram_most", [subproblem.MAX_GRAM_ROWS, 100])
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
-    tmp_path: Path, algorithm: str, gram_most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, algorithm, gram_most, monkeypatch
+):
     """The rows of the working set do not matter, even if no row stays in it."""
     monkeypatch.setattr(subproblem, "MAX_GRAM_ROWS", gram_most)
     data, whole = board(2000), optimum("board", 2000, WORDS)
@@ -69,8 +65,8 @@ def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvms_optimum(
-    tmp_path: Path, algorithm: str
-) -> None:
+    tmp_path, algorithm
+):
     data, words = gaussians(1000), "-t 2 -g 20"
     whole = optimum("gaussians", 1000, words)
     path = data.save(tmp_path / "data")
@@ -91,21 +87,19 @@ def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvm
 @pytest.mark.parametrize("size", [2, 3, 10])
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_the_smallest_working_sets_converge_and_no_round_lowers_d(
-    tmp_path: Path, algorithm: str, task: str, size: int
-) -> None:
+def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algorithm, task, size):
     """The box and the sum stay exact over hundreds of rounds."""
     asked = replace(TASKS[task], coefficient_sum=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
 
-        def watch(SV: KernelSolution, V: Violators) -> None:
+        def watch(SV, V):
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)
 
         stop = GapOrRoundsLimit(gaps, 1e-2, 1500)
 
-        def no_parts(*_: object, **__: object) -> KernelSolution:
+        def no_parts(*_, **__):
             raise AssertionError("osuna solves no parts")
 
         run = Decomposition(one.scan, Draws(0), stop, watch, no_parts, lambda solution: solution)
@@ -124,10 +118,10 @@ class GapOrRoundsLimit:
 
     tolerance = 1e-3
 
-    def __init__(self, gaps: list[float], gap: float, rounds: int) -> None:
+    def __init__(self, gaps, gap, rounds):
         self.gaps, self.gap, self.rounds = gaps, gap, rounds
 
-    def __call__(self, SV: KernelSolution, V: Violators) -> bool:
+    def __call__(self, SV, V):
         return self.gaps[-1] <= self.gap or len(self.gaps) >= self.rounds
 
 
@@ -135,9 +129,7 @@ class GapOrRoundsLimit:
 
 
 @pytest.mark.parametrize("algorithm", BOTH)
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
-    tmp_path: Path, algorithm: str
-) -> None:
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(tmp_path, algorithm):
     path = gaussians(900).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
     learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
@@ -150,7 +142,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
     oracle.read_model(learnt.model, 2)
 
 
-def test_the_magic_data_set_reaches_libsvms_optimum(real: RealSet, tmp_path: Path) -> None:
+def test_the_magic_data_set_reaches_libsvms_optimum(real, tmp_path):
     """LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1 is 5414.8247."""
     words = ("-c", 1, "-g", 0.1, "--gap", 0.001, "--working-set", 2000)
     learnt = learn("osuna", real("magic04.train"), tmp_path / "m", *words)
@@ -161,7 +153,7 @@ def test_the_magic_data_set_reaches_libsvms_optimum(real: RealSet, tmp_path: Pat
     assert float(learnt.metadata["dual"]) <= 5414.8247 * (1 + 1e-6)
 
 
-def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path: Path) -> None:
+def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path):
     """A working set smaller than the data takes 16 bytes for each pair of its rows."""
     path = gaussians(5000).save(tmp_path / "data")
     words = (path, tmp_path / "m", "--memory", "300M", "--working-set")
@@ -172,7 +164,7 @@ def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path: Path) -> Non
     assert (tmp_path / "m").exists()
 
 
-def test_few_rows_swapped_in_a_round_need_more_rounds(tmp_path: Path) -> None:
+def test_few_rows_swapped_in_a_round_need_more_rounds(tmp_path):
     path = board(800).save(tmp_path / "data")
     rounds = {}
     for swap in (10, 100):

@@ -10,12 +10,10 @@ import math
 import re
 import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command, MakeSet, RealSet, Train, TrainRun
 from learning import board, learn
 from libsvm import svmutil
 
@@ -29,7 +27,7 @@ SMALL = ("checkerboard", 900)
 SMALL_WORDS = ("-g", 5, "-k", 350, "--sample-size", 400)
 
 
-def read_with_libsvm(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_with_libsvm(path):
     """Read a plain svmlight file with LIBSVM's reader; y is -1 or +1, and +1 is LIBSVM's first
     label.
     """
@@ -38,13 +36,11 @@ def read_with_libsvm(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.where(y == first, 1.0, -1.0), oracle.as_float32(X.toarray())
 
 
-def dual(beta: np.ndarray, K: np.ndarray) -> float:
+def dual(beta, K):
     return float(np.abs(beta).sum() - beta @ K @ beta / 2)
 
 
-def assert_as_good_as_libsvm(
-    trained: TrainRun, y: np.ndarray, X: np.ndarray, C: float, gamma: float
-) -> None:
+def assert_as_good_as_libsvm(trained, y, X, C, gamma):
     """Check that the dual objectives agree to 1e-3 and at most 0.2% of the predictions differ."""
     model = oracle.read_model(trained.model, X.shape[1])
     whole = oracle.libsvm_train(y, X, f"-c {C} -g {gamma!r} -e 0.0005")
@@ -61,9 +57,7 @@ def assert_as_good_as_libsvm(
 
 
 @pytest.mark.parametrize("rows", [300, 3600])
-def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(
-    train: Train, tmp_path: Path, rows: int
-) -> None:
+def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(train, tmp_path, rows):
     """With equal classes and a small C, P is flat in b, so the gap does not determine b."""
     y = np.repeat([1.0, -1.0], rows // 2)
     X = np.random.default_rng(0).normal(size=(rows, 2)).round(3) + y[:, None] * 0.7
@@ -74,9 +68,7 @@ def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(
 
 
 @pytest.mark.parametrize("words", [("one-class", 1), ("nu-svc", 1)])
-def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(
-    train: Train, tmp_path: Path, words: tuple[str, int]
-) -> None:
+def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(train, tmp_path, words):
     """All coefficients are at their bounds, and P is constant in b between the rows."""
     y = np.repeat([1.0, -1.0], 1800)
     X = np.random.default_rng(0).normal(size=(3600, 2)).round(3) + y[:, None] * 0.7
@@ -89,9 +81,7 @@ def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(
     "name, C, gamma, k, r",
     [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
 )
-def test_a_model_of_real_data_is_as_good_as_libsvms(
-    real: RealSet, train: Train, name: str, C: int, gamma: float, k: int, r: int
-) -> None:
+def test_a_model_of_real_data_is_as_good_as_libsvms(real, train, name, C, gamma, k, r):
     path = real(name)
     trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
     assert_as_good_as_libsvm(trained, *read_with_libsvm(path), C, gamma)
@@ -107,9 +97,7 @@ def test_a_model_of_real_data_is_as_good_as_libsvms(
         (("two_gaussians", 5000, 0, 4), 0.25, ("-g", 0.25, "-k", 750, "--sample-size", 800)),
     ],
 )
-def test_several_rounds_of_sampling_reach_libsvms_optimum(
-    made: MakeSet, train: Train, data: tuple[object, ...], gamma: float, words: tuple[object, ...]
-) -> None:
+def test_several_rounds_of_sampling_reach_libsvms_optimum(made, train, data, gamma, words):
     path, y, X = made(*data)
     trained = train(path, *words)
     assert trained.iterations >= 3
@@ -118,7 +106,7 @@ def test_several_rounds_of_sampling_reach_libsvms_optimum(
     assert_as_good_as_libsvm(trained, y, X, 1, gamma)
 
 
-def test_data_that_fits_the_sample_is_solved_once(made: MakeSet, train: Train) -> None:
+def test_data_that_fits_the_sample_is_solved_once(made, train):
     path, y, X = made(*SMALL)
     trained = train(path, "-g", 5, "-c", 3)
     assert trained.iterations == 1
@@ -133,9 +121,7 @@ def test_data_that_fits_the_sample_is_solved_once(made: MakeSet, train: Train) -
 # ---- stopping -------------------------------------------------------------------------------
 
 
-def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(
-    made: MakeSet, train: Train
-) -> None:
+def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(made, train):
     path, _, _ = made(*BOARD)
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     count = len(oracle.read_model(trained.model, 2).beta)
@@ -148,9 +134,7 @@ def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(
 
 @pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
 @pytest.mark.parametrize("data", [SMALL, ("two_gaussians", 900)])
-def test_the_trailer_describes_the_written_model(
-    made: MakeSet, train: Train, data: tuple[str, int], words: tuple[object, ...]
-) -> None:
+def test_the_trailer_describes_the_written_model(made, train, data, words):
     path, y, X = made(*data)
     trained = train(path, "-c", 2, *words)
     assert re.fullmatch("[0-9a-f]{64}", trained.metadata["digest"])
@@ -172,9 +156,7 @@ def test_the_trailer_describes_the_written_model(
     ]
 
 
-def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(
-    made: MakeSet, train: Train
-) -> None:
+def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(made, train):
     path, y, X = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     model = oracle.read_model(trained.model, 2)
@@ -186,9 +168,7 @@ def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(
     assert trained.metadata["violators"] == "0"
 
 
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
-    made: MakeSet, train: Train
-) -> None:
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made, train):
     path, _, _ = made("two_gaussians", 900)
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
     trained = train(path, *words)
@@ -196,7 +176,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(
     assert "not certified" in trained.stderr
 
 
-def test_a_run_without_progress_ends_and_reports_it(made: MakeSet, train: Train) -> None:
+def test_a_run_without_progress_ends_and_reports_it(made, train):
     """With the sigmoid kernel on a checkerboard, rounds may exchange the same few violators
     endlessly.
     """
@@ -210,7 +190,7 @@ def test_a_run_without_progress_ends_and_reports_it(made: MakeSet, train: Train)
     assert trained.metadata["gap"] == "nan"
 
 
-def test_the_default_bound_on_support_vectors_is_kbh07s() -> None:
+def test_the_default_bound_on_support_vectors_is_kbh07s():
     assert RandsvmParams().resolved(100_000).support_bound == 10_404
     assert RandsvmParams(separable=True).resolved(100_000).support_bound == 5_202
     formula = math.ceil(32 * math.log(4 * 1000 / 0.5) / 0.1**2)
@@ -224,7 +204,7 @@ def test_the_default_bound_on_support_vectors_is_kbh07s() -> None:
 
 
 @pytest.fixture
-def small_run(made: MakeSet, train: Train) -> tuple[Path, bytes]:
+def small_run(made, train):
     path, _, _ = made(*SMALL)
     trained = train(path, *SMALL_WORDS)
     assert trained.iterations >= 3
@@ -232,15 +212,15 @@ def small_run(made: MakeSet, train: Train) -> tuple[Path, bytes]:
 
 
 def test_a_pipe_or_another_notation_of_the_numbers_writes_the_same_bytes(
-    small_run: tuple[Path, bytes], train: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    small_run, train, monkeypatch
+):
     path, content = small_run
     text = path.read_bytes().replace(b"\n", b" # a comment\r\n").replace(b" 1:", b"\t1:+", 7)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text)))
     assert train("-", *SMALL_WORDS).model.read_bytes() == content
 
 
-def test_another_seed_draws_another_sample(small_run: tuple[Path, bytes], train: Train) -> None:
+def test_another_seed_draws_another_sample(small_run, train):
     path, _ = small_run
     words = ("-g", 5, "-k", 50, "--sample-size", 200)
     bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
@@ -250,9 +230,7 @@ def test_another_seed_draws_another_sample(small_run: tuple[Path, bytes], train:
 # ---- class weights ----------------------------------------------------------------------------
 
 
-def weighted_primal(
-    trained: TrainRun, y: np.ndarray, X: np.ndarray, C: np.ndarray, gamma: float
-) -> float:
+def weighted_primal(trained, y, X, C, gamma):
     """Return P of a model file with a C for each row."""
     model = oracle.read_model(trained.model, X.shape[1])
     f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
@@ -261,9 +239,7 @@ def weighted_primal(
 
 
 @pytest.mark.parametrize("words", [(), ("-k", 600, "--sample-size", 700), ("--gap", 1e-4)], ids=str)
-def test_a_class_weight_equals_copies_of_the_rows(
-    train: Train, made: MakeSet, words: tuple[object, ...]
-) -> None:
+def test_a_class_weight_equals_copies_of_the_rows(train, made, words):
     """The reported P of the model is P over the copies, and that of LIBSVM's -w on all rows."""
     path, y, X = made("checkerboard", 900)
     trained = train(path, "-g", 5, "-w", "-1", 4, *words)
@@ -278,9 +254,7 @@ def test_a_class_weight_equals_copies_of_the_rows(
 
 
 @pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
-def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(
-    tmp_path: Path, train: Train, names: str
-) -> None:
+def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, names):
     """With 800 rows of the first class and 100 of the second, only the way of stating the weights
     differs.
     """
@@ -301,7 +275,7 @@ def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(
     assert metadata[0] == metadata[1]
 
 
-def test_weights_are_accepted_in_libsvms_notation(train: Train, made: MakeSet) -> None:
+def test_weights_are_accepted_in_libsvms_notation(train, made):
     path, _, _ = made("checkerboard", 300)
     written = [
         ("-w1", 3, "-w-1", 0.5), ("-w", "+1", 3, "-w", "-1", 0.5),
@@ -313,9 +287,7 @@ def test_weights_are_accepted_in_libsvms_notation(train: Train, made: MakeSet) -
 
 
 @pytest.mark.parametrize("words", [(), ("-v", 3), ("sgd",)])
-def test_a_weight_of_an_unknown_label_is_refused_before_training(
-    command: Command, made: MakeSet, words: tuple[object, ...]
-) -> None:
+def test_a_weight_of_an_unknown_label_is_refused_before_training(command, made, words):
     path, _, _ = made("checkerboard", 300)
     ended = command("train", *words, "-w", "spam", 2, path, "m")
     assert ended.returncode == 2
@@ -326,9 +298,7 @@ def test_a_weight_of_an_unknown_label_is_refused_before_training(
 
 
 @pytest.mark.parametrize("label", ["2", "spam"])
-def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(
-    train: Train, made: MakeSet, label: str
-) -> None:
+def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(train, made, label):
     path, _, _ = made("checkerboard", 300)
     with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
         train(path, "-w", label, 2)
@@ -338,9 +308,7 @@ def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(
 # ---- blocks of near rows --------------------------------------------------------------------
 
 
-def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(
-    made: MakeSet, train: Train, tmp_path: Path
-) -> None:
+def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(made, train, tmp_path):
     """With a narrow kernel most rounds solve four blocks at the same time."""
     path, y, X = made("checkerboard", 4000)
     log = tmp_path / "log"
@@ -358,7 +326,7 @@ def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(
     assert_as_good_as_libsvm(runs[0], y, X, 4, 200)
 
 
-def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path: Path) -> None:
+def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path):
     path = board(900).save(tmp_path / "data")
     words = ("-g", 5, "--gap", "none", "-k", 850, "--sample-size", 870)
     learnt = learn("randsvm", path, tmp_path / "m", *words)

@@ -7,19 +7,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from fixtures import Command, MakeSet, Predict, RealSet
-from learning import OLD_MODEL, Finished, learn, read_log
+from learning import OLD_MODEL, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
@@ -57,7 +53,7 @@ class SparseRows:
     y : (m,) float64, the class, or the target of a regression
     """
 
-    def __init__(self, rows: int, classes: int, d: int = D, seed: int = 0) -> None:
+    def __init__(self, rows, classes, d=D, seed=0):
         rng = np.random.default_rng([seed, classes])
         self.label = rng.integers(0, classes, rows)
         self.y = self.label.astype(float)
@@ -67,7 +63,7 @@ class SparseRows:
         self.X = oracle.as_float32(X)
         self.order = rng.permutation(rows)
 
-    def batch(self, order: np.ndarray | None = None, dense: bool = False) -> Batch:
+    def batch(self, order=None, dense=False):
         """Return the rows as a batch; dense rows have every column, and their columns are not
         stored.
         """
@@ -81,32 +77,30 @@ class SparseRows:
         order = self.order if order is None else order
         return Batch.of(X.indptr, columns, X.data, self.y, order.astype(np.int32))
 
-    def learn_with_both(
-        self, learner: Learner, plain: sgd_reference.Plain, dense: bool = False
-    ) -> None:
+    def learn_with_both(self, learner, plain, dense=False):
         """Run the same steps in both learners."""
         learner.learn(self.batch(dense=dense))
         for i in self.order:
             plain.learn(self.X[i], self.y[i] if learner.steps.epsilon else self.label[i])
 
 
-def steps_of(classes: int, **changes: object) -> SgdSchedule:
+def steps_of(classes, **changes):
     weights = np.array([1.0, 2.5, 0.5, 1.5])[:classes]
     return SgdSchedule(
         **{"lambda_": 0.01, "eta0": 0.3, "bias_rate": 0.7, "weights": weights, **changes}
     )
 
 
-def make_learners(steps: SgdSchedule, d: int = D) -> tuple[Learner, sgd_reference.Plain]:
+def make_learners(steps, d=D):
     return Learner.new(steps, d), sgd_reference.Plain(d, len(steps.weights), steps)
 
 
-def assert_same_weights(learner: Learner, w: np.ndarray, b: np.ndarray) -> None:
+def assert_same_weights(learner, w, b):
     assert learner.linear.w == pytest.approx(w, rel=1e-9, abs=1e-12)
     assert learner.linear.b == pytest.approx(b, rel=1e-9, abs=1e-12)
 
 
-def assert_same_progress(learner: Learner, plain: sgd_reference.Plain, rows: int) -> None:
+def assert_same_progress(learner, plain, rows):
     """Compare the loss and the mistakes of each row before it was learned."""
     found = learner.progressive()
     assert found.rows == rows
@@ -137,9 +131,7 @@ layouts = pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"
 @layouts
 @schedules
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_steps_equal_those_of_the_reference(
-    kind: dict[str, Any], classes: int, schedule: dict[str, Any], dense: bool
-) -> None:
+def test_steps_equal_those_of_the_reference(kind, classes, schedule, dense):
     """The run has more rows than the horizon; beyond the horizon the weights stay."""
     rows = SparseRows(200, classes)
     learner, plain = make_learners(steps_of(classes, **kind, **schedule))
@@ -158,8 +150,8 @@ def test_steps_equal_those_of_the_reference(
     ids=str,
 )
 def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(
-    task: dict[str, Any], schedule: dict[str, Any], dense: bool
-) -> None:
+    task, schedule, dense
+):
     rows = SparseRows(200, 1)
     if "epsilon" in task:
         rows.y = rows.X @ np.linspace(-1, 1, D) + 0.5
@@ -181,9 +173,7 @@ AWARE = [
 @layouts
 @pytest.mark.parametrize("weight", [1e-3, 0.5, 3.0, 1e3])
 @pytest.mark.parametrize("kind, classes", AWARE, ids=str)
-def test_a_weighted_step_is_many_small_steps(
-    kind: dict[str, Any], classes: int, weight: float, dense: bool
-) -> None:
+def test_a_weighted_step_is_many_small_steps(kind, classes, weight, dense):
     """Compare with plain steps on the same row, whose sizes have the same sum."""
     rows = SparseRows(10, classes)
     steps = steps_of(classes, lambda_=1e-300, fixed_rate=0.05, **kind)
@@ -207,7 +197,7 @@ def test_a_weighted_step_is_many_small_steps(
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
-def test_a_weighted_step_of_the_origin_is_many_small_steps(loss: str) -> None:
+def test_a_weighted_step_of_the_origin_is_many_small_steps(loss):
     """b stays above 1, so that the rows make no steps."""
     rows = SparseRows(10, 1)
     steps = steps_of(1, loss=loss, origin=0.6, lambda_=1e-300, fixed_rate=0.05)
@@ -225,7 +215,7 @@ def test_a_weighted_step_of_the_origin_is_many_small_steps(loss: str) -> None:
     assert one.last.b == pytest.approx(several.last.b, abs=1e-3)
 
 
-def test_a_heavy_row_outside_is_moved_inside_by_one_plain_step_at_most() -> None:
+def test_a_heavy_row_outside_is_moved_inside_by_one_plain_step_at_most():
     rows = SparseRows(50, 1)
     steps = steps_of(1, loss="outside", lambda_=1e-300, fixed_rate=0.05, mean_weight=1.0)
     for row in range(50):
@@ -239,9 +229,7 @@ def test_a_heavy_row_outside_is_moved_inside_by_one_plain_step_at_most() -> None
 
 @schedules
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_weights_count_in_progress_steps_and_means(
-    kind: dict[str, Any], classes: int, schedule: dict[str, Any]
-) -> None:
+def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
     """Weights of a constant 3 relative to the mean 3 are steps of weight 1."""
     rows = SparseRows(200, classes)
     one, other = (
@@ -265,7 +253,7 @@ def test_weights_count_in_progress_steps_and_means(
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_a_small_s_is_folded_into_v(kind: dict[str, Any], classes: int, averages: bool) -> None:
+def test_a_small_s_is_folded_into_v(kind, classes, averages):
     """With lambda eta0 = 1e7, s = 1 / (1 + 1e7 t) would fall below its least value."""
     steps = steps_of(classes, **kind, lambda_=1e8, eta0=0.1, averages=averages)
     rows = SparseRows(250, classes)
@@ -277,9 +265,7 @@ def test_a_small_s_is_folded_into_v(kind: dict[str, Any], classes: int, averages
 
 
 @pytest.mark.parametrize("kind, classes", KINDS)
-def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(
-    kind: dict[str, Any], classes: int
-) -> None:
+def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(kind, classes):
     """s = 2^-t is folded into v every 30 steps."""
     rows = SparseRows(3000, classes)
     learner, plain = make_learners(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
@@ -288,7 +274,7 @@ def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(
     assert_same_weights(learner, plain.w, plain.b)
 
 
-def test_the_mean_restarts_on_request() -> None:
+def test_the_mean_restarts_on_request():
     rows = SparseRows(120, 3)
     learner, plain = make_learners(steps_of(3, averages=True))
     rows.learn_with_both(learner, plain)
@@ -303,9 +289,7 @@ def test_the_mean_restarts_on_request() -> None:
 
 @pytest.mark.parametrize("kind, classes", KINDS)
 @pytest.mark.parametrize("averages", [False, True])
-def test_features_that_appear_later_had_zero_weights(
-    kind: dict[str, Any], classes: int, averages: bool
-) -> None:
+def test_features_that_appear_later_had_zero_weights(kind, classes, averages):
     rows, wider = SparseRows(80, classes, d=5), SparseRows(80, classes, d=9, seed=1)
     learner, plain = make_learners(steps_of(classes, **kind, averages=averages), 5)
     plain.w = np.zeros((9, plain.w.shape[1]))
@@ -318,7 +302,7 @@ def test_features_that_appear_later_had_zero_weights(
     assert_same_progress(learner, plain, 160)
 
 
-def test_a_learner_continues_from_the_state_of_an_earlier_run() -> None:
+def test_a_learner_continues_from_the_state_of_an_earlier_run():
     learner, plain = make_learners(steps_of(2))
     learner.start_at(1e4)
     plain.t = 10_000
@@ -327,7 +311,7 @@ def test_a_learner_continues_from_the_state_of_an_earlier_run() -> None:
     assert learner.t == 10_050
 
 
-def test_progress_covers_the_rows_since_the_last_report() -> None:
+def test_progress_covers_the_rows_since_the_last_report():
     rows, (learner, plain) = SparseRows(100, 3), make_learners(steps_of(3))
     rows.learn_with_both(learner, plain)
     learner.progressive()
@@ -338,7 +322,7 @@ def test_progress_covers_the_rows_since_the_last_report() -> None:
     assert (nothing.rows, nothing.loss, nothing.errors) == (0, 0, 0)
 
 
-def test_batches_may_have_one_row_or_none() -> None:
+def test_batches_may_have_one_row_or_none():
     rows = SparseRows(60, 3)
     whole, single = (Learner.new(steps_of(3, averages=True), D) for _ in range(2))
     whole.learn(rows.batch())
@@ -357,7 +341,7 @@ MARGINS = (-1000.0, -30.0, -2.0, -0.5, 0.0, 0.3, 0.9, 1.1, 2.0, 30.0, 1000.0)
 
 @pytest.mark.parametrize("name", LOSS_NAMES)
 @pytest.mark.parametrize("z", MARGINS)
-def test_losses_and_their_slopes_follow_the_formulas(name: str, z: float) -> None:
+def test_losses_and_their_slopes_follow_the_formulas(name, z):
     """Compare with the formula and its central differences; MARGINS avoid the hinge's kink."""
     kind, h = LOSS_NAMES.index(name), 1e-6
     truth = oracle.LINEAR_LOSSES[name]
@@ -369,7 +353,7 @@ def test_losses_and_their_slopes_follow_the_formulas(name: str, z: float) -> Non
 
 
 @pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
-def test_the_logistic_loss_never_overflows(z: float) -> None:
+def test_the_logistic_loss_never_overflows(z):
     kind = LOSS_NAMES.index("log")
     negative_gradient = _sgd.negative_gradient(kind, z)
     assert 0 <= negative_gradient <= 1
@@ -382,7 +366,7 @@ def test_the_logistic_loss_never_overflows(z: float) -> None:
 # ---- whole runs -------------------------------------------------------------------------------
 
 
-def epochs_of_rows(path: Path, seed: int, epochs: int):
+def epochs_of_rows(path, seed, epochs):
     """Return the rows of each epoch in the order of learning: pairs of x (d,) and class."""
     with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
         view, _ = labelled_classes(whole, str(path))
@@ -410,8 +394,8 @@ def epochs_of_rows(path: Path, seed: int, epochs: int):
     ids=str,
 )
 def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
-    tmp_path: Path, classes: int, kind: tuple[str, ...], words: tuple[str, ...]
-) -> None:
+    tmp_path, classes, kind, words
+):
     """eta0 is 1/R2, and the steps of b are 0.1 R2 times as large.
 
     If the last weights are the result, the step sizes decay linearly to 0. Otherwise the result is
@@ -454,13 +438,13 @@ def test_a_run_takes_the_steps_of_the_reference_with_bottous_step_sizes(
 
 
 @pytest.fixture(scope="module")
-def optimum(made: MakeSet) -> Callable[..., tuple[Path, np.ndarray, np.ndarray, float]]:
+def optimum(made):
     """optimum(set, loss): return the file, y, X and the smallest P with C = 1; each is computed
     once.
     """
-    found: dict[tuple, float] = {}
+    found = {}
 
-    def of(data: tuple, loss: str) -> tuple[Path, np.ndarray, np.ndarray, float]:
+    def of(data, loss):
         path, y, X = made(*data)
         if (data, loss) not in found:
             found[data, loss] = oracle.linear_optimum(y, X, 1.0, loss)
@@ -476,12 +460,12 @@ GAUSSIANS, SPARSE = ("two_gaussians", 2000), ("sparse_rows", 1500)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 @pytest.mark.parametrize("data", [GAUSSIANS, SPARSE], ids=str)
 def test_thirty_epochs_reach_the_optimum_within_a_percent(
-    tmp_path: Path,
-    optimum: Callable[..., tuple[Path, np.ndarray, np.ndarray, float]],
-    data: tuple[str, int],
-    loss: str,
-    seed: int,
-) -> None:
+    tmp_path,
+    optimum,
+    data,
+    loss,
+    seed,
+):
     path, y, X, smallest = optimum(data, loss)
     words = ("--epochs", 30, "--loss", loss, "--seed", seed)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -490,9 +474,7 @@ def test_thirty_epochs_reach_the_optimum_within_a_percent(
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
-def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(
-    tmp_path: Path, made: MakeSet
-) -> None:
+def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(tmp_path, made):
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30)
     model = oracle.read_linear(tmp_path / "m", X.shape[1])
@@ -504,9 +486,7 @@ def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent
 
 
 @pytest.mark.slow
-def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(
-    tmp_path: Path, made: MakeSet
-) -> None:
+def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(tmp_path, made):
     """LIBLINEAR regularises b; with -B 100 this is negligible."""
     path, y, X = made("clouds", 600)
     learn("sgd", path, tmp_path / "m", "--epochs", 30, "--multiclass", "crammer-singer")
@@ -520,9 +500,7 @@ def test_crammer_singer_reaches_the_objective_of_liblinear_within_a_percent(
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--multiclass", "crammer-singer")], ids=str)
-def test_c_and_lambda_give_the_same_bytes(
-    tmp_path: Path, made: MakeSet, words: tuple[str, ...]
-) -> None:
+def test_c_and_lambda_give_the_same_bytes(tmp_path, made, words):
     """With 1,024 rows lambda = 1/(C n) is exact."""
     path, _, _ = made("clouds", 1024, 0, 3)
     models = [
@@ -535,7 +513,7 @@ def test_c_and_lambda_give_the_same_bytes(
     assert [(event["C"], event["lambda"]) for event in started] == [(0.25, 1 / 256)] * 2
 
 
-def same_metadata(one: Finished, other: Finished, *but: str) -> bool:
+def same_metadata(one, other, *but):
     """Return whether the trailers agree except for the configuration and what follows from it."""
     metadata = [dict(model.metadata) for model in (one, other)]
     for name in ("configuration", "sha256", *but):
@@ -551,7 +529,7 @@ SCALES = (1e-6, 1e-3, 1e-2, 1, 1e3, 1e6)
 SOLVERS = {"hinge": 3, "squared-hinge": 2, "log": 0, "svr": 13}
 
 
-def primal(loss: str, w: np.ndarray, b: float, y: np.ndarray, X: np.ndarray) -> float:
+def primal(loss, w, b, y, X):
     """Return P with C = 1 and epsilon = 0.1."""
     f = X @ w + b
     if loss == "svr":
@@ -559,7 +537,7 @@ def primal(loss: str, w: np.ndarray, b: float, y: np.ndarray, X: np.ndarray) -> 
     return float(w @ w / 2 + oracle.LINEAR_LOSSES[loss](y * f).sum())
 
 
-def liblinear_primal(loss: str, y: np.ndarray, X: np.ndarray) -> float:
+def liblinear_primal(loss, y, X):
     """Return P of LIBLINEAR's solution.
 
     With a large -B LIBLINEAR hardly regularises b, but then it needs many steps along b. It is
@@ -580,9 +558,7 @@ def liblinear_primal(loss: str, y: np.ndarray, X: np.ndarray) -> float:
     return min(found)
 
 
-def assert_near_liblinear(
-    folder: Path, loss: str, y: np.ndarray, X: np.ndarray, share: float = 0.01
-) -> None:
+def assert_near_liblinear(folder, loss, y, X, share=0.01):
     """Check that P exceeds LIBLINEAR's by at most this share."""
     names = [repr(float(value)) if loss == "svr" else f"{int(value):+d}" for value in y]
     (folder / "data").write_text(oracle.svmlight_text(names, X))
@@ -599,8 +575,8 @@ def assert_near_liblinear(
 @pytest.mark.parametrize("share", [0.5, 0.001])
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_classification_reaches_liblinear_within_a_percent_at_any_scale(
-    tmp_path: Path, loss: str, share: float, scale: float
-) -> None:
+    tmp_path, loss, share, scale
+):
     rng = np.random.default_rng(4)
     rows = 3000
     y = np.where(np.arange(rows) < share * rows, 1.0, -1.0)
@@ -613,17 +589,15 @@ def test_classification_reaches_liblinear_within_a_percent_at_any_scale(
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("offset, spread", [(0, 1), (0, 1e-3), (1000, 10), (-1e6, 1), (5e4, 1e5)])
 def test_regression_reaches_liblinear_within_a_percent_at_any_scale(
-    tmp_path: Path, offset: float, spread: float, scale: float
-) -> None:
+    tmp_path, offset, spread, scale
+):
     rng = np.random.default_rng(4)
     X = rng.normal(size=(400, 4))
     y = offset + spread * (X @ [1, 0.5, 0, -0.7] + rng.normal(size=400))
     assert_near_liblinear(tmp_path, "svr", y, oracle.as_float32(X * scale))
 
 
-def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(
-    tmp_path: Path, predict: Predict
-) -> None:
+def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(tmp_path, predict):
     y, x = 1000 + np.arange(8.0), np.linspace(-1, 1, 8)
     text = oracle.svmlight_text([repr(float(value)) for value in y], x[:, None])
     (tmp_path / "data").write_text(text)
@@ -636,9 +610,7 @@ def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear
     [(1000, (), 1), (3, (), 0), (1000, ("--scale", "standard"), 0), (1000, ("-v", 3), 1)],
     ids=str,
 )
-def test_features_far_from_zero_are_noted_once(
-    tmp_path: Path, offset: int, words: tuple[object, ...], said: int
-) -> None:
+def test_features_far_from_zero_are_noted_once(tmp_path, offset, words, said):
     y, X = oracle.two_gaussians(300)
     path = oracle.write_svmlight(tmp_path / "data", y, oracle.as_float32(X + offset))
     learnt = learn("sgd", path, tmp_path / "m", "--epochs", 3, *words)
@@ -665,9 +637,7 @@ REPORTED = [
 
 
 @pytest.mark.parametrize("loss, data, words", REPORTED, ids=str)
-def test_p_j_violators_and_errors_are_those_of_the_written_model(
-    tmp_path: Path, made: MakeSet, loss: str, data: tuple[str, int], words: tuple[object, ...]
-) -> None:
+def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made, loss, data, words):
     path, y, X = made(*data)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--loss", loss)
     given = dict(pairwise(words))
@@ -687,9 +657,7 @@ def test_p_j_violators_and_errors_are_those_of_the_written_model(
     assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
 
 
-def test_the_summary_reports_the_numbers_of_the_model(
-    command: Command, made: MakeSet, tmp_path: Path
-) -> None:
+def test_the_summary_reports_the_numbers_of_the_model(command, made, tmp_path):
     path, _, _ = made("two_gaussians", 700)
     ended = command("train", "sgd", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -708,13 +676,13 @@ def test_the_summary_reports_the_numbers_of_the_model(
 # ---- real data, several classes ---------------------------------------------------------------
 
 
-def read_with_libsvm(path: Path) -> tuple[np.ndarray, sparse.csr_matrix]:
+def read_with_libsvm(path):
     """Read a file with LIBSVM's reader; values are rounded to float32."""
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     return np.array(y), sparse.csr_matrix(X.astype(np.float32).astype(float))
 
 
-def add_columns(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
+def add_columns(X, d):
     return sparse.csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], d))
 
 
@@ -723,8 +691,8 @@ def add_columns(X: sparse.csr_matrix, d: int) -> sparse.csr_matrix:
     "name", ["reuters_r8.train reuters_r8.test", "satimage.scale satimage.scale.t"]
 )
 def test_several_classes_are_predicted_as_accurately_as_by_liblinear(
-    real: RealSet, tmp_path: Path, predict: Predict, name: str, multiclass: str, number: int
-) -> None:
+    real, tmp_path, predict, name, multiclass, number
+):
     train, test = map(real, name.split())
     learnt = learn("sgd", train, tmp_path / "m", "--epochs", 20, "--multiclass", multiclass)
     predicted = predict(test, learnt.model)
@@ -738,13 +706,13 @@ def test_several_classes_are_predicted_as_accurately_as_by_liblinear(
     assert correct / rows >= theirs - 0.005
 
 
-def sorted_by_class(path: Path, to: Path) -> Path:
+def sorted_by_class(path, to):
     lines = path.read_text().splitlines(keepends=True)
     to.write_text("".join(sorted(lines, key=lambda line: float(line.split()[0]))))
     return to
 
 
-def test_iris_sorted_by_class_trains_as_well_as_shuffled(real: RealSet, tmp_path: Path) -> None:
+def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
     path = real("iris.scale")
     lines = path.read_text().splitlines(keepends=True)
     assert [line[0] for line in lines] == sorted(line[0] for line in lines)
@@ -764,7 +732,7 @@ def test_iris_sorted_by_class_trains_as_well_as_shuffled(real: RealSet, tmp_path
 
 
 @pytest.mark.slow
-def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path: Path) -> None:
+def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
     """Nonzeros bound a batch as well: a batch has 700 rows of 1,500 nonzeros."""
     rng = np.random.default_rng(9)
     X = (rng.random((1500, 3000)) < 0.5).astype(float)
@@ -782,9 +750,7 @@ def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "words", [(), ("--epochs", 1), ("--multiclass", "crammer-singer")], ids=str
 )
-def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(
-    tmp_path: Path, made: MakeSet, words: tuple[object, ...]
-) -> None:
+def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(tmp_path, made, words):
     """20,000 rows make three batches of pieces from the whole file."""
     path, y, X = made("clouds", 20_000)
     in_order = sorted_by_class(path, tmp_path / "sorted")
@@ -804,7 +770,7 @@ def test_a_large_file_sorted_by_class_trains_as_well_as_shuffled(
 # ---- LIBLINEAR's format -----------------------------------------------------------------------
 
 
-def relabelled(path: Path, to: Path, names: list[str]) -> Path:
+def relabelled(path, to, names):
     """Return a set of `clouds` in which class k is named names[k - 1]."""
     lines = [line.split(" ", 1) for line in path.read_text().splitlines(keepends=True)]
     to.write_text("".join(f"{names[int(label) - 1]} {rest}" for label, rest in lines))
@@ -823,9 +789,7 @@ def relabelled(path: Path, to: Path, names: list[str]) -> Path:
     ],
     ids=" ".join,
 )
-def test_liblinear_predicts_the_same_from_our_model(
-    tmp_path: Path, made: MakeSet, predict: Predict, names: list[str], multiclass: str
-) -> None:
+def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, names, multiclass):
     path, _, X = made("clouds", 300, 0, len(names))
     path = relabelled(path, tmp_path / "data", names)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
@@ -840,9 +804,7 @@ def test_liblinear_predicts_the_same_from_our_model(
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_two_classes_have_one_column_with_any_loss(
-    tmp_path: Path, made: MakeSet, multiclass: str
-) -> None:
+def test_two_classes_have_one_column_with_any_loss(tmp_path, made, multiclass):
     path, _, _ = made("two_gaussians", 300)
     learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
     plain = learn("sgd", path, tmp_path / "plain")
@@ -860,9 +822,7 @@ def test_two_classes_have_one_column_with_any_loss(
     ],
     ids=str,
 )
-def test_the_model_names_the_liblinear_solver_with_its_loss(
-    tmp_path: Path, made: MakeSet, words: tuple[str, ...], solver: str
-) -> None:
+def test_the_model_names_the_liblinear_solver_with_its_loss(tmp_path, made, words, solver):
     path, _, X = made("clouds", 200)
     learnt = learn("sgd", path, tmp_path / "m", *words)
     assert oracle.read_linear(learnt.model, X.shape[1]).solver == solver
@@ -877,8 +837,8 @@ CLASSIFIERS = range(8)
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("solver", CLASSIFIERS)
 def test_models_of_liblinear_predict_the_same_as_in_liblinear(
-    tmp_path: Path, made: MakeSet, predict: Predict, solver: int, classes: int, bias: float
-) -> None:
+    tmp_path, made, predict, solver, classes, bias
+):
     """The test rows have a feature that the model lacks."""
     _, y, X = made("clouds", 150, 0, classes)
     theirs = liblinearutil.train(y, X, f"-s {solver} -B {bias} -q")
@@ -908,8 +868,8 @@ FOREIGN = {
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
 @pytest.mark.parametrize("names, first_index", FOREIGN.values(), ids=FOREIGN)
 def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us(
-    tmp_path: Path, predict: Predict, names: list[str], first_index: int, multiclass: str
-) -> None:
+    tmp_path, predict, names, first_index, multiclass
+):
     y, X = oracle.clouds(300, 0, len(names))
     classes = [names[int(k) - 1] for k in y]
     path = tmp_path / "data"
@@ -927,7 +887,7 @@ def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us
     assert predict(path, learnt.model, "--scores").lines == scores
 
 
-def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path: Path, predict: Predict) -> None:
+def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path, predict):
     path = tmp_path / "data"
     path.write_text("+1 1:1 2147483647:2\n-1 1:-1 7:3\n" * 20)
     learnt = learn("sgd", path, tmp_path / "m")
@@ -946,8 +906,8 @@ def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path: Path, predict
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("foreign", [{}, {"zero_based": True}], ids=str)
 def test_a_model_has_the_same_decision_values_after_saving_and_loading(
-    tmp_path: Path, made: MakeSet, classes: int, foreign: dict[str, Any]
-) -> None:
+    tmp_path, made, classes, foreign
+):
     path, _, X = made("clouds", 200, 0, classes)
     learnt = learn("sgd", path, tmp_path / "m")
     model = load(str(learnt.model))
@@ -965,7 +925,7 @@ def test_a_model_has_the_same_decision_values_after_saving_and_loading(
 
 
 @pytest.mark.parametrize("text", ["+1\n-1\n+1\n", "a\nb\nc\n"], ids=["two", "three"])
-def test_rows_without_features_train_b_alone(tmp_path: Path, predict: Predict, text: str) -> None:
+def test_rows_without_features_train_b_alone(tmp_path, predict, text):
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "--epochs", 50)
     said = predict(tmp_path / "data", learnt.model).lines
@@ -980,9 +940,7 @@ BYTES = ("--epochs", 3)
 
 
 @pytest.fixture
-def two_chunk_run(
-    made: MakeSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Path, bytes]:
+def two_chunk_run(made, tmp_path, monkeypatch):
     """Return a file of two chunks and its model; small batches make many batches an epoch."""
     monkeypatch.setattr(batches, "BATCH_ROWS", 300)
     monkeypatch.setattr(batches, "PIECE_ROWS", 50)
@@ -990,18 +948,14 @@ def two_chunk_run(
     return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
 
 
-def test_another_seed_gives_another_model(
-    two_chunk_run: tuple[Path, bytes], tmp_path: Path
-) -> None:
+def test_another_seed_gives_another_model(two_chunk_run, tmp_path):
     path, content = two_chunk_run
     bodies = {learn("sgd", path, tmp_path / "m", *BYTES, "--seed", seed).body for seed in (0, 1, 2)}
     assert len(bodies) == 3
     assert content.partition(b"# randsvm")[0] in bodies
 
 
-def test_the_printed_command_repeats_the_model(
-    command: Command, tmp_path: Path, made: MakeSet
-) -> None:
+def test_the_printed_command_repeats_the_model(command, tmp_path, made):
     path, _, _ = made("clouds", 300)
     (tmp_path / "data").write_bytes(path.read_bytes())
     words = (
@@ -1019,9 +973,7 @@ def test_the_printed_command_repeats_the_model(
 # ---- stopping ---------------------------------------------------------------------------------
 
 
-def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(
-    tmp_path: Path, made: MakeSet
-) -> None:
+def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(tmp_path, made):
     path, _, _ = made("clouds", 900)
     words = ("--early-stopping", 0.3)
     learnt = learn("sgd", path, tmp_path / "m", *words, "--epochs", 40)
@@ -1036,7 +988,7 @@ def test_early_stopping_keeps_the_weights_of_the_best_held_out_epoch(
     assert shorter.body == learnt.body
 
 
-def test_held_out_rows_do_not_change_the_weights(tmp_path: Path) -> None:
+def test_held_out_rows_do_not_change_the_weights(tmp_path):
     """Each row has a feature of its own; held-out rows leave its weight at zero."""
     lines = [f"{'+1' if i % 2 else '-1'} {i + 1}:1\n" for i in range(200)]
     (tmp_path / "data").write_text("".join(lines))
@@ -1048,9 +1000,7 @@ def test_held_out_rows_do_not_change_the_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [(), ("--multiclass", "crammer-singer"), ("--loss", "log")], ids=str
 )
-def test_auto_reports_its_epochs_and_the_report_repeats_the_run(
-    tmp_path: Path, made: MakeSet, words: tuple[str, ...]
-) -> None:
+def test_auto_reports_its_epochs_and_the_report_repeats_the_run(tmp_path, made, words):
     path, _, _ = made("clouds", 900)
     words = (*words, "--epochs", "auto", "--seed", 3)
     learnt = learn("sgd", path, tmp_path / "m", *words)
@@ -1067,18 +1017,14 @@ def test_auto_reports_its_epochs_and_the_report_repeats_the_run(
 
 @pytest.mark.parametrize("text", ["+1 1:1\n-1 1:-1\n", "+1 1:1\n-1 1:-1\n+1 1:2\n"])
 @pytest.mark.parametrize("words", [("--epochs", "auto"), ()], ids=str)
-def test_early_stopping_works_with_two_or_three_rows(
-    tmp_path: Path, text: str, words: tuple[str, ...]
-) -> None:
+def test_early_stopping_works_with_two_or_three_rows(tmp_path, text, words):
     (tmp_path / "data").write_text(text)
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", *words)
     assert np.isfinite(learnt.outcome["primal"])
 
 
 @pytest.mark.parametrize("rows, share, held", [(2, 0.99, 2), (2, 0.1, 1), (3, 0.6, 2)])
-def test_holding_out_rows_leaves_two_rows_for_training(
-    tmp_path: Path, rows: int, share: float, held: int
-) -> None:
+def test_holding_out_rows_leaves_two_rows_for_training(tmp_path, rows, share, held):
     (tmp_path / "data").write_text("".join("+1 1:1\n-1 1:-1\n+1 1:2\n".splitlines(True)[:rows]))
     message = f"--early-stopping {share} holds out {held} of {rows} rows: at least 2 must be left"
     with pytest.raises(ParameterError, match=message):
@@ -1087,7 +1033,7 @@ def test_holding_out_rows_leaves_two_rows_for_training(
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_one_or_two_epochs_average_the_weights(tmp_path: Path, made: MakeSet, epochs: int) -> None:
+def test_one_or_two_epochs_average_the_weights(tmp_path, made, epochs):
     path, _, _ = made("clouds", 300)
     plain, average = (
         learn("sgd", path, tmp_path / "m", "--epochs", epochs, *words).body
@@ -1101,9 +1047,7 @@ def test_one_or_two_epochs_average_the_weights(tmp_path: Path, made: MakeSet, ep
     assert three[0] != three[1]
 
 
-def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(
-    command: Command, tmp_path: Path, made: MakeSet
-) -> None:
+def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path, made):
     path, y, X = made("two_gaussians", 2000)
     ended = command("train", "sgd", "--epochs", 10**8, "--time-limit", "1s", path, "m")
     assert (ended.returncode, ended.stdout) == (0, "")
@@ -1115,13 +1059,11 @@ def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(
     assert truth.errors / len(y) < 0.1
 
 
-def test_a_signal_during_the_final_evaluation_keeps_the_weights(
-    tmp_path: Path, made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_during_the_final_evaluation_keeps_the_weights(tmp_path, made, monkeypatch):
     path, _, _ = made("two_gaussians", 700)
     learnt = learn("sgd", path, tmp_path / "whole")
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_):
         raise Interrupted(15)
 
     monkeypatch.setattr(linear_machine, "evaluate_linear", interrupted)
@@ -1135,15 +1077,15 @@ def test_a_signal_during_the_final_evaluation_keeps_the_weights(
 
 @pytest.mark.parametrize("reason", [Interrupted(15), TimeLimitError()], ids=str)
 def test_an_interrupted_epoch_counts_as_training_time(
-    tmp_path: Path,
-    made: MakeSet,
-    monkeypatch: pytest.MonkeyPatch,
-    reason: Interrupted | TimeLimitError,
-) -> None:
+    tmp_path,
+    made,
+    monkeypatch,
+    reason,
+):
     path, _, _ = made("two_gaussians", 700)
     whole = Learner.learn
 
-    def half(learner: Learner, batch: Batch) -> None:
+    def half(learner, batch):
         whole(learner, batch)
         time.sleep(0.05)
         raise reason
@@ -1157,9 +1099,7 @@ def test_an_interrupted_epoch_counts_as_training_time(
 
 
 @pytest.mark.parametrize("words", [(), ("--epochs", "auto")], ids=str)
-def test_a_signal_before_the_first_step_writes_no_model(
-    tmp_path: Path, made: MakeSet, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
+def test_a_signal_before_the_first_step_writes_no_model(tmp_path, made, monkeypatch, words):
     path, _, _ = made("two_gaussians", 700)
     monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
     (tmp_path / "m").write_text(OLD_MODEL)
@@ -1169,7 +1109,7 @@ def test_a_signal_before_the_first_step_writes_no_model(
 
 
 @pytest.mark.parametrize("task", ["svr", "one-class"])
-def test_a_single_row_takes_one_step(tmp_path: Path, task: str) -> None:
+def test_a_single_row_takes_one_step(tmp_path, task):
     (tmp_path / "data").write_text("1.5 1:1 2:3\n")
     learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", "auto")
     assert learnt.outcome["steps"] == 1
@@ -1179,7 +1119,7 @@ def test_a_single_row_takes_one_step(tmp_path: Path, task: str) -> None:
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_a_class_weight_equals_copies_of_the_rows(tmp_path: Path, loss: str) -> None:
+def test_a_class_weight_equals_copies_of_the_rows(tmp_path, loss):
     y, X = oracle.two_gaussians(500)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     copies = np.repeat(np.arange(500), np.where(y > 0, 1, 4))
@@ -1192,9 +1132,7 @@ def test_a_class_weight_equals_copies_of_the_rows(tmp_path: Path, loss: str) -> 
 
 
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(
-    tmp_path: Path, made: MakeSet, multiclass: str
-) -> None:
+def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made, multiclass):
     path, _, _ = made("clouds", 500, 0, 3)
     rare = tmp_path / "data"
     lines = path.read_text().splitlines(keepends=True)
@@ -1211,7 +1149,7 @@ def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(
     assert same_metadata(balanced, spelled)
 
 
-def test_an_explicit_weight_overrides_balanced(tmp_path: Path, made: MakeSet) -> None:
+def test_an_explicit_weight_overrides_balanced(tmp_path, made):
     path, y, _ = made("two_gaussians", 500)
     positive, negative = int((y > 0).sum()), int((y < 0).sum())
     mixed = learn("sgd", path, tmp_path / "m", "-w", "balanced", "-w", "+1", 2)
@@ -1224,8 +1162,8 @@ def test_an_explicit_weight_overrides_balanced(tmp_path: Path, made: MakeSet) ->
 @pytest.mark.parametrize("share, words", [(0.02, "balanced"), (0.5, "+1 100")], ids=str)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_thirty_epochs_with_unequal_weights_reach_the_optimum_within_a_percent(
-    tmp_path: Path, loss: str, share: float, words: str
-) -> None:
+    tmp_path, loss, share, words
+):
     """Step sizes follow the weighted rows, because heavy rows dominate the loss."""
     y, X = unequal_classes(2000, share)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -1240,7 +1178,7 @@ def test_thirty_epochs_with_unequal_weights_reach_the_optimum_within_a_percent(
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
-def unequal_classes(rows: int, share: float) -> tuple[np.ndarray, np.ndarray]:
+def unequal_classes(rows, share):
     """Return overlapping clouds in which this share of the rows has y = +1."""
     rng = np.random.default_rng(8)
     y = np.where(rng.random(rows) < share, 1.0, -1.0)
@@ -1258,8 +1196,8 @@ LARGE_GRADIENTS = {
 @pytest.mark.parametrize("share, length, words", LARGE_GRADIENTS.values(), ids=LARGE_GRADIENTS)
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_rows_with_large_gradients_do_not_make_the_weights_explode(
-    tmp_path: Path, loss: str, share: float, length: int, words: tuple[object, ...]
-) -> None:
+    tmp_path, loss, share, length, words
+):
     """The model is better than w = 0."""
     y, X = unequal_classes(4000, share)
     # Squared, the loss of a row of length 1,000 outweighs all others: a step that suits it is none
@@ -1304,9 +1242,7 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
         ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
     ],
 )
-def test_invalid_parameters_are_refused_in_one_line(
-    tmp_path: Path, made: MakeSet, words: str, message: str
-) -> None:
+def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, message):
     path, _, _ = made("two_gaussians", 50)
     with pytest.raises(ParameterError, match=message) as caught:
         learn("sgd", path, tmp_path / "m", *words.split())
@@ -1327,8 +1263,8 @@ def test_invalid_parameters_are_refused_in_one_line(
     ],
 )
 def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
-    command: Command, tmp_path: Path, made: MakeSet, words: str, message: str
-) -> None:
+    command, tmp_path, made, words, message
+):
     path, _, _ = made("two_gaussians", 50)
     ended = command("train", "sgd", "-q", *words.split(), path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -1337,13 +1273,13 @@ def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
 
 
 @pytest.mark.parametrize("text", ["+1 1:1\n+1 1:2\n", "a 1:1\n"])
-def test_a_single_class_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_single_class_is_refused(tmp_path, text):
     (tmp_path / "data").write_text(text)
     with pytest.raises(DataError, match="expected two classes, found only the label"):
         learn("sgd", tmp_path / "data", tmp_path / "m")
 
 
-def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path: Path, made: MakeSet) -> None:
+def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path, made):
     path, _, _ = made("two_gaussians", 50)
     learn("sgd", path, tmp_path / "m")
     with pytest.raises(ModelError, match="expected a kernel model to start from"):
@@ -1353,7 +1289,7 @@ def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path: Path, mad
 @pytest.mark.parametrize(
     "options", [{"C": 1.0}, {"C": 1.0, "loss": "squared-hinge"}, {"task": "svr", "C": 1.0}]
 )
-def test_newton_steps_reach_the_gap_on_unscaled_columns(options: dict[str, Any]) -> None:
+def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
     """The reference of the hinge and the regression is LIBSVM; D bounds every objective."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(200, 3)) * [1, 10, 0.1] + [0, 500, 3]
@@ -1385,6 +1321,6 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options: dict[str, Any])
         {"max_iterations": 3},
     ],
 )
-def test_a_gap_of_sgd_is_refused_where_it_cannot_be_certified(options: dict[str, Any]) -> None:
+def test_a_gap_of_sgd_is_refused_where_it_cannot_be_certified(options):
     with pytest.raises(ParameterError, match="--gap"):
         SgdParams(**options)

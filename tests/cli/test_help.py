@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -23,11 +22,11 @@ from randsvm.cli.train import train as training
 from randsvm.errors import ParameterError
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
-EVERY: dict[str, Any] = {**training.commands, "predict": prediction}
+EVERY = {**training.commands, "predict": prediction}
 
 
 @pytest.fixture
-def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def toy(tmp_path, monkeypatch):
     """Four rows, in the working folder."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "toy.svm"
@@ -35,7 +34,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def shown(command: click.Command, *words: str) -> str:
+def shown(command, *words):
     return CliRunner().invoke(command, [*words, "--help"], prog_name="randsvm-it").output
 
 
@@ -43,7 +42,7 @@ def shown(command: click.Command, *words: str) -> str:
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in training.commands)], ids=str)
-def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words: list[str]) -> None:
+def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words):
     text = shown(training, *words)
     assert max(map(len, text.splitlines())) <= 80
     examples = text.partition("\nExamples:\n")[2].partition("\n\n")[0].splitlines()
@@ -51,7 +50,7 @@ def test_help_fits_a_terminal_of_80_columns_and_has_three_examples(words: list[s
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_example_is_a_command_line_that_is_understood(name: str, toy: Path) -> None:
+def test_every_example_is_a_command_line_that_is_understood(name, toy):
     for words in EVERY[name].examples:
         program, *arguments = shlex.split(words.rpartition("|")[2])
         if name == "predict":
@@ -62,7 +61,7 @@ def test_every_example_is_a_command_line_that_is_understood(name: str, toy: Path
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_every_option_has_its_bounds_and_its_default_in_a_group(name: str) -> None:
+def test_every_option_has_its_bounds_and_its_default_in_a_group(name):
     text = shown(prediction) if name == "predict" else shown(training, name)
     groups = re.findall(r"^(\w.*):$", text, re.MULTILINE)
     assert groups[-4 if name == "predict" else -1] == "Examples"
@@ -90,7 +89,7 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(name: str) -> No
             assert re.search(r"\[(>|from)", words)
 
 
-def test_the_help_of_sgd_lists_what_sgd_takes(toy: Path) -> None:
+def test_the_help_of_sgd_lists_what_sgd_takes(toy):
     text = shown(training, "sgd")
     assert not re.search(r"nu-sv|require-gap|sigmoid kernel|and sigmoid|LIBSVM's kernel", text)
     (tasks,) = re.findall(r"--task ([\w|-]+)", text)
@@ -106,13 +105,13 @@ def test_the_help_of_sgd_lists_what_sgd_takes(toy: Path) -> None:
         run_train("sgd", "--require-gap", 0.1, toy, "m")
 
 
-def test_the_help_of_durations_names_their_unit() -> None:
+def test_the_help_of_durations_names_their_unit():
     assert "a number alone is in seconds" in " ".join(shown(training, "randsvm").split())
 
 
 def test_the_overview_comes_with_h_alone_and_without_any_word(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     run_train("--help")
     overview = capsys.readouterr().out
     assert "start here" in overview
@@ -123,7 +122,7 @@ def test_the_overview_comes_with_h_alone_and_without_any_word(
     assert capsys.readouterr() == ("", overview)
 
 
-def test_the_help_has_every_exit_code_of_the_errors() -> None:
+def test_the_help_has_every_exit_code_of_the_errors():
     codes = {one.exit_code for one in vars(errors).values() if hasattr(one, "exit_code")}
     assert codes | {0, 128} == set(commands.EXIT_CODES)
     for text in (shown(training), shown(prediction)):
@@ -131,7 +130,7 @@ def test_the_help_has_every_exit_code_of_the_errors() -> None:
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
 
 
-def test_short_help_has_no_initials_of_papers() -> None:
+def test_short_help_has_no_initials_of_papers():
     for command in training.commands.values():
         assert not re.search("KBH|OFG|MZ|CS246|MADlib", command.get_short_help_str(80))
 
@@ -147,9 +146,7 @@ def test_short_help_has_no_initials_of_papers() -> None:
         ("randsvm-train sgd to", ["file,to"]),
     ],
 )
-def test_the_shell_completes_commands_options_words_and_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, found: list[str]
-) -> None:
+def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypatch, line, found):
     monkeypatch.chdir(tmp_path)
     ended = CliRunner().invoke(
         training,
@@ -164,7 +161,7 @@ def test_the_shell_completes_commands_options_words_and_files(
     assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
 
 
-def test_an_option_without_a_command_is_one_of_the_plain_command(toy: Path) -> None:
+def test_an_option_without_a_command_is_one_of_the_plain_command(toy):
     for words, found in [
         ("--ga", ["--gamma", "--gap"]),
         ("--time", ["--time-limit"]),
@@ -175,7 +172,7 @@ def test_an_option_without_a_command_is_one_of_the_plain_command(toy: Path) -> N
     assert completed("randsvm-train --ga") == ["--gamma", "--gap"]
 
 
-def test_bash_completes_a_command_beside_files(toy: Path) -> None:
+def test_bash_completes_a_command_beside_files(toy):
     assert completed("randsvm-train sg") == ["sgd"]
     assert completed("randsvm-train osu") == ["osuna", "osuna-closest"]
     assert completed("randsvm-train to") == ["toy.svm"]
@@ -187,7 +184,7 @@ def test_bash_completes_a_command_beside_files(toy: Path) -> None:
     assert {"sgd", "toy.svm"} <= set(completed("randsvm-train "))
 
 
-def test_fish_completes_without_a_command(toy: Path) -> None:
+def test_fish_completes_without_a_command(toy):
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed")
     source = CliRunner().invoke(
@@ -213,7 +210,7 @@ def test_fish_completes_without_a_command(toy: Path) -> None:
         assert [line.split("\t")[0] for line in ended.stdout.splitlines()] == found
 
 
-def completed(line: str) -> list[str]:
+def completed(line):
     """Return what bash offers for the last word of the line: the answers of the function that
     click defines, or names of files if that function leaves them to bash."""
     source = CliRunner().invoke(
@@ -240,7 +237,7 @@ def completed(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", ["toy.svm", "-c 2 toy.svm", "-t linear -h 0 toy.svm", "toy"])
-def test_without_a_command_it_is_randsvm(toy: Path, words: str) -> None:
+def test_without_a_command_it_is_randsvm(toy, words):
     toy.with_name("toy").write_text(TEXT)
     contents = []
     for command in ([], ["randsvm"]):
@@ -250,13 +247,13 @@ def test_without_a_command_it_is_randsvm(toy: Path, words: str) -> None:
     assert b"configuration randsvm " in contents[0]
 
 
-def test_options_first_or_the_file_first_need_no_command(toy: Path) -> None:
+def test_options_first_or_the_file_first_need_no_command(toy):
     run_train("toy.svm", "m", "-q", "-c", 2)
     run_train("-q", "-c", 2, "toy.svm", "n")
     assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
 
 
-def test_a_word_that_is_no_command_is_a_file(toy: Path) -> None:
+def test_a_word_that_is_no_command_is_a_file(toy):
     with pytest.raises(errors.InputError, match="cannot open missing: "):
         run_train("missing", "m")
 
@@ -276,13 +273,13 @@ def test_a_word_that_is_no_command_is_a_file(toy: Path) -> None:
         ("-w1 0", "the weight in -w 1 must be > 0 and finite, got 0.0"),
     ],
 )
-def test_errors_name_the_option_and_the_value_as_typed(toy: Path, words: str, message: str) -> None:
+def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
     with pytest.raises(ParameterError) as raised:
         run_train(*words.split(), toy)
     assert str(raised.value) == message
 
 
-def test_balanced_in_every_spelling_and_labels_near_it(toy: Path) -> None:
+def test_balanced_in_every_spelling_and_labels_near_it(toy):
     contents = set()
     for words in ("-w balanced", "-wbalanced", "--weight balanced"):
         run_train("-q", *words.split(), toy, "m")
@@ -292,7 +289,7 @@ def test_balanced_in_every_spelling_and_labels_near_it(toy: Path) -> None:
     run_train("-q", "-w", "balance", 2, toy, "m")
 
 
-def test_a_model_in_the_place_of_data(toy: Path) -> None:
+def test_a_model_in_the_place_of_data(toy):
     run_train("-q", toy, "m")
     before = toy.with_name("m").read_bytes()
     with pytest.raises(ParameterError, match=r"m is a model, not data: .* TRAIN_FILE MODEL_FILE"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
@@ -21,8 +19,8 @@ DATA = gaussians(60)
 
 
 @pytest.fixture
-def info(capsys: pytest.CaptureFixture[str]):
-    def of(model: Path) -> dict[str, Any]:
+def info(capsys):
+    def of(model):
         run_predict("--info", model, "--report", "json")
         return json.loads(capsys.readouterr().out)
 
@@ -30,11 +28,11 @@ def info(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     return DATA.save(tmp_path / "data")
 
 
-def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path: Path, info, data: Path) -> None:
+def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path, info, data):
     trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "-c", 2, "--gap", 0.01, "-b", 1)
     os.utime(trained.model, (0, 86_400))
     found = info(trained.model)
@@ -50,7 +48,7 @@ def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path: Path, info, data:
     assert found["configuration"] == trained.metadata["configuration"]
 
 
-def test_scaling_and_linear_models(tmp_path: Path, info, data: Path) -> None:
+def test_scaling_and_linear_models(tmp_path, info, data):
     words = "--epochs", 2, "--scale", "standard", "--zero-based"
     found = info(learn("sgd", data, tmp_path / "m", *words).model)
     assert (found["format"], found["solver"]) == ("liblinear", "L2R_L1LOSS_SVC_DUAL")
@@ -67,7 +65,7 @@ def test_scaling_and_linear_models(tmp_path: Path, info, data: Path) -> None:
         ("-s 2 -n 0.1", {"task": "one-class", "kernel": "rbf"}),
     ],
 )
-def test_a_model_of_libsvm(tmp_path: Path, info, words: str, expected: dict[str, Any]) -> None:
+def test_a_model_of_libsvm(tmp_path, info, words, expected):
     model = svmutil.svm_train(DATA.y.tolist(), DATA.X.tolist(), f"-q {words}")
     svmutil.svm_save_model(str(tmp_path / "m"), model)
     found = info(tmp_path / "m")
@@ -76,9 +74,7 @@ def test_a_model_of_libsvm(tmp_path: Path, info, words: str, expected: dict[str,
     assert (found["version"], found["gap"], found["configuration"]) == (None, None, None)
 
 
-def test_text_has_a_line_for_each_fact_that_is_known(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: Path
-) -> None:
+def test_text_has_a_line_for_each_fact_that_is_known(tmp_path, capsys, data):
     trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "--gap", 0.01)
     run_predict("--info", trained.model)
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
@@ -88,7 +84,7 @@ def test_text_has_a_line_for_each_fact_that_is_known(
     assert lines["model"] == str(trained.model)
 
 
-def test_info_stands_alone(tmp_path: Path) -> None:
+def test_info_stands_alone(tmp_path):
     for words in (["a"], ["a", "b", "c"]):
         with pytest.raises(ParameterError, match="takes no other files"):
             run_predict("--info", "m", *words)
@@ -99,9 +95,7 @@ def test_info_stands_alone(tmp_path: Path) -> None:
             run_predict(*words)
 
 
-def test_many_labels_are_cut_short_in_text(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_labels_are_cut_short_in_text(tmp_path, capsys):
     rows = np.arange(30)
     path = oracle.write_svmlight(tmp_path / "d", rows, rows[:, None] + 1.0)
     learn("sgd", path, tmp_path / "m", "--epochs", 1)

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command
 from learning import OLD_MODEL, answer_of, board, gaussians, learn, optimum
 
 from randsvm.cli.log import as_json
@@ -34,7 +33,7 @@ FIELDS = {
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     return board(2000).save(tmp_path_factory.mktemp("log") / "data")
 
 
@@ -51,9 +50,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
     ids=lambda words: words[0],
 )
-def test_each_iteration_is_one_object_and_its_numbers_are_right(
-    tmp_path: Path, path: Path, words: tuple[object, ...]
-) -> None:
+def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, words):
     learnt = learn(words[0], path, tmp_path / "m", *words[1:])
     rounds, whole = learnt.rounds, optimum("board", 2000, WORDS)
     assert len(rounds) > 2
@@ -81,7 +78,7 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(
     assert learnt.outcome["bounded"] == np.count_nonzero(np.abs(found.beta) == 1)
 
 
-def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path: Path) -> None:
+def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path):
     """Each line is in the file before the next round begins."""
     path = board(5000).save(tmp_path / "data")
     words = ["osuna", "-g", "5", "--working-set", "300", "--swap", "1", "--log", "log", path, "m"]
@@ -105,7 +102,7 @@ def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path: Path) ->
     assert {found.name for found in tmp_path.iterdir()} == {"data", "log"}
 
 
-def test_a_number_that_is_no_number_is_null(tmp_path: Path) -> None:
+def test_a_number_that_is_no_number_is_null(tmp_path):
     """JSON has no nan: a kernel without a certificate has no gap."""
     path = gaussians(300).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3)
@@ -117,7 +114,7 @@ def test_a_number_that_is_no_number_is_null(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", ["no/log", "."])
-def test_a_log_that_cannot_be_written_is_73(command: Command, tmp_path: Path, log: str) -> None:
+def test_a_log_that_cannot_be_written_is_73(command, tmp_path, log):
     gaussians(50).save(tmp_path / "data")
     ended = command("train", "osuna", "--log", log, "data", "m")
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -127,9 +124,7 @@ def test_a_log_that_cannot_be_written_is_73(command: Command, tmp_path: Path, lo
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_log_on_a_full_disk_is_74_after_the_model_is_written(
-    command: Command, tmp_path: Path
-) -> None:
+def test_a_log_on_a_full_disk_is_74_after_the_model_is_written(command, tmp_path):
     gaussians(50).save(tmp_path / "data")
     (tmp_path / "m").write_text(OLD_MODEL)
     command("train", "osuna", "data", "expected")
@@ -143,7 +138,7 @@ def test_a_log_on_a_full_disk_is_74_after_the_model_is_written(
     assert (tmp_path / "m").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_a_mistaken_command_line_leaves_the_old_log(command: Command, tmp_path: Path) -> None:
+def test_a_mistaken_command_line_leaves_the_old_log(command, tmp_path):
     gaussians(50).save(tmp_path / "data")
     line = '{"event": "notice", "text": "yesterday"}\n'
     (tmp_path / "log").write_text(line)
@@ -152,7 +147,7 @@ def test_a_mistaken_command_line_leaves_the_old_log(command: Command, tmp_path: 
         assert (tmp_path / "log").read_text() == line
 
 
-def test_a_search_ignores_unreadable_lines_of_a_log(command: Command, tmp_path: Path) -> None:
+def test_a_search_ignores_unreadable_lines_of_a_log(command, tmp_path):
     """Brackets deeper than Python goes."""
     gaussians(50).save(tmp_path / "data")
     (tmp_path / "log").write_text('{"event": "notice"}\n' + "[" * 200_000 + "\n")
@@ -165,9 +160,7 @@ def test_a_search_ignores_unreadable_lines_of_a_log(command: Command, tmp_path: 
 
 @pytest.mark.parametrize("quiet", [(), ("-q",)])
 @pytest.mark.parametrize("words", [GAP, ("osuna", *WORDS.split(), "--working-set", 250)], ids=str)
-def test_report_json_is_one_object_on_stdout(
-    command: Command, tmp_path: Path, path: Path, words: tuple[object, ...], quiet: tuple[str, ...]
-) -> None:
+def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, quiet):
     ended = command("train", *words, "--report", "json", *quiet, path, "m")
     assert ended.returncode == 0
     assert ended.stdout.count("\n") == 1
@@ -179,14 +172,12 @@ def test_report_json_is_one_object_on_stdout(
     assert (ended.stderr == "") == bool(quiet)
 
 
-def test_report_json_of_a_kernel_without_certificate_is_json(
-    command: Command, tmp_path: Path
-) -> None:
+def test_report_json_of_a_kernel_without_certificate_is_json(command, tmp_path):
     gaussians(300).save(tmp_path / "data")
     words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3, "--report", "json")
     ended = command("train", "osuna", *words, "data", "m")
 
-    def refuse(word: str) -> None:
+    def refuse(word):
         raise AssertionError(f"{word} is not JSON")
 
     summary = json.loads(ended.stdout, parse_constant=refuse)
@@ -194,7 +185,7 @@ def test_report_json_of_a_kernel_without_certificate_is_json(
     assert math.isnan(float(oracle.trailer(tmp_path / "m")["gap"]))
 
 
-def test_an_interrupted_run_reports_as_well(command: Command, tmp_path: Path) -> None:
+def test_an_interrupted_run_reports_as_well(command, tmp_path):
     path = board(5000).save(tmp_path / "data")
     words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, "--report", "json")
     with subprocess.Popen(
@@ -221,7 +212,7 @@ def test_an_interrupted_run_reports_as_well(command: Command, tmp_path: Path) ->
 
 
 @pytest.fixture(scope="module")
-def content(path: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def content(path, tmp_path_factory):
     learnt = learn(GAP[0], path, tmp_path_factory.mktemp("base") / "m", *GAP[1:])
     assert any(event["frozen"] for event in learnt.rounds)
     return learnt.model.read_bytes()
@@ -237,8 +228,8 @@ def content(path: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     ids=str,
 )
 def test_reports_and_limits_that_are_not_reached_do_not_change_a_byte(
-    tmp_path: Path, path: Path, content: bytes, words: tuple[object, ...]
-) -> None:
+    tmp_path, path, content, words
+):
     learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], *words)
     body, base = (text.partition(b"# randsvm")[0] for text in (learnt.model.read_bytes(), content))
     assert body == base
@@ -246,17 +237,13 @@ def test_reports_and_limits_that_are_not_reached_do_not_change_a_byte(
         assert learnt.model.read_bytes() == content
 
 
-def test_neither_a_log_nor_words_change_a_byte(
-    command: Command, tmp_path: Path, path: Path, content: bytes
-) -> None:
+def test_neither_a_log_nor_words_change_a_byte(command, tmp_path, path, content):
     for words in ((), ("-q",), ("--log", "log"), ("-q", "--report", "json", "--log", "log")):
         assert command("train", *GAP, *words, path, "m").returncode == 0
         assert (tmp_path / "m").read_bytes() == content
 
 
-def test_one_thread_of_every_library_gives_the_same_bytes(
-    tmp_path: Path, path: Path, content: bytes
-) -> None:
+def test_one_thread_of_every_library_gives_the_same_bytes(tmp_path, path, content):
     words = [str(word) for word in (*GAP, "-q", path, "m")]
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     subprocess.run(
@@ -268,6 +255,6 @@ def test_one_thread_of_every_library_gives_the_same_bytes(
     assert (tmp_path / "m").read_bytes() == content
 
 
-def test_numbers_that_json_lacks_are_null() -> None:
+def test_numbers_that_json_lacks_are_null():
     found = as_json({"lambda_": math.inf, "gaps": (math.nan, -math.inf, 0.5)})
     assert found == {"lambda": None, "gaps": [None, None, 0.5]}

@@ -11,12 +11,9 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
 
 import oracle
 import pytest
-from fixtures import Command
 from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
 import randsvm
@@ -30,7 +27,7 @@ ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     (tmp_path / "m").write_text(OLD_MODEL)
     return board(2000).save(tmp_path / "data")
 
@@ -38,9 +35,7 @@ def data(tmp_path: Path) -> Path:
 # ---- --require-gap --------------------------------------------------------------------------
 
 
-def test_above_the_required_gap_the_old_model_stays(
-    command: Command, tmp_path: Path, data: Path
-) -> None:
+def test_above_the_required_gap_the_old_model_stays(command, tmp_path, data):
     ended = command("train", *ROUGH, "--require-gap", 0.01, "-q", "--report", "json", data, "m")
     outcome = json.loads(ended.stdout)
     assert (ended.returncode, outcome["saved"]) == (75, False)
@@ -52,18 +47,16 @@ def test_above_the_required_gap_the_old_model_stays(
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_the_required_gap_is_compared_with_that_of_the_model(data: Path) -> None:
+def test_the_required_gap_is_compared_with_that_of_the_model(data):
     model = data.with_name("new")
-    own: dict[str, Any] = {"gamma": 5, "gap": 0.2, "working_set": 100}
+    own = {"gamma": 5, "gap": 0.2, "working_set": 100}
     found = randsvm.train_osuna(data, model, **own).gap
     for factor in (0.99, 1.01):
         with nullcontext() if factor > 1 else pytest.raises(GapError):
             randsvm.train_osuna(data, model, require_gap=factor * found, **own)
 
 
-def test_within_the_required_gap_the_model_has_the_same_bytes(
-    command: Command, tmp_path: Path, data: Path
-) -> None:
+def test_within_the_required_gap_the_model_has_the_same_bytes(command, tmp_path, data):
     words = ("osuna", "-g", 5, "--gap", 0.01, "-q")
     assert command("train", *words, "--require-gap", 0.01, data, "m").returncode == 0
     assert command("train", *words, data, "other").returncode == 0
@@ -71,9 +64,7 @@ def test_within_the_required_gap_the_model_has_the_same_bytes(
     assert float(oracle.trailer(tmp_path / "m")["gap"]) <= 0.01
 
 
-def test_a_time_limit_does_not_get_round_the_required_gap(
-    command: Command, tmp_path: Path, data: Path
-) -> None:
+def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, data):
     slow = ("osuna", "-g", 5, "--working-set", 100, "--swap", 1, "--time-limit", "1s")
     ended = command("train", *slow, "--require-gap", 1e-6, data, "m")
     assert ended.returncode == 75
@@ -87,9 +78,7 @@ def test_a_time_limit_does_not_get_round_the_required_gap(
     [("sgd",), ("sgd", "--update", "m"), ("osuna", "-t", "sigmoid")],
     ids=["sgd", "update", "sigmoid"],
 )
-def test_a_required_gap_needs_a_certificate(
-    command: Command, tmp_path: Path, data: Path, words: tuple[str, ...]
-) -> None:
+def test_a_required_gap_needs_a_certificate(command, tmp_path, data, words):
     ended = command("train", *words, "--require-gap", 0.01, data, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr.startswith("randsvm-train: --require-gap needs a certificate: ")
@@ -102,28 +91,28 @@ def test_a_required_gap_needs_a_certificate(
 SHORT = ("osuna", "-g", "5", "--working-set", "400", "--swap", "1")
 
 
-def start(folder: Path, *words: object, **streams: int) -> subprocess.Popen[bytes]:
+def start(folder, *words, **streams):
     program = [sys.executable, "-m", "randsvm.cli.train", *map(str, words)]
     return subprocess.Popen(program, cwd=folder, **streams)
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Path:
+def rows(tmp_path):
     return board(20_000).save(tmp_path / "data")
 
 
-def rounds(log: Path) -> int:
+def rounds(log):
     return log.read_text().count('"iteration"') if log.exists() else 0
 
 
-def wait_for_rounds(log: Path, least: int) -> None:
+def wait_for_rounds(log, least):
     ends = time.perf_counter() + LATE
     while rounds(log) < least:
         assert time.perf_counter() < ends
         time.sleep(0.02)
 
 
-def test_a_signal_does_not_get_round_the_required_gap(tmp_path: Path, rows: Path) -> None:
+def test_a_signal_does_not_get_round_the_required_gap(tmp_path, rows):
     (tmp_path / "m").write_text(OLD_MODEL)
     words = (*SHORT, "--require-gap", "1e-6", "--log", "log", rows, "m")
     with start(tmp_path, *words, stderr=subprocess.PIPE) as process:
@@ -135,7 +124,7 @@ def test_a_signal_does_not_get_round_the_required_gap(tmp_path: Path, rows: Path
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path: Path, rows: Path) -> None:
+def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path, rows):
     """The system sends SIGHUP, and from then on nothing can be said on stderr."""
     pid, master = pty.fork()
     if pid == 0:
@@ -151,7 +140,7 @@ def test_a_job_whose_terminal_goes_away_saves_its_model(tmp_path: Path, rows: Pa
     assert oracle.trailer(tmp_path / "m")["stopped"] == "interrupted by signal 1"
 
 
-def test_under_nohup_a_hangup_is_not_heard(tmp_path: Path, rows: Path) -> None:
+def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
     words = (*SHORT, "--max-iterations", 40, "--log", "log", rows, "m")
     old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -170,7 +159,7 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path: Path, rows: Path) -> None:
 KINDS = {"m": "a model", "--log": "a log", "--cache": "a cache"}
 
 
-def words_with(other: str) -> tuple[str, ...]:
+def words_with(other):
     """Return files of a training without data: an output must be refused before data is read."""
     return ("missing", "precious") if other == "m" else (other, "precious", "missing", "m")
 
@@ -178,9 +167,7 @@ def words_with(other: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("algorithm", ["osuna", "sgd"])
 @pytest.mark.parametrize("other", KINDS)
 @pytest.mark.parametrize("content", [b"+1 1:2\n", b"\n", b"\0" * 9, b"a word"], ids=repr)
-def test_a_file_of_another_kind_is_not_replaced(
-    command: Command, tmp_path: Path, content: bytes, other: str, algorithm: str
-) -> None:
+def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, other, algorithm):
     (tmp_path / "precious").write_bytes(content)
     ended = command("train", algorithm, *words_with(other))
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -192,9 +179,7 @@ def test_a_file_of_another_kind_is_not_replaced(
 
 
 @pytest.mark.parametrize("other", KINDS)
-def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(
-    command: Command, tmp_path: Path, other: str
-) -> None:
+def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(command, tmp_path, other):
     gaussians(60).save(tmp_path / "data")
     (tmp_path / "precious").touch()
     words = ["data" if word == "missing" else word for word in words_with(other)]
@@ -208,7 +193,7 @@ HEAD = ["event", "schema", "time", "run", "version", "command", "data", "model"]
 RESOLVED = ["algorithm", "parameters", "n", "d", "nnz"]
 
 
-def test_two_runs_share_a_log(command: Command, tmp_path: Path) -> None:
+def test_two_runs_share_a_log(command, tmp_path):
     """Runs after each other and at once; every line names its run."""
     gaussians(300).save(tmp_path / "data")
     words = ("osuna", "-q", "--working-set", 20, "--swap", 2, "--log", "log", "data", "m")
@@ -231,7 +216,7 @@ def test_two_runs_share_a_log(command: Command, tmp_path: Path) -> None:
         assert re.fullmatch(r"2[0-9]{3}-[01][0-9]-[0-3][0-9]T[0-9:]{8}\.[0-9]{3}Z", line["time"])
 
 
-def test_each_line_of_a_log_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_of_a_log_is_one_write(tmp_path, monkeypatch):
     """Also a line that is longer than a buffer."""
     written = []
     plain = PatientFile.write
@@ -246,9 +231,7 @@ def test_each_line_of_a_log_is_one_write(tmp_path: Path, monkeypatch: pytest.Mon
     assert written == [line.encode() for line in lines]
 
 
-def test_every_algorithm_has_the_same_names_in_its_summary(
-    command: Command, tmp_path: Path
-) -> None:
+def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
     gaussians(200).save(tmp_path / "data")
     found = {}
     for algorithm in ("randsvm", "osuna", "osuna-closest", "sgd"):

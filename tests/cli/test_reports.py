@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from commands import run_train
-from fixtures import Command
 from learning import board, gaussians, read_log
 
 from randsvm import events
@@ -23,7 +22,7 @@ REPORT = ("-q", "--report", "json")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def folder(tmp_path, monkeypatch):
     """Enter a folder with data of two classes and a file that is none."""
     gaussians(300).save(tmp_path / "data")
     (tmp_path / "bad").write_text("+1 1:1\n-1 1:x\n")
@@ -32,9 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest", "sgd"])
-def test_the_report_is_the_last_line_of_the_log(
-    folder, capsys: pytest.CaptureFixture[str], algorithm
-) -> None:
+def test_the_report_is_the_last_line_of_the_log(folder, capsys, algorithm):
     run_train(algorithm, *REPORT, "--log", "log", "data", "m")
     last = json.loads(capsys.readouterr().out)
     assert last == read_log(Path("log"))[-1]
@@ -54,7 +51,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failed_run_writes_its_report_and_its_record(command: Command, folder, name) -> None:
+def test_a_failed_run_writes_its_report_and_its_record(command, folder, name):
     code, words = FAILURES[name]
     ended = command("train", words[0], *REPORT, "--log", "log", *words[1:])
     report = json.loads(ended.stdout)
@@ -68,18 +65,18 @@ def test_a_failed_run_writes_its_report_and_its_record(command: Command, folder,
         assert read_log(Path("log"))[-1] == report
 
 
-def test_a_mistyped_command_line_has_no_report(command: Command, folder) -> None:
+def test_a_mistyped_command_line_has_no_report(command, folder):
     ended = command("train", "osuna", *REPORT, "--gap", "abc", "data", "m")
     assert (ended.returncode, ended.stdout) == (2, "")
 
 
-def test_a_failed_prediction_has_a_report(command: Command, folder) -> None:
+def test_a_failed_prediction_has_a_report(command, folder):
     ended = command("predict", "--report", "json", "data", "bad", "labels")
     last = json.loads(ended.stdout)
     assert (last["event"], last["exit_code"], last["output"]) == ("failed", 65, "labels")
 
 
-def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path: Path) -> None:
+def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path):
     path = board(5000).save(tmp_path / "data")
     words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, *REPORT[1:], "--log", "log")
     with subprocess.Popen(
@@ -101,12 +98,10 @@ def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path: Path) -> Non
     assert found["gap"] > 0.001
 
 
-def test_a_bug_has_a_report(
-    folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bug_has_a_report(folder, monkeypatch, capsys):
     from randsvm import api
 
-    def fail(*words: object, **options: object) -> None:
+    def fail(*words, **options):
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(api, "train_randsvm", fail)
@@ -118,7 +113,7 @@ def test_a_bug_has_a_report(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_log_that_cannot_be_written_is_74_in_the_report(command: Command, folder) -> None:
+def test_a_log_that_cannot_be_written_is_74_in_the_report(command, folder):
     ended = command("train", *REPORT, "--log", "/dev/full", "data", "m")
     assert ended.returncode == json.loads(ended.stdout)["exit_code"] == 74
     assert Path("m").exists()
@@ -136,7 +131,7 @@ train.main(sys.argv[1:], standalone_mode=False)
 
 
 @pytest.mark.parametrize("code", ["from randsvm.cli.train import main; main()", ALLOCATING])
-def test_the_last_record_has_host_and_peak_memory(folder, code) -> None:
+def test_the_last_record_has_host_and_peak_memory(folder, code):
     words = [sys.executable, "-c", code, "-q", "--report", "json", "data", "m"]
     ended = subprocess.run(words, capture_output=True, text=True, check=True)
     record = json.loads(ended.stdout)
@@ -163,9 +158,9 @@ RECORDS = {
 OF_ALL = {"data", "model", "output", "algorithm", "n", "d", "nnz", "configuration"}
 
 
-def test_the_page_of_file_formats_describes_every_field_of_every_record() -> None:
+def test_the_page_of_file_formats_describes_every_field_of_every_record():
     section = PAGE.read_text().partition("\n## Log records\n")[2].partition("\n## ")[0]
-    rows: dict[str, set[str]] = {}
+    rows = {}
     for row in re.findall(r"^\| (.*?) \| (.*) \|$", section, re.MULTILINE):
         for name in re.findall(r"[a-z]\w*", row[0]):
             rows.setdefault(name, set()).update(re.findall(r"`(\w+)`", row[1]))

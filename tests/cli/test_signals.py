@@ -13,16 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import oracle
 import psutil
 import pytest
 from interrupted_runs import ended_by_python
-from learning import OLD_MODEL, SLOWNESS, Data, board, gaussians, kernel, learn, read_log
+from learning import OLD_MODEL, SLOWNESS, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
 
@@ -41,12 +40,12 @@ LONG = ("randsvm", "-g", 5, "-c", 100, "-k", 5000, "--sample-size", 6000)
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def data():
     return board(20_000)
 
 
 @pytest.fixture(scope="module")
-def path(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(data, tmp_path_factory):
     return data.save(tmp_path_factory.mktemp("signals") / "data")
 
 
@@ -63,11 +62,11 @@ class Killed(NamedTuple):
     stderr: str
 
     @property
-    def model(self) -> Path:
+    def model(self):
         return self.folder / "m"
 
 
-def start(folder: Path, *words: object, sh: str = 'exec "$@"') -> subprocess.Popen[str]:
+def start(folder, *words, sh='exec "$@"'):
     return subprocess.Popen(
         ["sh", "-c", sh, "sh", sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
         cwd=folder,
@@ -78,7 +77,7 @@ def start(folder: Path, *words: object, sh: str = 'exec "$@"') -> subprocess.Pop
     )
 
 
-def end(process: subprocess.Popen[str], folder: Path, number: int) -> Killed:
+def end(process, folder, number):
     """Send a signal and wait until the process ends."""
     used = psutil.Process(process.pid).cpu_times()
     ended, began = cpu_seconds_of_ended_children(), time.perf_counter()
@@ -89,12 +88,12 @@ def end(process: subprocess.Popen[str], folder: Path, number: int) -> Killed:
     return Killed(folder, process.returncode, min(wall, cpu), said)
 
 
-def cpu_seconds_of_ended_children() -> float:
+def cpu_seconds_of_ended_children():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def assert_model_as_reported(killed: Killed, data: Data, number: int) -> None:
+def assert_model_as_reported(killed, data, number):
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
     loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
@@ -115,15 +114,13 @@ def assert_model_as_reported(killed: Killed, data: Data, number: int) -> None:
     assert loaded.decision(rows) == pytest.approx(u[:10] + found.b, abs=1e-6)
 
 
-def names(folder: Path) -> set[str]:
+def names(folder):
     return {found.name for found in folder.iterdir()}
 
 
 @pytest.mark.parametrize("words", [SHORT, LONG], ids=["short", "long"])
 @pytest.mark.parametrize("kill", range(4))
-def test_killed_at_a_random_moment(
-    tmp_path: Path, data: Data, path: Path, words: tuple[object, ...], kill: int
-) -> None:
+def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
     chance = random.Random(f"{words[0]} {kill}")
     number = SIGNALS[kill % 3]
     process = start(tmp_path, *words, "--log", "log", path, "m")
@@ -144,7 +141,7 @@ def test_killed_at_a_random_moment(
         assert log[-1]["stopped"] == str(Interrupted(number))
 
 
-def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
+def wait_for(process, pattern):
     """Read what the process says until a line of it matches."""
     assert process.stderr is not None
     for line in process.stderr:
@@ -153,7 +150,7 @@ def wait_for(process: subprocess.Popen[str], pattern: str) -> str:
     raise AssertionError(f"ended without saying {pattern!r}")
 
 
-def wait_until_idle(process: subprocess.Popen[Any]) -> None:
+def wait_until_idle(process):
     """Wait until the process sleeps and uses no CPU time for a while."""
     watched, idle, used = psutil.Process(process.pid), 0, None
     while idle < 10:
@@ -164,7 +161,7 @@ def wait_until_idle(process: subprocess.Popen[Any]) -> None:
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_before_the_first_scan_the_old_model_stays(tmp_path: Path, path: Path, number: int) -> None:
+def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     """The first subproblem takes LIBSVM many seconds."""
     (tmp_path / "m").write_text(OLD_MODEL)
     before = (tmp_path / "m").stat()
@@ -183,9 +180,7 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path: Path, path: Path, n
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_after_the_first_scan_the_best_model_replaces_the_old_one(
-    tmp_path: Path, data: Data, path: Path, number: int
-) -> None:
+def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data, path, number):
     (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SHORT, "--log", "log", path, "m")
     wait_for(process, "^ +9 ")
@@ -203,7 +198,7 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(
     assert float(metadata["dual"]) == pytest.approx(highest, rel=1e-5)
 
 
-def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path: Path, path: Path) -> None:
+def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
     process = start(tmp_path, *SHORT, "--memory", "16M", "--tmpdir", tmp_path, path, "m")
     wait_for(process, "^ +2 ")
     killed = end(process, tmp_path, signal.SIGTERM)
@@ -211,7 +206,7 @@ def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path: Path, path: Path) -
     assert names(tmp_path) == {"m"}
 
 
-def test_while_reading_from_a_pipe_nothing_is_written(tmp_path: Path) -> None:
+def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "randsvm.cli.train", "randsvm", "-", "m"],
         cwd=tmp_path,
@@ -238,7 +233,7 @@ def test_while_reading_from_a_pipe_nothing_is_written(tmp_path: Path) -> None:
 SGD = ("sgd", "--epochs", 10**8)
 
 
-def assert_linear_model_as_reported(killed: Killed, data: Data, number: int) -> None:
+def assert_linear_model_as_reported(killed, data, number):
     """Check that LIBLINEAR reads the model, that it beats a guess, and that it reports no P."""
     assert liblinearutil.load_model(str(killed.model)) is not None
     y, X = data
@@ -250,16 +245,14 @@ def assert_linear_model_as_reported(killed: Killed, data: Data, number: int) -> 
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Data, Path]:
+def clouds(tmp_path_factory):
     data = gaussians(20_000)
     return data, data.save(tmp_path_factory.mktemp("signals") / "clouds")
 
 
 @pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])
 @pytest.mark.parametrize("number", SIGNALS)
-def test_sgd_leaves_what_it_has_learnt(
-    tmp_path: Path, clouds: tuple[Data, Path], number: int, words: tuple[str, ...]
-) -> None:
+def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
     data, path = clouds
     (tmp_path / "m").write_text(OLD_MODEL)
     process = start(tmp_path, *SGD, *words, path, "m")
@@ -272,7 +265,7 @@ def test_sgd_leaves_what_it_has_learnt(
     assert_linear_model_as_reported(killed, data, number)
 
 
-def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path: Path) -> None:
+def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path):
     """Or before it has begun: then there is no model."""
     rows = "".join(
         f"{'+1' if i % 2 else '-1'} {i % 5 + 1}:1 {i % 97 + 6}:2\n" for i in range(10**5)
@@ -290,9 +283,7 @@ def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path:
         assert "after 0 steps" not in killed.stderr
 
 
-def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(
-    tmp_path: Path, clouds: tuple[Data, Path]
-) -> None:
+def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_path, clouds):
     _, path = clouds
     process = start(tmp_path, "sgd", "--epochs", "auto", path, "m")
     wait_for(process, "^read 20,000 rows")
@@ -305,7 +296,7 @@ def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(
 
 
 @pytest.fixture(scope="module")
-def linear_model(clouds: tuple[Data, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def linear_model(clouds, tmp_path_factory):
     model = tmp_path_factory.mktemp("signals") / "linear"
     learn("sgd", clouds[1], model, "--epochs", 1)
     return model
@@ -328,9 +319,7 @@ WAITING = {
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize("line", WAITING.values(), ids=WAITING.keys())
-def test_a_signal_ends_a_command_that_waits(
-    tmp_path: Path, clouds: tuple[Data, Path], linear_model: Path, line: str, number: int
-) -> None:
+def test_a_signal_ends_a_command_that_waits(tmp_path, clouds, linear_model, line, number):
     os.mkfifo(tmp_path / "fifo")
     paths = {"DATA": str(clouds[1]), "LINEAR": str(linear_model), "FIFO": "fifo"}
     command, *words = [paths.get(word, word) for word in line.split()]
@@ -367,7 +356,7 @@ print("goes on")
 TERM, INT, CPU, USR1, USR2 = 15, 2, 24, 10, 12
 
 
-def send(pairs: list[tuple[int, float]]) -> subprocess.CompletedProcess[str]:
+def send(pairs):
     code = SENDING.format(pairs=pairs)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
@@ -383,7 +372,7 @@ def send(pairs: list[tuple[int, float]]) -> subprocess.CompletedProcess[str]:
         [(USR1, 0), (USR2, 0)],
     ],
 )
-def test_signals_that_come_together_count_as_one(pairs: list[Any]) -> None:
+def test_signals_that_come_together_count_as_one(pairs):
     ended = send([(int(number), seconds) for number, seconds in pairs])
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "goes on\n", "")
 
@@ -398,8 +387,8 @@ def test_signals_that_come_together_count_as_one(pairs: list[Any]) -> None:
     ],
 )
 def test_a_second_signal_ends_the_process_at_once(
-    pairs: list[tuple[int, float] | tuple[int, ...]],
-) -> None:
+    pairs,
+):
     ended = send(pairs)
     assert (ended.returncode, ended.stdout) == (-pairs[-1][0], "")
     assert ended.stderr == "ended at once by a second signal\n"
@@ -408,9 +397,7 @@ def test_a_second_signal_ends_the_process_at_once(
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout(1) here")
 @pytest.mark.parametrize("kill", range(2))
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1"])
-def test_timeout_leaves_the_best_model(
-    tmp_path: Path, data: Data, path: Path, name: str, kill: int
-) -> None:
+def test_timeout_leaves_the_best_model(tmp_path, data, path, name, kill):
     """timeout(1) signals the command and then its process group: the command gets two signals."""
     number = int(getattr(signal, f"SIG{name}"))
     # timeout passes on a signal that it receives as if its time were over.
@@ -429,9 +416,7 @@ def test_timeout_leaves_the_best_model(
     assert_model_as_reported(Killed(tmp_path, 128 + number, 0, said), data, number)
 
 
-def test_a_soft_limit_on_cpu_time_leaves_the_best_model(
-    tmp_path: Path, data: Data, path: Path
-) -> None:
+def test_a_soft_limit_on_cpu_time_leaves_the_best_model(tmp_path, data, path):
     """The kernel repeats its signal with every further second of CPU time."""
     seconds = math.ceil(4 * SLOWNESS)
     process = start(tmp_path, *SHORT, path, "m", sh=f'ulimit -S -t {seconds}; exec "$@"')
@@ -441,7 +426,7 @@ def test_a_soft_limit_on_cpu_time_leaves_the_best_model(
 
 
 @pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])
-def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(name: str) -> None:
+def test_ctrl_c_while_libraries_are_imported_shows_no_traceback(name):
     code = f"""
 import os, signal, sys
 sys.argv = [{name!r}]
@@ -452,14 +437,14 @@ os.kill(os.getpid(), signal.SIGINT)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
-def test_what_is_no_command_keeps_its_handler() -> None:
+def test_what_is_no_command_keeps_its_handler():
     code = "import randsvm.cli, signal; signal.raise_signal(signal.SIGINT)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert b"KeyboardInterrupt" in ended.stderr
 
 
 @pytest.mark.parametrize("kill", range(6))
-def test_killed_while_it_starts(tmp_path: Path, path: Path, kill: int) -> None:
+def test_killed_while_it_starts(tmp_path, path, kill):
     """While libraries are imported and threads started."""
     number = SIGNALS[kill % 3]
     process = start(tmp_path, "osuna", "-c", 100, path, "m")
@@ -477,14 +462,14 @@ def test_killed_while_it_starts(tmp_path: Path, path: Path, kill: int) -> None:
 
 
 @pytest.fixture
-def signalled(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+def signalled(monkeypatch):
     """Records a signal, for this test only."""
     monkeypatch.setattr(events._Signals, "number", None)
     monkeypatch.setattr(events._Signals, "raised", False)
     return events.interrupt
 
 
-def test_a_signal_is_raised_once_by_the_next_event(signalled: Callable[[int], None]) -> None:
+def test_a_signal_is_raised_once_by_the_next_event(signalled):
     received = []
     with events.listening(received.append):
         events.emit(events.Notice("before"))
@@ -498,8 +483,8 @@ def test_a_signal_is_raised_once_by_the_next_event(signalled: Callable[[int], No
 
 
 def test_an_interrupted_run_waits_for_others_but_not_for_ever(
-    signalled: Callable[[int], None],
-) -> None:
+    signalled,
+):
     signalled(signal.SIGINT)
     with pytest.raises(Interrupted):
         events.check()
@@ -509,7 +494,7 @@ def test_an_interrupted_run_waits_for_others_but_not_for_ever(
         events.check(events.PATIENCE + 0.1)
 
 
-def test_a_signal_is_raised_in_the_main_thread_only(signalled: Callable[[int], None]) -> None:
+def test_a_signal_is_raised_in_the_main_thread_only(signalled):
     signalled(signal.SIGTERM)
     with ThreadPool(1) as pool:
         pool.submit(events.check).result()
@@ -518,11 +503,11 @@ def test_a_signal_is_raised_in_the_main_thread_only(signalled: Callable[[int], N
 
 
 def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(
-    signalled: Callable[[int], None],
-) -> None:
+    signalled,
+):
     begun, ended, go_on = [], [], threading.Event()
 
-    def work(item: int) -> None:
+    def work(item):
         begun.append(item)
         go_on.wait(60)
         ended.append(item)
@@ -536,7 +521,7 @@ def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(
     assert begun == [0]
 
 
-def test_results_come_in_order_and_errors_as_they_are() -> None:
+def test_results_come_in_order_and_errors_as_they_are():
     with ThreadPool(4) as pool:
         assert list(pool.map_in_order(abs, range(-9, 0))) == list(range(9, 0, -1))
         with pytest.raises(ZeroDivisionError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -55,32 +54,32 @@ print(*(one["collections"] - old for one, old in zip(gc.get_stats(), before)))
 """
 
 
-def output(code: str, folder: Path) -> list[str]:
+def output(code, folder):
     """Run Python code; return the words of the last line that it prints."""
     words = [sys.executable, "-c", code]
     ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
     return ended.stdout.splitlines()[-1].split()
 
 
-def imported(folder: Path, command: str, *words: str) -> set[str]:
+def imported(folder, command, *words):
     """Return the modules that a process has imported when the command ends."""
     return set(output(RUN.format(command, list(words)), folder))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("start")
     (path / "rows").write_text(ROWS)
     return path
 
 
 @pytest.fixture(scope="module")
-def bare(folder: Path) -> set[str]:
+def bare(folder):
     return set(output(BARE, folder))
 
 
 @pytest.mark.parametrize("words", [["train"], ["train", "randsvm"], ["train", "sgd"], ["predict"]])
-def test_help_imports_no_library_but_click(folder: Path, words: list[str]) -> None:
+def test_help_imports_no_library_but_click(folder, words):
     found = imported(folder, *words, "--help")
     assert "click" in found
     assert not found & {"numpy", "scipy", "libsvm", "tqdm", "json", "hashlib", "concurrent.futures"}
@@ -97,7 +96,7 @@ def test_help_imports_no_library_but_click(folder: Path, words: list[str]) -> No
         ["randsvm", "--sample-size", "20"],
     ],
 )
-def test_no_kind_of_small_run_imports_scipy(folder: Path, bare: set[str], words: list[str]) -> None:
+def test_no_kind_of_small_run_imports_scipy(folder, bare, words):
     trained = imported(folder, "train", *words, "rows", "kind")
     predicted = imported(folder, "predict", "rows", "kind", "labels")
     for found in (trained, predicted):
@@ -106,7 +105,7 @@ def test_no_kind_of_small_run_imports_scipy(folder: Path, bare: set[str], words:
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_a_small_run_imports_what_it_works_with(folder: Path, algorithm: str) -> None:
+def test_a_small_run_imports_what_it_works_with(folder, algorithm):
     """scipy.sparse and what it imports would take a sixth of the time of the run."""
     trained = imported(folder, "train", algorithm, "rows", algorithm)
     predicted = imported(folder, "predict", "rows", algorithm, "labels")
@@ -117,7 +116,7 @@ def test_a_small_run_imports_what_it_works_with(folder: Path, algorithm: str) ->
         assert [name for name in found if name.partition(".")[0] in ("scipy", "tqdm")] == []
 
 
-def test_a_small_run_imports_few_modules(folder: Path) -> None:
+def test_a_small_run_imports_few_modules(folder):
     trained = imported(folder, "train", "rows", "model")
     predicted = imported(folder, "predict", "rows", "model", "labels")
     assert [name for name in sorted(UNUSED) if f"randsvm.{name}" in trained] == []
@@ -128,6 +127,6 @@ def test_a_small_run_imports_few_modules(folder: Path) -> None:
         assert not {name for name in own if name.startswith("randsvm.cluster")}
 
 
-def test_modules_are_imported_without_a_search_for_garbage(folder: Path) -> None:
+def test_modules_are_imported_without_a_search_for_garbage(folder):
     """With Python's default threshold there are 30, which take a tenth of the time of --help."""
     assert output(COLLECTED, folder) == ["0", "0", "0"]

@@ -6,9 +6,6 @@ import io
 import math
 import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import run_train
@@ -49,14 +46,14 @@ LARGEST = {
 }
 
 
-def of(**changed: Any) -> Iteration:
+def of(**changed):
     return ROUND._replace(**changed)
 
 
 @pytest.mark.parametrize(
     "changed", [{}, LARGEST, {"gap": math.nan}, {**LARGEST, "machine": "a very long name " * 3}]
 )
-def test_a_round_takes_one_line_of_80_columns(changed: dict[str, Any]) -> None:
+def test_a_round_takes_one_line_of_80_columns(changed):
     line = report._round(of(**changed))
     assert len(line) <= 80
     assert "\n" not in line
@@ -64,7 +61,7 @@ def test_a_round_takes_one_line_of_80_columns(changed: dict[str, Any]) -> None:
     assert "|SV| " in line
 
 
-def test_counts_are_exact_up_to_five_digits() -> None:
+def test_counts_are_exact_up_to_five_digits():
     for number in (7, 99_999, 123_456, 9_999_600, 12_345_678_901):
         shown = report._count(number)
         assert len(shown) <= 6
@@ -80,20 +77,20 @@ def test_counts_are_exact_up_to_five_digits() -> None:
 class Terminal(io.StringIO):
     """A stream that keeps what a terminal would show: rows, wrapped again if its width changes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.columns, self.rows, self.column = 80, [""], 0
-        self.written: list[str] = []
+        self.written = []
 
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
-    def resize(self, columns: int) -> None:
+    def resize(self, columns):
         last = self.rows.pop()
         self.columns, self.column = columns, (self.column - 1) % columns + 1 if self.column else 0
         self.rows += [last[i : i + columns] for i in range(0, max(len(last), 1), columns)]
 
-    def write(self, text: str) -> int:
+    def write(self, text):
         for part in re.findall(r"\033\[\d*[AJK]|\r|\n|[^\033\r\n]+", text):
             if part == "\r":
                 self.column = 0
@@ -108,22 +105,22 @@ class Terminal(io.StringIO):
         self.written.append(text)
         return len(text)
 
-    def _put(self, text: str) -> None:
+    def _put(self, text):
         row = self.rows.pop().ljust(self.column)
         row = row[: self.column] + text + row[self.column + len(text) :]
         self.rows += [row[i : i + self.columns] for i in range(0, len(row), self.columns)]
         self.column = (self.column + len(text) - 1) % self.columns + 1
 
     @property
-    def seen(self) -> list[str]:
+    def seen(self):
         return [row.rstrip() for row in self.rows if row.strip()]
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
+def opened(monkeypatch):
     """opened(): replace standard error by a Terminal. (pytest would undo that of a fixture.)"""
 
-    def put() -> Terminal:
+    def put():
         terminal = Terminal()
         monkeypatch.setattr(sys, "stderr", terminal)
         monkeypatch.setattr(bars, "_columns", lambda stream: terminal.columns)
@@ -136,9 +133,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Terminal]:
 
 @pytest.mark.parametrize("unit", ["B", "row", "fit", "beat"])
 @pytest.mark.parametrize("total", [None, 1000])
-def test_a_bar_stands_at_once_moves_and_leaves_nothing(
-    opened: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch, unit: str, total: int | None
-) -> None:
+def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit, total):
     terminal = opened()
     bar, seen = bars.Bar(), []
     for done in (0, 1, 500):
@@ -154,9 +149,7 @@ def test_a_bar_stands_at_once_moves_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("columns", [70, 40, 25])
-def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(
-    opened: Callable[[], Terminal], columns: int
-) -> None:
+def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(opened, columns):
     terminal = opened()
     bar = bars.Bar()
     terminal.write("a line above\n")
@@ -168,7 +161,7 @@ def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(
     assert terminal.seen == ["a line above"]
 
 
-def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened: Callable[[], Terminal]) -> None:
+def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("scanning", 1, 1000))
@@ -178,7 +171,7 @@ def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened: Callable[[], Ter
     assert terminal.seen == []
 
 
-def test_a_bar_moves_while_nothing_is_done_yet(opened: Callable[[], Terminal]) -> None:
+def test_a_bar_moves_while_nothing_is_done_yet(opened):
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("cross-validation", 0, 5, "fit"))
@@ -187,7 +180,7 @@ def test_a_bar_moves_while_nothing_is_done_yet(opened: Callable[[], Terminal]) -
     assert "00:03, ? left" in terminal.seen[0]
 
 
-def test_a_bar_goes_on_after_a_line(opened: Callable[[], Terminal]) -> None:
+def test_a_bar_goes_on_after_a_line(opened):
     """With the time since its stage began, not since the line."""
     terminal = opened()
     bar = bars.Bar()
@@ -204,7 +197,7 @@ def test_a_bar_goes_on_after_a_line(opened: Callable[[], Terminal]) -> None:
     assert "00:00, ? left" in terminal.seen[0]
 
 
-def test_the_bar_of_an_epoch_stays_until_the_next(opened: Callable[[], Terminal]) -> None:
+def test_the_bar_of_an_epoch_stays_until_the_next(opened):
     terminal = opened()
     emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
     emitted(Progress("epoch 3", 9, 9))
@@ -215,8 +208,8 @@ def test_the_bar_of_an_epoch_stays_until_the_next(opened: Callable[[], Terminal]
 
 
 def test_a_search_says_a_line_of_80_columns_for_each_combination(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    capsys,
+):
     emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
     scores = [98.123456 + fold for fold in range(10)]
     values = {"gamma": 0.03125, "C": 8.0}
@@ -227,8 +220,8 @@ def test_a_search_says_a_line_of_80_columns_for_each_combination(
 
 
 def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(
-    opened: Callable[[], Terminal],
-) -> None:
+    opened,
+):
     terminal = opened()
     bar = bars.Bar()
     bar.update(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
@@ -241,13 +234,13 @@ def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path):
     path = tmp_path / "data"
     path.write_text("+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n")
     return path
 
 
-def test_epochs_are_one_line_on_a_terminal(opened: Callable[[], Terminal], text: Path) -> None:
+def test_epochs_are_one_line_on_a_terminal(opened, text):
     terminal = opened()
     model = text.with_suffix(".model")
     run_train("sgd", "--epochs", 7, text, model)
@@ -256,18 +249,14 @@ def test_epochs_are_one_line_on_a_terminal(opened: Callable[[], Terminal], text:
     assert max(map(len, rows[1:])) <= 80
 
 
-def test_elsewhere_a_few_epochs_and_the_last_have_lines(
-    text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_elsewhere_a_few_epochs_and_the_last_have_lines(text, capsys):
     run_train("sgd", "--epochs", 23, text, text.with_suffix(".model"))
     shown = re.findall(r"^epoch +(\d+)", capsys.readouterr().err, re.MULTILINE)
     assert shown == ["1", "2", "5", "10", "20", "23"]
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {}])
-def test_a_dumb_terminal_and_a_pipe_have_no_bars(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
-) -> None:
+def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
     monkeypatch.setattr(sys, "stderr", Terminal() if variables else io.StringIO())
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -276,8 +265,8 @@ def test_a_dumb_terminal_and_a_pipe_have_no_bars(
 
 @pytest.mark.parametrize("colour", [True, False])
 def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
-    opened: Callable[[], Terminal], monkeypatch: pytest.MonkeyPatch, text: Path, colour: bool
-) -> None:
+    opened, monkeypatch, text, colour
+):
     terminal = opened()
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
@@ -287,6 +276,6 @@ def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
     assert ("\033[" in line) == colour
 
 
-def test_ctrl_c_is_called_by_its_name() -> None:
+def test_ctrl_c_is_called_by_its_name():
     assert str(Interrupted(2)) == "interrupted by Ctrl-C"
     assert str(Interrupted(15)) == "interrupted by signal 15"

@@ -13,13 +13,11 @@ import subprocess
 import sys
 import termios
 from pathlib import Path
-from typing import Any
 
 import click
 import oracle
 import pytest
 from commands import run_train
-from fixtures import Command, MakeSet, Train
 from learning import OLD_MODEL
 
 from randsvm.cli import train as training
@@ -33,21 +31,21 @@ GROUPS = [*dict.fromkeys(group for own in run.ALGORITHMS.values() for group in o
 
 
 @pytest.fixture
-def toy(tmp_path: Path) -> Path:
+def toy(tmp_path):
     """Four rows, in the folder that `command` works in."""
     path = tmp_path / "toy.svm"
     path.write_text(TEXT)
     return path
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
 # ---- help and options -----------------------------------------------------------------------
 
 
-def shown(name: str) -> str:
+def shown(name):
     """The help of a subcommand, its lines joined."""
     ended = subprocess.run(
         [sys.executable, "-m", "randsvm.cli.train", name, "--help"], capture_output=True, text=True
@@ -57,11 +55,11 @@ def shown(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def helps() -> dict[str, str]:
+def helps():
     return {name: shown(name) for name in COMMANDS}
 
 
-def test_every_command_is_listed_with_a_sentence(command: Command) -> None:
+def test_every_command_is_listed_with_a_sentence(command):
     ended = command("train", "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
     for name in COMMANDS:
@@ -69,9 +67,7 @@ def test_every_command_is_listed_with_a_sentence(command: Command) -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_every_field_with_an_option_is_in_the_help_with_its_default(
-    helps: dict[str, str], group: type[Any]
-) -> None:
+def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group):
     users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
     assert users
     for name in users:
@@ -87,22 +83,20 @@ def test_every_field_with_an_option_is_in_the_help_with_its_default(
                 assert default[1] == str(field.default)
 
 
-def fields_of(group: type) -> list[str]:
+def fields_of(group):
     return [field.name for field, _ in option.options(group)]
 
 
-def declared(name: str) -> dict[str, Any]:
+def declared(name):
     return {parameter.name: parameter for parameter in training.train.commands[name].params}
 
 
 @pytest.mark.parametrize("word, number", [("rbf", 2), ("poly", 1), ("linear", 0), ("sigmoid", 3)])
-def test_words_and_libsvms_numbers_mean_the_same(
-    train: Train, toy: Path, word: str, number: int
-) -> None:
+def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
     assert train(toy, "-t", word).model.read_bytes() == train(toy, "-t", number).model.read_bytes()
 
 
-def test_libsvms_letters_and_the_long_names_mean_the_same(train: Train, toy: Path) -> None:
+def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
     short = "-s 0 -t 1 -d 2 -g 0.5 -r 1 -c 3 -e 0.01 -h 0 -k 5"
     long = (
         "--task svc --kernel poly --degree 2 --gamma 0.5 --coef0 1 --cost 3 --tolerance 0.01 "
@@ -141,9 +135,7 @@ def test_libsvms_letters_and_the_long_names_mean_the_same(train: Train, toy: Pat
         ("--cache c - m", r"--cache needs a named file"),
     ],
 )
-def test_a_mistaken_command_line_ends_with_one_clear_sentence(
-    command: Command, toy: Path, words: str, message: str
-) -> None:
+def test_a_mistaken_command_line_ends_with_one_clear_sentence(command, toy, words, message):
     ended = command("train", "randsvm", *words.split())
     assert (ended.returncode, ended.stdout) == (2, "")
     assert re.search(message, ended.stderr.splitlines()[-1])
@@ -163,9 +155,7 @@ def test_a_mistaken_command_line_ends_with_one_clear_sentence(
         ("--warm-start missing.model toy.svm m", 66, "cannot open missing.model"),
     ],
 )
-def test_files_that_cannot_be_opened_or_created(
-    command: Command, toy: Path, words: str, code: int, message: str
-) -> None:
+def test_files_that_cannot_be_opened_or_created(command, toy, words, code, message):
     ended = command("train", "randsvm", *words.split())
     assert (ended.returncode, ended.stdout) == (code, "")
     assert ended.stderr.splitlines()[-1].startswith(f"randsvm-train: {message}")
@@ -188,9 +178,7 @@ def test_files_that_cannot_be_opened_or_created(
         ("--cache old --warm-start old toy.svm m", ("--warm-start", "--cache")),
     ],
 )
-def test_no_output_replaces_another_file_of_the_run(
-    command: Command, toy: Path, words: str, pair: tuple[str, ...]
-) -> None:
+def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
     (toy.parent / "sub").mkdir()
     (toy.parent / "link").symlink_to("toy.svm")
     (toy.parent / "old").write_text(OLD_MODEL)
@@ -202,7 +190,7 @@ def test_no_output_replaces_another_file_of_the_run(
     assert (toy.read_text(), names(toy.parent)) == (TEXT, before)
 
 
-def test_a_nightly_run_may_replace_the_model_it_starts_from(train: Train, toy: Path) -> None:
+def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
     old = train(toy).model
     training.train(
         ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
@@ -214,9 +202,7 @@ def test_a_nightly_run_may_replace_the_model_it_starts_from(train: Train, toy: P
     "words, idle",
     [("--gap 0.1 -k 3", "-k"), ("--gap 0.1 --separable --delta 0.9", "--delta --separable")],
 )
-def test_gap_makes_the_rules_of_k_idle_and_says_so(
-    train: Train, toy: Path, words: str, idle: str
-) -> None:
+def test_gap_makes_the_rules_of_k_idle_and_says_so(train, toy, words, idle):
     trained = train(toy, *words.split())
     assert f"note: --gap decides when to end: {idle} not used\n" in trained.stderr
     assert not set(idle.split()) & set(trained.stderr.splitlines()[0].split())
@@ -245,8 +231,8 @@ def test_gap_makes_the_rules_of_k_idle_and_says_so(
     ],
 )
 def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
-    capsys: pytest.CaptureFixture[str], toy: Path, words: str, rule: str
-) -> None:
+    capsys, toy, words, rule
+):
     run_train(*words.split(), toy, toy.with_suffix(".model"))
     said = capsys.readouterr().err
     assert re.search("-b 0 (.*?) ?--seed", said.splitlines()[0])[1] == rule
@@ -255,7 +241,7 @@ def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
     assert ("no gap can end the run" in said) == ("sigmoid" in words)
 
 
-def test_a_run_that_ends_above_its_gap_says_so_last(train: Train, made: MakeSet) -> None:
+def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
     path, _, _ = made("checkerboard", 900)
     trained = train(path, "-g", 5, "--sample-size", 100, "--max-iterations", 2)
     last = trained.stderr.splitlines()[-1]
@@ -267,9 +253,7 @@ def test_a_run_that_ends_above_its_gap_says_so_last(train: Train, made: MakeSet)
     "words, said",
     [("", True), ("--require-gap 0.99", False), ("--gap none", False), ("--gap 0.99", False)],
 )
-def test_a_quiet_run_says_that_its_gap_was_not_reached(
-    train: Train, made: MakeSet, words: str, said: bool
-) -> None:
+def test_a_quiet_run_says_that_its_gap_was_not_reached(train, made, words, said):
     path, _, _ = made("checkerboard", 900)
     sizes = ("--sample-size", 100, "--max-iterations", 2)
     trained = train(path, "-q", "-g", 5, *sizes, *words.split())
@@ -289,24 +273,20 @@ def test_a_quiet_run_says_that_its_gap_was_not_reached(
         ("osuna -c 8 -g 3", ""),
     ],
 )
-def test_options_without_effect_are_said(
-    command: Command, toy: Path, words: str, notes: str
-) -> None:
+def test_options_without_effect_are_said(command, toy, words, notes):
     ended = command("train", *words.split(), toy, "m")
     assert ended.returncode == 0
     found = re.findall("^note: (\\S+) has no effect with -s", ended.stderr, re.M)
     assert sorted(found) == sorted(notes.split())
 
 
-def test_crammer_singer_of_two_classes_is_said(command: Command, toy: Path) -> None:
+def test_crammer_singer_of_two_classes_is_said(command, toy):
     ended = command("train", "sgd", "--multiclass", "crammer-singer", toy, "m")
     assert "note: --multiclass crammer-singer has no effect with two classes\n" in ended.stderr
 
 
 @pytest.mark.parametrize("classes, asked", [(20, False), (21, True)])
-def test_many_numbers_as_classes_ask_for_a_regression(
-    command: Command, tmp_path: Path, classes: int, asked: bool
-) -> None:
+def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes, asked):
     """But not as many names."""
     for prefix in ("", "n"):
         rows = [f"{prefix}{i % classes} 1:{i}" for i in range(3 * classes)]
@@ -316,15 +296,13 @@ def test_many_numbers_as_classes_ask_for_a_regression(
         assert ("was -s svr, a regression, meant?" in ended.stderr) == (asked and not prefix)
 
 
-def test_what_decided_the_bytes_stands_in_the_model(train: Train, toy: Path) -> None:
+def test_what_decided_the_bytes_stands_in_the_model(train, toy):
     metadata = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").metadata
     assert "--gap 0.1 --max-iterations 7" in metadata["configuration"]
     assert "time-limit" not in metadata["configuration"]
 
 
-def test_both_scales_of_regularisation_are_named(
-    train: Train, helps: dict[str, str], toy: Path
-) -> None:
+def test_both_scales_of_regularisation_are_named(train, helps, toy):
     trained = train(toy, "-c", 2)
     assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.stderr
     P, J = float(trained.metadata["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.stderr)[1]
@@ -333,7 +311,7 @@ def test_both_scales_of_regularisation_are_named(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_a_failed_transfer(command: Command, toy: Path) -> None:
+def test_a_full_disk_is_a_failed_transfer(command, toy):
     ended = command("train", "randsvm", toy, "/dev/full")
     assert ended.returncode == 74
     assert ended.stderr.splitlines()[-1] == (
@@ -383,9 +361,7 @@ GOOD = "+1 1:1\n-1 2:1\n"
         ("2 1:1\n2.0 1:2\n", "1:1: expected two classes, found only the label 2"),
     ],
 )
-def test_bad_data_is_refused_like_a_compiler_would(
-    command: Command, tmp_path: Path, text: str, problem: str
-) -> None:
+def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):
     (tmp_path / "a.svm").write_text(text)
     (tmp_path / "a.svm.model").write_text(OLD_MODEL)
     ended = command("train", "randsvm", "a.svm")
@@ -395,7 +371,7 @@ def test_bad_data_is_refused_like_a_compiler_would(
     assert names(tmp_path) == ["a.svm", "a.svm.model"]
 
 
-def test_a_truncated_archive_is_refused(command: Command, tmp_path: Path) -> None:
+def test_a_truncated_archive_is_refused(command, tmp_path):
     (tmp_path / "a.svm.gz").write_bytes(gzip.compress(GOOD.encode() * 500)[:-20])
     ended = command("train", "randsvm", "a.svm.gz")
     assert (ended.returncode, ended.stdout) == (65, "")
@@ -406,7 +382,7 @@ def test_a_truncated_archive_is_refused(command: Command, tmp_path: Path) -> Non
     assert names(tmp_path) == ["a.svm.gz"]
 
 
-def test_a_message_about_standard_input_says_so(command: Command, tmp_path: Path) -> None:
+def test_a_message_about_standard_input_says_so(command, tmp_path):
     ended = command("train", "randsvm", "-", "m", stdin=b"+1 1:1\n-1 x\n")
     assert (ended.returncode, ended.stderr) == (
         65,
@@ -418,9 +394,7 @@ def test_a_message_about_standard_input_says_so(command: Command, tmp_path: Path
 # ---- what is said, and where ----------------------------------------------------------------
 
 
-def test_the_model_is_in_the_working_folder_and_stdout_is_empty(
-    command: Command, tmp_path: Path
-) -> None:
+def test_the_model_is_in_the_working_folder_and_stdout_is_empty(command, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "toy.svm").write_text(TEXT)
     ended = command("train", "randsvm", "data/toy.svm")
@@ -431,24 +405,20 @@ def test_the_model_is_in_the_working_folder_and_stdout_is_empty(
 
 @pytest.mark.parametrize("output", STANDARD_OUTPUTS)
 @pytest.mark.parametrize("words", [[], ["--report", "json"], ["-v", 2]])
-def test_standard_input_to_standard_output_is_the_model_alone(
-    command: Command, toy: Path, output: str, words: list[Any]
-) -> None:
+def test_standard_input_to_standard_output_is_the_model_alone(command, toy, output, words):
     ended = command("train", "randsvm", *words, "-", output, stdin=TEXT.encode())
     assert (ended.returncode, names(toy.parent)) == (0, ["toy.svm"])
     assert command("train", "randsvm", "-q", *words, toy, "m").returncode == 0
     assert ended.stdout == (toy.parent / "m").read_text()
 
 
-def test_quiet_is_silent(command: Command, toy: Path) -> None:
+def test_quiet_is_silent(command, toy):
     ended = command("train", "randsvm", "-q", toy)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert names(toy.parent) == ["toy.svm", "toy.svm.model"]
 
 
-def test_without_a_terminal_there_is_one_line_per_iteration(
-    command: Command, made: MakeSet
-) -> None:
+def test_without_a_terminal_there_is_one_line_per_iteration(command, made):
     path, _, _ = made("checkerboard", 900)
     ended = command("train", "randsvm", "-g", 5, "-k", 350, "--sample-size", 400, path)
     lines = ended.stderr.splitlines()
@@ -470,9 +440,7 @@ def test_without_a_terminal_there_is_one_line_per_iteration(
         ("toy.svm", "-t poly -d 2 -r 1 -h 0 --separable -e 1e-4"),
     ],
 )
-def test_the_first_line_is_the_command_that_gives_the_same_bytes(
-    command: Command, tmp_path: Path, name: str, words: str
-) -> None:
+def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_path, name, words):
     (tmp_path / name).write_text(TEXT)
     model = tmp_path / f"{name}.model"
     ended = command("train", "randsvm", *words.split(), "--", name)
@@ -487,7 +455,7 @@ def test_the_first_line_is_the_command_that_gives_the_same_bytes(
     assert model.read_bytes() == content
 
 
-def test_names_that_no_locale_can_write_do_no_harm(tmp_path: Path) -> None:
+def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
     name, label = b"\xff\xc3\xa9.svm", "caf\u00e9".encode()
     (tmp_path / os.fsdecode(name)).write_bytes(
         TEXT.encode().replace(b"+1", label).replace(b"\n-1", b"\ntea")
@@ -502,7 +470,7 @@ def test_names_that_no_locale_can_write_do_no_harm(tmp_path: Path) -> None:
     assert b"\n# randsvm labels caf\xc3\xa9 tea\n" in (tmp_path / "m").read_bytes()
 
 
-def test_a_terminal_sees_progress_bars(made: MakeSet, tmp_path: Path) -> None:
+def test_a_terminal_sees_progress_bars(made, tmp_path):
     path, _, _ = made("checkerboard", 900)
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))
@@ -523,7 +491,7 @@ def test_a_terminal_sees_progress_bars(made: MakeSet, tmp_path: Path) -> None:
     assert b"stopped: no violators" in seen
 
 
-def read_terminal(descriptor: int) -> bytes:
+def read_terminal(descriptor):
     """What comes next; b"" at the end, which Linux reports as an error."""
     try:
         return os.read(descriptor, 4096)
@@ -531,7 +499,7 @@ def read_terminal(descriptor: int) -> bytes:
         return b""
 
 
-def test_the_summary_and_the_trailer_say_the_same(train: Train, made: MakeSet) -> None:
+def test_the_summary_and_the_trailer_say_the_same(train, made):
     path, _, _ = made("two_gaussians", 450)
     trained = train(path, "-g", 1)
     metadata = trained.metadata
@@ -541,7 +509,7 @@ def test_the_summary_and_the_trailer_say_the_same(train: Train, made: MakeSet) -
     assert {"version", "configuration", "seed", "digest", "sha256"} <= set(metadata)
 
 
-def test_an_algorithm_after_an_option_is_explained() -> None:
+def test_an_algorithm_after_an_option_is_explained():
     with pytest.raises(click.UsageError, match="an algorithm comes first, as in randsvm-train sgd"):
         run_train("--time-limit", 1, "sgd", "data.svm")
 
@@ -556,7 +524,7 @@ def test_an_algorithm_after_an_option_is_explained() -> None:
         (["-w", "balanced", "-w1.svm", "2", "a"], ["-w", "balanced", "1", "-w", "1.svm", "2", "a"]),
     ],
 )
-def test_only_an_option_of_libsvm_is_a_class_weight(words: list[str], expected: list[str]) -> None:
+def test_only_an_option_of_libsvm_is_a_class_weight(words, expected):
     command = training.train.commands["randsvm"]
     context = click.Context(command, info_name="randsvm", resilient_parsing=True)
     command.parse_args(context, words)

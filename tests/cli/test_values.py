@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 import numpy as np
 import oracle
@@ -19,7 +17,7 @@ from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COST, Params
 
 
-def grid_py(text: str) -> list[float]:
+def grid_py(text):
     """The values that LIBSVM's grid.py tries for -log2c or -log2g begin,end,step."""
     begin, end, step = map(int, text.split(","))
     return [2.0**power for power in range(begin, end + (1 if step > 0 else -1), step)]
@@ -41,7 +39,7 @@ def grid_py(text: str) -> list[float]:
         ("AUTO", "auto"),
     ],
 )
-def test_numbers(text: str, values: float | str | tuple[object, ...]) -> None:
+def test_numbers(text, values):
     assert Numbers(COST).convert(text, None, None) == values
 
 
@@ -70,17 +68,17 @@ def test_numbers(text: str, values: float | str | tuple[object, ...]) -> None:
         "inf:1:2",
     ],
 )
-def test_what_is_no_number(text: str) -> None:
+def test_what_is_no_number(text):
     with pytest.raises(click.UsageError, match="its step multiplies"):
         Numbers(COST).convert(text, None, None)
 
 
-def test_words_may_be_in_capitals() -> None:
+def test_words_may_be_in_capitals():
     word = Word(KERNEL_NAMES)
     assert [word.convert(text, None, None) for text in ("RBF", "rbf", "2")] == ["rbf"] * 3
 
 
-def test_a_word_that_is_no_value_of_a_parameter() -> None:
+def test_a_word_that_is_no_value_of_a_parameter():
     for value in ("auto", "scael"):
         with pytest.raises(ParameterError, match="gamma must be a number or scale"):
             Params(gamma=value)
@@ -91,9 +89,7 @@ def test_a_word_that_is_no_value_of_a_parameter() -> None:
 
 @pytest.mark.parametrize("words", [(), ("--scale", "standard"), ("-t", "linear")])
 @pytest.mark.parametrize("density", [1.0, 0.2])
-def test_gamma_scale_is_scikit_learns(
-    tmp_path: Path, words: tuple[str, ...], density: float
-) -> None:
+def test_gamma_scale_is_scikit_learns(tmp_path, words, density):
     rng = np.random.default_rng(3)
     X = oracle.as_float32(
         rng.normal(2, [1, 5, 0.1], size=(60, 3)) * (rng.random((60, 3)) < density)
@@ -115,7 +111,7 @@ def test_gamma_scale_is_scikit_learns(
     assert learn("randsvm", tmp_path / "d", tmp_path / "n", *options[1:]).body == learnt.body
 
 
-def test_gamma_of_features_that_never_change(tmp_path: Path) -> None:
+def test_gamma_of_features_that_never_change(tmp_path):
     """As scikit-learn: 1."""
     (tmp_path / "d").write_text("+1 1:2 2:2\n-1 1:2 2:2\n")
     metadata = learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", "scale").metadata
@@ -126,5 +122,5 @@ def test_gamma_of_features_that_never_change(tmp_path: Path) -> None:
     ("text", "count"),
     [("20", 20), ("3K", 3072), ("512M", 2**29), ("1.5GiB", 3 * 2**29), ("2tb", 2**41)],
 )
-def test_sizes(text: str, count: int) -> None:
+def test_sizes(text, count):
     assert Size().convert(text, None, None) == count

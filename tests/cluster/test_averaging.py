@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -24,7 +22,6 @@ from randsvm.algorithms.sgd import Learner, SgdSchedule
 from randsvm.data import dataset
 from randsvm.data.batches import chunk_groups, shuffled_batches
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
@@ -41,14 +38,14 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 
 
 @pytest.fixture(autouse=True)
-def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_groups(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
-def sorted_clouds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+def sorted_clouds(tmp_path_factory):
     """Save files of two and of three classes, sorted by class."""
     folder = tmp_path_factory.mktemp("averaging")
     files = {}
@@ -60,16 +57,16 @@ def sorted_clouds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 @pytest.fixture
-def two(sorted_clouds: dict[int, Path]) -> Path:
+def two(sorted_clouds):
     return sorted_clouds[2]
 
 
 @pytest.fixture
-def three(sorted_clouds: dict[int, Path]) -> Path:
+def three(sorted_clouds):
     return sorted_clouds[3]
 
 
-def opened(path: Path) -> closing[Dataset]:
+def opened(path):
     options = ParseOptions(chunk_rows=SHARD)
     return closing(dataset.load(str(path), options, Resources(jobs=2)))
 
@@ -79,9 +76,7 @@ def opened(path: Path) -> closing[Dataset]:
 
 @pytest.mark.parametrize("averages", [False, True], ids=["last", "mean"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "some rows"])
-def test_weights_are_the_mean_of_reference_weights_by_rows(
-    three: Path, averages: bool, part: bool
-) -> None:
+def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part):
     steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(3), averages=averages,
         horizon=0 if averages else 2 * ROWS,
@@ -101,7 +96,7 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(
         assert (learner.t, learner.rows_learned) == (2 * view.n, 2 * view.n)
 
 
-def test_steps_of_groups_count_by_weight() -> None:
+def test_steps_of_groups_count_by_weight():
     """Heavy rows make several steps each, yet an epoch counts as many as there are rows."""
     y, X = oracle.clouds(ROWS, classes=2)
     weights = np.random.default_rng(0).exponential(size=ROWS)
@@ -117,7 +112,7 @@ def test_steps_of_groups_count_by_weight() -> None:
     assert learner.linear.w == pytest.approx(learner.total.w / ROWS)
 
 
-def reference_epochs(D: Dataset, steps: SgdSchedule, rng: Draws, epochs: int):
+def reference_epochs(D, steps, rng, epochs):
     """Yield after each epoch the mean of the last weights, or of all iterates, of the reference
     learners of all groups."""
     w, b = np.zeros((D.d, 3)), np.zeros(3)
@@ -139,14 +134,14 @@ def reference_epochs(D: Dataset, steps: SgdSchedule, rng: Draws, epochs: int):
                for i in (0, 1)]  # fmt: skip
 
 
-def rows_of(D: Dataset, rng: Draws):
+def rows_of(D, rng):
     for batch in shuffled_batches(D, rng.next()):
         shape = len(batch.classes), D.d
         X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
 
 
-def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three: Path) -> None:
+def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         groups = chunk_groups(view, GROUPS)
@@ -183,12 +178,12 @@ RUNS = {
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_the_number_of_workers_changes_no_byte_of_a_model(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sorted_clouds: dict[int, Path],
-    classes: int,
-    words: str,
-) -> None:
+    tmp_path,
+    monkeypatch,
+    sorted_clouds,
+    classes,
+    words,
+):
     """The bytes are those of the same groups in this process, even if every third task is lost."""
     command = ["sgd", "-q", *words.split(), "--cluster"]
     data, model = sorted_clouds[classes], tmp_path / "model"
@@ -209,12 +204,12 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
 
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_a_small_file_gives_the_bytes_of_one_process(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    sorted_clouds: dict[int, Path],
-    classes: int,
-    words: str,
-) -> None:
+    tmp_path,
+    monkeypatch,
+    sorted_clouds,
+    classes,
+    words,
+):
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
     command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
     run_train(*command, tmp_path / "here")
@@ -223,9 +218,7 @@ def test_a_small_file_gives_the_bytes_of_one_process(
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(
-    tmp_path: Path, two: Path, loss: str
-) -> None:
+def test_the_objective_of_a_sorted_file_is_near_that_of_plain_steps(tmp_path, two, loss):
     """Each of the four groups has 150 rows. At the start P is 600."""
     primal = []
     for words in ([], ["--cluster", 2]):
@@ -241,7 +234,7 @@ WIDE = 100_000
 
 
 @pytest.fixture
-def wide(tmp_path: Path, two: Path) -> Path:
+def wide(tmp_path, two):
     """Save the same rows with features that no two rows share."""
     each = WIDE // ROWS
     lines = two.read_text().splitlines()
@@ -253,7 +246,7 @@ def wide(tmp_path: Path, two: Path) -> Path:
     return tmp_path / "wide"
 
 
-def test_the_memory_of_one_worker_bounds_the_number_of_groups(tmp_path: Path, wide: Path) -> None:
+def test_the_memory_of_one_worker_bounds_the_number_of_groups(tmp_path, wide):
     """A group takes 8 bytes for a weight and 8 for its sum, and as many for the message."""
     models = {}
     for memory, workers in (("2G", 1), ("16M", 1), ("16M", 3)):
@@ -273,12 +266,12 @@ class GivenUpError(Exception):
     pass
 
 
-def test_an_epoch_can_be_interrupted_within_a_group(two: Path) -> None:
+def test_an_epoch_can_be_interrupted_within_a_group(two):
     """The learner does not change."""
     steps = SgdSchedule(lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2))
     begun = []
 
-    def watch(event: object) -> None:
+    def watch(event):
         begun.append(event)
         raise GivenUpError
 
@@ -292,7 +285,7 @@ def test_an_epoch_can_be_interrupted_within_a_group(two: Path) -> None:
 
 
 @pytest.fixture
-def late(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def late(monkeypatch):
     """Return a function that advances the clock by an hour."""
     now, hours = time.perf_counter, [0]
     monkeypatch.setattr(time, "perf_counter", lambda: now() + 3600 * sum(hours))
@@ -304,14 +297,14 @@ HOUR = 3600
 
 @pytest.mark.parametrize("how", ["signal", "lost", "limit"])
 def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two: Path, late: Callable[[], None], how: str
-) -> None:
+    tmp_path, monkeypatch, two, late, how
+):
     emitted = []
 
-    def lost(*words: object, **options: object) -> None:
+    def lost(*words, **options):
         raise OSError("the scheduler is gone")
 
-    def watch(event: object) -> None:
+    def watch(event):
         emitted.append(event)
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "signal":
             raise Interrupted(signal.SIGTERM)
@@ -331,10 +324,8 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     assert np.abs(oracle.read_linear(tmp_path / "m", 5).w).max() > 0
 
 
-def test_without_a_whole_epoch_there_is_no_model(
-    tmp_path: Path, two: Path, late: Callable[[], None]
-) -> None:
-    def watch(event: object) -> None:
+def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
+    def watch(event):
         if isinstance(event, Progress) and event.stage == "epoch 1":
             late()
 
@@ -343,7 +334,7 @@ def test_without_a_whole_epoch_there_is_no_model(
     assert not (tmp_path / "m").exists()
 
 
-def test_the_messages_of_an_epoch_contain_weights_only(tmp_path: Path, two: Path) -> None:
+def test_the_messages_of_an_epoch_contain_weights_only(tmp_path, two):
     run_train("sgd", "-q", "--epochs", 5, "--cluster", 2, "--log", tmp_path / "log", two,
               tmp_path / "m")  # fmt: skip
     moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if one["event"] == "epoch"]
@@ -352,7 +343,7 @@ def test_the_messages_of_an_epoch_contain_weights_only(tmp_path: Path, two: Path
     assert np.diff(moved).max() < 20_000
 
 
-def test_an_update_on_a_cluster_is_refused(tmp_path: Path, two: Path) -> None:
+def test_an_update_on_a_cluster_is_refused(tmp_path, two):
     run_train("sgd", "-q", two, tmp_path / "m")
     with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
         run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ LINES = [
 BAD = ["+1 1:x\n", "spam 1:1\n", "1.5 1:1\n", "+1 2:1 2:1\n"]
 
 
-def by_ranges(paths: Sequence[Path], options: ParseOptions) -> text_file.ChunkedText:
+def by_ranges(paths, options):
     """Return what all workers know, as byte_ranges.load finds it."""
     files = byte_ranges.text_files([str(path) for path in paths], options, 1)
     text = byte_ranges.first_pass(FakeWorkerPool("1"), "key", files)
@@ -44,7 +41,7 @@ def by_ranges(paths: Sequence[Path], options: ParseOptions) -> text_file.Chunked
 
 
 @contextmanager
-def ranges_of(size: int, piece: int) -> Iterator[None]:
+def ranges_of(size, piece):
     """Read ranges of `size` bytes, parsed in pieces of `piece` bytes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(byte_ranges, "RANGE_BYTES", size)
@@ -53,7 +50,7 @@ def ranges_of(size: int, piece: int) -> Iterator[None]:
         yield
 
 
-def written(folder: Path, *parts: Sequence[str]) -> list[Path]:
+def written(folder, *parts):
     """Write a file for each part, and return their paths."""
     paths = [folder / f"part {i}" for i in range(len(parts))]
     for path, lines in zip(paths, parts, strict=True):
@@ -61,7 +58,7 @@ def written(folder: Path, *parts: Sequence[str]) -> list[Path]:
     return paths
 
 
-def check_result(paths: Sequence[Path], options: ParseOptions, size: int, piece: int) -> None:
+def check_result(paths, options, size, piece):
     """Compare ranges of some size with the whole files: the rows, or the error."""
     with ranges_of(size, piece):
         try:
@@ -82,16 +79,16 @@ def check_result(paths: Sequence[Path], options: ParseOptions, size: int, piece:
     st.booleans(), st.booleans(), st.sampled_from(["class", "number"]),
 )  # fmt: skip
 def test_ranges_of_any_size_give_the_same_summary(
-    tmp_path_factory: pytest.TempPathFactory,
-    lines: list[str],
-    size: int,
-    piece: int,
-    rows: int,
-    nonzeros: int,
-    mark: bool,
-    cut: bool,
-    labels: Literal["class", "number"],
-) -> None:
+    tmp_path_factory,
+    lines,
+    size,
+    piece,
+    rows,
+    nonzeros,
+    mark,
+    cut,
+    labels,
+):
     path = tmp_path_factory.mktemp("text") / "data"
     content = "".join(["\ufeff" if mark else "", *lines])
     path.write_text(content.rstrip("\n") if cut else content, newline="")
@@ -118,17 +115,17 @@ BAD_RECORDS = ["1,u\n", "1,u,p,q\n", '1,"u"v,p\n', "1,u,\n", "1,u,p_q\n", "1,u\0
     mark=False, cut=False, header=False,
 )  # fmt: skip
 def test_ranges_of_a_table_give_the_same_summary(
-    tmp_path_factory: pytest.TempPathFactory,
-    records: list[list[str]],
-    bad: tuple[str, int] | None,
-    size: int,
-    piece: int,
-    rows: int,
-    nonzeros: int,
-    mark: bool,
-    cut: bool,
-    header: bool,
-) -> None:
+    tmp_path_factory,
+    records,
+    bad,
+    size,
+    piece,
+    rows,
+    nonzeros,
+    mark,
+    cut,
+    header,
+):
     """Also for quoted newlines, several files and bad records."""
     folder = tmp_path_factory.mktemp("text")
     if bad is not None:
@@ -152,15 +149,15 @@ def test_ranges_of_a_table_give_the_same_summary(
     st.sampled_from([0, 0, 0, 0, -1, 1]),
 )  # fmt: skip
 def test_ranges_have_the_weights_of_a_file_of_weights(
-    tmp_path_factory: pytest.TempPathFactory,
-    lines: list[str],
-    size: int,
-    piece: int,
-    rows: int,
-    split: int,
-    weights: list[float],
-    excess: int,
-) -> None:
+    tmp_path_factory,
+    lines,
+    size,
+    piece,
+    rows,
+    split,
+    weights,
+    excess,
+):
     """Also for too few weights, too many weights and classes whose weights are all 0."""
     folder = tmp_path_factory.mktemp("text")
     paths = written(folder, lines[:split], lines[split:])
@@ -177,12 +174,12 @@ def test_ranges_have_the_weights_of_a_file_of_weights(
     st.integers(1, 60), st.integers(1, 40), st.integers(0, 30),
 )  # fmt: skip
 def test_ranges_have_the_groups_of_one_process(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[int, str]],
-    size: int,
-    piece: int,
-    split: int,
-) -> None:
+    tmp_path_factory,
+    rows,
+    size,
+    piece,
+    split,
+):
     lines = [f"1 {cost}qid:{qid} 1:1\n# a line\n" for qid, cost in rows]
     folder = tmp_path_factory.mktemp("text")
     paths = written(folder, lines[:split], [*lines[split:], "-1 qid:5\n"])
@@ -198,9 +195,7 @@ def test_ranges_have_the_groups_of_one_process(
 
 
 @pytest.mark.parametrize("line", ["+1 cost:2 1:1\n", "+1 1:x\n"])
-def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(
-    tmp_path: Path, line: str
-) -> None:
+def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(tmp_path, line):
     path = tmp_path / "data"
     path.write_text("".join([*LINES[:3], line]), newline="")
     (tmp_path / "w").write_text("1\n" * 4)
@@ -212,7 +207,7 @@ def test_weights_of_both_kinds_and_bad_lines_are_refused_as_on_one_machine(
     assert str(error.value) == str(expected.value)
 
 
-def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
+def assert_same(source, whole):
     # The sums of weights are computed with the digest, by another pass.
     own = {"digest": "", "weight_sum": 0, "class_weight_sums": ()}
     expected = vars(whole.summary) | own | {"features": whole.summary.features.tolist()}
@@ -233,9 +228,7 @@ def assert_same(source: text_file.ChunkedText, whole: dataset.Dataset) -> None:
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("size", [10, 33, 1000])
-def test_the_error_names_the_first_bad_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str, size: int
-) -> None:
+def test_the_error_names_the_first_bad_line(tmp_path, monkeypatch, bad, size):
     monkeypatch.setattr(byte_ranges, "RANGE_BYTES", size)
     path = tmp_path / "data"
     path.write_text("".join([*LINES, bad, *LINES, "-1 1:y\n"]), newline="")

@@ -5,22 +5,17 @@ from __future__ import annotations
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import cloudpickle
-import numpy as np
 import oracle
 import pytest
 from commands import run_train
 from learning import Data
 
 from randsvm import api
-from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration, Progress, Queued, Waiting, emit, listening
@@ -43,18 +38,18 @@ ROWS, SHARD = 300, 50
 
 
 @pytest.fixture(autouse=True)
-def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+def inline(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clouds(tmp_path_factory):
     return Data(*oracle.clouds(ROWS)).save(tmp_path_factory.mktemp("calls") / "clouds")
 
 
 @pytest.fixture
-def D(clouds: Path) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
+def D(clouds):  # noqa: N802 - the papers' name
     job = Job(resources=Resources(cluster="2"))
     with closing(labelled_data.load_rows(str(clouds), Params(), job)) as D:
         yield D
@@ -64,7 +59,7 @@ def D(clouds: Path) -> Iterator[Dataset]:  # noqa: N802 - the papers' name
 of_task = SimpleNamespace(key="", begun=0, ended=0)
 
 
-def cancelled_in_the_second(shard: object) -> int:
+def cancelled_in_the_second(shard):
     """Cancel the task in the second call; the argument is a shard or its state."""
     of_task.begun += 1
     if of_task.begun == 2:
@@ -74,11 +69,11 @@ def cancelled_in_the_second(shard: object) -> int:
     return 0
 
 
-def nothing(shard: object) -> None:
+def nothing(shard):
     """Return the state of a shard, None."""
 
 
-def nothing_of(state: object) -> list[object]:
+def nothing_of(state):
     return []
 
 
@@ -91,9 +86,7 @@ VISIT = StateTask("run", pickle.dumps(nothing), 0, [], cancelled_in_the_second)
     [(MapTask(cancelled_in_the_second), 1), (VISIT, 2)],
     ids=["map", "states"],
 )
-def test_a_cancelled_task_ends_but_completes_changes_of_states(
-    D: Dataset, monkeypatch: pytest.MonkeyPatch, message: MapTask | StateTask, ended: int
-) -> None:
+def test_a_cancelled_task_ends_but_completes_changes_of_states(D, monkeypatch, message, ended):
     executor = D.executor
     for name, value in {"key": executor.spec.key, "begun": 0, "ended": 0}.items():
         monkeypatch.setattr(of_task, name, value)
@@ -104,7 +97,7 @@ def test_a_cancelled_task_ends_but_completes_changes_of_states(
     worker.release_states(VISIT.states_key)
 
 
-def test_cancelling_a_task_of_released_rows_stores_nothing(D: Dataset) -> None:
+def test_cancelling_a_task_of_released_rows_stores_nothing(D):
     key = D.executor.spec.key
     list(D.executor.map(len, D.shards))
     worker.cancel(key, 1)
@@ -114,9 +107,9 @@ def test_cancelling_a_task_of_released_rows_stores_nothing(D: Dataset) -> None:
     assert not [one for one in _cache.cancelled if one[0] == key]
 
 
-def test_a_call_ends_when_its_rows_are_released(D: Dataset) -> None:
+def test_a_call_ends_when_its_rows_are_released(D):
 
-    def releasing() -> None:
+    def releasing():
         worker.release(key)
         emit(Waiting())
 
@@ -129,13 +122,11 @@ def test_a_call_ends_when_its_rows_are_released(D: Dataset) -> None:
 # ---- memory -----------------------------------------------------------------------------------
 
 
-def test_folds_share_the_memory_of_a_worker_by_its_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path
-) -> None:
+def test_folds_share_the_memory_of_a_worker_by_its_threads(tmp_path, monkeypatch, clouds):
     shares = []
 
     class Noted(kernel_machine.Subtasks):
-        def __init__(self, D: Dataset, params, resources, at_once: int = 1, **more: Any) -> None:
+        def __init__(self, D, params, resources, at_once=1, **more):
             shares.append(at_once)
             super().__init__(D, params, resources, at_once, **more)
 
@@ -154,25 +145,25 @@ def test_folds_share_the_memory_of_a_worker_by_its_threads(
 # ---- what caches keep ---------------------------------------------------------------------------
 
 
-def cached_keys() -> set[str]:
+def cached_keys():
     """Return the keys of the data sets and states in the cache of this process."""
     with _cache.lock:
         return {*_cache.datasets, *_cache.make_state, *(run for run, _ in _cache.cells)}
 
 
-def never(event: object) -> bool:
+def never(event):
     return False
 
 
-def a_round(event: object) -> bool:
+def a_round(event):
     return isinstance(event, Iteration)
 
 
-def a_scan(event: object) -> bool:
+def a_scan(event):
     return isinstance(event, Progress) and event.stage == "scanning"
 
 
-def a_fold(event: object) -> bool:
+def a_fold(event):
     return isinstance(event, Progress) and event.stage == "cross-validation"
 
 
@@ -188,10 +179,10 @@ RUNS = {
 }
 
 
-def interrupted_at(matches: Callable[[object], bool]) -> Callable[[object], None]:
+def interrupted_at(matches):
     """Return a listener that raises Interrupted when an event matches."""
 
-    def watch(event: object) -> None:
+    def watch(event):
         if matches(event):
             raise Interrupted(signal.SIGTERM)
 
@@ -199,15 +190,13 @@ def interrupted_at(matches: Callable[[object], bool]) -> Callable[[object], None
 
 
 @pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
+def large(monkeypatch):
     """Make the data set too large to replicate, and its pairs too large for this process."""
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
 
-def train(
-    folder: Path, rows: tuple, options: dict[str, Any], folds: int | None, watch: Callable
-) -> None:
+def train(folder, rows, options, folds, watch):
     given = {**options, "folds": folds} if folds else options
     path = Data(*rows).save(folder / "d")
     api.train_randsvm(path, folder / "m", watch, sample_size=60, gap=0.3, cluster="2", **given)
@@ -215,13 +204,13 @@ def train(
 
 @pytest.mark.parametrize(("rows", "params", "folds", "end"), RUNS.values(), ids=RUNS)
 def test_workers_release_all_data_of_a_run(
-    tmp_path: Path,
-    large: None,
-    rows: tuple[np.ndarray, ...],
-    params: Params,
-    folds: int | None,
-    end: Callable[..., Any],
-) -> None:
+    tmp_path,
+    large,
+    rows,
+    params,
+    folds,
+    end,
+):
     before = cached_keys()
     with nullcontext() if end is never else pytest.raises(Interrupted):
         train(tmp_path, rows, params, folds, interrupted_at(end))
@@ -233,15 +222,13 @@ def test_workers_release_all_data_of_a_run(
 
 
 @pytest.mark.parametrize("name", ["folds for probabilities", "folds of a search"])
-def test_workers_release_the_states_of_finished_folds(
-    tmp_path: Path, large: None, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_workers_release_the_states_of_finished_folds(tmp_path, large, monkeypatch, name):
     """Workers hold the states of running folds only."""
     monkeypatch.setattr(Resources, "concurrent_fits", lambda resources, rows: 1)
     rows, params, folds, _ = RUNS[name]
     most = 0
 
-    def watch(event: object) -> None:
+    def watch(event):
         nonlocal most
         with _cache.lock:
             most = max(most, len({run for run, _ in _cache.cells}))
@@ -250,7 +237,7 @@ def test_workers_release_the_states_of_finished_folds(
     assert most == 1
 
 
-def test_a_run_that_is_over_submits_no_tasks(D: Dataset) -> None:
+def test_a_run_that_is_over_submits_no_tasks(D):
     """A late thread of the run would make workers cache the rows again."""
     executor, shards = D.executor, D.shards
     assert list(executor.map(lambda shard: shard.number, shards)) == [one.number for one in shards]
@@ -260,7 +247,7 @@ def test_a_run_that_is_over_submits_no_tasks(D: Dataset) -> None:
     assert executor.spec.key not in _cache.datasets
 
 
-def test_released_rows_take_their_states_with_them(D: Dataset) -> None:
+def test_released_rows_take_their_states_with_them(D):
     shard, key = D.shards[0], D.executor.spec.key
     other = child_key(key)
     for run in (other, child_key(other), "another"):
@@ -274,15 +261,15 @@ def test_released_rows_take_their_states_with_them(D: Dataset) -> None:
 # ---- time -------------------------------------------------------------------------------------
 
 
-def test_a_lost_or_waiting_call_emits_queued(D: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    emitted: list[object] = []
+def test_a_lost_or_waiting_call_emits_queued(D, monkeypatch):
+    emitted = []
     with D.executor.replicated(D) as some:
         worker_pool = some.executor.worker_pool
         lost, busy = worker_pool.submitted, some.executor.running
         monkeypatch.setattr(worker_pool, "losses", frozenset([lost]))
         busy.update(worker_pool.names)
 
-        def watch(event: object) -> None:
+        def watch(event):
             emitted.append(event)
             if len(emitted) == 3:
                 busy.clear()
@@ -294,11 +281,11 @@ def test_a_lost_or_waiting_call_emits_queued(D: Dataset, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock(monkeypatch):
     """Replace the clock by one that advances by the seconds of sleep()."""
     clock = SimpleNamespace(now=0.0)
 
-    def sleep(seconds: float) -> None:
+    def sleep(seconds):
         clock.now += seconds
 
     time = SimpleNamespace(perf_counter=lambda: clock.now, sleep=sleep)
@@ -306,7 +293,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return clock
 
 
-def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock: SimpleNamespace) -> None:
+def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock):
     worker_pool = FakeWorkerPool("1")
     WorkerPool.wait(worker_pool, lambda: True)
     assert clock.now == 0
@@ -315,12 +302,12 @@ def test_all_waits_at_the_end_of_a_run_have_one_deadline(clock: SimpleNamespace)
     assert 0 < clock.now < CLOSING_SECONDS
 
 
-def release_expired(shard: object) -> int:
+def release_expired(shard):
     worker.release_expired()
     return len(_cache.datasets)
 
 
-def test_rows_in_use_outlive_their_lease(D: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_use_outlive_their_lease(D, monkeypatch):
     monkeypatch.setattr(worker, "LEASE_SECONDS", -1.0)
     assert set(D.map(release_expired)) == {1}
     worker.release_expired()
@@ -328,8 +315,8 @@ def test_rows_in_use_outlive_their_lease(D: Dataset, monkeypatch: pytest.MonkeyP
 
 
 def test_losses_end_a_run_only_without_results_between_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 2)
     calls = [(number,) for number in range(9)]
     monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(n for n in range(99) if n % 4))
@@ -340,7 +327,7 @@ def test_losses_end_a_run_only_without_results_between_them(
         list(map_calls(FakeWorkerPool("1"), float, calls))
 
 
-def test_the_digest_of_rows_on_workers_is_that_of_one_process(D: Dataset, clouds: Path) -> None:
+def test_the_digest_of_rows_on_workers_is_that_of_one_process(D, clouds):
     with closing(labelled_data.load_rows(str(clouds), Params(), Job())) as here:
         assert len(here.shards) > 1
         assert D.summary.digest == here.summary.digest

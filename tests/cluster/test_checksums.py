@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -35,16 +34,16 @@ DIFFERS = "changed while in use, or workers see different files"
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return board(ROWS).save(tmp_path / "board")
 
 
-def with_another_label(content: bytes, at: int) -> bytes:
+def with_another_label(content, at):
     """Return the content with another label in the first row after byte `at`."""
     begin = content.index(b"\n", at) + 1
     old, new = (b"-1", b"+1") if content[begin:].startswith(b"-1") else (b"+1", b"-1")
@@ -56,9 +55,7 @@ def with_another_label(content: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("range_size", [700, 5000, 1 << 20])
 @pytest.mark.parametrize("block", [64, 1000, 1 << 16])
-def test_a_change_of_any_byte_is_detected(
-    path: Path, monkeypatch: pytest.MonkeyPatch, range_size: int, block: int
-) -> None:
+def test_a_change_of_any_byte_is_detected(path, monkeypatch, range_size, block):
     monkeypatch.setattr(text_file, "BLOCK_BYTES", block)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", range_size)
     whole = path.read_bytes()
@@ -82,9 +79,7 @@ def test_a_change_of_any_byte_is_detected(
         assert (found.chunk(number).values == rows[number].values).all()
 
 
-def test_a_change_during_the_first_pass_is_detected(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_during_the_first_pass_is_detected(path, monkeypatch):
     """Each range is read once; the next range has to begin where it ends."""
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 5000)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", 1)
@@ -92,9 +87,7 @@ def test_a_change_during_the_first_pass_is_detected(
     whole = path.read_bytes()
     newline = whole.index(b"\n", 5000)
 
-    def changing(
-        self: FakeWorkerPool, function: object, *words: object, **options: object
-    ) -> object:
+    def changing(self, function, *words, **options):
         if self.submitted == 1:
             # The first line of the second range begins later.
             path.write_bytes(whole[:newline] + b" " + whole[newline + 1 :])
@@ -108,7 +101,7 @@ def test_a_change_during_the_first_pass_is_detected(
 
 
 @pytest.fixture
-def views(tmp_path: Path, path: Path) -> Iterator[tuple[DaskCluster, Path]]:
+def views(tmp_path, path):
     """Return a cluster whose two workers see different files under one name, and that name."""
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
@@ -121,7 +114,7 @@ def views(tmp_path: Path, path: Path) -> Iterator[tuple[DaskCluster, Path]]:
     cluster.close()
 
 
-def wait_for_two(worker_pool: WorkerPool) -> None:
+def wait_for_two(worker_pool):
     end = time.monotonic() + PATIENCE
     while len(worker_pool.members()) < 2:
         assert time.monotonic() < end
@@ -130,9 +123,7 @@ def wait_for_two(worker_pool: WorkerPool) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("seen", [16, 1 << 16], ids=["in the second read", "in the first read"])
-def test_workers_that_see_different_files_write_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: tuple[DaskCluster, Path], seen: int
-) -> None:
+def test_workers_that_see_different_files_write_no_model(tmp_path, monkeypatch, views, seen):
     cluster, name = views
     monkeypatch.setattr(WorkerPool, "_wait_for_workers", wait_for_two)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.BLOCK_BYTES", seen)
@@ -145,9 +136,7 @@ def test_workers_that_see_different_files_write_no_model(
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="needs Linux's /proc")
-def test_a_prediction_detects_another_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, views: tuple[DaskCluster, Path]
-) -> None:
+def test_a_prediction_detects_another_file(tmp_path, monkeypatch, views):
     cluster, name = views
     cluster.kill(0)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 500)
@@ -158,13 +147,13 @@ def test_a_prediction_detects_another_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_new_worker_detects_a_file_changed_in_place(tmp_path: Path, path: Path) -> None:
+def test_a_new_worker_detects_a_file_changed_in_place(tmp_path, path):
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
     cluster.add()
-    changed: list[Path] = []
+    changed = []
 
-    def change(event: object) -> None:
+    def change(event):
         if isinstance(event, Iteration) and event.number == 3 and not changed:
             content = path.read_bytes()
             with path.open("r+b") as stream:

@@ -11,11 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -28,7 +25,7 @@ from randsvm import api
 from randsvm.algorithms import inner_set
 from randsvm.algorithms import randsvm as algorithms
 from randsvm.data.reading import ParseOptions
-from randsvm.data.shard_executor import ClusterTimes, Shard
+from randsvm.data.shard_executor import ClusterTimes
 from randsvm.errors import (
     ClusterError,
     DataError,
@@ -63,14 +60,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+def cluster(tmp_path_factory):
     cluster = DaskCluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.close()
 
 
 @pytest.fixture
-def two(cluster: DaskCluster) -> DaskCluster:
+def two(cluster):
     """Return the cluster with at least two workers."""
     while len(cluster.workers) < 2:
         cluster.add()
@@ -82,13 +79,13 @@ ROWS, SHARD = 1000, 150
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch):
     small = partial(ParseOptions, chunk_rows=SHARD)
     monkeypatch.setattr(labelled_data, "ParseOptions", small)
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(tmp_path_factory):
     """Save a file with comments, blank lines and a byte order mark, without a last newline."""
     path = board(ROWS).save(tmp_path_factory.mktemp("cluster") / "board")
     lines = path.read_text().splitlines()
@@ -98,7 +95,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def check_same_model(cluster: DaskCluster, folder: Path, data: Path, *words: object) -> None:
+def check_same_model(cluster, folder, data, *words):
     """Check that the model of the cluster has the bytes of a model of this process."""
     run_train(*words, "-q", data, folder / "here")
     run_train(*words, "-q", "--cluster", cluster.file, data, folder / "there")
@@ -122,9 +119,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
-def test_a_cluster_writes_the_bytes_of_one_process(
-    two: DaskCluster, tmp_path: Path, path: Path, words: str
-) -> None:
+def test_a_cluster_writes_the_bytes_of_one_process(two, tmp_path, path, words):
     check_same_model(two, tmp_path, path, *words.split())
 
 
@@ -136,9 +131,7 @@ def test_a_cluster_writes_the_bytes_of_one_process(
         "sgd --epochs 2",
     ],
 )
-def test_a_file_of_weights_gives_the_bytes_of_one_process(
-    two: DaskCluster, tmp_path: Path, path: Path, words: str
-) -> None:
+def test_a_file_of_weights_gives_the_bytes_of_one_process(two, tmp_path, path, words):
     weights = np.round(np.random.default_rng(1).exponential(size=ROWS), 2)
     weights[::7] = 0.0
     (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights.tolist()))
@@ -165,9 +158,7 @@ def test_a_file_of_weights_gives_the_bytes_of_one_process(
         "randsvm -g 5 -v 3 -b 1 --sample-size 100 --search-gap 0.05 --gap 0.1 --subset 500",
     ],
 )
-def test_folds_on_a_cluster_keep_groups(
-    two: DaskCluster, tmp_path: Path, path: Path, words: str
-) -> None:
+def test_folds_on_a_cluster_keep_groups(two, tmp_path, path, words):
     qids = iter((np.random.default_rng(1).integers(0, 60, ROWS)).tolist())
     lines = []
     for line in path.read_text(encoding="utf-8-sig").splitlines():
@@ -178,7 +169,7 @@ def test_folds_on_a_cluster_keep_groups(
     check_same_model(two, tmp_path, tmp_path / "d", *words.split(), "--groups", "qid")
 
 
-def same_lines(model: Path) -> list[bytes]:
+def same_lines(model):
     """Return the lines of a model except those that name options or depend on them."""
     own = b"# randsvm configuration", b"# randsvm sha256"
     return [line for line in model.read_bytes().splitlines() if not line.startswith(own)]
@@ -195,8 +186,8 @@ def same_lines(model: Path) -> list[bytes]:
     ],
 )
 def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, words: str
-) -> None:
+    two, tmp_path, path, monkeypatch, words
+):
     monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS)
     monkeypatch.setattr(algorithms, "MAX_PART", 1.0)
     words += " --sample-size 100 --gap 0.05"
@@ -209,9 +200,7 @@ def test_inner_sets_on_a_cluster_give_the_bytes_of_one_process(
     assert scanned[-1] == inner if "--reduce" not in words else scanned[-1] < inner / 2
 
 
-def test_workers_keep_float64_values_that_float32_would_round(
-    two: DaskCluster, tmp_path: Path
-) -> None:
+def test_workers_keep_float64_values_that_float32_would_round(two, tmp_path):
     """Chunks before the first value that needs float64 have it too, and so do predictions."""
     y, X = board(ROWS)
     X = 1e8 + 10 * X
@@ -232,7 +221,7 @@ SEVERAL = {
 
 
 @pytest.fixture(scope="module")
-def clouds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clouds(tmp_path_factory):
     """Save rows of four classes."""
     return Data(*oracle.clouds(600)).save(tmp_path_factory.mktemp("cluster") / "clouds")
 
@@ -240,17 +229,15 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", SEVERAL.values(), ids=SEVERAL)
 def test_models_of_several_classes_have_the_bytes_of_one_process(
-    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path, words: str
-) -> None:
+    two, tmp_path, monkeypatch, clouds, words
+):
     if "small" not in words:
         # This process would train pairs of few rows.
         monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     check_same_model(two, tmp_path, clouds, *words.split())
 
 
-def test_this_process_trains_small_pairs_from_spill_files(
-    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path
-) -> None:
+def test_this_process_trains_small_pairs_from_spill_files(two, tmp_path, monkeypatch, clouds):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     monkeypatch.setattr("randsvm.data.regrouping.CHUNK_ROWS", 30)
     check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "--gap", 0.01)
@@ -271,19 +258,17 @@ CELLS = {
 }
 
 
-def tried(log: Path) -> list[tuple[str, list[float], dict[str, float]]]:
+def tried(log):
     found = [one for one in read_log(log) if one["event"] == "tried"]
     return sorted((one["configuration"], one["scores"], one["details"]) for one in found)
 
 
-def no_fit(*words: object) -> None:
+def no_fit(*words):
     raise AssertionError("fitted in this process")
 
 
 @pytest.mark.parametrize("words", CELLS.values(), ids=CELLS)
-def test_workers_fit_the_folds_with_the_same_results(
-    two: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clouds: Path, words: str
-) -> None:
+def test_workers_fit_the_folds_with_the_same_results(two, tmp_path, monkeypatch, clouds, words):
     logs = []
     for where in ([], ["--cluster", two.file]):
         if where:
@@ -301,13 +286,11 @@ def test_workers_fit_the_folds_with_the_same_results(
 SEARCH = {"folds": 3, "C": [0.5, 1, 2, 4], "search_gap": 0.02}
 
 
-def search_results(
-    data: Path, model: Path, resources: Resources, watch: Callable[[object], None]
-) -> str:
+def search_results(data, model, resources, watch):
     """Run a search; return the results of all combinations and the model."""
-    every: list[Tried] = []
+    every = []
 
-    def both(event: object) -> None:
+    def both(event):
         if isinstance(event, Tried):
             every.append(event._replace(number=0))
         watch(event)
@@ -317,18 +300,14 @@ def search_results(
     return f"{sorted(map(str, every))}{model.read_text()}"
 
 
-def test_another_worker_repeats_the_fits_of_a_killed_worker(
-    two: DaskCluster, tmp_path: Path, clouds: Path
-) -> None:
+def test_another_worker_repeats_the_fits_of_a_killed_worker(two, tmp_path, clouds):
     expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     watch = Once(lambda event: isinstance(event, Tried), two.kill)
     assert search_results(clouds, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
-def test_a_search_survives_repeated_losses(
-    tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_survives_repeated_losses(tmp_path, clouds, monkeypatch):
     expected = search_results(clouds, tmp_path / "m", Resources(), lambda event: None)
     monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
     monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
@@ -336,9 +315,7 @@ def test_a_search_survives_repeated_losses(
     assert found == expected
 
 
-def test_this_process_fits_large_folds(
-    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_this_process_fits_large_folds(two, tmp_path, clouds, monkeypatch):
     monkeypatch.setattr("randsvm.training.cross_validation.COPIED_NONZEROS", 100)
     monkeypatch.setattr("randsvm.cluster.cluster_executor.ReplicaExecutor.call", no_fit)
     check_same_model(two, tmp_path, clouds, "randsvm", "-g", 1, "-v", 2, "--gap", 0.1)
@@ -348,19 +325,19 @@ class GivenUpError(Exception):
     pass
 
 
-def after(seconds: float) -> Callable[[object], None]:
+def after(seconds):
     """Return a listener that raises GivenUpError after some seconds."""
     end = time.monotonic() + seconds
 
-    def watch(event: object) -> None:
+    def watch(event):
         if time.monotonic() > end:
             raise GivenUpError
 
     return watch
 
 
-def test_a_call_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
-    def endless() -> None:
+def test_a_call_without_a_caller_ends(two, path):
+    def endless():
         while True:
             emit(Waiting())
             time.sleep(0.01)
@@ -380,8 +357,8 @@ def test_a_call_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
         assert are_released(worker_pool, key)
 
 
-def test_a_map_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
-    def endless(shard: Shard) -> None:
+def test_a_map_without_a_caller_ends(two, path):
+    def endless(shard):
         while True:
             emit(Waiting())
             time.sleep(0.01)
@@ -394,8 +371,8 @@ def test_a_map_without_a_caller_ends(two: DaskCluster, path: Path) -> None:
     assert found == [shard.number for shard in D.shards]
 
 
-def test_a_signal_ends_a_search(two: DaskCluster, tmp_path: Path, clouds: Path) -> None:
-    def interrupted(event: object) -> None:
+def test_a_signal_ends_a_search(two, tmp_path, clouds):
+    def interrupted(event):
         if isinstance(event, Progress) and event.stage == "cross-validation":
             raise Interrupted(signal.SIGTERM)
 
@@ -407,9 +384,7 @@ def test_a_signal_ends_a_search(two: DaskCluster, tmp_path: Path, clouds: Path) 
         assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_averaged_weights_are_the_same_after_a_worker_is_killed(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_averaged_weights_are_the_same_after_a_worker_is_killed(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.algorithms.sgd.GROUP_CHUNKS", 2)
     models = []
     for kill in (False, True):
@@ -422,7 +397,7 @@ def test_averaged_weights_are_the_same_after_a_worker_is_killed(
     assert oracle.trailer(tmp_path / "m")["averaged"] == "3"
 
 
-def test_several_files_are_one_data_set(two: DaskCluster, tmp_path: Path, path: Path) -> None:
+def test_several_files_are_one_data_set(two, tmp_path, path):
     lines = path.read_bytes().splitlines(keepends=True)
     for number, some in enumerate([lines[:70], lines[70:71], lines[71:]]):
         (tmp_path / f"part-{number}").write_bytes(b"".join(some).rstrip(b"\r\n"))
@@ -432,9 +407,7 @@ def test_several_files_are_one_data_set(two: DaskCluster, tmp_path: Path, path: 
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_workers_open_files_by_the_given_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_open_files_by_the_given_path(tmp_path, monkeypatch):
     """Symlinks are not resolved by the client."""
     (tmp_path / "target").write_text("+1 1:1")
     (tmp_path / "link").symlink_to("target")
@@ -443,12 +416,8 @@ def test_workers_open_files_by_the_given_path(
     assert found.path == str(tmp_path / "link")
 
 
-def test_workers_open_a_model_by_the_given_path(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def asked(
-        address: str, paths: object, options: object, work: prediction.WorkerPredictor
-    ) -> None:
+def test_workers_open_a_model_by_the_given_path(tmp_path, path, monkeypatch):
+    def asked(address, paths, options, work):
         assert work.path == str(tmp_path / "link")
         raise GivenUpError
 
@@ -460,15 +429,13 @@ def test_workers_open_a_model_by_the_given_path(
         run_predict("-q", "--cluster", "host:1", path, "link", "out")
 
 
-def test_the_pass_for_chunk_ends_can_be_interrupted(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pass_for_chunk_ends_can_be_interrupted(path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     worker_pool = FakeWorkerPool("1")
     file = text_file_at(str(path), ParseOptions("class", chunk_rows=SHARD))
     ranges = -(-file.size // 2000)
 
-    def given_up(event: object) -> None:
+    def given_up(event):
         if worker_pool.submitted > ranges + 1:
             raise GivenUpError
 
@@ -478,9 +445,7 @@ def test_the_pass_for_chunk_ends_can_be_interrupted(
     release("a key")
 
 
-def test_a_file_named_twice_gives_its_rows_twice(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_named_twice_gives_its_rows_twice(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 9000)
     words = ["randsvm", "-g", 5, "--gap", 0.1, "-q"]
     run_train(*words, path, path, tmp_path / "here")
@@ -489,9 +454,7 @@ def test_a_file_named_twice_gives_its_rows_twice(
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_local_workers_import_the_modules_of_this_process(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+def test_local_workers_import_the_modules_of_this_process(tmp_path, path, monkeypatch, count):
     """Modules of the same names in the working folder are not imported."""
     for name in ("queue", "randsvm"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit")
@@ -503,9 +466,7 @@ def test_local_workers_import_the_modules_of_this_process(
 
 
 @pytest.mark.parametrize("rows", [60, 999], ids=["by its values", "by its coefficients"])
-def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(
-    two: DaskCluster, tmp_path: Path, path: Path, rows: int
-) -> None:
+def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(two, tmp_path, path, rows):
     some = path.read_bytes().split(b"\n")[:rows]
     (tmp_path / "some").write_bytes(b"\n".join(some))
     run_train("randsvm", "-g", 5, "-q", tmp_path / "some", tmp_path / "old")
@@ -516,9 +477,7 @@ def test_a_warm_start_on_a_cluster_gives_the_bytes_of_one_process(
 NUMBERS = {"number", "violators", "support_vectors", "changed", "frozen", "primal", "dual", "gap"}
 
 
-def test_the_log_has_the_rounds_of_one_process(
-    two: DaskCluster, tmp_path: Path, path: Path
-) -> None:
+def test_the_log_has_the_rounds_of_one_process(two, tmp_path, path):
     logs = []
     for words in ([], ["--cluster", two.file]):
         log = tmp_path / f"{len(words)}.jsonl"
@@ -545,13 +504,13 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("asked", PREDICTIONS.values(), ids=PREDICTIONS)
 def test_workers_predict_in_the_order_of_the_rows(
-    two: DaskCluster,
-    tmp_path: Path,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    asked: tuple[object, ...],
-) -> None:
+    two,
+    tmp_path,
+    path,
+    monkeypatch,
+    capsys,
+    asked,
+):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "z").write_bytes(path.read_bytes()[3:] + b"\n? 2:0.5 7:1\n")
     (tmp_path / "y").write_bytes(path.read_bytes()[:9000])
@@ -568,9 +527,7 @@ def test_workers_predict_in_the_order_of_the_rows(
 
 
 @pytest.mark.parametrize("bad", ["+1 1:x\n", "? 0:1\n"])
-def test_bad_text_to_predict_is_found_at_its_place(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, bad: str
-) -> None:
+def test_bad_text_to_predict_is_found_at_its_place(two, tmp_path, path, monkeypatch, bad):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     (tmp_path / "d").write_text("# first\n" + path.read_text("utf-8-sig") + "\n" + bad)
     run_train("randsvm", "-g", 5, "--gap", 0.5, "-q", path, tmp_path / "m")
@@ -589,44 +546,42 @@ SIX = {"gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 
 
 @pytest.fixture
-def expected(path: Path, tmp_path: Path) -> bytes:
+def expected(path, tmp_path):
     """Return the model of six rounds in this process."""
     return trained(path, tmp_path / "expected", Resources(), lambda event: None)
 
 
-def trained(
-    data: Path, model: Path, resources: Resources, watch: Callable[[object], None]
-) -> bytes:
+def trained(data, model, resources, watch):
     given = {**SIX, "cluster": resources.cluster} if resources.cluster else SIX
     api.train_randsvm(data, model, watch, gamma=5, **given)
     return model.read_bytes()
 
 
-def on_cluster(cluster: DaskCluster) -> Resources:
+def on_cluster(cluster):
     return Resources(cluster=str(cluster.file))
 
 
 class Once:
     """A listener that calls `do` at the first event that matches."""
 
-    def __init__(self, matches: Callable[[object], bool], do: Callable[[], object]) -> None:
+    def __init__(self, matches, do):
         self.matches, self.do, self.done = matches, do, False
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event):
         if not self.done and self.matches(event):
             self.done = True
             self.do()
 
 
-def reading(event: object) -> bool:
+def reading(event):
     return isinstance(event, Progress) and event.stage == "reading"
 
 
-def scanning(event: object) -> bool:
+def scanning(event):
     return isinstance(event, Progress) and event.stage == "scanning"
 
 
-def third_round(event: object) -> bool:
+def third_round(event):
     return isinstance(event, Iteration) and event.number == 3
 
 
@@ -634,26 +589,20 @@ MOMENTS = {"reading": reading, "scanning": scanning, "between rounds": third_rou
 
 
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
-def test_another_worker_does_the_work_of_a_killed_worker(
-    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes, moment: Callable[..., Any]
-) -> None:
+def test_another_worker_does_the_work_of_a_killed_worker(two, tmp_path, path, expected, moment):
     watch = Once(moment, two.kill)
     assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
     assert watch.done
 
 
-def test_a_worker_that_joins_later_takes_part(
-    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes
-) -> None:
+def test_a_worker_that_joins_later_takes_part(two, tmp_path, path, expected):
     two.kill()
     watch = Once(third_round, two.add)
     assert trained(path, tmp_path / "m", on_cluster(two), watch) == expected
 
 
-def test_new_workers_replace_killed_workers(
-    two: DaskCluster, tmp_path: Path, path: Path, expected: bytes
-) -> None:
-    def replace_all() -> None:
+def test_new_workers_replace_killed_workers(two, tmp_path, path, expected):
+    def replace_all():
         while two.workers:
             two.kill()
         two.add()
@@ -665,18 +614,18 @@ def test_new_workers_replace_killed_workers(
 
 @pytest.mark.parametrize("patience", [2.0, 60.0], ids=["replaced", "waited for"])
 def test_a_run_survives_a_stopped_worker(
-    two: DaskCluster,
-    tmp_path: Path,
-    path: Path,
-    expected: bytes,
-    monkeypatch: pytest.MonkeyPatch,
-    patience: float,
-) -> None:
+    two,
+    tmp_path,
+    path,
+    expected,
+    monkeypatch,
+    patience,
+):
     monkeypatch.setattr("randsvm.cluster.worker_pool.MISSING_SECONDS", patience)
     stopped = two.workers[0]
     go_on = threading.Timer(5, stopped.send_signal, [signal.SIGCONT])
 
-    def stop() -> None:
+    def stop():
         stopped.send_signal(signal.SIGSTOP)
         go_on.start()
 
@@ -685,9 +634,7 @@ def test_a_run_survives_a_stopped_worker(
 
 
 @pytest.mark.parametrize("how", ["limit", "signal"])
-def test_a_run_that_waits_for_a_worker_can_be_interrupted(
-    two: DaskCluster, tmp_path: Path, path: Path, how: str
-) -> None:
+def test_a_run_that_waits_for_a_worker_can_be_interrupted(two, tmp_path, path, how):
     while len(two.workers) > 1:
         two.kill()
     worker = two.workers[0]
@@ -695,12 +642,12 @@ def test_a_run_that_waits_for_a_worker_can_be_interrupted(
     class Interrupting(Once):
         """Raises Interrupted a second after the worker was stopped."""
 
-        def __call__(self, event: object) -> None:
+        def __call__(self, event):
             super().__call__(event)
             if how == "signal" and self.done and time.monotonic() > self.at + 1:
                 raise Interrupted(signal.SIGTERM)
 
-        def stop(self) -> None:
+        def stop(self):
             self.at = time.monotonic()
             worker.send_signal(signal.SIGSTOP)
 
@@ -716,13 +663,11 @@ def test_a_run_that_waits_for_a_worker_can_be_interrupted(
     assert stopped == ("time limit" if how == "limit" else "interrupted by signal 15")
 
 
-def test_finished_pairs_are_written_when_the_cluster_is_lost(
-    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_pairs_are_written_when_the_cluster_is_lost(two, tmp_path, clouds, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
 
-    def kill_all() -> None:
+    def kill_all():
         while two.workers:
             two.kill()
 
@@ -735,19 +680,17 @@ def test_finished_pairs_are_written_when_the_cluster_is_lost(
     assert len(model.beta)
 
 
-def test_a_worker_of_another_version_is_excluded(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_of_another_version_is_excluded(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.connection.__version__", "0.1")
     with pytest.raises(ClusterError, match=r"worker .* has randsvm .*, this process has 0.1"):
         run_train("randsvm", "-q", "--cluster", two.file, path, tmp_path / "m")
 
 
-def test_busy_workers_are_members(two: DaskCluster, tmp_path: Path) -> None:
+def test_busy_workers_are_members(two, tmp_path):
     """Tasks of another run may keep all their threads for hours."""
     free = tmp_path / "free"
 
-    def work() -> None:
+    def work():
         while not free.exists():
             time.sleep(0.01)
 
@@ -765,10 +708,10 @@ def test_busy_workers_are_members(two: DaskCluster, tmp_path: Path) -> None:
             free.touch()
 
 
-def test_a_failed_handshake_is_repeated(two: DaskCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_handshake_is_repeated(two, monkeypatch):
     run, failed = connection.ConnectionClient.run, []
 
-    def fails_once(client: connection.ConnectionClient, *words: object, **more: object) -> object:
+    def fails_once(client, *words, **more):
         if len(failed) < len(two.workers):
             failed.append(words)
             raise OSError
@@ -779,9 +722,7 @@ def test_a_failed_handshake_is_repeated(two: DaskCluster, monkeypatch: pytest.Mo
         assert worker_pool.members()
 
 
-def test_a_worker_that_cannot_import_the_package_is_excluded(
-    two: DaskCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_import_the_package_is_excluded(two, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.HANDSHAKE_MODULE", "randsvm.missing")
     with pytest.raises(ClusterError, match=r"worker .* cannot import randsvm: No module named"):
         WorkerPool(str(two.file))
@@ -789,28 +730,26 @@ def test_a_worker_that_cannot_import_the_package_is_excluded(
 
 @pytest.mark.parametrize("others", [{}, {"functions": "bits of another processor"}])
 def test_one_notice_reports_workers_that_compute_other_bits(
-    two: DaskCluster,
-    tmp_path: Path,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    expected: bytes,
-    others: dict[str, str],
-) -> None:
+    two,
+    tmp_path,
+    path,
+    monkeypatch,
+    expected,
+    others,
+):
     ours = {**arithmetic(), **others}
     monkeypatch.setattr("randsvm.cluster.connection.arithmetic", lambda: ours)
-    emitted: list[object] = []
+    emitted = []
     assert trained(path, tmp_path / "m", on_cluster(two), emitted.append) == expected
     notices = [one.text for one in emitted if isinstance(one, Notice) and "rounds" in one.text]
     assert len(notices) == len(others)
     assert all("(functions)" in text for text in notices)
 
 
-def test_without_workers_the_best_model_so_far_is_written(
-    two: DaskCluster, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_workers_the_best_model_so_far_is_written(two, tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
-    def kill_all() -> None:
+    def kill_all():
         while two.workers:
             two.kill()
 
@@ -821,9 +760,7 @@ def test_without_workers_the_best_model_so_far_is_written(
     )
 
 
-def test_without_a_scheduler_the_best_model_so_far_is_written(
-    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_scheduler_the_best_model_so_far_is_written(tmp_path, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 5.0)
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
@@ -840,10 +777,10 @@ def test_without_a_scheduler_the_best_model_so_far_is_written(
         cluster.close()
 
 
-def cached_keys(worker_pool: WorkerPool) -> set[str]:
+def cached_keys(worker_pool):
     """Return the keys in the caches of the workers."""
 
-    def keys() -> set[str]:
+    def keys():
         from randsvm.cluster.worker import _cache
 
         numbered = [*_cache.ranges, *_cache.cells, *_cache.cancelled]
@@ -852,7 +789,7 @@ def cached_keys(worker_pool: WorkerPool) -> set[str]:
     return set().union(*worker_pool.client.run(keys).values())
 
 
-def are_released(worker_pool: WorkerPool, *keys: str) -> bool:
+def are_released(worker_pool, *keys):
     """Return whether the workers soon have none of these keys."""
     end = time.monotonic() + PATIENCE
     while (left := cached_keys(worker_pool) & {*keys}) and time.monotonic() < end:
@@ -861,9 +798,7 @@ def are_released(worker_pool: WorkerPool, *keys: str) -> bool:
 
 
 @pytest.mark.parametrize("bad", [b"", b"+1 1:x\n"], ids=["a model", "bad text"])
-def test_workers_release_the_data_of_a_run_at_its_end(
-    two: DaskCluster, tmp_path: Path, clouds: Path, monkeypatch: pytest.MonkeyPatch, bad: bytes
-) -> None:
+def test_workers_release_the_data_of_a_run_at_its_end(two, tmp_path, clouds, monkeypatch, bad):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 100)
     (tmp_path / "d").write_bytes(clouds.read_bytes() + bad)
@@ -875,9 +810,7 @@ def test_workers_release_the_data_of_a_run_at_its_end(
         assert are_released(worker_pool, *(cached_keys(worker_pool) - before))
 
 
-def test_chunk_ends_are_computed_where_the_range_is_cached(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunk_ends_are_computed_where_the_range_is_cached(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.byte_ranges.RANGE_BYTES", 2000)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         first_pass(
@@ -886,11 +819,11 @@ def test_chunk_ends_are_computed_where_the_range_is_cached(
         assert "a key" not in cached_keys(worker_pool)
 
 
-def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch):
     """A worker is killed when it has just sent its result."""
 
     class Unreachable(DoneFuture):
-        def result(self, timeout: float | None = None) -> object:
+        def result(self, timeout=None):
             time.sleep(1)
             raise OSError
 
@@ -909,12 +842,12 @@ def test_a_result_that_cannot_be_fetched_delays_no_other(monkeypatch: pytest.Mon
     ids=["error of the task", "loss"],
 )
 def test_repeated_losses_end_a_run(
-    two: DaskCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    task: Callable[..., Any],
-    word: int | str,
-    error: type[Exception],
-) -> None:
+    two,
+    monkeypatch,
+    task,
+    word,
+    error,
+):
     monkeypatch.setattr("randsvm.cluster.worker_pool.EXTRA_LOSSES", 3)
     with closing(WorkerPool(str(two.file))) as worker_pool, pytest.raises(error):
         list(map_calls(worker_pool, task, [(word,)]))
@@ -923,9 +856,7 @@ def test_repeated_losses_end_a_run(
 # ---- refused arguments --------------------------------------------------------------------------
 
 
-def test_bad_text_is_found_at_its_line_and_column(
-    two: DaskCluster, tmp_path: Path, path: Path
-) -> None:
+def test_bad_text_is_found_at_its_line_and_column(two, tmp_path, path):
     bad = tmp_path / "bad"
     text = path.read_bytes()
     bad.write_bytes(text + b"\n\n+1 1:2 2:x\n")
@@ -939,16 +870,16 @@ def test_bad_text_is_found_at_its_line_and_column(
 
 
 @pytest.fixture
-def other_server() -> Iterator[Callable[[bytes], str]]:
+def other_server():
     """Return a function that starts a server; it sends the same bytes to every client."""
     with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stack:
 
-        def serve(words: bytes) -> None:
+        def serve(words):
             with suppress(OSError):
                 while True:
                     stack.enter_context(server.accept()[0]).sendall(words)
 
-        def at(words: bytes) -> str:
+        def at(words):
             threading.Thread(target=serve, args=[words], daemon=True).start()
             return f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -956,19 +887,19 @@ def other_server() -> Iterator[Callable[[bytes], str]]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_server_of_another_protocol_is_no_cluster(other_server: Callable[[bytes], str]) -> None:
+def test_a_server_of_another_protocol_is_no_cluster(other_server):
     with pytest.raises(ClusterError, match=r"cannot reach .*: the program there is no scheduler"):
         WorkerPool(other_server(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
 
-def test_the_garbage_collector_closes_no_client(other_server: Callable[[bytes], str]) -> None:
+def test_the_garbage_collector_closes_no_client(other_server):
     """In a thread that is starting another client, closing would wait for a lock for ever."""
 
-    def connect() -> None:
+    def connect():
         with suppress(ClusterError):
             WorkerPool(other_server(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9))
 
-    def collect() -> None:
+    def collect():
         with LoopRunner._lock:
             gc.collect()
 
@@ -985,13 +916,13 @@ def test_the_garbage_collector_closes_no_client(other_server: Callable[[bytes], 
 
 @pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
 def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(
-    other_server: Callable[[bytes], str],
-    monkeypatch: pytest.MonkeyPatch,
-    end: Interrupted | GivenUpError,
-) -> None:
+    other_server,
+    monkeypatch,
+    end,
+):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
 
-    def given_up(event: object) -> None:
+    def given_up(event):
         raise end
 
     with listening(given_up), pytest.raises(type(end)):
@@ -1000,12 +931,12 @@ def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
-    other_server: Callable[[bytes], str],
-    tmp_path: Path,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    algorithm: str,
-) -> None:
+    other_server,
+    tmp_path,
+    path,
+    monkeypatch,
+    algorithm,
+):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
     words = ["-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
     with pytest.raises(ClusterError, match=r"cannot reach .* before --time-limit") as raised:
@@ -1014,13 +945,13 @@ def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
     assert not (tmp_path / "m").exists()
 
 
-def loops() -> set[threading.Thread]:
+def loops():
     """Return the event loop threads of Dask."""
     return {thread for thread in threading.enumerate() if thread.name == "IO loop"}
 
 
 @pytest.fixture
-def no_loops() -> Iterator[None]:
+def no_loops():
     """Check that the event loop threads that a test starts have ended."""
     before = loops()
     yield
@@ -1030,9 +961,7 @@ def no_loops() -> Iterator[None]:
     assert not left
 
 
-def test_a_failed_connection_leaves_no_threads(
-    no_loops: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_connection_leaves_no_threads(no_loops, monkeypatch):
     monkeypatch.setattr(connection, "CONNECTING_SECONDS", 0.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -1040,17 +969,17 @@ def test_a_failed_connection_leaves_no_threads(
             WorkerPool(f"127.0.0.1:{unused.getsockname()[1]}")
 
 
-def test_a_client_that_connects_too_late_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_connects_too_late_is_closed(monkeypatch):
     answers, closed = threading.Event(), threading.Event()
 
     class Late:
-        def __init__(self, **where: object) -> None:
+        def __init__(self, **where):
             answers.wait()
 
-        def close(self, timeout: float) -> None:
+        def close(self, timeout):
             closed.set()
 
-    def given_up(event: object) -> None:
+    def given_up(event):
         raise GivenUpError
 
     monkeypatch.setattr(connection, "ConnectionClient", Late)
@@ -1061,12 +990,12 @@ def test_a_client_that_connects_too_late_is_closed(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+def processes(monkeypatch):
     """Replace the workers of local:N by processes that sleep; the third cannot be started."""
-    started: list[subprocess.Popen[bytes]] = []
+    started = []
     popen = subprocess.Popen
 
-    def start(*words: object, **more: object) -> subprocess.Popen[bytes]:
+    def start(*words, **more):
         if len(started) == 2:
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         started.append(popen(["sleep", "600"], stdin=subprocess.PIPE))
@@ -1076,18 +1005,14 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
     return started
 
 
-def test_a_failed_start_of_local_workers_leaves_no_processes(
-    no_loops: None, processes: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_failed_start_of_local_workers_leaves_no_processes(no_loops, processes):
     with pytest.raises(ClusterError, match="temporarily unavailable"):
         WorkerPool("local:3")
     assert [process.wait(PATIENCE) for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_the_scheduler_is_closed_even_if_the_client_cannot_be(
-    no_loops: None, processes: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def does_not_close(client: object, timeout: float) -> None:
+def test_the_scheduler_is_closed_even_if_the_client_cannot_be(no_loops, processes, monkeypatch):
+    def does_not_close(client, timeout):
         raise TimeoutError
 
     found = connection.Connection("local:2")
@@ -1097,11 +1022,9 @@ def test_the_scheduler_is_closed_even_if_the_client_cannot_be(
     assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
 
 
-def test_a_run_ends_with_the_last_local_worker(
-    no_loops: None, processes: list[subprocess.Popen[bytes]]
-) -> None:
+def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
 
-    def kill(event: object) -> None:
+    def kill(event):
         for process in processes:
             process.kill()
 
@@ -1116,15 +1039,13 @@ def test_a_run_ends_with_the_last_local_worker(
         "randsvm --cluster local:2 -",
     ],
 )
-def test_unsupported_arguments_are_refused_before_connecting(
-    tmp_path: Path, path: Path, words: str
-) -> None:
+def test_unsupported_arguments_are_refused_before_connecting(tmp_path, path, words):
     command = [str(path) if word == "FILE" else word for word in words.split()]
     with pytest.raises(ParameterError, match="cluster"):
         run_train(*command, tmp_path / "m")
 
 
-def test_dask_is_imported_only_with_the_option(tmp_path: Path, path: Path) -> None:
+def test_dask_is_imported_only_with_the_option(tmp_path, path):
     words = ["randsvm", "-q", "--gap", "0.5", str(path), str(tmp_path / "m")]
     code = (
         "import sys; from randsvm.cli import train; "

@@ -22,7 +22,7 @@ print(json.dumps([arithmetic(), hashlib.sha256((a @ a).tobytes()).hexdigest()]))
 """
 
 
-def arithmetic_with(core: str) -> tuple[dict[str, str], str]:
+def arithmetic_with(core):
     """Return the arithmetic of a process whose BLAS uses the code for a kind of processor, and the
     digest of a matrix product."""
     words = {"OPENBLAS_CORETYPE": core, "OPENBLAS_NUM_THREADS": "1"}
@@ -35,7 +35,7 @@ def arithmetic_with(core: str) -> tuple[dict[str, str], str]:
     return tuple(json.loads(done.stdout))
 
 
-def test_only_matrix_products_differ_where_those_of_blas_do() -> None:
+def test_only_matrix_products_differ_where_those_of_blas_do():
     """Haswell has fused multiply-add, Prescott has not."""
     (ours, our_product), (theirs, their_product) = (
         arithmetic_with("Haswell"),
@@ -45,8 +45,8 @@ def test_only_matrix_products_differ_where_those_of_blas_do() -> None:
     assert differing == ({"matrix products"} if our_product != their_product else set())
 
 
-def test_another_last_digit_of_a_function_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def other_exp(x: np.ndarray) -> np.ndarray:
+def test_another_last_digit_of_a_function_is_found(monkeypatch):
+    def other_exp(x):
         return np.nextafter(np.exp(x), np.inf, dtype=x.dtype)
 
     ours = connection.arithmetic()
@@ -61,7 +61,7 @@ COMPILED = (
 )
 
 
-def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
     """So machines need not agree on the width of vectors."""
     ours = connection.arithmetic()
     for name in COMPILED:
@@ -72,6 +72,6 @@ def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("theirs", ["1.9", "2.1"])
-def test_older_and_newer_versions_differ(theirs: str) -> None:
+def test_older_and_newer_versions_differ(theirs):
     ours = {"randsvm": "1.0", "numpy": "2.0"}
     assert connection.differing_names({"numpy": theirs, "randsvm": "1.0"}, ours) == ["numpy"]

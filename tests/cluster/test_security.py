@@ -8,10 +8,8 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from commands import run_train
@@ -33,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Runt
 LISTENING = "0A"
 
 
-def sockets_of(pid: int) -> set[str]:
+def sockets_of(pid):
     """Return the inodes of the open sockets of a process."""
     found = set()
     for link in Path(f"/proc/{pid}/fd").iterdir():
@@ -46,13 +44,13 @@ def sockets_of(pid: int) -> set[str]:
     return found
 
 
-def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def address_of(text):
     """Parse an address of /proc/net: 32-bit words in the byte order of the machine."""
     words = [int(text[at : at + 8], 16) for at in range(0, len(text), 8)]
     return ipaddress.ip_address(struct.pack(f"={len(words)}I", *words))
 
 
-def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+def listening_on(pid):
     """Return the addresses on which a process listens for TCP."""
     inodes, found = sockets_of(pid), []
     for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
@@ -67,7 +65,7 @@ def listening_on(pid: int) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[WorkerPool]:
+def local():
     """Return local:2 with both workers."""
     with closing(WorkerPool("local:2")) as worker_pool:
         end = time.monotonic() + PATIENCE
@@ -78,7 +76,7 @@ def local() -> Iterator[WorkerPool]:
 
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
-def test_a_local_cluster_listens_on_loopback_only(local: WorkerPool) -> None:
+def test_a_local_cluster_listens_on_loopback_only(local):
     pids = [os.getpid(), *(process.pid for process in local.connection.processes)]
     for pid in pids:
         found = listening_on(pid)
@@ -87,13 +85,11 @@ def test_a_local_cluster_listens_on_loopback_only(local: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("how", ["without TLS", "another certificate"])
-def test_a_local_cluster_refuses_clients_without_its_certificate(
-    local: WorkerPool, how: str
-) -> None:
+def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
     """With its certificate, the same call succeeds."""
     security = None if how == "without TLS" else Security.temporary()
 
-    async def identity(address: str, arguments: dict[str, Any]) -> object:
+    async def identity(address, arguments):
         remote = rpc(address, connection_args=arguments, timeout=PATIENCE)
         try:
             return await remote.identity()
@@ -110,7 +106,7 @@ def test_a_local_cluster_refuses_clients_without_its_certificate(
             asyncio.run(identity(other, arguments))
 
 
-def test_no_command_line_contains_a_secret(local: WorkerPool) -> None:
+def test_no_command_line_contains_a_secret(local):
     for process in local.connection.processes:
         words = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert b"dask_worker" in words
@@ -120,7 +116,7 @@ def test_no_command_line_contains_a_secret(local: WorkerPool) -> None:
 @pytest.mark.parametrize(
     "address", ["local:0", "local:", "local:10000", "127.0.0.1:99999", "tcp://127.0.0.1:0", "host"]
 )
-def test_an_invalid_address_is_refused_at_once(tmp_path: Path, address: str) -> None:
+def test_an_invalid_address_is_refused_at_once(tmp_path, address):
     path = board(20).save(tmp_path / "board")
     began = time.monotonic()
     with pytest.raises(ParameterError, match="--cluster: expected"):
@@ -129,7 +125,7 @@ def test_an_invalid_address_is_refused_at_once(tmp_path: Path, address: str) -> 
 
 
 @pytest.mark.parametrize("content", [b"+1 1:2\n-1 1:3\n", b"{}", b"{1:2", b"", b"\xff{", b"[1]"])
-def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path: Path, content: bytes) -> None:
+def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
     path = board(20).save(tmp_path / "board")
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(ParameterError, match="expected a scheduler file") as error:
@@ -137,7 +133,7 @@ def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path: Path, content:
     assert "\n" not in str(error.value)
 
 
-def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path: Path) -> None:
+def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
     file = tmp_path / "file"
     file.touch()
     writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])

@@ -7,10 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import oracle
@@ -29,7 +27,6 @@ from randsvm.training.job import Job
 
 pytest.importorskip("distributed")
 import cloudpickle
-from distributed import Worker
 from distributed.core import Status
 from fake_cluster import DoneFuture, FakeWorkerPool
 
@@ -48,15 +45,15 @@ ROWS, SHARD = 1000, 150
 
 
 @pytest.fixture(autouse=True)
-def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_shards(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
 
 
 @pytest.fixture(autouse=True)
-def both_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def both_take_part(monkeypatch):
     """Make each run wait for two workers at its start."""
 
-    def gather(worker_pool: WorkerPool) -> None:
+    def gather(worker_pool):
         end = time.monotonic() + PATIENCE
         while len(worker_pool.members()) < 2:
             assert time.monotonic() < end
@@ -66,7 +63,7 @@ def both_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[DaskCluster]:
+def two(tmp_path):
     (tmp_path / "cluster").mkdir()
     cluster = DaskCluster(tmp_path / "cluster")
     for _ in range(2):
@@ -76,13 +73,11 @@ def two(tmp_path: Path) -> Iterator[DaskCluster]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return board(ROWS).save(tmp_path / "board")
 
 
-def trained(
-    data: Path, cluster: DaskCluster | None, watch: Callable[[object], object] = lambda event: None
-) -> bytes:
+def trained(data, cluster, watch=lambda event: None):
     """Train at most six rounds; return the model."""
     model, given = data.with_name("model"), {} if cluster is None else {"cluster": cluster.file}
     rule = {"sample_size": 100, "gap": 1e-4, "max_iterations": 6}
@@ -93,11 +88,11 @@ def trained(
 class Acting:
     """A listener that acts on the cluster at the second round and keeps the texts of notices."""
 
-    def __init__(self, cluster: DaskCluster, act: Callable[[WorkerPool, str], object]) -> None:
+    def __init__(self, cluster, act):
         self.cluster, self.act, self.notices = cluster, act, []
         self.name = ""
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event):
         if isinstance(event, Notice):
             self.notices.append(event.text)
         if isinstance(event, Iteration) and event.number == 2 and not self.name:
@@ -105,29 +100,25 @@ class Acting:
                 self.name = min(worker_pool.members())
                 self.act(worker_pool, self.name)
 
-    def named(self, text: str) -> int:
+    def named(self, text):
         """Return the number of notices with this text about the worker that was acted on."""
         return sum(f"worker {self.name}" in one and text in one for one in self.notices)
 
 
-def run_on(
-    worker_pool: WorkerPool, function: Callable[[], Report], *names: str
-) -> dict[str, Report]:
+def run_on(worker_pool, function, *names):
     """Call a function of this module on some workers, or on all."""
     # Dask would send a named function by its name.
     return worker_pool.client.run(lambda: function(), workers=list(names) or None)
 
 
-def set_status(status: str, worker_pool: WorkerPool, *names: str) -> None:
-    def change(dask_worker: Worker) -> None:
+def set_status(status, worker_pool, *names):
+    def change(dask_worker):
         dask_worker.status = Status[status]
 
     worker_pool.client.run(change, workers=list(names))
 
 
-def test_others_do_the_work_of_a_paused_worker(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_do_the_work_of_a_paused_worker(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, partial(set_status, "paused"))
@@ -135,13 +126,11 @@ def test_others_do_the_work_of_a_paused_worker(
     assert watch.named("has been paused since its memory is nearly full: others do its work") == 1
 
 
-def test_a_run_ends_when_all_workers_are_paused(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_ends_when_all_workers_are_paused(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     monkeypatch.setattr("randsvm.cluster.worker_pool.SILENCE_SECONDS", 3.0)
 
-    def pause_all(worker_pool: WorkerPool, name: str) -> None:
+    def pause_all(worker_pool, name):
         set_status("paused", worker_pool, *worker_pool.members())
 
     with pytest.raises(ClusterError, match=r"no worker .* has been running \(they are paused\)"):
@@ -149,9 +138,7 @@ def test_a_run_ends_when_all_workers_are_paused(
     assert "paused" in oracle.trailer(path.with_name("model"))["stopped"]
 
 
-def test_a_paused_worker_that_runs_again_takes_part_again(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_paused_worker_that_runs_again_takes_part_again(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.PAUSED_SECONDS", 1.0)
     with closing(WorkerPool(str(two.file))) as worker_pool:
         names = {*worker_pool.members()}
@@ -167,12 +154,12 @@ def test_a_paused_worker_that_runs_again_takes_part_again(
 SECONDS = 15.0
 
 
-def make_slow() -> None:
+def make_slow():
     """Delay every task over shards on this worker."""
     inner = worker.run_on_shards
     worker.slow = 0
 
-    def slow(*words: object) -> object:
+    def slow(*words):
         worker.slow += 1
         time.sleep(SECONDS)
         return inner(*words)
@@ -180,13 +167,11 @@ def make_slow() -> None:
     worker.run_on_shards = slow
 
 
-def times_slow() -> int:
+def times_slow():
     return worker.slow
 
 
-def test_others_do_the_work_of_a_slow_worker(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_do_the_work_of_a_slow_worker(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.SLOW_SECONDS", 1.0)
     expected = trained(path, None)
     watch = Acting(two, lambda worker_pool, name: run_on(worker_pool, make_slow, name))
@@ -197,16 +182,16 @@ def test_others_do_the_work_of_a_slow_worker(
         assert run_on(worker_pool, times_slow, watch.name) == {watch.name: 1}
 
 
-def test_waits_for_a_slow_worker_add_up() -> None:
+def test_waits_for_a_slow_worker_add_up():
     """Late tasks of a worker add up until a task is in time."""
     worker_pool = FakeWorkerPool("2")
     tasks = TaskBatch(worker_pool)
 
-    def take(name: str, seconds: float) -> None:
+    def take(name, seconds):
         task = PendingTask(name, None, time.perf_counter() - seconds, 1.0, 0.0)
         tasks.measure(TaskResult(name, None, seconds=seconds, task=task))
 
-    def is_late(seconds: float) -> bool:
+    def is_late(seconds):
         task = PendingTask("worker 1", None, time.perf_counter() - seconds, 1.0, 0.0)
         tasks.pending = {DoneFuture(): task}
         return tasks._is_late(task, worker_pool.members())
@@ -225,39 +210,37 @@ def test_waits_for_a_slow_worker_add_up() -> None:
     assert is_late(14.1)
 
 
-def limit_files() -> None:
+def limit_files():
     """Limit the size of files to a few bytes, as on a full disk."""
     # Python would leave truncated bytecode of the modules that it imports for the first time.
     sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
 
-def begin_with(monkeypatch: pytest.MonkeyPatch, act: Callable[[WorkerPool], object]) -> None:
+def begin_with(monkeypatch, act):
     """Act on the cluster when all workers are members, before the first pass."""
     gather = WorkerPool._wait_for_workers
 
-    def then_act(worker_pool: WorkerPool) -> None:
+    def then_act(worker_pool):
         gather(worker_pool)
         act(worker_pool)
 
     monkeypatch.setattr(WorkerPool, "_wait_for_workers", then_act)
 
 
-def test_a_worker_without_disk_space_is_excluded(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_without_disk_space_is_excluded(two, path, monkeypatch):
     expected = trained(path, None)
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
-    full: list[str] = []
+    full = []
 
-    def fill(worker_pool: WorkerPool) -> None:
+    def fill(worker_pool):
         full.append(min(worker_pool.members()))
         run_on(worker_pool, limit_files, *full)
 
     begin_with(monkeypatch, fill)
-    notices: list[str] = []
+    notices = []
 
-    def watch(event: object) -> None:
+    def watch(event):
         if isinstance(event, Notice):
             notices.append(event.text)
 
@@ -266,9 +249,7 @@ def test_a_worker_without_disk_space_is_excluded(
     assert sum(notice.startswith(text) and "left out" in notice for notice in notices) == 1
 
 
-def test_a_run_ends_when_no_worker_has_disk_space(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_ends_when_no_worker_has_disk_space(two, path, monkeypatch):
     monkeypatch.setattr(Resources, "data_bytes", property(lambda resources: 0))
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, limit_files))
     with pytest.raises(TransferError, match=r"worker tcp://.*: writing the spill file") as error:
@@ -279,16 +260,16 @@ def test_a_run_ends_when_no_worker_has_disk_space(
 # ---- leases -----------------------------------------------------------------------------------
 
 
-def cached_keys() -> set[str]:
+def cached_keys():
     cache = worker._cache
     return {*cache.datasets, *(key for key, _ in [*cache.ranges, *cache.cells])}
 
 
-def shorten_lease() -> None:
+def shorten_lease():
     worker.LEASE_SECONDS = 3.0
 
 
-def on_workers(worker_pool: WorkerPool) -> set[str]:
+def on_workers(worker_pool):
     return set().union(*run_on(worker_pool, cached_keys).values())
 
 
@@ -300,7 +281,7 @@ train.train.main(["randsvm", "-q", "-g", "5", "-c", "1000", "--gap", "1e-12", "-
 """
 
 
-def test_workers_release_the_rows_of_a_killed_run(two: DaskCluster, tmp_path: Path) -> None:
+def test_workers_release_the_rows_of_a_killed_run(two, tmp_path):
     data = board(20_000).save(tmp_path / "large")
     with closing(WorkerPool(str(two.file))) as worker_pool:
         run_on(worker_pool, shorten_lease)
@@ -318,9 +299,7 @@ def test_workers_release_the_rows_of_a_killed_run(two: DaskCluster, tmp_path: Pa
             time.sleep(0.5)
 
 
-def test_workers_keep_the_rows_of_a_run_that_solves_for_long(
-    two: DaskCluster, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_keep_the_rows_of_a_run_that_solves_for_long(two, path, monkeypatch):
     monkeypatch.setattr("randsvm.cluster.worker_pool.RENEWAL_SECONDS", 0.5)
     begin_with(monkeypatch, lambda worker_pool: run_on(worker_pool, shorten_lease))
     job = Job(resources=Resources(cluster=str(two.file)))
@@ -331,11 +310,11 @@ def test_workers_keep_the_rows_of_a_run_that_solves_for_long(
         assert on_workers(D.executor.worker_pool) == before
 
 
-def test_released_rows_are_sent_again(two: DaskCluster, path: Path) -> None:
+def test_released_rows_are_sent_again(two, path):
     """A client that was stopped for some time loses its leases."""
     expected = trained(path, None)
 
-    def release(worker_pool: WorkerPool, name: str) -> None:
+    def release(worker_pool, name):
         run_on(worker_pool, forget_all)
 
     watch = Acting(two, release)
@@ -343,7 +322,7 @@ def test_released_rows_are_sent_again(two: DaskCluster, path: Path) -> None:
     assert watch.name
 
 
-def forget_all() -> None:
+def forget_all():
     lease, worker.LEASE_SECONDS = worker.LEASE_SECONDS, 0.0
     try:
         worker.release_expired()

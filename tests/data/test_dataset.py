@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -18,9 +16,9 @@ from learning import two_classes
 
 from randsvm.data import batches, dataset, reading, svmlight
 from randsvm.data.batches import shuffled_batches
-from randsvm.data.chunks import RawChunk, join_chunks
+from randsvm.data.chunks import join_chunks
 from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import Dataset, random_subset
+from randsvm.data.dataset import random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
@@ -38,13 +36,11 @@ class SpillingResources(Resources):
     data_bytes = 0
 
 
-def open_dataset(
-    path: Path, options: ParseOptions = SMALL, resources: Resources | None = None
-) -> closing[Dataset]:
+def open_dataset(path, options=SMALL, resources=None):
     return closing(dataset.load(str(path), options, resources or Resources(jobs=2)))
 
 
-def contents(D: Dataset) -> list[tuple[Any, ...]]:
+def contents(D):
     """Return copies of everything that the chunks hold, with their places."""
     return [
         (chunk.start, *(array.tolist() for array in (chunk.y, X.indptr, X.indices, X.data)))
@@ -54,21 +50,21 @@ def contents(D: Dataset) -> list[tuple[Any, ...]]:
     ]
 
 
-def rows_of(D: Dataset) -> np.ndarray:
+def rows_of(D):
     return np.vstack([chunk.X.toarray() for shard in D.shards for chunk in D.chunks(shard)])
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory):
     y, X = oracle.sparse_rows(900)
     return oracle.write_svmlight(tmp_path_factory.mktemp("d") / "a.svm", y, X)
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Callable[[str], Path]:
+def small(tmp_path):
     """Return a function that writes text to small.svm."""
 
-    def write(text: str) -> Path:
+    def write(text):
         path = tmp_path / "small.svm"
         path.write_text(text)
         return path
@@ -79,9 +75,7 @@ def small(tmp_path: Path) -> Callable[[str], Path]:
 # ---- memory, spill file and cache -----------------------------------------------------------
 
 
-def test_memory_spill_file_and_cache_give_the_rows_of_the_file(
-    source: Path, tmp_path: Path
-) -> None:
+def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path):
     X = oracle.sparse_rows(900)[1]
     used = X.any(axis=0)
     cache = Resources(cache=str(tmp_path / "cache"))
@@ -92,9 +86,7 @@ def test_memory_spill_file_and_cache_give_the_rows_of_the_file(
             assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
 
 
-def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(
-    source: Path, tmp_path: Path
-) -> None:
+def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
     cache = Resources(cache=str(tmp_path / "cache"))
     seen = []
     for resources in (Resources(jobs=1), SpillingResources(jobs=2), cache, cache):
@@ -120,12 +112,12 @@ def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(
     st.integers(1, 500),
 )
 def test_chunk_boundaries_depend_on_the_rows_alone(
-    tmp_path_factory: pytest.TempPathFactory,
-    lengths: list[int],
-    rows: int,
-    nonzeros: int,
-    block_size: int,
-) -> None:
+    tmp_path_factory,
+    lengths,
+    rows,
+    nonzeros,
+    block_size,
+):
     """A chunk ends with the row that reaches either bound; the reader's blocks do not matter."""
     path = tmp_path_factory.mktemp("cuts") / "a.svm"
     path.write_text(
@@ -148,14 +140,14 @@ def test_chunk_boundaries_depend_on_the_rows_alone(
                 assert [int(x.sum()) for x in rows_of(D)] == lengths
 
 
-def kwdefaults(block_size: int) -> dict[str, object]:
+def kwdefaults(block_size):
     return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
 
 
 def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
-    small: Callable[[str], Path],
-) -> None:
-    def digest(text: str) -> str:
+    small,
+):
+    def digest(text):
         with open_dataset(small(text)) as D:
             return D.summary.digest
 
@@ -168,7 +160,7 @@ def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
     assert len({plain, *map(digest, others)}) == 1 + len(others)
 
 
-def test_the_spill_file_is_unlinked(source: Path, tmp_path: Path) -> None:
+def test_the_spill_file_is_unlinked(source, tmp_path):
     folder = tmp_path / "spill"
     folder.mkdir()
     with open_dataset(source, SMALL, SpillingResources(tmpdir=str(folder))) as D:
@@ -177,7 +169,7 @@ def test_the_spill_file_is_unlinked(source: Path, tmp_path: Path) -> None:
         assert len(contents(D)) > 10
 
 
-def open_files() -> list[str]:
+def open_files():
     """Return the targets of the file descriptors of this process."""
     folder = Path("/proc/self/fd")
     if not folder.exists():
@@ -189,12 +181,12 @@ def open_files() -> list[str]:
 
 
 @pytest.fixture
-def cached(tmp_path: Path):
+def cached(tmp_path):
     """Write a source and its cache; return (path, resources, digest())."""
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     oracle.write_svmlight(path, *oracle.two_gaussians(300))
 
-    def features(options: ParseOptions = SMALL) -> list:
+    def features(options=SMALL):
         with open_dataset(path, options, resources) as D:
             return [D.summary.features.tolist(), contents(D)]
 
@@ -202,21 +194,19 @@ def cached(tmp_path: Path):
     return path, Path(str(resources.cache)), features
 
 
-def uncached(path: Path, options: ParseOptions = SMALL) -> list:
+def uncached(path, options=SMALL):
     with open_dataset(path, options) as D:
         return [D.summary.features.tolist(), contents(D)]
 
 
-def test_a_cache_is_used_while_its_source_is_unchanged(
-    cached: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
     path, _, features = cached
     expected = uncached(path)
     monkeypatch.setattr(reading, "read_blocks", None)
     assert features() == expected
 
 
-def test_a_cache_of_a_changed_source_is_rebuilt(cached: Any) -> None:
+def test_a_cache_of_a_changed_source_is_rebuilt(cached):
     """The new text has the same length, with the old modification time or a new one."""
     path, _, features = cached
     before = path.stat()
@@ -229,7 +219,7 @@ def test_a_cache_of_a_changed_source_is_rebuilt(cached: Any) -> None:
         assert features() == uncached(path)
 
 
-def test_a_cache_of_a_source_with_another_end_is_rebuilt(tmp_path: Path) -> None:
+def test_a_cache_of_a_source_with_another_end_is_rebuilt(tmp_path):
     """Neither its length nor its modification time differ."""
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     text = "+1 1:1\n-1 1:2\n" * 10_000
@@ -240,9 +230,7 @@ def test_a_cache_of_a_source_with_another_end_is_rebuilt(tmp_path: Path) -> None
             assert D.points(np.array([D.n - 1])).X.data.tolist() == [float(content[-2])]
 
 
-def test_a_source_with_a_new_modification_time_is_read_again(
-    cached: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_with_a_new_modification_time_is_read_again(cached, monkeypatch):
     path, _, features = cached
     os.utime(path, ns=(1, 1))
     monkeypatch.setattr(reading, "read_blocks", None)
@@ -250,14 +238,14 @@ def test_a_source_with_a_new_modification_time_is_read_again(
         features()
 
 
-def test_a_cache_of_other_options_is_rebuilt(cached: Any) -> None:
+def test_a_cache_of_other_options_is_rebuilt(cached):
     path, _, features = cached
     assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
     assert features(ParseOptions(labels="number")) == uncached(path, ParseOptions(labels="number"))
     assert features() == uncached(path)
 
 
-def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path: Path) -> None:
+def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path):
     path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
     path.write_text("+1 0:1 2:3\n-1 1:1\n")
     with open_dataset(path, ParseOptions(zero_based=True), resources) as D:
@@ -267,7 +255,7 @@ def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
-def test_a_truncated_cache_is_rebuilt(cached: Any, kept: float) -> None:
+def test_a_truncated_cache_is_rebuilt(cached, kept):
     path, cache, features = cached
     content = cache.read_bytes()
     cache.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
@@ -275,7 +263,7 @@ def test_a_truncated_cache_is_rebuilt(cached: Any, kept: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_cache_is_rebuilt(cached: Any, seed: int) -> None:
+def test_a_damaged_cache_is_rebuilt(cached, seed):
     path, cache, features = cached
     content = bytearray(cache.read_bytes())
     content[random.Random(seed).randrange(len(content))] ^= 0x10
@@ -283,7 +271,7 @@ def test_a_damaged_cache_is_rebuilt(cached: Any, seed: int) -> None:
     assert features() == uncached(path)
 
 
-def test_a_cache_of_another_source_is_not_used(cached: Any, tmp_path: Path) -> None:
+def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
     path, cache, _ = cached
     other = tmp_path / "b.svm"
     other.write_text(path.read_text().replace("+1 ", "-1 ", 1))
@@ -293,25 +281,25 @@ def test_a_cache_of_another_source_is_not_used(cached: Any, tmp_path: Path) -> N
         assert [D.summary.features.tolist(), contents(D)] == uncached(other)
 
 
-def test_a_file_that_is_not_a_cache_is_refused(cached: Any) -> None:
+def test_a_file_that_is_not_a_cache_is_refused(cached):
     path, cache, features = cached
     cache.write_bytes(b"notes of mine\n" * 1000)
     assert features() == uncached(path)
 
 
-def test_a_failed_first_pass_writes_no_cache(small: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_failed_first_pass_writes_no_cache(small, tmp_path):
     cache = tmp_path / "cache"
     with pytest.raises(DataError):
         open_dataset(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
     assert [p.name for p in tmp_path.iterdir()] == ["small.svm"]
 
 
-def test_standard_input_has_no_cache(tmp_path: Path) -> None:
+def test_standard_input_has_no_cache(tmp_path):
     with pytest.raises(ParameterError, match="standard input"):
         open_dataset(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
 
 
-def test_a_pipe_has_no_cache(tmp_path: Path) -> None:
+def test_a_pipe_has_no_cache(tmp_path):
     """Nothing of a pipe identifies the content from which a cache was written."""
     reader, writer = os.pipe()
     os.write(writer, b"+1 1:1\n-1 1:2\n")
@@ -323,14 +311,14 @@ def test_a_pipe_has_no_cache(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_a_cache_never_replaces_its_own_source(small: Callable[[str], Path]) -> None:
+def test_a_cache_never_replaces_its_own_source(small):
     path = small("+1 1:1\n-1 1:2\n")
     with pytest.raises(ParameterError):
         open_dataset(path, SMALL, Resources(cache=str(path)))
     assert path.read_text() == "+1 1:1\n-1 1:2\n"
 
 
-def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path):
     for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
         with pytest.raises(InputError):
             open_dataset(tmp_path / "missing.svm", SMALL, resources)
@@ -341,7 +329,7 @@ def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path: Path) -> N
 
 @settings(max_examples=20)
 @given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
-def test_points_are_the_requested_rows(source: Path, wanted, shuffler) -> None:
+def test_points_are_the_requested_rows(source, wanted, shuffler):
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
     rows = np.array(sorted(wanted), np.int64)
@@ -355,7 +343,7 @@ def test_points_are_the_requested_rows(source: Path, wanted, shuffler) -> None:
         assert (points.y == y[rows]).all()
 
 
-def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source: Path) -> None:
+def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source):
     keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(900)
     with open_dataset(source) as D:
         assert len(D.shards) > 3
@@ -365,9 +353,7 @@ def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source: Path) -> No
 
 @pytest.mark.parametrize("rare", [1, 7, 25])
 @pytest.mark.parametrize("r, least", [(20, 5), (100, 10)])
-def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(
-    small: Callable[[str], Path], rare: int, r: int, least: int
-) -> None:
+def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small, rare, r, least):
     """It has ten rows of a class, or the whole class, limited to half of the subset."""
     labels = ["-1"] * (1000 - rare) + ["+1"] * rare
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
@@ -378,13 +364,13 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(
         assert len(S) == r
 
 
-def test_a_subset_of_full_size_is_the_data(source: Path) -> None:
+def test_a_subset_of_full_size_is_the_data(source):
     with open_dataset(source) as whole:
         D = two_classes(whole)
         assert random_subset(D, 900, Draws(0)).tolist() == list(range(900))
 
 
-def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small: Callable[[str], Path]) -> None:
+def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
     with open_dataset(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
         one = D.relabel(np.array([1.0, -1.0, -1.0]))
         two = D.relabel(np.array([-1.0, 1.0, -1.0]))
@@ -401,9 +387,7 @@ row_sets = st.sets(st.integers(0, 899), min_size=1, max_size=300)
 
 @settings(max_examples=20)
 @given(row_sets, st.booleans(), st.data())
-def test_a_view_of_some_rows_behaves_like_a_data_set(
-    source: Path, wanted, spilt: bool, data: st.DataObject
-) -> None:
+def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data):
     """Its rows are numbered from 0; its own views and relabelled views contain the same rows."""
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
@@ -419,7 +403,7 @@ def test_a_view_of_some_rows_behaves_like_a_data_set(
         assert_equals_rows(D, y, X)
 
 
-def assert_equals_rows(D: Dataset, y: np.ndarray, X: np.ndarray) -> None:
+def assert_equals_rows(D, y, X):
     m = len(y)
     assert (D.n, D.d) == X.shape
     assert (rows_of(D) == X).all()
@@ -445,19 +429,19 @@ PIECES = {"PIECE_ROWS": 20, "BATCH_ROWS": 130}
 
 
 @pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def pieces(monkeypatch):
     for name, rows in PIECES.items():
         monkeypatch.setattr(batches, name, rows)
 
 
 @pytest.fixture
-def numbered(small: Callable[[str], Path]) -> Path:
+def numbered(small):
     """Return 900 rows sorted by class; feature 1 of each row identifies it."""
     lines = [f"{'abc'[i // 300]} 1:{i + 1} {3 + i % 7}:1\n" for i in range(900)]
     return small("".join(lines))
 
 
-def rows_in_pass_order(D: Dataset, draw: Draw) -> list[list[int]]:
+def rows_in_pass_order(D, draw):
     """Return row numbers in the order of a pass, batch by batch, after checks of labels and
     columns.
     """
@@ -474,14 +458,12 @@ def rows_in_pass_order(D: Dataset, draw: Draw) -> list[list[int]]:
     return found
 
 
-def concatenated(batches: list[list[int]]) -> list[int]:
+def concatenated(batches):
     return [row for rows in batches for row in rows]
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_visits_every_row_once_in_a_random_order(
-    numbered: Path, pieces: None, some: bool
-) -> None:
+def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
@@ -499,8 +481,8 @@ def test_a_pass_visits_every_row_once_in_a_random_order(
 
 @pytest.mark.parametrize("some", [False, True])
 def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
-    numbered: Path, pieces: None, tmp_path: Path, some: bool
-) -> None:
+    numbered, pieces, tmp_path, some
+):
     cache = Resources(cache=str(tmp_path / "cache"))
     orders = []
     jobs = [kind(jobs=count) for kind in (Resources, SpillingResources) for count in (1, 3)]
@@ -512,11 +494,11 @@ def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
     assert all(order == orders[0] for order in orders)
 
 
-def test_joined_chunks_are_visited_like_those_of_a_file(numbered: Path, pieces: None) -> None:
+def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
 
-        def made(D: Dataset, number: int) -> RawChunk:
+        def made(D, number):
             return join_chunks([D.raw(D.shards[number])[0]])
 
         counts = [D.store.nonzeros(shard.number) for shard in D.shards]
@@ -529,9 +511,7 @@ def test_joined_chunks_are_visited_like_those_of_a_file(numbered: Path, pieces: 
 
 
 @pytest.mark.parametrize("some", [False, True])
-def test_a_pass_over_some_chunks_visits_their_rows(
-    numbered: Path, pieces: None, some: bool
-) -> None:
+def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
@@ -543,9 +523,7 @@ def test_a_pass_over_some_chunks_visits_their_rows(
         assert sorted(concatenated(rows_in_pass_order(view, Draw(3, 1)))) == sorted(rows.tolist())
 
 
-def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(
-    tmp_path: Path, pieces: None
-) -> None:
+def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, pieces):
     """Rows that all have the same indices are stored without the indices."""
     path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))
     seen = []
@@ -563,9 +541,7 @@ def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(
 
 @pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
 @pytest.mark.parametrize("draw", range(3))
-def test_batches_of_a_file_sorted_by_class_hold_both_classes(
-    tmp_path: Path, rows: int, nonzeros: int, draw: int
-) -> None:
+def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, nonzeros, draw):
     """The batches mix the classes, without long runs of one class."""
     tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
     path = tmp_path / "a"
@@ -580,7 +556,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(
         assert np.diff(changes).max() < 100
 
 
-def test_the_data_set_is_usable_after_an_abandoned_pass(numbered: Path, pieces: None) -> None:
+def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
     with open_dataset(numbered) as whole:
         D, _ = labelled_classes(whole, str(numbered))
         next(iter(shuffled_batches(D, Draw(1, 1))))
@@ -601,9 +577,7 @@ def test_the_data_set_is_usable_after_an_abandoned_pass(numbered: Path, pieces: 
         ("0 +1 1.0", [1, -1, -1]),
     ],
 )
-def test_the_positive_class_is_libsvms_first_label(
-    small: Callable[[str], Path], labels: str, y: list[int]
-) -> None:
+def test_the_positive_class_is_libsvms_first_label(small, labels, y):
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
     with open_dataset(path) as D:
         assert two_classes(D).points(np.arange(D.n)).y.tolist() == y
@@ -613,9 +587,7 @@ def test_the_positive_class_is_libsvms_first_label(
     "labels, places",
     [("-1 +1", [1, 0]), ("2 1", [0, 1]), ("ham spam", [0, 1]), ("3 1 2 1", [0, 1, 2, 1])],
 )
-def test_classes_of_a_model_begin_with_libsvms_first_label(
-    small: Callable[[str], Path], labels: str, places: list[int]
-) -> None:
+def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places):
     """This holds for two labels; more labels are in the order of their first rows."""
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
     with open_dataset(path) as whole:
@@ -625,7 +597,7 @@ def test_classes_of_a_model_begin_with_libsvms_first_label(
         assert [names[place] for place in places] == labels.split()
 
 
-def test_a_huge_feature_index_takes_the_memory_of_one_feature(small: Callable[[str], Path]) -> None:
+def test_a_huge_feature_index_takes_the_memory_of_one_feature(small):
     path = small("+1 1:1 2147483647:2\n-1 7:3\n")
     with open_dataset(path) as D:
         assert (D.n, D.d) == (2, 3)
@@ -640,13 +612,11 @@ def test_a_huge_feature_index_takes_the_memory_of_one_feature(small: Callable[[s
         ("1 1:1\n1 1:2\n", r"expected two classes, found only the label 1$"),
     ],
 )
-def test_labels_that_are_not_two_or_more_classes_are_refused(
-    small: Callable[[str], Path], text: str, problem: str
-) -> None:
+def test_labels_that_are_not_two_or_more_classes_are_refused(small, text, problem):
     path = small(text)
     with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), open_dataset(path) as D:
         labelled_classes(D, str(path))
 
 
-def test_the_memory_option_decides_about_spilling() -> None:
+def test_the_memory_option_decides_about_spilling():
     assert Resources(memory=64 * MEGABYTE).data_bytes < 64 * MEGABYTE

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import oracle
 import pytest
@@ -19,13 +16,13 @@ from randsvm.parameters.run import Resources
 SMALL = {"chunk_rows": 7, "chunk_nonzeros": 20}
 
 
-def rows(n: int = 50, d: int = 6, share: float = 1.0) -> np.ndarray:
+def rows(n=50, d=6, share=1.0):
     """Return values that float32 represents exactly; about `share` of them are not 0."""
     rng = np.random.default_rng(5)
     return rng.integers(1, 9, (n, d)) / 4.0 * (rng.random((n, d)) < share)
 
 
-def write(path: Path, y: np.ndarray, X: np.ndarray) -> str:
+def write(path, y, X):
     """Write the nonzero values to a file."""
     lines = [
         " ".join([str(label), *(f"{j + 1}:{x:g}" for j, x in enumerate(row) if x)])
@@ -38,8 +35,8 @@ def write(path: Path, y: np.ndarray, X: np.ndarray) -> str:
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("labels", ["class", "number"])
 def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
-    tmp_path: Path, share: float, labels: str
-) -> None:
+    tmp_path, share, labels
+):
     X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
     y = np.array([3, -1, 3, 12, -1] * 10)
     file, store = cache.read([write(tmp_path / "d", y, X)], options, Resources(jobs=1))
@@ -57,7 +54,7 @@ def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, list])
-def test_every_type_of_matrix_gives_the_same_rows(kind: type[Any]) -> None:
+def test_every_type_of_matrix_gives_the_same_rows(kind):
     X = rows(share=0.3)
     given = X.tolist() if kind is list else kind(X)
     y, digests = np.arange(50) % 2, set()
@@ -66,7 +63,7 @@ def test_every_type_of_matrix_gives_the_same_rows(kind: type[Any]) -> None:
     assert len(digests) == 1
 
 
-def test_rows_are_not_copied() -> None:
+def test_rows_are_not_copied():
     dense = rows().astype(np.float32)
     assert np.shares_memory(to_matrix(dense), dense)
     csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
@@ -78,7 +75,7 @@ def test_rows_are_not_copied() -> None:
     assert np.shares_memory(store.read(3).values, dense)
 
 
-def test_the_given_arrays_are_not_modified() -> None:
+def test_the_given_arrays_are_not_modified():
     """This includes matrices with unsorted or duplicate columns."""
     parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
     X = sparse.csr_matrix(parts, shape=(1, 3))
@@ -95,9 +92,7 @@ def test_the_given_arrays_are_not_modified() -> None:
         (np.array([True, False, True]), ("1", "0"), (1, 0)),
     ],
 )
-def test_labels_have_the_spelling_and_order_of_a_file(
-    labels: np.ndarray | list[Any], names: tuple[str, ...], values: tuple[object, ...]
-) -> None:
+def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
     summary, store = read(Arrays(rows(3), labels), ParseOptions())
     assert (summary.names, summary.values, summary.counts) == (names, values, (2, 1))
     assert store.labels(0).tolist() == [0, 1, 0]
@@ -118,15 +113,13 @@ def test_labels_have_the_spelling_and_order_of_a_file(
         ([[1.0], [2.0]], ["1", "1.0"], "y: expected different labels"),
     ],
 )
-def test_values_that_no_file_can_hold_are_refused_with_their_place(
-    X: sparse.csr_matrix | np.ndarray | list[Any], y: list[Any] | None, message: str
-) -> None:
+def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message):
     with pytest.raises(ContentError, match=message) as caught:
         read(Arrays(X, y), ParseOptions())
     assert isinstance(caught.value, ValueError)
 
 
-def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays() -> None:
+def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays():
     X = rows(share=0.3)
     D = dataset.load(Arrays(X, np.arange(50.0)), ParseOptions("number", **SMALL), Resources(jobs=1))
     points = D.points(np.array([49, 3, 20]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -12,20 +10,19 @@ import pytest
 from scipy import sparse
 
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset
 from randsvm.data.matching import NOT_FOUND, matches
 from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
 
 
-def open_dataset(path: Path, y: np.ndarray, X: np.ndarray) -> Dataset:
+def open_dataset(path, y, X):
     return dataset.load(
         str(oracle.write_svmlight(path, y, X)), ParseOptions("class", False), Resources(jobs=2)
     )
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_row_is_matched_at_most_once(tmp_path: Path, seed: int) -> None:
+def test_each_row_is_matched_at_most_once(tmp_path, seed):
     """There are many duplicates with both labels, and rows of the matrix that the data lack."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-1, 2, (3000, 6)).astype(float)
@@ -39,8 +36,8 @@ def test_each_row_is_matched_at_most_once(tmp_path: Path, seed: int) -> None:
     rows, at = found.pairs(np.abs(beta), beta > 0, y[found.rows] > 0)
     assert (np.diff(rows) > 0).all() and len(set(at)) == len(at)
     assert np.array_equal(X[rows], Z[at]) and (y[rows] == np.sign(beta[at])).all()
-    have: defaultdict[Any, int] = defaultdict(int)
-    wanted: defaultdict[Any, list[Any]] = defaultdict(list)
+    have = defaultdict(int)
+    wanted = defaultdict(list)
     for x, label in zip(X, y, strict=True):
         have[(*x, label)] += 1
     for z, b in zip(Z, beta, strict=True):
@@ -50,7 +47,7 @@ def test_each_row_is_matched_at_most_once(tmp_path: Path, seed: int) -> None:
     assert sorted(np.abs(beta[at])) == sorted(b for of in largest for b in of)
 
 
-def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path: Path) -> None:
+def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path):
     D = open_dataset(tmp_path / "data", np.array([1.0, -1.0]), np.array([[1.0, 2.0], [3.0, 0.0]]))
     Z = sparse.csr_matrix(np.array([[1, 2, 5], [3, 0, 0], [1, 2, 0]], np.float32))
     found = matches(D, Z, np.array([1, 2, 7], np.int32))
@@ -58,7 +55,7 @@ def test_a_row_with_a_feature_that_the_data_lacks_is_not_matched(tmp_path: Path)
     assert found.groups[[2, 1]].tolist() == found.found.tolist()
 
 
-def test_stored_zeros_do_not_affect_matching(tmp_path: Path) -> None:
+def test_stored_zeros_do_not_affect_matching(tmp_path):
     (tmp_path / "data").write_text("1 1:0 2:5 3:0\n-1 1:2\n")
     D = dataset.load(str(tmp_path / "data"), ParseOptions("class", False), Resources())
     Z = sparse.csr_matrix((np.array([5, 0, 0], np.float32), [1, 2, 3], [0, 3]), shape=(1, 4))

@@ -12,8 +12,6 @@ import sys
 import threading
 from collections import Counter
 from contextlib import closing, suppress
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,18 +24,17 @@ import randsvm
 from randsvm import files
 from randsvm.data import table
 from randsvm.data.columns import Column, Columns, TableOptions
-from randsvm.data.dataset import Dataset
 from randsvm.errors import ContentError, DataError, ParameterError, RandsvmError
 from randsvm.parameters.run import PredictParams, Resources
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "label_column": "income", "ignore_columns": "id"}
+SVM = {"C": 1.0, "gamma": 0.1, "label_column": "income", "ignore_columns": "id"}
 OPTIONS = TableOptions("parquet", "y")
 
 
-def typed_census(n: int, seed: int = 0) -> pd.DataFrame:
+def typed_census(n, seed=0):
     """Return a table with a column of each type and with missing values."""
     frame = census(n, seed)
     frame.loc[::7, "hours"] = np.nan
@@ -52,7 +49,7 @@ def typed_census(n: int, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def write(frame: pd.DataFrame, path: Path, **options: Any) -> str:
+def write(frame, path, **options):
     """Write a frame as Parquet, or as CSV with pyarrow's spelling of booleans."""
     if path.suffix == ".parquet":
         frame.to_parquet(path, index=False, **options)
@@ -63,7 +60,7 @@ def write(frame: pd.DataFrame, path: Path, **options: Any) -> str:
     return str(path)
 
 
-def lines_of_model(path: Path) -> list[str]:
+def lines_of_model(path):
     """Return the lines of a model that do not name the format of its table."""
     text = path.read_text()
     for pattern in ("--format (csv|parquet)", '"format": "(csv|parquet)"', "sha256 .*"):
@@ -73,9 +70,7 @@ def lines_of_model(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("missing", ["mean", None])
-def test_the_model_and_the_predictions_are_those_of_the_csv(
-    tmp_path: Path, missing: str | None
-) -> None:
+def test_the_model_and_the_predictions_are_those_of_the_csv(tmp_path, missing):
     frame, test = typed_census(700), typed_census(300, seed=1)
     if missing is None:
         frame, test = (one.dropna().query("digits != '?'") for one in (frame, test))
@@ -118,13 +113,13 @@ TYPES = {
 }
 
 
-def arrow_type(name: str) -> Any:
+def arrow_type(name):
     if name == "dictionary":
         return pa.dictionary(pa.int8(), pa.string())
     return getattr(pa, name + "_" if name == "bool" else name)()
 
 
-def as_csv(value: object) -> str:
+def as_csv(value):
     if value is None or value != value:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -132,9 +127,7 @@ def as_csv(value: object) -> str:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_columns_and_rows_are_those_of_the_csv(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
     import csv
 
     n = data.draw(st.integers(1, 30))
@@ -154,7 +147,7 @@ def test_columns_and_rows_are_those_of_the_csv(
         writer.writerow(cells)
         writer.writerows([map(as_csv, row) for row in zip(*cells.values(), strict=True)])
 
-    def found(name: str) -> tuple[Any, ...]:
+    def found(name):
         options = TableOptions(name, "y", fill=True)  # type: ignore[arg-type]
         try:
             D = load(folder / f"t.{name}", options)
@@ -167,13 +160,11 @@ def test_columns_and_rows_are_those_of_the_csv(
     assert found("parquet") == found("csv")
 
 
-def parquet_of(path: Path, **options: Any) -> Dataset:
+def parquet_of(path, **options):
     return load(path, TableOptions("parquet", "income", "id", fill=True, **options))
 
 
-def test_forms_of_a_file_do_not_change_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forms_of_a_file_do_not_change_the_model(tmp_path, monkeypatch):
     frame = typed_census(900)
     half = len(frame) // 2
     write(frame, tmp_path / "t.parquet")
@@ -183,7 +174,7 @@ def test_forms_of_a_file_do_not_change_the_model(
     write(frame[:0], tmp_path / "part-2.parquet", schema=pq.read_schema(tmp_path / "t.parquet"))
     write(frame[half:].sample(frac=1, axis=1, random_state=1), tmp_path / "part-3.parquet")
 
-    def model(data: Any, **more: Any) -> bytes:
+    def model(data, **more):
         path = tmp_path / "model"
         randsvm.train_randsvm(data, path, format="parquet", missing="mean", **SVM, **more)
         return path.read_bytes()
@@ -200,7 +191,7 @@ def test_forms_of_a_file_do_not_change_the_model(
     assert model(tmp_path / "t.parquet") == expected
 
 
-def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path: Path) -> None:
+def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
     values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
@@ -215,13 +206,13 @@ def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path: Path) -> None:
         assert columns.columns == (Column("x", None, expected), Column("s", None, expected))
 
 
-def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:
+def test_a_pipe_is_read_and_predicted(tmp_path):
     path = tmp_path / "t.parquet"
     write(typed_census(300), path)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
-    def with_pipe(work: Any) -> Any:
+    def with_pipe(work):
         writer = threading.Thread(target=lambda: fifo.write_bytes(path.read_bytes()))
         writer.start()
         try:
@@ -262,7 +253,7 @@ def test_a_pipe_is_read_and_predicted(tmp_path: Path) -> None:
         ({"a": [1, 2], "y": ["p", "3"]}, "2:2: expected a name like the first label"),
     ],
 )
-def test_an_error_has_its_row_and_column(tmp_path: Path, columns: Any, problem: str) -> None:
+def test_an_error_has_its_row_and_column(tmp_path, columns, problem):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({name: list(one) for name, one in columns.items()}), path)
     with pytest.raises(DataError, match=rf"t\.parquet:{problem}"):
@@ -270,8 +261,8 @@ def test_an_error_has_its_row_and_column(tmp_path: Path, columns: Any, problem: 
     assert DataError.exit_code == 65
 
 
-def test_an_error_counts_the_rows_of_all_batches(tmp_path: Path) -> None:
-    values: list[float | None] = [1.5] * 150_000
+def test_an_error_counts_the_rows_of_all_batches(tmp_path):
+    values = [1.5] * 150_000
     values[140_000] = None
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"y": ["p", "q"] * 75_000, "a": values}), path)
@@ -283,12 +274,12 @@ def test_an_error_counts_the_rows_of_all_batches(tmp_path: Path) -> None:
         load(path, OPTIONS)
 
 
-def test_a_regression_reports_the_rows_without_a_number(tmp_path: Path) -> None:
+def test_a_regression_reports_the_rows_without_a_number(tmp_path):
     path, model = tmp_path / "t.parquet", tmp_path / "m"
     rng = np.random.default_rng(0)
     x = rng.normal(size=80)
     pq.write_table(pa.table({"x": x, "y": 2 * x}), path)
-    options: dict[str, Any] = {"task": "svr", "kernel": "linear", "C": 100.0, "epsilon": 0.01}
+    options = {"task": "svr", "kernel": "linear", "C": 100.0, "epsilon": 0.01}
     options |= {"format": "parquet", "label_column": "y"}
     randsvm.train_randsvm(path, model, **options)
     assert randsvm.predict(path, model, tmp_path / "o").squared_error < 1e-3  # type: ignore[operator]
@@ -299,7 +290,7 @@ def test_a_regression_reports_the_rows_without_a_number(tmp_path: Path) -> None:
         randsvm.predict(path, model, tmp_path / "o")
 
 
-def test_a_column_has_the_role_that_the_model_gives_it(tmp_path: Path) -> None:
+def test_a_column_has_the_role_that_the_model_gives_it(tmp_path):
     columns = Columns(
         "parquet",
         True,
@@ -310,7 +301,7 @@ def test_a_column_has_the_role_that_the_model_gives_it(tmp_path: Path) -> None:
     arrays = {"text": [8, 9, 7], "flag": [False, True, True], "number": ["1", "2.5", "3"]}
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table(arrays), path)
-    unseen: Counter[str] = Counter()
+    unseen = Counter()
     (block,) = table.read_blocks(str(path), columns, labels="class", unlabelled=True, unseen=unseen)
     assert unseen == {"text": 1, "flag": 1}
     assert np.diff(block.indptr).tolist() == [2, 2, 3]
@@ -321,7 +312,7 @@ def test_a_column_has_the_role_that_the_model_gives_it(tmp_path: Path) -> None:
         list(table.read_blocks(str(path), columns, labels="class", unlabelled=True))
 
 
-def test_types_of_numbers_have_their_values(tmp_path: Path) -> None:
+def test_types_of_numbers_have_their_values(tmp_path):
     from decimal import Decimal
 
     arrays = {
@@ -339,7 +330,7 @@ def test_types_of_numbers_have_their_values(tmp_path: Path) -> None:
         assert D.summary.names == ("0", "1")
 
 
-def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     write(census(50), path)
     content = path.read_bytes()
@@ -350,7 +341,7 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path: Path) -> None:
     assert ContentError.exit_code == 65
 
 
-def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_page_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     write(census(2000), path)
     content = bytearray(path.read_bytes())
@@ -361,7 +352,7 @@ def test_a_damaged_page_is_refused(tmp_path: Path) -> None:
         parquet_of(path)
 
 
-def test_a_table_that_is_read_in_another_format_names_its_format(tmp_path: Path) -> None:
+def test_a_table_that_is_read_in_another_format_names_its_format(tmp_path):
     frame, model = census(60), tmp_path / "m"
     frame.to_csv(tmp_path / "t.csv.gz", index=False)
     write(frame, tmp_path / "t.csv")
@@ -381,11 +372,11 @@ def test_a_table_that_is_read_in_another_format_names_its_format(tmp_path: Path)
         randsvm.train_randsvm(tmp_path / "t.csv", format="csv", label_column="y")
 
 
-def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
+def test_options_that_have_no_effect_are_refused(tmp_path):
     path, model = tmp_path / "t.parquet", tmp_path / "m"
     write(typed_census(300), path)
-    options: dict[str, Any] = {**SVM, "format": "parquet", "missing": "mean"}
-    refused: list[tuple[dict[str, Any], str]] = [
+    options = {**SVM, "format": "parquet", "missing": "mean"}
+    refused = [
         ({"no_header": True}, "--no-header is for CSV and TSV"),
         (
             {"cluster": "local:1"},
@@ -400,7 +391,7 @@ def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
         randsvm.predict(path, model, tmp_path / "o", resources=Resources(cluster="local:1"))
 
 
-def test_a_missing_pyarrow_is_named(tmp_path: Path) -> None:
+def test_a_missing_pyarrow_is_named(tmp_path):
     write(census(50), tmp_path / "t.parquet")
     program = (
         "import sys; sys.modules['pyarrow'] = None; from randsvm.cli import train; train.main()"
@@ -414,7 +405,7 @@ def test_a_missing_pyarrow_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-def test_kept_columns_of_any_simple_type_are_written(tmp_path: Path) -> None:
+def test_kept_columns_of_any_simple_type_are_written(tmp_path):
     path, model = tmp_path / "t.parquet", tmp_path / "m"
     write(typed_census(300), path)
     randsvm.train_randsvm(path, model, **{**SVM, "format": "parquet", "missing": "mean"})
@@ -430,7 +421,7 @@ def test_kept_columns_of_any_simple_type_are_written(tmp_path: Path) -> None:
     assert list(out.id) == list(range(300)) and set(out.price) == {1.5} and out.none.isna().all()
 
 
-def test_a_model_holds_the_columns_of_the_file(tmp_path: Path) -> None:
+def test_a_model_holds_the_columns_of_the_file(tmp_path):
     write(typed_census(200), tmp_path / "t.parquet")
     options = {**SVM, "format": "parquet", "missing": "mean"}
     randsvm.train_randsvm(tmp_path / "t.parquet", tmp_path / "m", **options)
@@ -442,7 +433,7 @@ def test_a_model_holds_the_columns_of_the_file(tmp_path: Path) -> None:
     assert "id" not in kinds
 
 
-def test_reading_does_not_import_pandas(tmp_path: Path) -> None:
+def test_reading_does_not_import_pandas(tmp_path):
     """pyarrow imports it for several conversions, and it takes 45 MB."""
     data = write(typed_census(200), tmp_path / "data.parquet")
     model, out = tmp_path / "model", tmp_path / "out.csv"
@@ -457,7 +448,7 @@ def test_reading_does_not_import_pandas(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_kept_texts_with_line_ends_are_read_again(tmp_path: Path) -> None:
+def test_kept_texts_with_line_ends_are_read_again(tmp_path):
     texts = ["u", "v\nw", "x\ry", "a,\r\nb"] * 10
     table_ = pa.table({"y": ["a", "b"] * 20, "x": np.arange(40.0), "s": texts})
     path, model, out = tmp_path / "t.parquet", tmp_path / "m", tmp_path / "out.csv"
@@ -469,16 +460,14 @@ def test_kept_texts_with_line_ends_are_read_again(tmp_path: Path) -> None:
     assert [row[0] for row in rows[1:]] == texts and {len(row) for row in rows} == {3}
 
 
-def test_the_schema_of_a_wide_file_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_schema_of_a_wide_file_is_read_once(tmp_path, monkeypatch):
     """pyarrow makes the schema anew for each access, in time proportional to its width."""
     path, accesses = tmp_path / "t.parquet", 0
     numbers = {f"x{i}": [1.0, 2.0] for i in range(50)}
     pq.write_table(pa.table(numbers | {"y": ["p", "q"]}), path)
     usual = pq.ParquetFile.schema_arrow.fget
 
-    def counted(self: Any) -> Any:
+    def counted(self):
         nonlocal accesses
         accesses += 1
         return usual(self)
@@ -488,7 +477,7 @@ def test_the_schema_of_a_wide_file_is_read_once(
     assert accesses < 10
 
 
-def test_a_changed_byte_is_read_or_refused(tmp_path: Path) -> None:
+def test_a_changed_byte_is_read_or_refused(tmp_path):
     """A position beyond a dictionary is an error of the file, whatever decodes it."""
     path, rng = tmp_path / "t.parquet", np.random.default_rng(0)
     write(census(200), path)

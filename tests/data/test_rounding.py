@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from scipy import sparse
 from randsvm.data import dataset, svmlight
 from randsvm.data.chunks import as_stored, numbers_of
 from randsvm.data.columns import TableOptions
-from randsvm.data.dataset import Dataset
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
@@ -26,7 +24,7 @@ ROWS = 200
 NORMAL = rng.normal(size=(ROWS, 3))
 
 
-def digits(X: np.ndarray, form: str) -> np.ndarray:
+def digits(X, form):
     """Return the numbers as a file with these digits has them."""
     return np.array([float(format(x, form)) for x in X.ravel().tolist()]).reshape(X.shape)
 
@@ -47,14 +45,14 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("X, is_float32", NUMBERS.values(), ids=NUMBERS)
-def test_numbers_come_back_from_storage(X: np.ndarray, is_float32: bool) -> None:
+def test_numbers_come_back_from_storage(X, is_float32):
     stored = as_stored(X.ravel())
     assert stored.dtype == (np.float32 if is_float32 else np.float64)
     assert numbers_of(stored).tolist() == X.ravel().tolist()
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1))
-def test_a_float32_stands_for_the_decimal_that_numpy_prints(values: list[float]) -> None:
+def test_a_float32_stands_for_the_decimal_that_numpy_prints(values):
     x = np.array(values, np.float32)
     numbers = numbers_of(x)
     assert numbers.astype(np.float32).view(np.int32).tolist() == x.view(np.int32).tolist()
@@ -73,7 +71,7 @@ def test_a_float32_stands_for_the_decimal_that_numpy_prints(values: list[float])
     ),
     st.booleans(),
 )
-def test_values_are_those_of_python(texts: list[str], float64: bool) -> None:
+def test_values_are_those_of_python(texts, float64):
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
     block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=float64)
     assert numbers_of(block.values).tolist() == [float(text) for text in texts]
@@ -82,19 +80,19 @@ def test_values_are_those_of_python(texts: list[str], float64: bool) -> None:
 # ---- ways to read -----------------------------------------------------------------------------
 
 
-def text_of(X: np.ndarray) -> bytes:
+def text_of(X):
     rows = (" ".join(f"{j}:{x!r}" for j, x in enumerate(row, 1)) for row in X.tolist())
     return "".join(f"{1 - 2 * (i % 2)} {row}\n" for i, row in enumerate(rows)).encode()
 
 
-def table_of(X: np.ndarray) -> bytes:
+def table_of(X):
     rows = (",".join(map(repr, row)) for row in X.tolist())
     return "".join(
         ["y,a,b,c\n", *(f"{'pq'[i % 2]},{row}\n" for i, row in enumerate(rows))]
     ).encode()
 
 
-def rows_of(D: Dataset) -> np.ndarray:
+def rows_of(D):
     X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
     np.testing.assert_array_equal(D.points(np.array([1, ROWS - 1])).X.toarray(), X[[1, -1]])
     D.close()
@@ -107,13 +105,11 @@ WAYS += ["array", "Fortran order", "CSR"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "in the last rows"])
-def test_rows_are_those_of_the_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str, late: bool
-) -> None:
+def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late):
     X = NORMAL if not late else np.where(np.arange(ROWS)[:, None] < 180, NORMAL.round(3), NORMAL)
     path, options, resources = tmp_path / "data", ParseOptions(chunk_rows=64), Resources()
     path.write_bytes(table_of(X) if way == "CSV" else text_of(X))
-    source: dataset.Source = str(path)
+    source = str(path)
     if way == "gzip":
         path.write_bytes(gzip.compress(text_of(X)))
     elif way == "pipe":
@@ -140,7 +136,7 @@ def test_rows_are_those_of_the_source(
     np.testing.assert_array_equal(rows_of(dataset.load(source, options, resources)), X)
 
 
-def test_float32_arrays_are_their_own_numbers() -> None:
+def test_float32_arrays_are_their_own_numbers():
     X = NORMAL.astype(np.float32)
     D = dataset.load(Arrays(X, np.arange(ROWS) % 2), ParseOptions(), Resources())
     np.testing.assert_array_equal(rows_of(D), X.astype(np.float64))

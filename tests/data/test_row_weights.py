@@ -5,9 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import threading
-from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,7 +16,6 @@ from sklearn import metrics as reference
 
 from randsvm import api
 from randsvm.data import dataset
-from randsvm.data.dataset import Dataset
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ParameterError, TransferError
@@ -28,7 +25,7 @@ from randsvm.parameters.run import Resources
 ROWS = ["a 1:1\n", "# a comment\n", "b 2:1\n", "\n", "a 1:2 # x\n", "b 1:3\n"]
 
 
-def load(paths: Sequence[str | Path], weights: str | Path, cache: Path | None = None) -> Dataset:
+def load(paths, weights, cache=None):
     options = ParseOptions(row_weights=str(weights), chunk_rows=3)
     return dataset.load(
         tuple(map(str, paths)),
@@ -37,17 +34,17 @@ def load(paths: Sequence[str | Path], weights: str | Path, cache: Path | None = 
     )
 
 
-def weights_of(D: Dataset) -> list[float] | None:
+def weights_of(D):
     weights = D.weights()
     return None if weights is None else weights.tolist()
 
 
-def test_weights_that_change_while_rows_are_read_leave_no_cache(tmp_path: Path) -> None:
+def test_weights_that_change_while_rows_are_read_leave_no_cache(tmp_path):
     data, weights, cache = (tmp_path / name for name in ("d", "w", "cache"))
     data.write_text("".join(ROWS))
     weights.write_text("1\n" * 4)
 
-    def change(event: object) -> None:
+    def change(event):
         weights.write_text("1\n" * 3 + "2\n")
 
     with (
@@ -60,9 +57,7 @@ def test_weights_that_change_while_rows_are_read_leave_no_cache(tmp_path: Path) 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 1e-9]), min_size=2, max_size=20))
 @settings(max_examples=40, deadline=None)
-def test_a_file_of_weights_gives_the_data_of_cost_in_the_rows(
-    tmp_path_factory: pytest.TempPathFactory, drawn: list[float]
-) -> None:
+def test_a_file_of_weights_gives_the_data_of_cost_in_the_rows(tmp_path_factory, drawn):
     folder, numbers = tmp_path_factory.mktemp("weights"), [1.0, 2.0, *drawn]
     rows = [(f"{'ab'[i % 2]}", f"{i % 3 + 1}:{i + 1}\n") for i in range(len(numbers))]
     split = len(rows) // 2
@@ -84,7 +79,7 @@ def test_a_file_of_weights_gives_the_data_of_cost_in_the_rows(
             assert weights_of(D) == weights
 
 
-def test_a_cache_is_rebuilt_for_other_weights(tmp_path: Path) -> None:
+def test_a_cache_is_rebuilt_for_other_weights(tmp_path):
     data, weights, cache = tmp_path / "d", tmp_path / "w", tmp_path / "cache"
     data.write_text("".join(ROWS))
     for numbers in ([1, 2, 3, 4], [4, 3, 2, 5]):
@@ -118,9 +113,7 @@ NOT_A_WEIGHT = "expected a finite weight of at least 0, found"
         ("0\n" * 4, "d:1:1: expected a row with a weight above 0, found the weight 0 in all 4"),
     ],
 )  # fmt: skip
-def test_bad_weights_are_refused_with_their_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
-) -> None:
+def test_bad_weights_are_refused_with_their_place(tmp_path, monkeypatch, text, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d").write_text("".join(ROWS))
     (tmp_path / "w").write_text(text)
@@ -130,7 +123,7 @@ def test_bad_weights_are_refused_with_their_place(
     assert caught.value.exit_code == 65
 
 
-def test_an_error_ends_the_threads_of_the_reader(tmp_path: Path) -> None:
+def test_an_error_ends_the_threads_of_the_reader(tmp_path):
     """Even while the caller keeps the exception, and thereby the frames of the reader."""
     (tmp_path / "data").write_text("1 1:1\n-1 1:2\n" * 100_000)
     (tmp_path / "w").write_text("1\n")
@@ -143,7 +136,7 @@ def test_an_error_ends_the_threads_of_the_reader(tmp_path: Path) -> None:
     assert ":2:1: " in str(kept.value)
 
 
-def test_weights_come_from_one_place(tmp_path: Path) -> None:
+def test_weights_come_from_one_place(tmp_path):
     data, weights = tmp_path / "d", tmp_path / "w"
     data.write_text("a cost:2 1:1\nb 1:2\n")
     weights.write_text("1\n2\n")
@@ -156,7 +149,7 @@ def test_weights_come_from_one_place(tmp_path: Path) -> None:
             api.train_sgd(source, row_weights=name)
 
 
-def test_scores_of_a_prediction_count_weights(tmp_path: Path) -> None:
+def test_scores_of_a_prediction_count_weights(tmp_path):
     rows = ["+1 1:1\n", "-1 1:-1\n", "+1 1:-2\n", "-1 1:-3\n"]
     (tmp_path / "d").write_text("".join(rows))
     api.train_randsvm(tmp_path / "d", tmp_path / "m", kernel="linear", C=0.1)
@@ -175,9 +168,7 @@ SCORED = {
 
 
 @pytest.mark.parametrize("name", SCORED)
-def test_the_command_scores_as_scikit_learn_does_with_sample_weight(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_the_command_scores_as_scikit_learn_does_with_sample_weight(tmp_path, capsys, name):
     task, classes = SCORED[name]
     rng = np.random.default_rng(7)
     X = rng.normal(size=(400, 2))
@@ -227,9 +218,7 @@ def test_the_command_scores_as_scikit_learn_does_with_sample_weight(
     assert found["metrics"]["probabilities"]["log_loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_weights_in_the_rows_and_in_a_file_score_the_same(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_in_the_rows_and_in_a_file_score_the_same(tmp_path, capsys):
     rows = ["+1 1:1\n", "-1 1:-1\n", "+1 1:-2\n", "-1 1:-3\n"]
     (tmp_path / "d").write_text("".join(rows))
     model = tmp_path / "m"
@@ -255,7 +244,7 @@ def test_weights_in_the_rows_and_in_a_file_score_the_same(
 
 
 @pytest.mark.parametrize("command", ["predict", "--certify"])
-def test_predictions_need_a_weight_for_each_row(tmp_path: Path, command: str) -> None:
+def test_predictions_need_a_weight_for_each_row(tmp_path, command):
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n")
     (tmp_path / "costs").write_text("+1 cost:2 1:1\n-1 1:-1\n")
     model, out = tmp_path / "m", tmp_path / "out"
@@ -283,6 +272,6 @@ def test_predictions_need_a_weight_for_each_row(tmp_path: Path, command: str) ->
             run_predict("-q", *words, "--row-weights", name, *files)
 
 
-def test_weights_have_no_effect_on_exports_and_explanations(tmp_path: Path) -> None:
+def test_weights_have_no_effect_on_exports_and_explanations(tmp_path):
     with pytest.raises(ParameterError, match="--row-weights has no effect with --explain"):
         run_predict("--explain", "--row-weights", "w", "d", "m", "out")

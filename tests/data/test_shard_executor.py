@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from randsvm.data.shard_executor import Shard, ShardStates, StateCell, ThreadExecutor
+from randsvm.data.shard_executor import Shard, StateCell, ThreadExecutor
 from randsvm.parallel import ThreadPool
 
 SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
 
 
-def append_word(word: str) -> operator.methodcaller:
+def append_word(word):
     """Return a change that appends a word to a state, which is a list."""
     return operator.methodcaller("append", word)
 
@@ -24,11 +24,11 @@ def states():
         yield ThreadExecutor(pool).states(lambda shard: [shard.number], SHARDS)
 
 
-def read_states(states: ShardStates) -> list[list]:
+def read_states(states):
     return [state for _, state in states.query(list)]
 
 
-def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states) -> None:
+def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(states):
     assert [rows for rows, _ in states.query(len)] == [5, 4, 1]
     states.change(append_word("a"), append_word("b"))
     assert read_states(states) == [[number, "a", "b"] for number in range(3)]
@@ -37,7 +37,7 @@ def test_changes_apply_in_order_and_reports_come_in_the_order_of_the_shards(stat
     assert read_states(states) == [[number, "a", "b", "c"] for number in range(3)]
 
 
-def test_the_next_query_completes_an_interrupted_one(states) -> None:
+def test_the_next_query_completes_an_interrupted_one(states):
     """A signal or a time limit ends a query after some of the shards."""
     assert states.settled
     states.change(append_word("a"))
@@ -49,16 +49,16 @@ def test_the_next_query_completes_an_interrupted_one(states) -> None:
     assert states.settled
 
 
-def test_a_restart_drops_pending_changes(states) -> None:
+def test_a_restart_drops_pending_changes(states):
     states.change(append_word("dropped"))
     states.restart(list.clear, append_word("a"))
     assert read_states(states) == [["a"]] * 3
 
 
-def test_a_query_waits_for_an_interrupted_query_of_the_same_state() -> None:
+def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
     go_on, begun = threading.Event(), threading.Event()
 
-    def slow(state: list) -> None:
+    def slow(state):
         begun.set()
         assert go_on.wait(60)
         state.append("slow")

@@ -12,7 +12,7 @@ from randsvm.errors import SpillError
 ROWS = 10
 
 
-def chunk_of(number: int) -> RawChunk:
+def chunk_of(number):
     values = np.full(ROWS, number, np.float32)
     indptr, indices = np.arange(ROWS + 1), np.ones(ROWS, np.int32)
     return RawChunk(np.full(ROWS, float(number)), indptr, indices, values)
@@ -21,12 +21,10 @@ def chunk_of(number: int) -> RawChunk:
 @pytest.mark.parametrize("operation", ["append", "finish"])
 @pytest.mark.parametrize("limit", [0, chunk_of(0).nbytes])
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-def test_a_single_failed_write_loses_no_chunk(
-    monkeypatch: pytest.MonkeyPatch, operation: str, limit: int, failing: int
-) -> None:
+def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, failing):
     calls, real = [], getattr(FileStore, operation)
 
-    def fails_once(store: FileStore, *words: object) -> None:
+    def fails_once(store, *words):
         calls.append(words)
         real(store, *words)
         if len(calls) == failing + 1:

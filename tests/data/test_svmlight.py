@@ -12,52 +12,48 @@ import math
 import pickle
 import sys
 import threading
-from collections.abc import Callable
 from decimal import Decimal, localcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import real_sets
 import svmlight_reference as reference
-from fixtures import RealSet
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
-from svmlight_reference import Rows
 
 from randsvm.data import svmlight
 from randsvm.data.chunks import numbers_of
 from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Block, Spelling
+from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
 from randsvm.events import Progress
 
 
-def parse(text: bytes, labels: str = "class", **options: Any) -> Block:
+def parse(text, labels="class", **options):
     return svmlight.parse(text, name="a.svm", labels=labels, **options)
 
 
-def read(path: Path | str, labels: str = "class", **options: Any) -> list[Block]:
+def read(path, labels="class", **options):
     return list(svmlight.read_blocks(str(path), labels=labels, **options))
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def file(tmp_path, monkeypatch):
     """Return a function that writes bytes to a.svm in an empty working folder; messages show that
     name.
     """
     monkeypatch.chdir(tmp_path)
 
-    def write(text: str, name: str = "a.svm") -> str:
+    def write(text, name="a.svm"):
         Path(name).write_bytes(text)
         return name
 
     return write
 
 
-def problem_of(path: str, table: LabelTable | None = None, **options: Any) -> str:
+def problem_of(path, table=None, **options):
     """Return the message of the first error while reading everything and mapping the labels."""
     table = table or LabelTable(path)
     with pytest.raises(DataError) as caught:
@@ -66,7 +62,7 @@ def problem_of(path: str, table: LabelTable | None = None, **options: Any) -> st
     return str(caught.value)
 
 
-def rows_of(blocks: list[Block]):
+def rows_of(blocks):
     """Return blocks as plain data: labels as written (or y), and the bits of the entries."""
     rows = []
     for block in blocks:
@@ -81,11 +77,11 @@ def rows_of(blocks: list[Block]):
     return rows
 
 
-def rows_of_reference(rows: Rows):
-    def shown(label: Any) -> str:
+def rows_of_reference(rows):
+    def shown(label):
         return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
 
-    def bits(value: float) -> int:
+    def bits(value):
         return int(np.float64(value).view(np.int64))
 
     return [
@@ -114,13 +110,13 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("text", LEGAL.values(), ids=LEGAL.keys())
-def test_legal_notations_give_the_expected_rows(file: Callable[..., str], text: bytes) -> None:
+def test_legal_notations_give_the_expected_rows(file, text):
     blocks = read(file(text))
     assert rows_of(blocks) == rows_of([parse(b"1 1:0.5 3:2\n-1 2:1\n")])
     assert sum(block.queries for block in blocks) == (2 if b"qid" in text else 0)
 
 
-def test_a_block_holds_labels_and_rows_in_file_order() -> None:
+def test_a_block_holds_labels_and_rows_in_file_order():
     block = parse(b"b 1:0.5 3:2\na 2:1\nb\n")
     assert block.spellings == [Spelling("b", 1, 1), Spelling("a", 2, 1)]
     assert block.codes.tolist() == [0, 1, 0]
@@ -130,7 +126,7 @@ def test_a_block_holds_labels_and_rows_in_file_order() -> None:
     assert block.features.tolist() == [1, 2, 3]
 
 
-def test_arrays_have_the_documented_types() -> None:
+def test_arrays_have_the_documented_types():
     block = parse(b"1 1:0.5\n")
     number = parse(b"1 1:0.5\n", "number")
     types = {name: getattr(block, name).dtype for name in
@@ -145,14 +141,14 @@ def weights_of(block):
     return [1.0] * len(block) if block.weights is None else block.weights.tolist()
 
 
-def test_weights_stand_before_or_behind_the_qid() -> None:
+def test_weights_stand_before_or_behind_the_qid():
     block = parse(b"a 1:1\nb qid:1 cost:2.5 1:1\na cost:+1e-3 qid:2\nb cost:0\na cost:-0 1:1\n")
     assert weights_of(block) == [1, 2.5, 1e-3, 0, 0]
     assert block.queries == 2
     assert parse(b"a 1:1\n").weights is None
 
 
-def test_rows_of_weight_0_leave_their_labels_and_no_features() -> None:
+def test_rows_of_weight_0_leave_their_labels_and_no_features():
     block = parse(b"a 1:1\nb cost:0 2:5\nc cost:3 1:1 4:2\nd 4:1\n").without_zero_weights()
     assert [spelling.text for spelling in block.spellings] == ["a", "b", "c", "d"]
     assert block.codes.tolist() == [0, 2, 3]
@@ -162,7 +158,7 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features() -> None:
     assert weights_of(block) == [1, 3, 1]
 
 
-def test_rows_with_a_label_only_and_explicit_zeros_are_kept() -> None:
+def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
     block = parse(b"spam\nham 4:0 5:-0.0\nspam #x\n")
     assert block.indptr.tolist() == [0, 0, 2, 2]
     assert block.values.tolist() == [0, 0]
@@ -170,15 +166,15 @@ def test_rows_with_a_label_only_and_explicit_zeros_are_kept() -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"\n", b"# only\n\n", b"\xef\xbb\xbf", b"\r"])
-def test_a_file_without_rows_has_no_blocks(file: Callable[..., str], text: bytes) -> None:
+def test_a_file_without_rows_has_no_blocks(file, text):
     assert read(file(text)) == []
 
 
-def test_zero_based_rows_may_use_index_zero() -> None:
+def test_zero_based_rows_may_use_index_zero():
     assert parse(b"1 0:5 1:6\n", zero_based=True).indices.tolist() == [0, 1]
 
 
-def test_unlabelled_rows_are_nan() -> None:
+def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
     table = LabelTable("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
@@ -186,17 +182,17 @@ def test_unlabelled_rows_are_nan() -> None:
     assert table.numeric is None
 
 
-def test_a_huge_feature_index_takes_the_memory_of_one_feature() -> None:
+def test_a_huge_feature_index_takes_the_memory_of_one_feature():
     block = parse(b"1 2:1 2147483647:1\n-1 16777215:2 16777216:1\n")
     assert block.features.tolist() == [2, 16777215, 16777216, 2147483647]
 
 
-def test_a_label_name_may_contain_any_byte() -> None:
+def test_a_label_name_may_contain_any_byte():
     block = parse("grün 1:1\n".encode() + b"\xff\xfe 1:1\n")
     assert [s.text for s in block.spellings] == ["grün", "\udcff\udcfe"]
 
 
-def test_spellings_are_in_the_order_of_first_appearance() -> None:
+def test_spellings_are_in_the_order_of_first_appearance():
     labels = [f"name-{n * 7919 % 1000:03d}"[: 6 + n % 4] for n in range(3000)]
     block = parse("\n".join(labels).encode())
     first = list(dict.fromkeys(labels))
@@ -304,31 +300,27 @@ REFUSED_NUMBERS = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED + REFUSED_CLASSES)
-def test_errors_name_the_place_and_the_reason(
-    file: Callable[..., str], text: bytes, message: str
-) -> None:
+def test_errors_name_the_place_and_the_reason(file, text, message):
     assert problem_of(file(text)) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED_NUMBERS)
-def test_errors_of_number_labels_name_the_place_and_the_reason(
-    file: Callable[..., str], text: bytes, message: str
-) -> None:
+def test_errors_of_number_labels_name_the_place_and_the_reason(file, text, message):
     assert problem_of(file(text), labels="number") == f"a.svm:{message}"
 
 
-def test_a_repeated_zero_is_refused_in_zero_based_files(file: Callable[..., str]) -> None:
+def test_a_repeated_zero_is_refused_in_zero_based_files(file):
     message = problem_of(file(b"1 0:1 0:1\n"), zero_based=True)
     assert message == "a.svm:1:7: expected an index above 0, found 0"
 
 
-def test_line_numbers_count_from_the_given_first_line() -> None:
+def test_line_numbers_count_from_the_given_first_line():
     with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
         parse(b"1 1:1\n\n1 x\n", first_line=10)
     assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
 
 
-def test_an_error_survives_pickling_to_another_process() -> None:
+def test_an_error_survives_pickling_to_another_process():
     error = DataError("a.svm", 12, 3, "expected a row, found nothing")
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.exit_code) == (DataError, str(error), 65)
@@ -345,17 +337,13 @@ BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
     (BAD_LATE.replace(b"spam", b"?"), "6:1: expected a label (unlabelled rows are for "
      "prediction only), found '?'"),
 ])  # fmt: skip
-def test_the_first_bad_token_is_reported_with_any_block_size(
-    file: Callable[..., str], text: bytes, message: str, block_size: int, jobs: int
-) -> None:
+def test_the_first_bad_token_is_reported_with_any_block_size(file, text, message, block_size, jobs):
     path = file(text)
     assert problem_of(path, block_size=block_size, jobs=jobs) == f"a.svm:{message}"
 
 
 @pytest.mark.parametrize("block_size", [1, 1000])
-def test_a_byte_order_mark_is_legal_only_at_the_start(
-    file: Callable[..., str], block_size: int
-) -> None:
+def test_a_byte_order_mark_is_legal_only_at_the_start(file, block_size):
     path = file(b"1 1:1\n\xef\xbb\xbf1 1:1\n")
     assert problem_of(path, block_size=block_size) == (
         "a.svm:2:1: expected a number like the first label, '1', found '\\ufeff1'"
@@ -363,9 +351,7 @@ def test_a_byte_order_mark_is_legal_only_at_the_start(
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
-def test_a_line_that_is_too_long_is_reported_with_its_first_position(
-    file: Callable[..., str], monkeypatch: pytest.MonkeyPatch, block_size: int
-) -> None:
+def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, monkeypatch, block_size):
     monkeypatch.setattr(svmlight, "LONGEST_LINE", 50)
     fits = b"1 1:" + b"0" * 46
     assert len(read(file(b"2\n" + fits + b"\n" + fits), block_size=block_size)) >= 1
@@ -374,7 +360,7 @@ def test_a_line_that_is_too_long_is_reported_with_its_first_position(
         assert message == "a.svm:2:1: expected a line of at most 50 bytes, found a longer one"
 
 
-def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file: Callable[..., str]) -> None:
+def test_a_bad_line_is_reported_before_a_damaged_end_of_the_file(file):
     lines = b"".join(b"1 1:%d\n" % (n * 7919 % 10007) for n in range(5000))
     path = file(gzip.compress(lines)[:-20])
     with pytest.raises(ContentError):
@@ -398,9 +384,7 @@ SAMPLE = b"".join(
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 @pytest.mark.parametrize("block_size", [1, 5, 100, 1 << 20])
-def test_blocks_and_jobs_do_not_change_the_rows(
-    file: Callable[..., str], block_size: int, jobs: int
-) -> None:
+def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
     path = file(b"\xef\xbb\xbf" + SAMPLE)
     blocks = read(path, block_size=block_size, jobs=jobs)
     whole = parse(SAMPLE)
@@ -413,22 +397,18 @@ def test_blocks_and_jobs_do_not_change_the_rows(
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_compressed_files_hold_the_same_rows(
-    file: Callable[..., str], compress: Callable[..., Any]
-) -> None:
+def test_compressed_files_hold_the_same_rows(file, compress):
     assert rows_of(read(file(compress(SAMPLE)))) == rows_of([parse(SAMPLE)])
 
 
-def test_standard_input_is_read_and_named_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read_and_named_in_errors(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE + b"1 x")))
     message = problem_of("-", LabelTable("-"))
     assert message == "<stdin>:376:1: expected a name like the first label, 'a', found '1'"
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
-def test_progress_ends_at_the_size_of_the_file(
-    file: Callable[..., str], compress: Callable[..., Any]
-) -> None:
+def test_progress_ends_at_the_size_of_the_file(file, compress):
     text = compress(SAMPLE * 50)
     events = []
     read(file(text), block_size=10000, watch=events.append)
@@ -441,14 +421,14 @@ def test_progress_ends_at_the_size_of_the_file(
     assert len(done) > 5
 
 
-def test_progress_of_a_pipe_counts_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_of_a_pipe_counts_bytes(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE)))
     events = []
     read("-", watch=events.append)
     assert events[-1] == Progress("reading", len(SAMPLE), None, "B")
 
 
-def test_closing_the_iterator_early_ends_its_threads(file: Callable[..., str]) -> None:
+def test_closing_the_iterator_early_ends_its_threads(file):
     earlier = set(threading.enumerate())
     blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
     next(blocks)
@@ -460,7 +440,7 @@ def test_closing_the_iterator_early_ends_its_threads(file: Callable[..., str]) -
     assert not any(thread.is_alive() for thread in threads)
 
 
-def test_reading_stays_a_few_blocks_ahead(file: Callable[..., str]) -> None:
+def test_reading_stays_a_few_blocks_ahead(file):
     events = []
     blocks = svmlight.read_blocks(
         file(SAMPLE), labels="class", jobs=2, block_size=100, watch=events.append
@@ -487,7 +467,7 @@ line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\
 
 
 @st.composite
-def lines(draw: st.DrawFn) -> str:
+def lines(draw):
     """Generate a line that is legal, or has descending indices or no label."""
     tokens = [
         draw(labels),
@@ -505,7 +485,7 @@ def lines(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def texts(draw: st.DrawFn) -> bytes:
+def texts(draw):
     """Generate some lines, often with a few bytes replaced, inserted or deleted."""
     text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
     for _ in range(draw(st.integers(0, 3))):
@@ -519,9 +499,7 @@ def texts(draw: st.DrawFn) -> bytes:
 @given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
 @example(b"1 1:2\r\r\n", "class", False, False)
 @example(b"1\xff:1", "class", False, False)
-def test_the_compiled_reader_agrees_with_the_reference(
-    text, labels: str, zero_based: bool, unlabelled: bool
-) -> None:
+def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based, unlabelled):
     options = {"labels": labels, "zero_based": zero_based, "unlabelled": unlabelled}
     try:
         expected = reference.parse(text, **options)
@@ -541,11 +519,11 @@ def test_the_compiled_reader_agrees_with_the_reference(
 # ---- rounding ---------------------------------------------------------------------------------
 
 
-def value_of(text: str):
+def value_of(text):
     return numbers_of(parse(f"1 1:{text}".encode()).values)[0]
 
 
-def check_rounding(text: str) -> None:
+def check_rounding(text):
     with np.errstate(over="ignore"):
         expected = np.float64(text)
         rounded = np.float32(expected)
@@ -570,7 +548,7 @@ def check_rounding(text: str) -> None:
 @example(7.006492321624085e-46, ".17g")  # half the smallest float32
 @example(5e-324, ".17g")
 @example(1e39, ".17g")
-def test_values_are_rounded_as_by_python(value: float, form: str) -> None:
+def test_values_are_rounded_as_by_python(value, form):
     check_rounding(format(value, form))
 
 
@@ -581,8 +559,8 @@ def test_values_are_rounded_as_by_python(value: float, form: str) -> None:
     st.booleans(),
 )
 def test_numbers_near_the_midpoint_of_two_floats_are_rounded_as_by_python(
-    value: float, kind, place: int, exactly: bool
-) -> None:
+    value, kind, place, exactly
+):
     with localcontext() as context:
         context.prec = 2000
         low = kind(value)
@@ -606,7 +584,7 @@ def bulk_tokens():
         yield repr(float(middle))
 
 
-def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python() -> None:
+def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python():
     tokens = list(bulk_tokens())
     expected = np.array([float(token) for token in tokens])
     block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
@@ -626,14 +604,14 @@ def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python() -> None:
     "0." + "0" * 10**6 + "5e1000001",
     "1" + "0" * 10**6,
 ])  # fmt: skip
-def test_a_number_may_have_any_number_of_digits(text: str) -> None:
+def test_a_number_may_have_any_number_of_digits(text):
     check_rounding(text)
 
 
 # ---- classes ----------------------------------------------------------------------------------
 
 
-def test_notations_of_one_number_are_one_class() -> None:
+def test_notations_of_one_number_are_one_class():
     table = LabelTable("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
@@ -643,14 +621,14 @@ def test_notations_of_one_number_are_one_class() -> None:
     assert len(table) == 3
 
 
-def test_large_integers_are_distinct_classes() -> None:
+def test_large_integers_are_distinct_classes():
     table = LabelTable("a.svm")
     text = b"12345678901234567890\n12345678901234567891\n1234567890123456789.1e1\n1e23\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 1, 2]
     assert table.values == [12345678901234567890, 12345678901234567891, 10**23]
 
 
-def test_names_that_differ_in_one_byte_are_distinct_classes() -> None:
+def test_names_that_differ_in_one_byte_are_distinct_classes():
     table = LabelTable("a.svm")
     text = "spam\nSpam\n0x1\nspäm\n1_0\ninfinite\n".encode() + b"\xff\nspam\n"
     assert table.classes(parse(text)).tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
@@ -658,21 +636,21 @@ def test_names_that_differ_in_one_byte_are_distinct_classes() -> None:
     assert table.values == table.names
 
 
-def test_the_table_of_classes_grows_over_blocks(file: Callable[..., str]) -> None:
+def test_the_table_of_classes_grows_over_blocks(file):
     table = LabelTable("a.svm")
     blocks = read(file(b"b\na\nb\nc\na\n"), block_size=1)
     assert np.concatenate([table.classes(block) for block in blocks]).tolist() == [0, 1, 0, 2, 1]
     assert table.names == ["b", "a", "c"]
 
 
-def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones() -> None:
+def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
     table = LabelTable("a.svm", unlabelled=True, names=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.names == ["2", "-1", "7"]
 
 
-def test_number_labels_are_refused_for_a_model_with_names(file: Callable[..., str]) -> None:
+def test_number_labels_are_refused_for_a_model_with_names(file):
     table = LabelTable("a.svm", names=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
@@ -681,7 +659,7 @@ def test_number_labels_are_refused_for_a_model_with_names(file: Callable[..., st
 # ---- other readers, and our writer ------------------------------------------------------------
 
 
-def check_against_scikit_learn(path: Path) -> None:
+def check_against_scikit_learn(path):
     X, y = load_svmlight_file(str(path), dtype=np.float64, zero_based=False)
     blocks = read(path, "number", block_size=1 << 16)
     assert np.array_equal(np.concatenate([block.y for block in blocks]), y)
@@ -693,7 +671,7 @@ def check_against_scikit_learn(path: Path) -> None:
 
 
 @pytest.mark.parametrize("density", [1.0, 0.05])
-def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path: Path, density: float) -> None:
+def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path, density):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 40)) * 10.0 ** rng.integers(-9, 9, size=(300, 40))
     X[rng.random(X.shape) >= density] = 0
@@ -706,21 +684,19 @@ REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_scikit_learn_reads_the_same_rows_of_real_files(real: RealSet, name: str) -> None:
+def test_scikit_learn_reads_the_same_rows_of_real_files(real, name):
     plain = real(name)
     check_against_scikit_learn(plain)
     assert rows_of(read(real_sets.packed(name))) == rows_of(read(plain))
 
 
-def written(
-    labels: np.ndarray, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-) -> bytes:
+def written(labels, indptr, indices, values):
     stream = io.BytesIO()
     svmlight.write(stream, labels, np.array(indptr), np.array(indices), values)
     return stream.getvalue()
 
 
-def texts_of(values: np.ndarray) -> list[str]:
+def texts_of(values):
     """Return each value as `write` formats it."""
     count = len(values)
     text = written(["x"], [0, count], np.arange(1, count + 1), values).decode()
@@ -751,16 +727,16 @@ LAYOUTS = {
 }  # fmt: skip
 
 
-def test_values_are_written_in_their_shortest_form() -> None:
+def test_values_are_written_in_their_shortest_form():
     assert texts_of(float32s(list(LAYOUTS.values()))) == list(LAYOUTS)
 
 
 @pytest.mark.parametrize("text, value", LAYOUTS.items())
-def test_the_reference_writes_values_in_their_shortest_form(text: str, value: float) -> None:
+def test_the_reference_writes_values_in_their_shortest_form(text, value):
     assert reference.spelled(float(np.float32(value))) == text
 
 
-def check_spelling(values: np.ndarray) -> None:
+def check_spelling(values):
     """Check that the text is as long as the reference's and as near, and reads back to the same
     bits.
     """
@@ -779,21 +755,21 @@ def check_spelling(values: np.ndarray) -> None:
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20))
-def test_every_bit_pattern_is_written_in_its_shortest_form(bits: list[int]) -> None:
+def test_every_bit_pattern_is_written_in_its_shortest_form(bits):
     check_spelling(floats_of(bits))
 
 
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
-def test_random_floats_are_written_in_their_shortest_form(numbers: list[float]) -> None:
+def test_random_floats_are_written_in_their_shortest_form(numbers):
     check_spelling(float32s(numbers))
 
 
 @given(st.integers(-(10**8), 10**8), st.integers(-44, 30))
-def test_short_decimals_are_written_in_their_shortest_form(digits: int, exponent: int) -> None:
+def test_short_decimals_are_written_in_their_shortest_form(digits, exponent):
     check_spelling(float32s([float(f"{digits}e{exponent}")]))
 
 
-def neighbours(values: np.ndarray, reach: int):
+def neighbours(values, reach):
     around = values.view(np.int32)[:, None].astype(np.int64) + np.arange(-reach, reach + 1)
     return floats_of(np.unique(around[around >= 0]))
 
@@ -811,22 +787,22 @@ EDGES = {
 
 
 @pytest.mark.parametrize("values", EDGES.values(), ids=EDGES)
-def test_edges_are_written_in_their_shortest_form(values: np.ndarray) -> None:
+def test_edges_are_written_in_their_shortest_form(values):
     check_spelling(values)
     check_spelling(-values)
 
 
-def digits_in(text: str) -> int:
+def digits_in(text):
     return len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
 
 
-def test_values_have_as_many_digits_as_numpy_prints() -> None:
+def test_values_have_as_many_digits_as_numpy_prints():
     values = floats_of(np.random.default_rng(1).integers(0, 2**32, 20000))
     shown = [np.format_float_scientific(value) for value in values]
     assert [*map(digits_in, texts_of(values))] == [*map(digits_in, shown)]
 
 
-def test_written_rows_are_read_back() -> None:
+def test_written_rows_are_read_back():
     values = float32s([1, -0.5, 0, 7])
     text = written(["+1", "spam", "?"], [0, 3, 3, 4], [1, 2, 9, 2**31 - 1], values)
     assert text == b"+1 1:1 2:-0.5 9:0\nspam\n? 2147483647:7\n"
@@ -834,7 +810,7 @@ def test_written_rows_are_read_back() -> None:
     assert written(["a", "b"], [0, 0, 0], [], float32s([])) == b"a\nb\n"
 
 
-def test_rows_may_use_a_part_of_the_entries() -> None:
+def test_rows_may_use_a_part_of_the_entries():
     assert written(["a"], [1, 2], [1, 2, 3], float32s([5, 6, 7])) == b"a 2:6\n"
 
 
@@ -846,9 +822,7 @@ class RecordingStream(list):
 
 @pytest.mark.parametrize("piece_size", [40, 100, 1000])
 @pytest.mark.parametrize("labels_at_once", [1, 2, 1000])
-def test_the_size_of_pieces_does_not_change_the_text(
-    monkeypatch: pytest.MonkeyPatch, piece_size: int, labels_at_once: int
-) -> None:
+def test_the_size_of_pieces_does_not_change_the_text(monkeypatch, piece_size, labels_at_once):
     rng = np.random.default_rng(1)
     lengths = rng.integers(0, 30, 100)
     labels = ["long" * int(size) for size in rng.integers(1, 50, 100)]
@@ -870,7 +844,7 @@ def test_the_size_of_pieces_does_not_change_the_text(
 
 
 @pytest.mark.parametrize("index, value", [(2, np.nan), (2, np.inf), (2, -np.inf), (-1, 0.5)])
-def test_values_that_could_not_be_read_are_not_written(index: int, value: float) -> None:
+def test_values_that_could_not_be_read_are_not_written(index, value):
     with pytest.raises(ValueError, match="expected indices from 0 and finite values"):
         written(["a"], [0, 2], [1, index], float32s([1, value]))
 
@@ -884,9 +858,7 @@ def test_values_that_could_not_be_read_are_not_written(index: int, value: float)
     (["a", "b"], [0, 2, 1], [1, 2], [1, 2]),
     (["a"], [], [], []),
 ])  # fmt: skip
-def test_invalid_arrays_are_refused(
-    labels: list[str], indptr: list[int], indices: list[int], values: list[int]
-) -> None:
+def test_invalid_arrays_are_refused(labels, indptr, indices, values):
     with pytest.raises(ValueError, match="expected indptr"):
         written(labels, indptr, indices, float32s(values))
 
@@ -898,7 +870,7 @@ def test_invalid_arrays_are_refused(
                         st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=5),
     ), max_size=5,
 ))  # fmt: skip
-def test_writing_then_reading_is_identity(rows) -> None:
+def test_writing_then_reading_is_identity(rows):
     entries = [(i, row[i]) for _, row in rows for i in sorted(row)]
     indptr = np.cumsum([0, *[len(row) for _, row in rows]])
     indices = np.array([i for i, _ in entries], np.int32)

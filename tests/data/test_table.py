@@ -12,12 +12,10 @@ from collections import Counter
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pytest
-from fixtures import Command
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
@@ -27,16 +25,15 @@ from randsvm import files
 from randsvm.arrays import CsrMatrix, to_csr
 from randsvm.data import _table, chunks, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
-from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ModelError, OutputError, ParameterError, SpillError
 from randsvm.events import Notice, Progress, listening
 from randsvm.parameters.run import PredictParams, Resources
 
-SVM: dict[str, Any] = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
+SVM = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
 
 
-def census(n: int, seed: int = 0) -> pd.DataFrame:
+def census(n, seed=0):
     """Return a table like the Census-Income data: numbers, texts, missing values, two classes."""
     rng = np.random.default_rng(seed)
     education = ["HS-grad", "Some-college", "Bachelors", "Masters", "Doctorate, PhD", "10th"]
@@ -58,7 +55,7 @@ def census(n: int, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def one_hot(frame: pd.DataFrame) -> np.ndarray:
+def one_hot(frame):
     """Return the features of a frame: numbers as they are, a column for each sorted text."""
     parts = []
     for name in frame.columns:
@@ -70,11 +67,11 @@ def one_hot(frame: pd.DataFrame) -> np.ndarray:
     return np.hstack(parts)
 
 
-def load(path: Path, options: TableOptions) -> Dataset:
+def load(path, options):
     return dataset.load(str(path), ParseOptions(table=options), Resources(jobs=2))
 
 
-def matrix(D: Dataset, columns: int) -> np.ndarray:
+def matrix(D, columns):
     """Return all rows of D, with a column for each feature, also for those that are always 0."""
     X = np.zeros((D.n, columns))
     at = D.summary.features - 1
@@ -82,7 +79,7 @@ def matrix(D: Dataset, columns: int) -> np.ndarray:
     return X
 
 
-def test_a_table_is_what_pandas_makes_of_it(tmp_path: Path) -> None:
+def test_a_table_is_what_pandas_makes_of_it(tmp_path):
     frame = census(3000)
     frame.to_csv(tmp_path / "t.csv", index=False)
     expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
@@ -93,7 +90,7 @@ def test_a_table_is_what_pandas_makes_of_it(tmp_path: Path) -> None:
     assert np.array_equal(names, frame.income.str.strip().str.replace(" ", "_"))
 
 
-def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path: Path) -> None:
+def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path):
     frame, test = census(600), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
     frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")
     test.drop(columns="income").to_csv(tmp_path / "test.tsv", index=False, sep="\t")
@@ -128,12 +125,12 @@ NUMBERS = st.floats(-1e6, 1e6, width=32).map(lambda x: x + 0.0)
 @given(st.data(), st.sampled_from("cq"), st.sampled_from(["\n", "\r\n"]), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_what_the_csv_module_writes_is_read(
-    tmp_path_factory: pytest.TempPathFactory,
-    data: st.DataObject,
-    quoting: str,
-    end: str,
-    header: bool,
-) -> None:
+    tmp_path_factory,
+    data,
+    quoting,
+    end,
+    header,
+):
     n = data.draw(st.integers(1, 12))
     tables = [
         (name, data.draw(st.lists(kind, min_size=n, max_size=n)))
@@ -178,7 +175,7 @@ def test_what_the_csv_module_writes_is_read(
     assert np.array_equal(values, expected[expected != 0])  # type: ignore[arg-type]
 
 
-def test_missing_values_become_the_mean_of_pandas(tmp_path: Path) -> None:
+def test_missing_values_become_the_mean_of_pandas(tmp_path):
     frame = census(500)
     frame.loc[::7, "hours"] = np.nan
     frame.loc[::5, "country"] = np.nan
@@ -200,7 +197,7 @@ FINITE = st.floats(-1e305, 1e305) | st.sampled_from(
 
 @given(st.lists(FINITE, max_size=60), st.lists(st.integers(0, 60), max_size=4))
 @settings(max_examples=300, deadline=None)
-def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values: list[float], cuts: list[int]) -> None:
+def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, cuts):
     bounds = [0, *sorted(cuts), len(values)]
     parts = [
         part
@@ -214,14 +211,14 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values: list[float], cuts:
     assert math.fsum(again) == math.fsum(values)
 
 
-def test_a_sum_beyond_the_largest_number_is_infinite() -> None:
+def test_a_sum_beyond_the_largest_number_is_infinite():
     for sign in (1, -1):
         parts = _table.sum_parts(np.full(1000, sign * 1.7e308))
         assert sign * np.inf in parts and sign * -np.inf not in parts
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None:
+def test_a_mean_does_not_depend_on_the_pieces(tmp_path, jobs):
     rng = np.random.default_rng(0)
     values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
     values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
@@ -277,7 +274,7 @@ def test_a_mean_does_not_depend_on_the_pieces(tmp_path: Path, jobs: int) -> None
         ("a,y\n1,p q\n2,p:q\n", "3:3: expected labels that differ in more than blanks"),
     ],
 )
-def test_an_error_has_its_place(tmp_path: Path, text: str, place: str) -> None:
+def test_an_error_has_its_place(tmp_path, text, place):
     path = tmp_path / "t.csv"
     path.write_text(text, newline="")
     with pytest.raises(DataError, match=rf"t\.csv:{place}"):
@@ -299,9 +296,7 @@ def test_an_error_has_its_place(tmp_path: Path, text: str, place: str) -> None:
         ("a,u,p\nb,v,q\n", None),
     ],
 )
-def test_a_header_that_is_read_as_a_row_is_refused(
-    tmp_path: Path, text: str, problem: str | None
-) -> None:
+def test_a_header_that_is_read_as_a_row_is_refused(tmp_path, text, problem):
     path = tmp_path / "t.csv"
     path.write_text(text)
     options = TableOptions("csv", "3", header=False, fill=True)
@@ -312,7 +307,7 @@ def test_a_header_that_is_read_as_a_row_is_refused(
             load(path, options)
 
 
-def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path: Path) -> None:
+def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2,0\n2,3,1\n3,1,0\n4,1,1\n")
     (tmp_path / "named.csv").write_text("a,b,y\n1,2,0\n")
     (tmp_path / "later.csv").write_text("1,2,0\n1,b,0\n")
@@ -328,13 +323,11 @@ def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path: Path)
 
 
 @pytest.mark.parametrize("header, noted", [("1,2,3", True), ("1,2,y", False)])
-def test_names_of_columns_that_look_like_a_row_are_noted(
-    tmp_path: Path, header: str, noted: bool
-) -> None:
+def test_names_of_columns_that_look_like_a_row_are_noted(tmp_path, header, noted):
     path, notices = tmp_path / "t.csv", list[str]()
     path.write_text(f"{header}\n2,3,1\n3,1,0\n4,1,1\n")
 
-    def watch(event: object) -> None:
+    def watch(event):
         if isinstance(event, Notice):
             notices.append(event.text)
 
@@ -342,7 +335,7 @@ def test_names_of_columns_that_look_like_a_row_are_noted(
     assert noted == any(f"{path}: the first line names the columns" in one for one in notices)
 
 
-def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path: Path) -> None:
+def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
     rows = [f"{i}.5,{'pq'[i % 2]}" for i in range(12_000)]
     rows[5000] = "5000.x,p"
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
@@ -353,7 +346,7 @@ def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path: Path)
         load(tmp_path / "t.csv", options)
 
 
-def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path: Path) -> None:
+def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n01,1,p\n2,2,q\nZ,?,p\n01,4,p\n")
     options = TableOptions("csv", "y", fill=True, categorical="a")
     with closing(load(tmp_path / "t.csv", options)) as D:
@@ -363,7 +356,7 @@ def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path: Path) -> 
         assert np.allclose(matrix(D, 4), expected)  # type: ignore[arg-type]
 
 
-def test_forms_of_a_file_do_not_change_the_model(tmp_path: Path) -> None:
+def test_forms_of_a_file_do_not_change_the_model(tmp_path):
     frame = census(400)
     text = frame.to_csv(index=False)
     half = len(frame) // 2
@@ -387,7 +380,7 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path: Path) -> None:
     frame[half:].sample(frac=1, axis=1, random_state=1).to_csv(tmp_path / "part-2.csv", index=False)
     options = {**SVM, "format": "csv", "label_column": "income", "ignore_columns": "id"}
 
-    def model(data: Any, **more: Any) -> bytes:
+    def model(data, **more):
         path = tmp_path / "model"
         randsvm.train_randsvm(data, path, **options, **more)
         return path.read_bytes()
@@ -402,7 +395,7 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_the_workers_of_a_cluster_read_the_table(tmp_path: Path) -> None:
+def test_the_workers_of_a_cluster_read_the_table(tmp_path):
     pytest.importorskip("distributed")
     frame = census(3000)
     frame.loc[::7, "hours"] = np.nan
@@ -412,7 +405,7 @@ def test_the_workers_of_a_cluster_read_the_table(tmp_path: Path) -> None:
     options = {**SVM, "format": "csv", "label_column": "income", "ignore_columns": "id,note"}
     options |= {"missing": "mean", "scale": "minmax"}
     (tmp_path / "w").write_text("1\n2\n.5\n" * 1000)
-    weighted: dict[str, Any] = {"row_weights": str(tmp_path / "w")}
+    weighted = {"row_weights": str(tmp_path / "w")}
     for more in ({}, weighted):
         randsvm.train_randsvm(data, tmp_path / "m", **options, **more)
         randsvm.train_randsvm(data, tmp_path / "c", **options, **more, cluster="local:2")
@@ -426,11 +419,11 @@ def test_the_workers_of_a_cluster_read_the_table(tmp_path: Path) -> None:
     assert str(found.value) == str(expected.value)
 
 
-def test_unknown_texts_are_counted_and_are_no_category(tmp_path: Path) -> None:
+def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
     model = str(tmp_path / "model")
-    notices: list[str] = []
+    notices = []
     randsvm.train_randsvm(
         tmp_path / "t.csv", model, kernel="linear", format="csv", label_column="y"
     )
@@ -451,7 +444,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path: Path) -> None:
         randsvm.predict(tmp_path / "test.csv", model, tmp_path / "out")
 
 
-def test_a_regression_and_one_class_read_tables(tmp_path: Path) -> None:
+def test_a_regression_and_one_class_read_tables(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=80), "c": rng.choice(["u", "v"], 80)})
     frame["target"] = frame.x * 2 + (frame.c == "u")
@@ -468,7 +461,7 @@ def test_a_regression_and_one_class_read_tables(tmp_path: Path) -> None:
     assert randsvm.predict(tmp_path / "u.csv", model, tmp_path / "out").rows == 80
 
 
-def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path: Path) -> None:
+def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path):
     text = 'a,y\n1,"p,\n\n""x"""\n\n2,q\n'
     for delimiter in ",\t":
         content = text.replace(",", delimiter).encode()
@@ -481,7 +474,7 @@ def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path: Path) -> N
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists), st.integers())
-def test_a_damaged_line_of_columns_is_refused(value: Any, number: int) -> None:
+def test_a_damaged_line_of_columns_is_refused(value, number):
     import json
 
     for key in ("columns", "format", "label", "header", "fill", "others"):
@@ -500,7 +493,7 @@ def test_a_damaged_line_of_columns_is_refused(value: Any, number: int) -> None:
 @pytest.mark.parametrize(
     "others", [[[4, "y"]], [[-1, "y"]], [[True, "y"]], [[0, "a"]], [[0, "y"], [0, "z"]], [[0, 1]]]
 )
-def test_positions_of_columns_that_do_not_fit_are_refused(others: Any) -> None:
+def test_positions_of_columns_that_do_not_fit_are_refused(others):
     import json
 
     good = json.loads(Columns("csv", True, None, False, (Column("a"), Column("b"))).to_json())
@@ -515,8 +508,8 @@ def test_positions_of_columns_that_do_not_fit_are_refused(others: Any) -> None:
 @pytest.mark.parametrize("form", ["csv", "tsv"])
 @pytest.mark.parametrize("dropped", [(), ("income",), ("id", "income", "gain")])
 def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
-    tmp_path: Path, training: Literal["csv", "parquet"], form: str, dropped: tuple[str, ...]
-) -> None:
+    tmp_path, training, form, dropped
+):
     """The label is not the last column, and the columns left out are first and in the middle."""
     if training == "parquet":
         pytest.importorskip("pyarrow")
@@ -527,7 +520,7 @@ def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
     else:
         frame.to_parquet(data, index=False)
     model = tmp_path / "model"
-    own: dict[str, Any] = {"format": training, "label_column": "income"}
+    own = {"format": training, "label_column": "income"}
     randsvm.train_randsvm(data, model, **own, ignore_columns="id,gain", scale="minmax", **SVM)
     rows = census(50, seed=1)[names].drop(columns=list(dropped))
     for name, header in (("with", True), ("without", False)):
@@ -539,12 +532,10 @@ def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
     assert (tmp_path / "with.out").read_bytes() == (tmp_path / "without.out").read_bytes()
 
 
-def test_a_file_without_a_header_and_with_another_width_is_refused(
-    tmp_path: Path, command: Command
-) -> None:
+def test_a_file_without_a_header_and_with_another_width_is_refused(tmp_path, command):
     census(100).to_csv(tmp_path / "t.csv", index=False)
     model = tmp_path / "model"
-    own: dict[str, Any] = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
+    own = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
     randsvm.train_randsvm(tmp_path / "t.csv", model, **own, **SVM)
     data, out = tmp_path / "rows.csv", tmp_path / "out"
     data.write_text("1,2,3\n")
@@ -574,11 +565,11 @@ def test_a_file_without_a_header_and_with_another_width_is_refused(
         assert randsvm.predict(data, model, out, params=params).labelled == 20
 
 
-def test_explanations_and_exports_read_files_without_a_header(tmp_path: Path) -> None:
+def test_explanations_and_exports_read_files_without_a_header(tmp_path):
     model = tmp_path / "model"
     for name, header in (("with", True), ("without", False)):
         census(60).to_csv(tmp_path / name, index=False, header=header)
-    own: dict[str, Any] = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
+    own = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
     randsvm.train_randsvm(tmp_path / "with", model, **own, **SVM)
     for name, no_header in (("with", False), ("without", True)):
         data = tmp_path / name
@@ -589,7 +580,7 @@ def test_explanations_and_exports_read_files_without_a_header(tmp_path: Path) ->
     assert (tmp_path / "with.c").read_bytes() == (tmp_path / "without.c").read_bytes()
 
 
-def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
+def test_options_that_have_no_effect_are_refused(tmp_path):
     (tmp_path / "t.csv").write_text("a,y\n1,p\n2,q\n")
     (tmp_path / "t.svm").write_text("p 1:1\nq 1:2\n")
     refused = [
@@ -608,16 +599,16 @@ def test_options_that_have_no_effect_are_refused(tmp_path: Path) -> None:
             randsvm.predict(tmp_path / "t.csv", tmp_path / "model", tmp_path / "o", params=params)
 
 
-def test_unseen_texts_are_counted_by_column(tmp_path: Path) -> None:
+def test_unseen_texts_are_counted_by_column(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\nu,v\nw,v\nw,u\n")
     columns = Columns("csv", True, None, False, (Column("a", ("u",)), Column("b", ("v",))))
-    unseen: Counter[str] = Counter()
+    unseen = Counter()
     list(table.read_blocks(str(tmp_path / "t.csv"), columns, labels="class", unseen=unseen,
                            unlabelled=True))  # fmt: skip
     assert unseen == {"a": 2, "b": 1}
 
 
-def test_a_pipe_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_is_read_twice(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     fifo = tmp_path / "fifo"
     import os
@@ -635,9 +626,7 @@ def test_a_pipe_is_read_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert D.summary.digest == piped.digest and D.summary.columns == piped.columns
 
 
-def test_a_pipe_that_cannot_be_copied_is_an_error_in_one_line(
-    tmp_path: Path, command: Command
-) -> None:
+def test_a_pipe_that_cannot_be_copied_is_an_error_in_one_line(tmp_path, command):
     ended = command(
         "train", "--format", "csv", "--label-column", "y", "--tmpdir", tmp_path / "none", "-", "m",
         stdin=b"a,y\n1,p\n2,q\n",
@@ -648,7 +637,7 @@ def test_a_pipe_that_cannot_be_copied_is_an_error_in_one_line(
     )
 
 
-def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch):
     full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
     monkeypatch.setattr(chunks, "spill_stream", lambda folder: (full, "there"))
     with pytest.raises(SpillError, match=r"writing the spill file in there \(--tmpdir\): No space"):
@@ -656,11 +645,11 @@ def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch: pytest.MonkeyP
     assert full.closed
 
 
-def test_the_progress_of_several_tables_never_falls(tmp_path: Path) -> None:
+def test_the_progress_of_several_tables_never_falls(tmp_path):
     paths = tuple(str(tmp_path / name) for name in ("a.csv", "b.csv"))
     for path in paths:
         Path(path).write_text("x,text,y\n" + "1,other,p\n" * 500 + "1,word,q\n" * 500)
-    seen: list[Progress] = []
+    seen = []
     with listening(lambda event: seen.append(event) if isinstance(event, Progress) else None):
         dataset.load(paths, ParseOptions(table=TableOptions("csv", "y")), Resources(jobs=1)).close()
     shares = [
@@ -670,7 +659,7 @@ def test_the_progress_of_several_tables_never_falls(tmp_path: Path) -> None:
     assert len(passes) == 2 and all(max(one) == 1 for one in passes)
 
 
-def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
+def test_a_model_with_damaged_columns_is_refused(tmp_path):
     import hashlib
 
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n")
@@ -683,10 +672,10 @@ def test_a_model_with_damaged_columns_is_refused(tmp_path: Path) -> None:
         randsvm.load(tmp_path / "m")  # type: ignore[arg-type]
 
 
-def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path: Path) -> None:
+def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path):
     frame = census(200)
     frame.to_csv(tmp_path / "t.csv", index=False)
-    options: dict[str, Any] = {"label_column": "income", "ignore_columns": "id", "format": "csv"}
+    options = {"label_column": "income", "ignore_columns": "id", "format": "csv"}
     randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", kernel="linear", **options)
     out = tmp_path / "out.csv"
     for keep in ("id", "id", "id,age", None):
@@ -700,7 +689,7 @@ def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path: 
     assert out.read_bytes() == written and written.startswith(b"id,label\n0,")
 
 
-def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_path: Path) -> None:
+def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_path):
     """Even if most features of a row are not 0."""
     lines = "".join(f"{3 + i % 5},{7 - i % 3},{'ab'[i % 2]},{i % 2}\n" for i in range(30))
     (tmp_path / "t.csv").write_text("x,z,kind,y\n" + lines)
@@ -712,9 +701,7 @@ def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_pa
 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet"])
-def test_named_texts_and_numbers_are_missing(
-    tmp_path: Path, format_: Literal["csv", "parquet"]
-) -> None:
+def test_named_texts_and_numbers_are_missing(tmp_path, format_):
     """A text is compared as it is, a number by its value; neither is missing in a text column."""
     path, model = tmp_path / f"t.{format_}", tmp_path / "m"
     a, b = ["1", "-", "3", "-999.0"] * 10, [1.5, -999, 2.5, 4.0] * 10
@@ -746,7 +733,7 @@ def test_named_texts_and_numbers_are_missing(
         (b"a,id,y\n1,\xc3\xa9,p\n2,\xe9,q\n", "3:3"),
     ],
 )
-def test_another_encoding_than_utf_8_is_refused(tmp_path: Path, content: bytes, place: str) -> None:
+def test_another_encoding_than_utf_8_is_refused(tmp_path, content, place):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
     with pytest.raises(DataError, match=rf"t\.csv:{place}: expected UTF-8, found the byte 0xe9"):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,12 +20,11 @@ from randsvm.data.chunks import (
     FileStore,
     InMemoryStore,
     RawChunk,
-    Store,
     SubsetStore,
     join_chunks,
 )
 from randsvm.data.classes import RowsByClass
-from randsvm.data.dataset import Dataset, ParseOptions
+from randsvm.data.dataset import ParseOptions
 from randsvm.data.in_memory import Arrays
 from randsvm.data.points import Points, RowCache
 from randsvm.data.reading import WeightSums, chunk_digest
@@ -35,7 +32,7 @@ from randsvm.errors import ContentError, DataError
 from randsvm.parameters.run import Resources
 
 
-def chunk_of(m: int, seed: int, *, weighted: bool) -> RawChunk:
+def chunk_of(m, seed, *, weighted):
     """Return random rows, of which some are empty. Labels are 0 and 1."""
     rng = np.random.default_rng(seed)
     X = sparse.random(m, 7, 0.4, "csr", np.float32, rng)
@@ -44,11 +41,11 @@ def chunk_of(m: int, seed: int, *, weighted: bool) -> RawChunk:
     return RawChunk(y, X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, weights)
 
 
-def equal(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+def equal(one, other):
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
-def stores_of(chunks: list[RawChunk], stream: io.BufferedRandom) -> list[Store]:
+def stores_of(chunks, stream):
     """Return stores of each kind with these chunks."""
     memory, file = InMemoryStore(), FileStore(stream, "a file")
     for chunk in chunks:
@@ -68,9 +65,7 @@ def stores_of(chunks: list[RawChunk], stream: io.BufferedRandom) -> list[Store]:
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60, deadline=None)
-def test_every_store_returns_the_weights_that_it_was_given(
-    tmp_path_factory: pytest.TempPathFactory, sizes, seed: int
-) -> None:
+def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, sizes, seed):
     chunks = [chunk_of(m, seed + i, weighted=of) for i, (m, of) in enumerate(sizes)]
     path = tmp_path_factory.mktemp("store") / "chunks"
     with path.open("w+b") as stream:
@@ -90,7 +85,7 @@ def test_every_store_returns_the_weights_that_it_was_given(
             store.close()
 
 
-def test_chunks_without_weights_are_stored_and_hashed_as_before() -> None:
+def test_chunks_without_weights_are_stored_and_hashed_as_before():
     plain, ones = chunk_of(5, 1, weighted=False), chunk_of(5, 1, weighted=False)
     ones = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.ones(5))
     other = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.full(5, 2.0))
@@ -101,7 +96,7 @@ def test_chunks_without_weights_are_stored_and_hashed_as_before() -> None:
     assert join_chunks([plain, plain]).weights is None
 
 
-def test_joined_chunks_without_weights_have_the_weight_1() -> None:
+def test_joined_chunks_without_weights_have_the_weight_1():
     plain, weighted = chunk_of(3, 1, weighted=False), chunk_of(4, 2, weighted=True)
     whole = join_chunks([plain, weighted, plain])
     assert whole.weights is not None and weighted.weights is not None
@@ -110,7 +105,7 @@ def test_joined_chunks_without_weights_have_the_weight_1() -> None:
     assert whole[chosen].weights.tolist() == whole.weights[chosen].tolist()
 
 
-def test_sums_of_weights_are_those_of_the_rows_of_each_class() -> None:
+def test_sums_of_weights_are_those_of_the_rows_of_each_class():
     sums = WeightSums()
     chunks = [chunk_of(9, 1, weighted=False), chunk_of(9, 2, weighted=True)]
     for chunk in chunks:
@@ -127,14 +122,14 @@ def test_sums_of_weights_are_those_of_the_rows_of_each_class() -> None:
     assert plain.fields() == {}
 
 
-def points_of(rows: np.ndarray, weights: np.ndarray | None) -> Points:
+def points_of(rows, weights):
     m = len(rows)
     X = sparse.csr_matrix(np.arange(1.0, m + 1, dtype=np.float32)[:, None])
     return Points(rows, X, rows.astype(float), weights=weights)
 
 
 @pytest.mark.parametrize("order", [(False, True), (True, False), (True, True), (False, False)])
-def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order: tuple[bool, ...]) -> None:
+def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order):
     cache = RowCache(1)
     all_rows = np.arange(20)
     weights = np.ones(20)
@@ -151,7 +146,7 @@ def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order: tuple[b
     assert equal(found[np.array([1, 2])].weights, None if expected is None else expected[1:3])
 
 
-def test_concatenated_points_keep_their_weights() -> None:
+def test_concatenated_points_keep_their_weights():
     one, other = points_of(np.arange(2), None), points_of(np.arange(2, 4), np.array([2.0, 3.0]))
     whole = Points.concatenate([one, other])
     assert whole.weights is not None
@@ -166,7 +161,7 @@ OPENERS = {"": open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
 @st.composite
-def rows(draw) -> tuple[list[str], list[list[tuple[int, float]]], list[float | None]]:
+def rows(draw):
     """Generate labels, features and weights; the first row of each class has a weight."""
     m = draw(st.integers(2, 30))
     labels = ["a", "b", *draw(st.lists(st.sampled_from(["a", "b"]), min_size=m, max_size=m))]
@@ -179,7 +174,7 @@ def rows(draw) -> tuple[list[str], list[list[tuple[int, float]]], list[float | N
     return labels, features, weights
 
 
-def text_of(labels, features, weights) -> str:
+def text_of(labels, features, weights):
     return "".join(
         " ".join([
             label,
@@ -190,7 +185,7 @@ def text_of(labels, features, weights) -> str:
     )  # fmt: skip
 
 
-def seen_in(D: Dataset) -> tuple[list[list[float]], list[float], list[float] | None]:
+def seen_in(D):
     """Return the rows, labels and weights of a data set, by three ways that must agree."""
     # A chunk of a file is valid until the next is read.
     parts = [
@@ -211,9 +206,7 @@ def seen_in(D: Dataset) -> tuple[list[list[float]], list[float], list[float] | N
 
 @given(rows(), st.sampled_from(list(OPENERS)), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_weights_do_not_depend_on_where_rows_are_kept(
-    tmp_path_factory: pytest.TempPathFactory, content, suffix, dense: bool
-) -> None:
+def test_weights_do_not_depend_on_where_rows_are_kept(tmp_path_factory, content, suffix, dense):
     labels, features, weights = content
     folder = tmp_path_factory.mktemp("weights")
     path = folder / f"a.svm{suffix}"
@@ -255,7 +248,7 @@ def test_weights_do_not_depend_on_where_rows_are_kept(
 
 
 @pytest.fixture
-def weighted(tmp_path: Path):
+def weighted(tmp_path):
     """Return D with 30 rows, weights 0.5, 1, 1.5, ... and y = -1 or +1."""
     text = "".join(f"{'ab'[i % 2]} cost:{(i + 1) / 2} 1:{i + 1} 2:1\n" for i in range(30))
     (tmp_path / "d").write_text(text)
@@ -263,8 +256,8 @@ def weighted(tmp_path: Path):
         yield D.relabel(np.array([-1.0, 1.0]))
 
 
-def test_every_view_has_the_weights_of_its_rows(weighted) -> None:
-    def check(view: Dataset, unit: float) -> None:
+def test_every_view_has_the_weights_of_its_rows(weighted):
+    def check(view, unit):
         rows, _, weights = seen_in(view)
         assert weights == [row[0] * unit for row in rows]
 
@@ -279,7 +272,7 @@ def test_every_view_has_the_weights_of_its_rows(weighted) -> None:
     assert part.subset(np.zeros(20, bool)).points(np.empty(0, int)).weights.tolist() == []
 
 
-def test_chunks_of_one_class_keep_weights(weighted) -> None:
+def test_chunks_of_one_class_keep_weights(weighted):
     by_class = RowsByClass.of(weighted.relabel(np.array([0.0, 1.0])), 2, 0, None)
     pair, rows = by_class.pair(1, 0)
     assert pair.weights().tolist() == ((rows + 1) / 2).tolist()
@@ -298,7 +291,7 @@ def test_chunks_of_one_class_keep_weights(weighted) -> None:
          "'cost:-2'"),
     ],
 )  # fmt: skip
-def test_bad_weights_are_refused_with_their_place(tmp_path: Path, text, message) -> None:
+def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
     path = tmp_path / "d"
     path.write_text(text)
     with pytest.raises(DataError) as caught:
@@ -307,7 +300,7 @@ def test_bad_weights_are_refused_with_their_place(tmp_path: Path, text, message)
     assert caught.value.exit_code == 65
 
 
-def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path: Path) -> None:
+def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path):
     path = tmp_path / "d"
     path.write_text("a 1:1\nb cost:0 1:1\n")
     with closing(dataset.load(str(path), ParseOptions(any_label=True), Resources())) as D:
@@ -327,12 +320,12 @@ def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path:
         ([1, 0, 1], "weights: expected one above 0 in a row of label b, found only 0"),
     ],
 )
-def test_bad_weights_of_arrays_are_refused(weights, message) -> None:
+def test_bad_weights_of_arrays_are_refused(weights, message):
     with pytest.raises(ContentError, match=message):
         in_memory.read(Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights), ParseOptions())
 
 
-def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path: Path) -> None:
+def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path):
     K = np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]])
     path = tmp_path / "d"
     path.write_text(
@@ -347,7 +340,7 @@ def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path: Path) -> 
     assert summary.features.tolist() == file.features.tolist() == [0, 1, 2, 3]
 
 
-def test_a_copy_of_all_rows_of_a_chunk_shares_no_memory_with_it() -> None:
+def test_a_copy_of_all_rows_of_a_chunk_shares_no_memory_with_it():
     whole = chunk_of(7, 1, weighted=True)
     assert whole.weights is not None
     for rows in (np.arange(7), np.arange(7)[::-1]):

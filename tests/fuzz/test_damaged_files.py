@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import fuzzing
 import psutil
@@ -27,20 +25,18 @@ SECONDS, MEMORY = 10.0, 2 << 30
 
 
 @pytest.fixture(scope="module")
-def fuzz(tmp_path_factory: pytest.TempPathFactory) -> fuzzing.Fuzz:
+def fuzz(tmp_path_factory):
     return fuzzing.Fuzz(tmp_path_factory.mktemp("fuzz"))
 
 
 @pytest.mark.parametrize("reader", CASES)
-def test_a_damaged_file_is_read_correctly_or_refused_in_one_line(
-    fuzz: fuzzing.Fuzz, reader: str
-) -> None:
+def test_a_damaged_file_is_read_correctly_or_refused_in_one_line(fuzz, reader):
     ends = {fuzz.one(reader, random.Random(f"0 {reader} {n}")) for n in range(CASES[reader])}
     assert len(ends) == 2, "all cases ended in the same way: the files differ too little"
 
 
 @pytest.fixture
-def little_memory() -> Iterator[None]:
+def little_memory():
     """Limit the memory of this process."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     most = psutil.Process().memory_info().vms + MEMORY
@@ -55,8 +51,8 @@ def little_memory() -> Iterator[None]:
     [(reader, block) for reader in BLOCKS for block in range(BLOCKS[reader])],
 )
 def test_many_damaged_files_are_read_correctly_or_refused_in_one_line(
-    fuzz: fuzzing.Fuzz, fuzz_seed: int, results: Path, little_memory: None, reader, block
-) -> None:
+    fuzz, fuzz_seed, results, little_memory, reader, block
+):
     """A case is repeated by its seed and number; the file of a failed case is kept."""
     make, check = fuzz.readers[reader]
     for number in range(BLOCK * block, BLOCK * (block + 1)):
@@ -72,13 +68,13 @@ def test_many_damaged_files_are_read_correctly_or_refused_in_one_line(
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("reader", CASES)
-def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz: fuzzing.Fuzz, reader: str) -> None:
+def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz, reader):
     @given(st.randoms(use_true_random=False))
     @settings(
         max_examples=CASES[reader] // 4,
         suppress_health_check=list(HealthCheck),
     )
-    def one(chance: random.Random) -> None:
+    def one(chance):
         fuzz.one(reader, chance)
 
     one()
@@ -86,5 +82,5 @@ def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz: fuzzing.Fuzz, reade
 
 @given(st.binary(max_size=300))
 @settings(max_examples=200)
-def test_any_bytes_are_read_as_text_or_refused(content: bytes) -> None:
+def test_any_bytes_are_read_as_text_or_refused(content):
     assert fuzzing.check_text(content, random.Random(0)) in ("accepted", "refused")

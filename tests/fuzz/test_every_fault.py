@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import oracle
 import pytest
@@ -33,7 +31,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     y, X = oracle.two_gaussians(60)
     oracle.write_svmlight(folder / "two", y, X)
@@ -58,13 +56,13 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", RUNS)
 def test_no_fault_at_any_moment_loses_a_file(
-    inputs: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fuzzes: bool,
-    name: str,
-    fault: str,
-) -> None:
+    inputs,
+    tmp_path,
+    monkeypatch,
+    fuzzes,
+    name,
+    fault,
+):
     run = RUNS[name]
     for file in run.words.split():
         if (inputs / file).exists():

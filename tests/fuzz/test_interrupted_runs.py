@@ -11,15 +11,13 @@ LATE = 5.0 * SLOWNESS
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> interrupted_runs.InterruptedRuns:
+def runs(tmp_path_factory):
     return interrupted_runs.InterruptedRuns(tmp_path_factory.mktemp("interrupted"))
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("kind", ["limit", "signal"])
 @pytest.mark.parametrize("number", range(50))
-def test_runs_end_soon_after_a_time_limit_or_a_signal(
-    runs: interrupted_runs.InterruptedRuns, kind, number
-) -> None:
+def test_runs_end_soon_after_a_time_limit_or_a_signal(runs, kind, number):
     _, late = getattr(runs, kind)(number)
     assert late <= LATE

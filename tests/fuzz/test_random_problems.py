@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 import random_problems
-from random_problems import Case, Written
 
 from randsvm.algorithms import inner_set
 from randsvm.algorithms import randsvm as algorithms
@@ -22,17 +20,13 @@ CASES = [number for number in [*range(26), *range(31, 60, 4)] if number not in (
 
 
 @pytest.mark.parametrize("number", CASES)
-def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(
-    tmp_path: Path, number: int
-) -> None:
+def test_a_random_training_reports_correctly_and_reaches_its_gap_or_reports_that(tmp_path, number):
     random_problems.check(random_problems.case_of(1, number), tmp_path)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(500))
-def test_many_random_trainings_report_correctly(
-    tmp_path: Path, fuzz_seed: int, results: Path, number: int
-) -> None:
+def test_many_random_trainings_report_correctly(tmp_path, fuzz_seed, results, number):
     """A case is repeated by its seed and number; the data of a failed case is kept."""
     case = random_problems.case_of(fuzz_seed, number)
     try:
@@ -48,7 +42,7 @@ def test_many_random_trainings_report_correctly(
 SECONDS = 2.0
 
 
-def inner_set_case(seed: int, number: int) -> tuple[Case, int | None]:
+def inner_set_case(seed, number):
     """Return a case for an inner set, and the event that interrupts it; half of the cases have no
     such event, a half of these a short time limit, and every third case has --reduce."""
     case, chance = random_problems.case_of(seed, number), random.Random(f"{seed} inner {number}")
@@ -61,15 +55,15 @@ def inner_set_case(seed: int, number: int) -> tuple[Case, int | None]:
 
 
 @pytest.fixture
-def inner_sets_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def inner_sets_of_few_rows(monkeypatch):
     monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
     monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 
 @pytest.mark.parametrize("number", range(16))
 def test_a_random_training_on_an_inner_set_reports_correctly(
-    tmp_path: Path, inner_sets_of_few_rows: None, number: int
-) -> None:
+    tmp_path, inner_sets_of_few_rows, number
+):
     case, event = inner_set_case(7, number)
     random_problems.check(case, tmp_path, event)
 
@@ -77,8 +71,8 @@ def test_a_random_training_on_an_inner_set_reports_correctly(
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(400))
 def test_many_random_trainings_on_inner_sets_report_correctly(
-    tmp_path: Path, inner_sets_of_few_rows: None, fuzz_seed: int, results: Path, number: int
-) -> None:
+    tmp_path, inner_sets_of_few_rows, fuzz_seed, results, number
+):
     case, event = inner_set_case(fuzz_seed, number)
     try:
         random_problems.check(case, tmp_path, event)
@@ -88,19 +82,17 @@ def test_many_random_trainings_on_inner_sets_report_correctly(
 
 
 @pytest.mark.parametrize("number", range(10))
-def test_a_random_training_with_reduce_reports_correctly(tmp_path: Path, number: int) -> None:
+def test_a_random_training_with_reduce_reports_correctly(tmp_path, number):
     reduced(7, number, tmp_path)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(200))
-def test_many_random_trainings_with_reduce_report_correctly(
-    tmp_path: Path, fuzz_seed: int, number: int
-) -> None:
+def test_many_random_trainings_with_reduce_report_correctly(tmp_path, fuzz_seed, number):
     reduced(fuzz_seed, number, tmp_path)
 
 
-def reduced(seed: int, number: int, folder: Path) -> None:
+def reduced(seed, number, folder):
     """Check a case with --reduce on one of the tasks that have it."""
     chance = random.Random(f"{seed} reduce {number}")
     case = random_problems.made(chance, random_problems.TASKS)
@@ -109,7 +101,7 @@ def reduced(seed: int, number: int, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
-def test_the_oracle_encloses_the_optimum_narrowly(C: float) -> None:
+def test_the_oracle_encloses_the_optimum_narrowly(C):
     """LIBSVM's D is at most the upper end, and at least the lower end except for LIBSVM's
     tolerance.
     """
@@ -134,9 +126,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("key", WRONG)
-def test_a_wrong_number_is_detected(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
+def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
     y, X = oracle.two_gaussians(80)
     words = ("-q", "-g", "0.5", "--gap", "0.01", "--max-iterations", "1", "--sample-size", "20")
     case = replace(
@@ -147,7 +137,7 @@ def test_a_wrong_number_is_detected(
     factor, complaint = WRONG[key]
     plain = random_problems.read
 
-    def read(path: Path, case: random_problems.Case) -> Written:
+    def read(path, case):
         written = plain(path, case)
         if key == "rho":
             return written._replace(b=written.b * factor)
@@ -159,7 +149,7 @@ def test_a_wrong_number_is_detected(
         random_problems.check(case, tmp_path)
 
 
-def test_an_unreported_miss_of_the_gap_is_detected() -> None:
+def test_an_unreported_miss_of_the_gap_is_detected():
     case = replace(random_problems.case_of(0, 0), gap=0.01)
     assert not list(random_problems.silence(case, 0.009, {"stopped": "gap <= 0.01"}, []))
     for stopped in ("gap <= 0.01", "no violators"):
@@ -168,7 +158,7 @@ def test_an_unreported_miss_of_the_gap_is_detected() -> None:
 
 
 @pytest.mark.parametrize("task", ["svc", "svr", "one-class", "nu-svr"])
-def test_infeasible_coefficients_are_detected(task: str) -> None:
+def test_infeasible_coefficients_are_detected(task):
     case = next(c for c in (random_problems.case_of(2, n) for n in range(99)) if c.task == task)
     lower, upper = case.box
     middle = (lower + upper) / 2
@@ -182,28 +172,24 @@ def test_infeasible_coefficients_are_detected(task: str) -> None:
 
 
 @pytest.mark.parametrize("number", [*range(30), 44, 51])
-def test_an_exact_judge_confirms_a_certificate(tmp_path: Path, number: int) -> None:
+def test_an_exact_judge_confirms_a_certificate(tmp_path, number):
     random_problems.certified(random_problems.wide_case(1, number), tmp_path)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(3000))
-def test_an_exact_judge_confirms_many_certificates(
-    tmp_path: Path, fuzz_seed: int, results: Path, number: int
-) -> None:
+def test_an_exact_judge_confirms_many_certificates(tmp_path, fuzz_seed, results, number):
     judged(random_problems.wide_case(fuzz_seed, number), f"{fuzz_seed}-{number}", tmp_path, results)
 
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("number", range(40))
-def test_the_judge_confirms_certificates_of_large_files(
-    tmp_path: Path, fuzz_seed: int, results: Path, number: int
-) -> None:
+def test_the_judge_confirms_certificates_of_large_files(tmp_path, fuzz_seed, results, number):
     case = random_problems.large_case(fuzz_seed, number)
     judged(case, f"large-{fuzz_seed}-{number}", tmp_path, results)
 
 
-def judged(case: Case, name: str, folder: Path, results: Path) -> None:
+def judged(case, name, folder, results):
     """Check a case, and note how it ended: the end of the test run counts the ends."""
     ended = "false"
     try:

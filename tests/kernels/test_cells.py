@@ -29,7 +29,7 @@ FLOAT32_TOLERANCES = 1e-3
 WIDTHS = [128, 256, 512]
 
 
-def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
+def clusters(m, d, seed=0):
     """Return rows around twelve places; the last feature has only two values."""
     rng = np.random.default_rng(seed)
     middles = np.random.default_rng(9).normal(size=(12, d)) * 3
@@ -38,20 +38,20 @@ def clusters(m: int, d: int, seed: int = 0) -> np.ndarray:
     return X.astype(np.float32)
 
 
-def kernel_layout(cutoff: float | None = CUT, gamma: float = GAMMA, d: int = 4) -> KernelLayout:
+def kernel_layout(cutoff=CUT, gamma=GAMMA, d=4):
     return KernelLayout(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cutoff)
 
 
-def kernel_values(X: np.ndarray, Z: np.ndarray) -> np.ndarray:
+def kernel_values(X, Z):
     differences = X[:, None].astype(np.float64) - Z
     return np.exp(-GAMMA * (differences**2).sum(axis=2))
 
 
-def boxes_of(X: np.ndarray, order: np.ndarray) -> list[np.ndarray]:
+def boxes_of(X, order):
     return [order[at : at + CELL_ROWS] for at in range(0, len(order), CELL_ROWS)]
 
 
-def reference_sums(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.ndarray) -> np.ndarray:
+def reference_sums(X, Z, beta, order):
     """Return the sums over the centres that are near enough to the box of a row's cell."""
     u = np.zeros((len(X), *beta.shape[1:]))
     for cell in boxes_of(X, order):
@@ -64,7 +64,7 @@ def reference_sums(X: np.ndarray, Z: np.ndarray, beta: np.ndarray, order: np.nda
 
 @pytest.mark.parametrize("m", [1, 31, 64, 65, 1000])
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS + 1,)])
-def test_sums_include_the_centres_near_the_box(m: int, columns: tuple[int, ...]) -> None:
+def test_sums_include_the_centres_near_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
     ours = kernel_layout()
@@ -77,7 +77,7 @@ def test_sums_include_the_centres_near_the_box(m: int, columns: tuple[int, ...])
     )
 
 
-def test_a_value_above_the_cut_is_never_omitted() -> None:
+def test_a_value_above_the_cut_is_never_omitted():
     """A large gamma leaves few values, and beta = 1 makes each of them visible."""
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
@@ -89,7 +89,7 @@ def test_a_value_above_the_cut_is_never_omitted() -> None:
 
 @pytest.mark.parametrize("widest", WIDTHS)
 @pytest.mark.parametrize("columns", [1, 3])
-def test_sums_agree_for_every_vector_width(widest: int, columns: int) -> None:
+def test_sums_agree_for_every_vector_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = kernel_layout()
@@ -105,7 +105,7 @@ def test_sums_agree_for_every_vector_width(widest: int, columns: int) -> None:
     assert 0 < kept < 0.5 * 500 * 100
 
 
-def test_an_order_is_a_permutation_and_its_cells_are_small() -> None:
+def test_an_order_is_a_permutation_and_its_cells_are_small():
     X = clusters(5000, 4)
     order = sort_rows(X, 4)
     assert sorted(order) == list(range(5000))
@@ -125,12 +125,12 @@ def test_an_order_is_a_permutation_and_its_cells_are_small() -> None:
     ],
     ids=["equal", "ascending", "descending", "outlier", "infinite", "two values"],
 )
-def test_rows_of_any_kind_are_sorted(X: np.ndarray) -> None:
+def test_rows_of_any_kind_are_sorted(X):
     X = X.astype(np.float32)
     assert sorted(sort_rows(X, X.shape[1])) == list(range(len(X)))
 
 
-def test_equal_rows_have_equal_sums_and_slices_add_up() -> None:
+def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
     ours, X_ = kernel_layout(), csr(X)
@@ -141,7 +141,7 @@ def test_equal_rows_have_equal_sums_and_slices_add_up() -> None:
     )
 
 
-def test_a_stored_order_gives_the_same_bits() -> None:
+def test_a_stored_order_gives_the_same_bits():
     X, Z = csr(clusters(9000, 4)), csr(clusters(40, 4, seed=1))
     ours = kernel_layout()
     expansion = Expansion(ours, Z, np.ones(40))
@@ -152,7 +152,7 @@ def test_a_stored_order_gives_the_same_bits() -> None:
     assert sum(map(row_block_bytes, ours.row_blocks(X))) > 9000 * 6 * 4
 
 
-def test_features_outside_the_columns_count_in_the_distance() -> None:
+def test_features_outside_the_columns_count_in_the_distance():
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
     u = Expansion(kernel_layout(), csr(Z), np.ones(50)).values(csr(X), extra)
@@ -160,7 +160,7 @@ def test_features_outside_the_columns_count_in_the_distance() -> None:
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
 
-def test_cells_are_used_if_most_values_are_negligible() -> None:
+def test_cells_are_used_if_most_values_are_negligible():
     X, Z = csr(clusters(4000, 4)), csr(clusters(200, 4, seed=1))
     assert profits_from_cells(kernel_layout(), X, Z)
     assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)

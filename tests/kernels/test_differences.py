@@ -17,16 +17,16 @@ from randsvm.kernels.kernel import Kernel
 WIDTHS = [128, 256, 512]
 
 
-def exact_kernel(x: np.ndarray, z: np.ndarray, gamma: float) -> float:
+def exact_kernel(x, z, gamma):
     squares = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(x, z, strict=True))
     return math.exp(-gamma * float(squares))
 
 
-def exact_values(X: np.ndarray, Z: np.ndarray, gamma: float) -> np.ndarray:
+def exact_values(X, Z, gamma):
     return np.array([[exact_kernel(x, z, gamma) for z in Z] for x in X])
 
 
-def unscaled(m: int, d: int, kind: str) -> tuple[np.ndarray, float]:
+def unscaled(m, d, kind):
     """Return rows whose squared norms are huge beside those of their differences, and a gamma."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(m, d))
@@ -46,9 +46,7 @@ KINDS = ["seconds", "offset", "two places", "large"]
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dense", [True, False])
 @pytest.mark.parametrize("columns", [(), (PANEL_COLUMNS + 1,)])
-def test_sums_keep_their_digits_on_unscaled_data(
-    kind: str, dense: bool, columns: tuple[int, ...]
-) -> None:
+def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
     X, gamma = unscaled(60, 7, kind)
     X[np.random.default_rng(4).random(X.shape) < 0.3] = 0
     X[2] = 0
@@ -66,7 +64,7 @@ def test_sums_keep_their_digits_on_unscaled_data(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dense", [True, False])
-def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind: str, dense: bool) -> None:
+def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
     X, gamma = unscaled(70, 5, kind)
     kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
     K = gram(kernel_layout, csr(X))
@@ -74,7 +72,7 @@ def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind: str, dense: bool)
     assert (np.diag(K) == 1).all() and (K == K.T).all()
 
 
-def summed(x: np.ndarray, z: np.ndarray, beta: np.ndarray, gamma: float, widest: int) -> np.ndarray:
+def summed(x, z, beta, gamma, widest):
     m, w = z.shape
     count = -(-m // PANEL_CENTRES)
     padded = z[np.arange(count * PANEL_CENTRES) % m]
@@ -87,7 +85,7 @@ def summed(x: np.ndarray, z: np.ndarray, beta: np.ndarray, gamma: float, widest:
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest: int) -> None:
+def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest):
     """Check all exponents down to -708, where float64 ends; below it the result is 0."""
     e = np.concatenate([np.linspace(0, 707.9, 100_001), np.geomspace(1e-18, 1, 1001)])
     x = np.column_stack([np.zeros(len(e)), e])
@@ -104,9 +102,7 @@ def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(wide
 
 @pytest.mark.parametrize("widest", WIDTHS)
 @pytest.mark.parametrize("m, centres, w, columns", [(1, 1, 1, 1), (5, 33, 7, 1), (9, 64, 3, 4)])
-def test_compiled_sums_agree_with_numpy(
-    m: int, centres: int, w: int, columns: int, widest: int
-) -> None:
+def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
     rng = np.random.default_rng(0)
     x, z, beta = (
         rng.random((m, w + 1)),
@@ -119,7 +115,7 @@ def test_compiled_sums_agree_with_numpy(
     )
 
 
-def test_rows_without_features_have_the_kernel_value_1() -> None:
+def test_rows_without_features_have_the_kernel_value_1():
     kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
     empty = csr((3, 0), dtype=np.float64)
     assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]

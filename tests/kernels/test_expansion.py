@@ -10,7 +10,7 @@ import pytest
 from csr_rows import csr
 from scipy import sparse
 
-from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.arrays import squared_norms
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     PANEL_COLUMNS,
@@ -40,7 +40,7 @@ KERNELS = [
 ]
 
 
-def kernel_by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
+def kernel_by_definition(kernel, x, z):
     dot = math.fsum(x * z)
     return {
         "linear": lambda: dot,
@@ -51,14 +51,14 @@ def kernel_by_definition(kernel: Kernel, x: np.ndarray, z: np.ndarray) -> float:
 
 
 @pytest.fixture(scope="module")
-def rows() -> CsrMatrix:
+def rows():
     rng = np.random.default_rng(0)
     X = np.where(rng.random((40, 6)) < 0.6, rng.random((40, 6)), 0)
     X[3] = 0
     return csr(X.astype(np.float32))
 
 
-def spaces(kernel: Kernel, dtype: type) -> list[KernelLayout]:
+def spaces(kernel, dtype):
     centre = np.full(6, 0.4) if kernel.name == "rbf" else None
     return [
         KernelLayout(kernel, True, centre, dtype),
@@ -70,9 +70,7 @@ def spaces(kernel: Kernel, dtype: type) -> list[KernelLayout]:
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
 @pytest.mark.parametrize("layout", range(3))
-def test_gram_and_expansion_follow_the_formula(
-    rows: CsrMatrix, kernel: Kernel, dtype: type[np.generic], tolerance: float, layout: int
-) -> None:
+def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
     kernel_layout = spaces(kernel, dtype)[layout]
     X = rows.toarray().astype(np.float64)
     exact = np.array([[kernel_by_definition(kernel, x, z) for z in X[:9]] for x in X])
@@ -85,7 +83,7 @@ def test_gram_and_expansion_follow_the_formula(
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_the_blocks_of_a_gram_matrix_fit_together(dense: bool) -> None:
+def test_the_blocks_of_a_gram_matrix_fit_together(dense):
     X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
     kernel_layout = KernelLayout(Kernel("rbf", 0.7), dense, None, np.float64)
     exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
@@ -93,7 +91,7 @@ def test_the_blocks_of_a_gram_matrix_fit_together(dense: bool) -> None:
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_sums_over_several_blocks_agree_with_one_matrix(dense: bool) -> None:
+def test_sums_over_several_blocks_agree_with_one_matrix(dense):
     rng = np.random.default_rng(1)
     X = csr(rng.normal(size=(2 * BLOCK_ROWS + 7, 3)).astype(np.float32))
     Z = csr(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
@@ -106,7 +104,7 @@ def test_sums_over_several_blocks_agree_with_one_matrix(dense: bool) -> None:
 
 
 @pytest.mark.parametrize("dense", [True, False])
-def test_features_outside_the_columns_count_in_the_distance(dense: bool) -> None:
+def test_features_outside_the_columns_count_in_the_distance(dense):
     """`extra` is the squared norm of the features outside the columns: here of a third feature."""
     rng = np.random.default_rng(2)
     whole = rng.normal(size=(5, 3))
@@ -122,20 +120,20 @@ def test_features_outside_the_columns_count_in_the_distance(dense: bool) -> None
     assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
 
 
-def test_an_empty_expansion_is_zero(rows: CsrMatrix) -> None:
+def test_an_empty_expansion_is_zero(rows):
     kernel_layout = KernelLayout(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
     assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
 
 
 @pytest.mark.parametrize("last", [[1, 0], [1, 2]])
-def test_squared_norms_of_rows_that_are_empty_in_any_place(last: list[int]) -> None:
+def test_squared_norms_of_rows_that_are_empty_in_any_place(last):
     """The last row with entries has one or two, and empty rows follow it."""
     rows = np.array([[0, 0], [3, 4], [0, 0], last, [0, 0]])
     X = csr(rows, dtype=np.float32)
     assert squared_norms(X).tolist() == np.square(rows).sum(axis=1).tolist()
 
 
-def test_a_magnitude_beyond_float64_is_infinite() -> None:
+def test_a_magnitude_beyond_float64_is_infinite():
     """The magnitude only chooses between float32 and float64 blocks; it must not end the run."""
     assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf
 
@@ -145,7 +143,7 @@ def test_a_magnitude_beyond_float64_is_infinite() -> None:
 WIDTHS = [128, 256, 512]
 
 
-def compiled_sums(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -> np.ndarray:
+def compiled_sums(x, z, beta, widest):
     """Return sum_j beta_j exp(<x_i, z_j>); beta : (centres,) or (centres, columns)."""
     count = -(-len(z) // PANEL_CENTRES)
     padded = z[np.arange(count * PANEL_CENTRES) % len(z)]
@@ -159,7 +157,7 @@ def compiled_sums(x: np.ndarray, z: np.ndarray, beta: np.ndarray, widest: int) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(widest: int) -> None:
+def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(widest):
     """Check all exponents down to -86, where float32 ends; below it the result is 0, and above 0 it
     is 1.
     """
@@ -177,9 +175,7 @@ def test_the_compiled_exponential_is_accurate_to_two_units_in_the_last_place(wid
 @pytest.mark.parametrize(
     "m, centres, d", [(1, 1, 1), (3, 31, 2), (4, 32, 7), (5, 33, 22), (9, 100, 64)]
 )
-def test_compiled_sums_agree_with_the_matrix_product(
-    m: int, centres: int, d: int, widest: int
-) -> None:
+def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
     rng = np.random.default_rng(3)
     x = -rng.random((m, d)).astype(np.float32)
     z = rng.random((centres, d)).astype(np.float32)
@@ -191,7 +187,7 @@ def test_compiled_sums_agree_with_the_matrix_product(
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest: int) -> None:
+def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest):
     rng = np.random.default_rng(6)
     x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
     beta = rng.normal(size=(40, PANEL_COLUMNS))
@@ -201,7 +197,7 @@ def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest: int) -
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_a_compiled_sum_does_not_depend_on_other_rows(widest: int) -> None:
+def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
     """The number of workers and the size of a chunk therefore change no bit of it."""
     rng = np.random.default_rng(4)
     x = -rng.random((23, 5)).astype(np.float32)
@@ -210,7 +206,7 @@ def test_a_compiled_sum_does_not_depend_on_other_rows(widest: int) -> None:
     assert [compiled_sums(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
 
 
-def test_a_row_beyond_float32_has_kernel_value_zero() -> None:
+def test_a_row_beyond_float32_has_kernel_value_zero():
     """Its squared norm is infinite in float32, so it is infinitely far from every centre."""
     X = csr(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
     Z = csr(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
@@ -220,7 +216,7 @@ def test_a_row_beyond_float32_has_kernel_value_zero() -> None:
 
 @pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])
 @pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
-def test_compiled_sums_and_blocks_agree_at_their_boundary(d: int, columns: tuple[int, ...]) -> None:
+def test_compiled_sums_and_blocks_agree_at_their_boundary(d, columns):
     rng = np.random.default_rng(5)
     X = csr(rng.normal(size=(300, d)).astype(np.float32))
     Z = csr(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
@@ -233,7 +229,7 @@ def test_compiled_sums_and_blocks_agree_at_their_boundary(d: int, columns: tuple
 # ---- compiled sums of RBF over nonzeros --------------------------------------------------------
 
 
-def few_nonzeros(rows: int, d: int, seed: int) -> CsrMatrix:
+def few_nonzeros(rows, d, seed):
     """Return sparse rows; some have no features."""
     X = csr(sparse.random(rows, d, 0.1, "csr", np.float32, random_state=seed))
     X.data = X.data * 4 - 2
@@ -244,9 +240,7 @@ def few_nonzeros(rows: int, d: int, seed: int) -> CsrMatrix:
     "dtype, most, mean", [(np.float32, 2e-3, 1e-4), (np.float64, 1e-11, 1e-12)]
 )
 @pytest.mark.parametrize("sums", [(), (1,), (3,), (PANEL_COLUMNS + 1,)], ids=str)
-def test_sums_over_nonzeros_follow_the_formula(
-    sums: tuple[int, ...], dtype: type, most: float, mean: float
-) -> None:
+def test_sums_over_nonzeros_follow_the_formula(sums, dtype, most, mean):
     """There are several blocks of centres; the last has an odd number of panels."""
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
@@ -262,16 +256,12 @@ def test_sums_over_nonzeros_follow_the_formula(
 
 @pytest.mark.parametrize("dtype, far", [(np.float32, 1e-4), (np.float64, 1e-12)])
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_sums_over_nonzeros_agree_for_every_vector_width(
-    widest: int, dtype: type, far: float
-) -> None:
+def test_sums_over_nonzeros_agree_for_every_vector_width(widest, dtype, far):
     X, Z = few_nonzeros(300, 40, 0), few_nonzeros(PANEL_CENTRES * 3, 40, 1).toarray()
     left, right = -squared_norms(X) / 8, -squared_norms(Z) / 8
     panels = np.column_stack([Z / 4, right]).reshape(3, PANEL_CENTRES, -1).transpose(0, 2, 1)
     beta, u = np.random.default_rng(2).normal(size=(1, len(Z))), np.zeros((300, 1))
-    numbers: list[np.ndarray] = [
-        np.ascontiguousarray(each, dtype) for each in (X.data, left, panels, beta)
-    ]
+    numbers = [np.ascontiguousarray(each, dtype) for each in (X.data, left, panels, beta)]
     values, lefts, centres, coefficients = numbers
     add_sparse_sums(X.indptr, X.indices, values, lefts, centres, coefficients, u, widest)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.astype(float), 1 / 8)
@@ -279,23 +269,23 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_centres_are_written_as_panels(dtype: type) -> None:
+def test_sparse_centres_are_written_as_panels(dtype):
     """The last row fills up the last panel."""
     X, right = few_nonzeros(PANEL_CENTRES + 5, 40, 1), np.arange(PANEL_CENTRES + 5.0)
-    panels: np.ndarray = np.full((2, 41, PANEL_CENTRES), np.nan, dtype)
+    panels = np.full((2, 41, PANEL_CENTRES), np.nan, dtype)
     lay_out_panels(X.indptr, X.indices, X.data, 0.25, right, panels)
     centres = np.column_stack([X.toarray() / 4, right])
     assert np.array_equal(panels, to_panels(centres.astype(dtype)))
 
 
-def test_rows_without_features_are_at_the_origin() -> None:
+def test_rows_without_features_are_at_the_origin():
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
     Z = csr(np.array([[0, 2.0], [0, 0]]))
     found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(csr((3, 2)))
     assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)
 
 
-def usual_rows(m: int, seed: int) -> CsrMatrix:
+def usual_rows(m, seed):
     """Rows with a usual value in a third of the features, and with few other nonzeros."""
     rng = np.random.default_rng(seed)
     X = rng.choice([0.0, 1.0, -0.7], (m, 30), p=[0.9, 0.05, 0.05])
@@ -303,7 +293,7 @@ def usual_rows(m: int, seed: int) -> CsrMatrix:
     return csr(X, dtype=np.float32)
 
 
-def test_usual_values_are_the_most_frequent_ones() -> None:
+def test_usual_values_are_the_most_frequent_ones():
     X = usual_rows(300, 0)
     centre = usual_values(X)
     for values, found in zip(X.toarray().T, centre, strict=True):
@@ -316,7 +306,7 @@ def test_usual_values_are_the_most_frequent_ones() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("stored", [np.float32, np.float64])
-def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype: type, stored: type) -> None:
+def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype, stored):
     X = usual_rows(60, 0).astype(stored)
     centre = usual_values(X)
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, centre, dtype, uses_nonzeros=True)
@@ -331,9 +321,7 @@ def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype: type, stored: t
 
 @pytest.mark.parametrize("dtype, most", [(np.float32, 3e-5), (np.float64, 1e-12)])
 @pytest.mark.parametrize("sums", [(), (3,)])
-def test_values_over_nonzeros_do_not_depend_on_the_centre(
-    dtype: type, most: float, sums: tuple[int, ...]
-) -> None:
+def test_values_over_nonzeros_do_not_depend_on_the_centre(dtype, most, sums):
     X, Z = usual_rows(200, 0), usual_rows(70, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(70, *sums)), Kernel("rbf", 0.1)
     extra = np.random.default_rng(3).random(200)

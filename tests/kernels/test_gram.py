@@ -20,13 +20,13 @@ KERNELS = {
 }
 
 
-def rows(offset: float) -> np.ndarray:
+def rows(offset):
     """More than two blocks of them; integers, whose products float64 has exactly."""
     rng = np.random.default_rng(3)
     return rng.integers(-9, 10, (2 * GRAM_ROWS + 40, 3)).astype(np.float64) + offset
 
 
-def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
+def exact(kernel, X):
     products = X.astype(np.longdouble) @ X.T.astype(np.longdouble)
     if kernel.name == "linear":
         return products
@@ -35,7 +35,7 @@ def exact(kernel: Kernel, X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
-def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -> None:
+def test_differences_far_from_0_keep_their_digits(kernel, dense):
     X = rows(1e5)
     kernel_layout = KernelLayout(kernel, dense, None, np.float64)
     K, plain = (gram(kernel_layout, csr(X, dtype=np.float32), centred=c) for c in (True, False))
@@ -44,7 +44,7 @@ def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -
     steps = np.random.default_rng(4).normal(size=(len(X), 5))
     steps -= steps.mean(axis=0)
 
-    def error(K: np.ndarray) -> float:
+    def error(K):
         off = (K - values) @ steps
         return float(np.abs(off - off.mean(axis=0)).max() / np.abs(values @ steps).std())
 
@@ -52,7 +52,7 @@ def test_differences_far_from_0_keep_their_digits(kernel: Kernel, dense: bool) -
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_values_around_0_stay_as_they_are(kernel: Kernel) -> None:
+def test_values_around_0_stay_as_they_are(kernel):
     X = csr(rows(0.0), dtype=np.float32)
     kernel_layout = KernelLayout(kernel, True, None, np.float64)
     K = gram(kernel_layout, X)
@@ -61,7 +61,7 @@ def test_values_around_0_stay_as_they_are(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf", "sigmoid", "precomputed"])
-def test_centred_values_are_those_of_centred_rows(name: str) -> None:
+def test_centred_values_are_those_of_centred_rows(name):
     X = rows(0.0)[:40].astype(np.float32) / 8
     values = oracle.kernel_matrix("rbf" if name == "precomputed" else name, X, X, 0.3, 0.5, 2)
     kernel = Kernel(name, gamma=0.3, coef0=0.5, degree=2)
@@ -72,7 +72,7 @@ def test_centred_values_are_those_of_centred_rows(name: str) -> None:
 
 @pytest.mark.parametrize("widest", [128, 256, 512])
 @pytest.mark.parametrize("m", [1, 33, 160, 217])
-def test_values_over_nonzeros_are_those_over_all_features(m: int, widest: int) -> None:
+def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     rng = np.random.default_rng(m)
     X = csr(sparse.random(m, 40, 0.2, "csr", np.float32, rng))
     X.data[:] = rng.choice([1.0, 0.7, -2.3], X.nnz)
@@ -88,14 +88,14 @@ def test_values_over_nonzeros_are_those_over_all_features(m: int, widest: int) -
     norms = squared_norms(X)
     panels = np.empty((-(-m // PANEL_CENTRES), 41, PANEL_CENTRES), np.float32)
     lay_out_panels(*csr_parts(X), kernel.scale, kernel.right(norms), panels)
-    narrow: np.ndarray = np.zeros((m, m), np.float32)
+    narrow = np.zeros((m, m), np.float32)
     left = kernel.left(norms).astype(np.float32)
     sparse_rbf_gram(*csr_parts(X), left, panels, narrow, widest)
     assert pytest.approx(K, abs=1e-6) == narrow
     assert np.array_equal(narrow, narrow.T)
 
 
-def test_a_gram_matrix_of_rows_without_nonzeros_is_1() -> None:
+def test_a_gram_matrix_of_rows_without_nonzeros_is_1():
     X = csr((40, 30), dtype=np.float32)
     kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
     assert (gram(kernel_layout, X) == 1).all()

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from randsvm.arrays import CsrMatrix
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import random_features as features
@@ -43,30 +42,30 @@ MAPS = [
 ]
 
 
-def seeded(given_map: RandomMap, seed: int, components: int | None = None) -> RandomMap:
+def seeded(given_map, seed, components=None):
     m = given_map
     N = components or m.components
     return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed, m.exact)
 
 
-def as_csr(X: np.ndarray) -> CsrMatrix:
+def as_csr(X):
     return csr(np.asarray(X, np.float32))
 
 
-def some_rows(m: int, d: int, density: float = 1.0, seed: int = 0, scale: float = 1.0) -> CsrMatrix:
+def some_rows(m, d, density=1.0, seed=0, scale=1.0):
     rng = np.random.default_rng(seed)
     return as_csr(np.where(rng.random((m, d)) < density, scale * rng.normal(size=(m, d)), 0))
 
 
-def indices(d: int, first: int = 1) -> np.ndarray:
+def indices(d, first=1):
     return np.arange(first, first + d, dtype=np.int32)
 
 
-def z(given_map: RandomMap, X: CsrMatrix, at: np.ndarray | None = None) -> np.ndarray:
+def z(given_map, X, at=None):
     return given_map.over(indices(X.shape[1]) if at is None else at).values(X)
 
 
-def kernel(given_map: RandomMap, X: np.ndarray) -> np.ndarray:
+def kernel(given_map, X):
     X = X.astype(np.float64)
     if given_map.kernel == "rbf":
         return np.exp(-given_map.gamma * ((X[:, None] - X[None]) ** 2).sum(2))
@@ -76,29 +75,29 @@ def kernel(given_map: RandomMap, X: np.ndarray) -> np.ndarray:
 # --- reference: one number at a time, library functions, float64 -------------------------------
 
 
-def word(seed: int, purpose: int, place: int, feature: int = 0, group: int = 0) -> int:
+def word(seed, purpose, place, feature=0, group=0):
     key, counter = np.array([seed, feature], np.uint64), np.array([0, group, purpose, 0], np.uint64)
     return int(np.random.Philox(key=key, counter=counter).random_raw(place + 1)[place])
 
 
-def plain_normal(bits: int, sine: bool) -> float:
+def plain_normal(bits, sine):
     u, v = ((bits >> 32) + 0.5) / 2**32, 2 * math.pi * (((bits % 2**32) + 0.5) / 2**32 - 0.5)
     return math.sqrt(-2 * math.log(u)) * (math.sin(v) if sine else math.cos(v))
 
 
-def plain_wave(m: RandomMap, j: int, x: dict[int, float]) -> float:
+def plain_wave(m, j, x):
     b = 2 * math.pi * (word(m.seed, PHASES, j) / 2**64)
     w = {f: plain_normal(word(m.seed, NORMALS, j // 2, f), j % 2 == 1) for f in x}
     dot = math.fsum(w[f] * x[f] for f in x)
     return math.sqrt(2 / m.components) * math.cos(math.sqrt(2 * m.gamma) * dot + b)
 
 
-def plain_coefficient(m: RandomMap, k: int) -> Fraction:
+def plain_coefficient(m, k):
     g, r = Fraction(m.gamma), Fraction(m.coef0)
     return math.comb(m.degree, k) * g**k * r ** (m.degree - k)
 
 
-def plain_probabilities(m: RandomMap) -> list[Fraction]:
+def plain_probabilities(m):
     drawn = [
         Fraction(1, 2 ** (k + 1)) * (plain_coefficient(m, k) > 0 and not (m.exact and k < 2))
         for k in range(m.degree + 1)
@@ -106,7 +105,7 @@ def plain_probabilities(m: RandomMap) -> list[Fraction]:
     return [q / sum(drawn) for q in drawn]
 
 
-def plain_product(m: RandomMap, j: int, x: dict[int, float]) -> float:
+def plain_product(m, j, x):
     q, u, k = plain_probabilities(m), Fraction(word(m.seed, DEGREES, j), 2**64), 0
     while u >= sum(q[: k + 1]):
         k += 1
@@ -127,7 +126,7 @@ def plain_product(m: RandomMap, j: int, x: dict[int, float]) -> float:
     ],
     ids=str,
 )
-def test_a_map_follows_the_formula_number_by_number(m: RandomMap) -> None:
+def test_a_map_follows_the_formula_number_by_number(m):
     at = np.array([0, 3, 70000, 2**31 - 1], np.int32)
     X = as_csr([[0.5, -1.0, 0.25, 1.5], [0, 0, 0, 0], [0, 2.0, 0, 0], [0.1, 0, 0, 1.0]])
     plain = plain_wave if m.kernel == "rbf" else plain_product
@@ -141,7 +140,7 @@ def test_a_map_follows_the_formula_number_by_number(m: RandomMap) -> None:
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_the_mean_over_many_maps_is_the_kernel(m: RandomMap) -> None:
+def test_the_mean_over_many_maps_is_the_kernel(m):
     """It agrees within 4.5 standard errors over 10 pairs of 4 rows; the seeds are fixed."""
     X, seeds = some_rows(4, 3, scale=0.4), 2000
     maps = [z(seeded(m, seed), X).astype(np.float64) for seed in range(seeds)]
@@ -153,18 +152,18 @@ def test_the_mean_over_many_maps_is_the_kernel(m: RandomMap) -> None:
 
 
 @pytest.mark.parametrize("m", [RBF, POLY, MAPS[-2]], ids=str)
-def test_the_error_falls_with_the_square_root_of_the_components(m: RandomMap) -> None:
+def test_the_error_falls_with_the_square_root_of_the_components(m):
     X = some_rows(6, 3, scale=0.6)
     exact = kernel(m, X.toarray())
 
-    def error(N: int) -> float:
+    def error(N):
         maps = [z(seeded(m, seed, N), X).astype(np.float64) for seed in range(200)]
         return math.sqrt(np.mean([(Z @ Z.T - exact) ** 2 for Z in maps]))
 
     assert error(16) / error(1600) == pytest.approx(10, rel=0.15)
 
 
-def test_a_fourier_map_never_exceeds_its_amplitude_and_is_stationary() -> None:
+def test_a_fourier_map_never_exceeds_its_amplitude_and_is_stationary():
     """E z_j(x)^2 = 1/N for every x, also far from the origin."""
     m = RandomMap("rbf", 20000, 1.0)
     Z = z(m, as_csr([[0, 0], [30, -40]]))
@@ -176,7 +175,7 @@ def test_a_fourier_map_never_exceeds_its_amplitude_and_is_stationary() -> None:
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_a_component_does_not_depend_on_the_number_of_components(m: RandomMap) -> None:
+def test_a_component_does_not_depend_on_the_number_of_components(m):
     X = some_rows(5, 4)
     few, many = seeded(m, 3, 7), seeded(m, 3, 3001)
     a, b = z(few, X)[:, :7] * math.sqrt(7), z(many, X)[:, :7] * math.sqrt(3001)
@@ -184,7 +183,7 @@ def test_a_component_does_not_depend_on_the_number_of_components(m: RandomMap) -
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_a_component_does_not_depend_on_the_other_features(m: RandomMap) -> None:
+def test_a_component_does_not_depend_on_the_other_features(m):
     """Rows of features 7 and 900 agree, alone and with other features that are 0."""
     X = some_rows(5, 2)
     alone = z(m, X, np.array([7, 900], np.int32))
@@ -195,7 +194,7 @@ def test_a_component_does_not_depend_on_the_other_features(m: RandomMap) -> None
     assert among[:, :N] == pytest.approx(alone[:, :N], rel=1e-4, abs=1e-5)
 
 
-def test_addresses_of_random_numbers_are_distinct() -> None:
+def test_addresses_of_random_numbers_are_distinct():
     """Addresses consist of seeds, purposes, features and groups of factors, and the draws of
     sampling.
     """
@@ -210,7 +209,7 @@ def test_addresses_of_random_numbers_are_distinct() -> None:
     assert len(np.unique(streams)) == 50 * len(streams)
 
 
-def test_the_random_numbers_of_a_seed_never_change() -> None:
+def test_the_random_numbers_of_a_seed_never_change():
     """A model stores only the seed of its map, so other numbers would break existing models."""
     words = words_at(7, NORMALS, 20000, 123)
     assert words[:2].tolist() == [12085240788280795838, 8397352118459087744]
@@ -221,11 +220,11 @@ def test_the_random_numbers_of_a_seed_never_change() -> None:
     assert digest(m.degrees, "<i8").startswith("1cfea6312f72d41b")
 
 
-def digest(numbers: np.ndarray, dtype: str) -> str:
+def digest(numbers, dtype):
     return hashlib.sha256(numbers.astype(dtype).tobytes()).hexdigest()
 
 
-def test_normal_numbers_follow_box_and_muller() -> None:
+def test_normal_numbers_follow_box_and_muller():
     words = np.random.default_rng(0).integers(0, 2**64, 2000, np.uint64, endpoint=False)
     halves = [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
     edges = [upper << 32 | lower for upper in halves for lower in halves]
@@ -236,7 +235,7 @@ def test_normal_numbers_follow_box_and_muller() -> None:
     assert normals(words.reshape(2, -1)).ravel().tolist() == normals(words).tolist()
 
 
-def test_the_weights_of_a_fourier_map_are_normal() -> None:
+def test_the_weights_of_a_fourier_map_are_normal():
     x = normals(words_at(0, NORMALS, 50000, 1)).astype(np.float64)
     assert stats.kstest(x, "norm").pvalue > 0.01
     assert abs(stats.pearsonr(x[::2] ** 2, x[1::2] ** 2).statistic) < 0.02
@@ -257,7 +256,7 @@ POLYS = st.builds(
 
 
 @given(POLYS)
-def test_coefficients_and_probabilities_of_degrees_are_those_of_kar_and_karnick(m) -> None:
+def test_coefficients_and_probabilities_of_degrees_are_those_of_kar_and_karnick(m):
     expected = [float(plain_coefficient(m, k)) for k in range(m.degree + 1)]
     assert m.coefficients.tolist() == expected
     chances = [float(q) for q in plain_probabilities(m)]
@@ -265,7 +264,7 @@ def test_coefficients_and_probabilities_of_degrees_are_those_of_kar_and_karnick(
     assert (m.probabilities[m.degrees] > 0).all()
 
 
-def test_coefficients_are_right_if_powers_overflow_float64() -> None:
+def test_coefficients_are_right_if_powers_overflow_float64():
     """2^900 binomial(1000, 100) overflows, but its product with 1e-4^100 does not."""
     logarithm = math.log(math.comb(1000, 100)) + 100 * math.log(1e-4) + 900 * math.log(2)
     assert features._coefficients(1000, 1e-4, 2.0)[100] == pytest.approx(math.exp(logarithm))
@@ -273,7 +272,7 @@ def test_coefficients_are_right_if_powers_overflow_float64() -> None:
     assert features._coefficients(1000, 1e-9, 0.5)[1000] == 0
 
 
-def test_degrees_are_drawn_with_their_probabilities() -> None:
+def test_degrees_are_drawn_with_their_probabilities():
     for m in (RandomMap("poly", 40000, 1, 1, 4), RandomMap("poly", 40000, 1, 1, 4, exact=True)):
         expected = m.probabilities * m.components
         found = np.bincount(m.degrees, minlength=5)
@@ -284,7 +283,7 @@ def test_degrees_are_drawn_with_their_probabilities() -> None:
 # --- the exact part ----------------------------------------------------------------------------
 
 
-def test_exact_columns_are_exact() -> None:
+def test_exact_columns_are_exact():
     m = RandomMap("poly", 9, 0.5, 2.0, 3, exact=True)
     X = some_rows(300, 4, 0.5)
     Z = z(m, X)
@@ -295,14 +294,14 @@ def test_exact_columns_are_exact() -> None:
     assert (m.degrees >= 2).all()
 
 
-def test_columns_of_degrees_that_the_kernel_lacks_are_left_out() -> None:
+def test_columns_of_degrees_that_the_kernel_lacks_are_left_out():
     assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).width(4) == 9
     assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).over(indices(4)).width == 9
     assert RandomMap("poly", 9, 1.0, 1.0, 2).width(4) == 9
     assert RBF.width(4) == 64
 
 
-def test_homogeneous_kernels_draw_only_their_degree() -> None:
+def test_homogeneous_kernels_draw_only_their_degree():
     assert (RandomMap("poly", 50, 1.0, 0.0, 6).degrees == 6).all()
 
 
@@ -310,7 +309,7 @@ def test_homogeneous_kernels_draw_only_their_degree() -> None:
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_dense_and_sparse_rows_agree(m: RandomMap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dense_and_sparse_rows_agree(m, monkeypatch):
     X = some_rows(300, 40, 0.3)
     prepared = m.over(indices(40))
     found = {}
@@ -323,9 +322,7 @@ def test_dense_and_sparse_rows_agree(m: RandomMap, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
 @pytest.mark.parametrize("share, tolerance", [(-1.0, 1e-5), (2.0, 0.0)])
-def test_the_division_into_blocks_changes_only_rounding(
-    m: RandomMap, share: float, tolerance: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, monkeypatch):
     """Sparse rows do not change at all. For dense rows BLAS rounds scalar products differently at
     different places of a block.
     """
@@ -342,7 +339,7 @@ def test_the_division_into_blocks_changes_only_rounding(
 
 @settings(max_examples=30)
 @given(st.integers(0, 70), st.integers(0, 5), st.integers(1, 40), st.integers(1, 2000))
-def test_rows_of_any_shape_give_float32(m: int, d: int, N: int, block: int) -> None:
+def test_rows_of_any_shape_give_float32(m, d, N, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "BLOCK", block)
         for made in (RandomMap("rbf", N, 1.0), RandomMap("poly", N, 1.0, 1.0, 3, exact=True)):
@@ -354,7 +351,7 @@ def test_rows_of_any_shape_give_float32(m: int, d: int, N: int, block: int) -> N
             assert pytest.approx(np.concatenate([Z[:0], *one_by_one]), rel=1e-4, abs=1e-5) == Z
 
 
-def test_values_are_written_to_the_given_array() -> None:
+def test_values_are_written_to_the_given_array():
     X = some_rows(20, 3)
     prepared = POLY.over(indices(3))
     room = np.full((30, 64), np.nan, np.float32)
@@ -364,7 +361,7 @@ def test_values_are_written_to_the_given_array() -> None:
 
 
 @pytest.mark.parametrize("m", [RBF, MAPS[-1]], ids=str)
-def test_threads_may_share_a_map(m: RandomMap) -> None:
+def test_threads_may_share_a_map(m):
     parts = [some_rows(700, 5, seed=seed) for seed in range(12)]
     prepared = m.over(indices(5))
     with ThreadPoolExecutor(4) as pool:
@@ -375,9 +372,7 @@ def test_threads_may_share_a_map(m: RandomMap) -> None:
 
 @pytest.mark.parametrize("share", [-1.0, 2.0])
 @pytest.mark.parametrize("m", [RBF, POLY, RandomMap("poly", 8, 1.0, 1.0, 2, exact=True)], ids=str)
-def test_data_beyond_float32_is_refused(
-    m: RandomMap, share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_beyond_float32_is_refused(m, share, monkeypatch):
     monkeypatch.setattr(features, "DENSE", share)
     with pytest.raises(ParameterError, match="leave float32 on this data"):
         z(m, as_csr([[1.0, 2.0], [3e38, 3e38]]))
@@ -395,19 +390,19 @@ RBFS = st.builds(
 
 
 @given(POLYS | RBFS)
-def test_parse_is_the_inverse_of_str(m) -> None:
+def test_parse_is_the_inverse_of_str(m):
     assert RandomMap.parse(str(m)) == m
     assert str(RandomMap.parse(str(m))) == str(m)
 
 
-def test_the_text_of_a_map_is_readable() -> None:
+def test_the_text_of_a_map_is_readable():
     assert str(RandomMap("rbf", 4096, 0.5, seed=1)) == "rbf components 4096 gamma 0.5 seed 1"
     text = "poly components 10 gamma 1e-05 coef0 1 degree 2 seed 18446744073709551615 exact"
     assert str(RandomMap("poly", 10, 1e-5, 1.0, 2, 2**64 - 1, True)) == text
     assert str(RandomMap("rbf", 3, np.float64(0.1))) == "rbf components 3 gamma 0.1 seed 0"
 
 
-def test_parameters_that_rbf_lacks_are_dropped() -> None:
+def test_parameters_that_rbf_lacks_are_dropped():
     assert RandomMap("rbf", 4, 1.0, coef0=-3.0, degree=9) == RandomMap("rbf", 4, 1.0)
 
 
@@ -434,7 +429,7 @@ def test_parameters_that_rbf_lacks_are_dropped() -> None:
         "poly components 4 gamma 1 coef0 1 degree \u0662 seed 0",
     ],
 )
-def test_invalid_texts_of_a_map_are_refused(text: str) -> None:
+def test_invalid_texts_of_a_map_are_refused(text):
     with pytest.raises(ValueError, match="expected"):
         RandomMap.parse(text)
 
@@ -464,12 +459,12 @@ def test_invalid_texts_of_a_map_are_refused(text: str) -> None:
         (("poly", 400, 1.0, 1e90, 3, 0, True), "coefficients too large"),
     ],
 )
-def test_bad_parameters_are_refused(arguments: tuple[object, ...], sentence: str) -> None:
+def test_bad_parameters_are_refused(arguments, sentence):
     with pytest.raises(ParameterError, match=sentence):
         RandomMap(*arguments)
 
 
-def test_maps_exist_for_degrees_0_and_1() -> None:
+def test_maps_exist_for_degrees_0_and_1():
     X = some_rows(3, 4)
     assert z(RandomMap("poly", 4, 1.0, 2.0, 0), X) == pytest.approx(np.full((3, 4), 0.5))
     m = RandomMap("poly", 20000, 2.0, 0.0, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import exact_judge
 import numpy as np
@@ -12,7 +11,6 @@ import oracle
 import pytest
 import random_problems
 from commands import run_predict, run_train
-from fixtures import Command, ImportScript
 from libsvm import svm as bindings
 from libsvm import svmutil
 from scipy import sparse
@@ -91,7 +89,7 @@ def changed(path, change):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path: Path, name) -> None:
+def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     optimum, _ = solved(y, X, options, path)
@@ -107,7 +105,7 @@ def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path: Path, n
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path: Path, name) -> None:
+def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
     """Twice each coefficient is infeasible, and so is half of a sum that must be nu n."""
     y, X, options = TRAININGS[name]
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
@@ -127,7 +125,7 @@ def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path: Path, 
             assert found.gap > 0.05
 
 
-def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path: Path) -> None:
+def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path):
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     model = oracle.libsvm_train(y, X, "-c 1 -g 2 -e 0.5")
@@ -152,7 +150,7 @@ def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path: Path) -> Non
         "-c 1 -g 0.01 --scale minmax",
     ],
 )
-def test_our_models_have_the_gap_that_they_report(tmp_path: Path, options) -> None:
+def test_our_models_have_the_gap_that_they_report(tmp_path, options):
     y, X = oracle.checkerboard(600)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     run_train("-q", *options.split(), train, path)
@@ -166,9 +164,7 @@ def test_our_models_have_the_gap_that_they_report(tmp_path: Path, options) -> No
 
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
-def test_our_models_of_several_classes_have_the_gap_that_they_report(
-    tmp_path: Path, multiclass
-) -> None:
+def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, multiclass):
     y, X = oracle.clouds(300)
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
     options = "-c", 2, "-g", 0.3, "-w", 2, 3
@@ -181,7 +177,7 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
 
 
-def merged(path: Path) -> None:
+def merged(path):
     """Make one support vector of equal ones that follow each other in a model file."""
     head, rows = path.read_text().split("SV\n")
     entries = dict(line.split(" ", 1) for line in head.splitlines())
@@ -205,12 +201,12 @@ def merged(path: Path) -> None:
     path.write_text("\n".join([f"{head}SV", *written, ""]))
 
 
-def weighted_text(y: np.ndarray, X: np.ndarray, weights: np.ndarray) -> str:
+def weighted_text(y, X, weights):
     return oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights)
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_a_row_of_weight_w_is_w_equal_rows(tmp_path: Path, name: str) -> None:
+def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     """LIBSVM solves the repeated rows; the sums of their coefficients are those of the weights."""
     y, X, options = TRAININGS[name]
     weights = np.random.default_rng(30).integers(0, 4, len(y))
@@ -248,7 +244,7 @@ def test_a_row_of_weight_w_is_w_equal_rows(tmp_path: Path, name: str) -> None:
         "-c 1 -g 5 -w 2 3",
     ],
 )
-def test_our_weighted_models_have_the_gap_that_they_report(tmp_path: Path, options: str) -> None:
+def test_our_weighted_models_have_the_gap_that_they_report(tmp_path, options):
     y, X = oracle.checkerboard(500)
     if "multiclass" in options or "-w 2" in options:
         y = np.where(X[:, 0] > 1, 2.0, y)
@@ -277,7 +273,7 @@ def test_our_weighted_models_have_the_gap_that_they_report(tmp_path: Path, optio
     assert "nu" not in options or other.primal != pytest.approx(found.primal, rel=1e-3)
 
 
-def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path: Path) -> None:
+def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
     y, X = oracle.two_gaussians(80)
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
     train, path, plain = tmp_path / "train", tmp_path / "model", tmp_path / "plain"
@@ -298,7 +294,7 @@ def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path: Path) -> None:
     assert 0 <= found.gap < 1e-4
 
 
-def test_rows_of_weight_0_keep_their_columns_of_a_precomputed_kernel(tmp_path: Path) -> None:
+def test_rows_of_weight_0_keep_their_columns_of_a_precomputed_kernel(tmp_path):
     y, X = oracle.two_gaussians(60)
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
     weights = np.where(np.arange(60) % 5 == 0, 0.0, 1.0 + np.arange(60) % 3)
@@ -315,7 +311,7 @@ def test_rows_of_weight_0_keep_their_columns_of_a_precomputed_kernel(tmp_path: P
     assert found.gap == pytest.approx(float(oracle.trailer(path)["gap"]), abs=2e-5)
 
 
-def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path: Path) -> None:
+def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
     """Without a class's rows, or with moved rows, the coefficients are those of other rows."""
     y, X = oracle.two_gaussians(200)
     train, path = written(tmp_path / "train", y, X), tmp_path / "model"
@@ -335,7 +331,7 @@ def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path: Pa
     assert certificate_of(train, path, "-c 1").feasible
 
 
-def test_each_row_serves_for_one_support_vector(tmp_path: Path) -> None:
+def test_each_row_serves_for_one_support_vector(tmp_path):
     """Two support vectors at C on one row are more than the row's bound allows."""
     y, X = oracle.two_gaussians(100)
     doubled, single = np.tile(y, 2), np.tile(X, (2, 1))
@@ -348,7 +344,7 @@ def test_each_row_serves_for_one_support_vector(tmp_path: Path) -> None:
     assert found.unknown_support_vectors == 0
 
 
-def test_the_result_is_the_same_for_several_files_and_threads(tmp_path: Path) -> None:
+def test_the_result_is_the_same_for_several_files_and_threads(tmp_path):
     y, X = oracle.checkerboard(4000)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     run_train("-q", "-g", 5, train, path)
@@ -360,9 +356,7 @@ def test_the_result_is_the_same_for_several_files_and_threads(tmp_path: Path) ->
     assert two.feasible
 
 
-def test_the_command_prints_the_certificate_and_requires_a_gap(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys):
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
@@ -381,9 +375,7 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(
     assert caught.value.exit_code == 75
 
 
-def test_results_for_a_model_on_standard_input_are_on_standard_output(
-    tmp_path: Path, command: Command
-) -> None:
+def test_results_for_a_model_on_standard_input_are_on_standard_output(tmp_path, command):
     y, X = oracle.checkerboard(200)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
@@ -394,7 +386,7 @@ def test_results_for_a_model_on_standard_input_are_on_standard_output(
         assert json.loads(ended.stdout)["exit_code"] == 0
 
 
-def test_a_kernel_without_certificate_meets_no_gap(tmp_path: Path) -> None:
+def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
     y, X = oracle.two_gaussians(100)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-t 3 -g 0.1 -c 1", path)
@@ -404,7 +396,7 @@ def test_a_kernel_without_certificate_meets_no_gap(tmp_path: Path) -> None:
         run_predict("--certify", train, path, "--require-gap", 0.9)
 
 
-def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
+def test_mistakes_are_told_in_one_line(tmp_path):
     y, X = oracle.checkerboard(100)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, "-c 1 -g 2", path)
@@ -436,9 +428,7 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
         ("sparse rows", "csr"),
     ],
 )
-def test_libsvm_reads_a_model_of_scikit_learn(
-    script: ImportScript, tmp_path: Path, name, layout
-) -> None:
+def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
     """The peers write this file, and it predicts the same as LIBSVM's own model."""
     pytest.importorskip("sklearn")
     y, X, options = TRAININGS[name]
@@ -453,9 +443,7 @@ def test_libsvm_reads_a_model_of_scikit_learn(
     assert certificate_of(train, path, options).gap < 5e-3
 
 
-def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(
-    script: ImportScript, tmp_path: Path
-) -> None:
+def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
     pytest.importorskip("sklearn")
     y, X, options = TRAININGS["two classes"]
     train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
@@ -470,7 +458,7 @@ def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(
 WIDE = (1, 2, 5, 7, 8, 12, 17, 18, 20, 21, 24, 28, 36, 38, 43, 44, 51, 54)
 
 
-def wide_model(number: int, folder: Path) -> tuple[random_problems.Case, Path, Path]:
+def wide_model(number, folder):
     case = random_problems.wide_case(1, number)
     data, model = case.save(folder / "data"), folder / "model"
     run_train(*case.command(data, model))
@@ -478,7 +466,7 @@ def wide_model(number: int, folder: Path) -> tuple[random_problems.Case, Path, P
 
 
 @pytest.mark.parametrize("number", WIDE)
-def test_an_exact_judge_confirms_p_and_d(tmp_path: Path, number: int) -> None:
+def test_an_exact_judge_confirms_p_and_d(tmp_path, number):
     case, data, model = wide_model(number, tmp_path)
     numbers = random_problems.exact_numbers(case)
     weights = [(label, float(weight)) for label, weight in numbers["class_weights"].items()]
@@ -495,9 +483,7 @@ def test_an_exact_judge_confirms_p_and_d(tmp_path: Path, number: int) -> None:
 
 @pytest.mark.parametrize("options", ["-s svr -p 0.1", "-s nu-svr -n 0.5"])
 @pytest.mark.parametrize("seed", range(3))
-def test_equal_rows_with_other_targets_and_weights_are_no_obstacle(
-    tmp_path: Path, seed: int, options: str
-) -> None:
+def test_equal_rows_with_other_targets_and_weights_are_no_obstacle(tmp_path, seed, options):
     """Only the sum of the coefficients of equal rows matters: D is at least that of the training,
     whatever row each support vector came from."""
     rng = np.random.default_rng(seed)
@@ -513,9 +499,7 @@ def test_equal_rows_with_other_targets_and_weights_are_no_obstacle(
     assert found.gap <= float(reported["gap"]) + 1e-9
 
 
-def test_rounding_above_the_objectives_is_said_and_not_hidden(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rounding_above_the_objectives_is_said_and_not_hidden(tmp_path, capsys):
     """A constant column of 100,000 under a polynomial kernel: sums of products of 1e20.
 
     Two equal rows of both classes have opposite coefficients, so that w = 0.

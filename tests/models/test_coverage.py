@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict, RealSet
 from learning import Data, gaussians, learn
 from scipy import stats
 
@@ -23,7 +20,7 @@ from randsvm.training.probabilities import own_pair_values
 LEVELS = [0.5, 0.8, 0.9, 0.95]
 
 
-def least_coverage(asked: float, held_out: int, tested: int) -> float:
+def least_coverage(asked, held_out, tested):
     """Return the coverage that chance undercuts in about one of 30,000 cases."""
     return asked - 4 * math.sqrt(asked * (1 - asked) * (1 / held_out + 1 / tested))
 
@@ -33,14 +30,14 @@ def least_coverage(asked: float, held_out: int, tested: int) -> float:
 
 @pytest.mark.parametrize("rows", [1, 9, 10, 199])
 @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
-def test_the_quantile_is_that_of_split_conformal_prediction(rows: int, coverage: float) -> None:
+def test_the_quantile_is_that_of_split_conformal_prediction(rows, coverage):
     scores = np.random.default_rng(rows).normal(size=rows)
     found = NonconformityScores.of(scores).largest(coverage)
     rank = math.ceil(round((rows + 1) * coverage, 9))
     assert found == (np.sort(scores)[rank - 1] if rank <= rows else math.inf)
 
 
-def test_a_row_of_weight_3_is_three_rows() -> None:
+def test_a_row_of_weight_3_is_three_rows():
     rng = np.random.default_rng(1)
     scores, weights = rng.normal(size=50), rng.integers(1, 5, 50)
     one = NonconformityScores.of(scores, weights.astype(float))
@@ -49,7 +46,7 @@ def test_a_row_of_weight_3_is_three_rows() -> None:
         assert one.largest(coverage) == other.largest(coverage)
 
 
-def test_few_of_many_scores_are_kept_and_never_give_less_coverage() -> None:
+def test_few_of_many_scores_are_kept_and_never_give_less_coverage():
     scores = np.random.default_rng(2).normal(size=30_000)
     few = NonconformityScores.of(scores)
     assert len(few.scores) <= 2000
@@ -61,7 +58,7 @@ def test_few_of_many_scores_are_kept_and_never_give_less_coverage() -> None:
         assert share <= rank / 30_000 + 1 / 1990
 
 
-def test_coverage_is_exact_for_exchangeable_rows() -> None:
+def test_coverage_is_exact_for_exchangeable_rows():
     """Over many draws of few rows, so that a rank that is one too small would show."""
     rng = np.random.default_rng(3)
     covered = [
@@ -75,7 +72,7 @@ def test_coverage_is_exact_for_exchangeable_rows() -> None:
 
 
 @pytest.mark.parametrize("classes", [3, 5])
-def test_scores_of_pairs_are_the_worst_votes(classes: int) -> None:
+def test_scores_of_pairs_are_the_worst_votes(classes):
     rng = np.random.default_rng(classes)
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     f, y = rng.normal(size=(40, len(pairs))), rng.integers(0, classes, 40)
@@ -96,7 +93,7 @@ def test_scores_of_pairs_are_the_worst_votes(classes: int) -> None:
     np.testing.assert_array_equal(own, expected[np.arange(40), y])
 
 
-def test_scores_of_classes_are_distances_from_the_best_other() -> None:
+def test_scores_of_classes_are_distances_from_the_best_other():
     f = np.array([[3.0, 1.0, 2.0], [0.0, 0.0, -1.0]])
     expected = [[-1.0, 2.0, 1.0], [0.0, 0.0, 1.0]]
     np.testing.assert_array_equal(class_scores(f, pairs=False), expected)
@@ -116,9 +113,7 @@ def test_scores_of_classes_are_distances_from_the_best_other() -> None:
         ("sgd", ["--loss", "log", "-b", 1], 3),
     ],
 )
-def test_label_sets_have_the_label_as_often_as_asked(
-    tmp_path: Path, predict: Predict, algorithm: str, words: list[object], classes: int
-) -> None:
+def test_label_sets_have_the_label_as_often_as_asked(tmp_path, predict, algorithm, words, classes):
     rng = np.random.default_rng(classes)
     y = rng.integers(0, classes, 3600)
     angle = 2 * np.pi * y / classes
@@ -147,9 +142,7 @@ def test_label_sets_have_the_label_as_often_as_asked(
 
 
 @pytest.mark.parametrize("words", [["-g", 1], ["-t", 0], ["-s", "nu-svr", "-g", 1]], ids=str)
-def test_intervals_have_the_target_as_often_as_asked(
-    tmp_path: Path, predict: Predict, words: list[object]
-) -> None:
+def test_intervals_have_the_target_as_often_as_asked(tmp_path, predict, words):
     rng = np.random.default_rng(7)
     X = oracle.as_float32(rng.uniform(-3, 3, size=(3500, 1)))
     y = np.round(np.sinc(X[:, 0]) + 0.2 * rng.standard_t(4, size=3500), 4)
@@ -171,9 +164,7 @@ def test_intervals_have_the_target_as_often_as_asked(
         assert found["size"] == pytest.approx((high - low)[0])
 
 
-def test_label_sets_of_a_reduced_model_have_the_label_as_often_as_asked(
-    tmp_path: Path, predict: Predict
-) -> None:
+def test_label_sets_of_a_reduced_model_have_the_label_as_often_as_asked(tmp_path, predict):
     """Ten support vectors give other decision values than some hundreds."""
     rng = np.random.default_rng(11)
     X = oracle.as_float32(rng.uniform(-2, 2, size=(4000, 2)))
@@ -195,9 +186,7 @@ REAL_SETS = {
 
 
 @pytest.mark.parametrize("name", REAL_SETS)
-def test_held_out_rows_of_real_sets_are_covered(
-    real: RealSet, tmp_path: Path, predict: Predict, name: str
-) -> None:
+def test_held_out_rows_of_real_sets_are_covered(real, tmp_path, predict, name):
     """Half of the rows, at random, train; the beta-binomial distribution limits the others.
 
     It is that of the covered rows if scores of held-out rows and of new ones are exchangeable. No
@@ -221,7 +210,7 @@ def test_held_out_rows_of_real_sets_are_covered(
         assert found["found"] <= most + 0.01
 
 
-def test_rows_have_weights_and_may_have_no_label(tmp_path: Path, predict: Predict) -> None:
+def test_rows_have_weights_and_may_have_no_label(tmp_path, predict):
     learnt = learn("randsvm", gaussians(200).save(tmp_path / "d"), tmp_path / "m", "--conformal")
     f = {1.0: "1:9 2:9", -1.0: "1:-9 2:-9"}
     side = predict(write(tmp_path, f"+1 {f[1.0]}\n"), learnt.model).lines[0]
@@ -232,12 +221,12 @@ def test_rows_have_weights_and_may_have_no_label(tmp_path: Path, predict: Predic
     assert (found["found"], found["size"]) == (0.75, 1.0)
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     (folder / "t").write_text(text)
     return folder / "t"
 
 
-def test_models_without_scores_and_bad_levels_are_refused(tmp_path: Path, predict: Predict) -> None:
+def test_models_without_scores_and_bad_levels_are_refused(tmp_path, predict):
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
     with pytest.raises(ModelError, match="expected a model with held-out scores"):
@@ -245,13 +234,13 @@ def test_models_without_scores_and_bad_levels_are_refused(tmp_path: Path, predic
     for level in (0, 1, -0.1, math.nan):
         with pytest.raises(ParameterError, match="--coverage must be"):
             PredictParams(coverage=level)
-    both: list[dict[str, Any]] = [{"scores": True}, {"probabilities": True}]
+    both = [{"scores": True}, {"probabilities": True}]
     for given in both:
         with pytest.raises(ParameterError, match="give one of --coverage"):
             PredictParams(coverage=0.9, **given)
 
 
-def test_a_file_of_label_sets_is_replaced(tmp_path: Path, predict: Predict) -> None:
+def test_a_file_of_label_sets_is_replaced(tmp_path, predict):
     data = gaussians(60)
     words = ["red" if label > 0 else "blue" for label in data.y]
     (tmp_path / "d").write_text(oracle.svmlight_text(words, data.X))

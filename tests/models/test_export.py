@@ -11,7 +11,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import numpy as np
 import oracle
@@ -29,7 +28,7 @@ from randsvm.parameters.kernel import KERNELS
 
 ROWS = 10_000
 # Name, training file, model, rows.
-Trained: TypeAlias = tuple[str, Path, Path, np.ndarray]
+Trained = tuple[str, Path, Path, np.ndarray]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -61,7 +60,7 @@ KINDS = {
 WITHOUT_DATA = ("one against one", "fourier features", "polynomial kernel, minmax", "sparse rows")
 
 
-def rows(count: int, seed: int, kind: str) -> np.ndarray:
+def rows(count, seed, kind):
     """Return rows of five features, of which two are often 0, or of 40 with few that are not."""
     random = np.random.default_rng(seed)
     X = random.standard_normal((count, 40 if kind == "sparse" else 5)).round(3)
@@ -75,7 +74,7 @@ def rows(count: int, seed: int, kind: str) -> np.ndarray:
     return X
 
 
-def labels(X: np.ndarray, kind: str) -> list[str]:
+def labels(X, kind):
     x = X[:, 1:3] if kind == "sparse" else np.column_stack([X[:, 1], X[:, 2]])
     code = 2 * (x[:, 0] > 0.1) + (x[:, 1] > 0) + 0
     if kind == "targets":
@@ -87,7 +86,7 @@ def labels(X: np.ndarray, kind: str) -> list[str]:
     return ["+1" if one % 3 else "-1" for one in code]
 
 
-def written(path: Path, X: np.ndarray, names: list[str], base: int) -> Path:
+def written(path, X, names, base):
     lines = [
         " ".join([name, *(f"{j + base}:{v!r}" for j, v in enumerate(row) if v)])
         for name, row in zip(names, X.tolist(), strict=True)
@@ -97,7 +96,7 @@ def written(path: Path, X: np.ndarray, names: list[str], base: int) -> Path:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def trained(request, tmp_path_factory):
     """Return a name, the training file, the model and 10,000 rows."""
     kind, options = KINDS[request.param]
     folder = tmp_path_factory.mktemp("kind")
@@ -110,7 +109,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 class Library:
     """The functions of an export that was compiled to a shared library."""
 
-    def __init__(self, source: Path, real: Any = ctypes.c_double) -> None:
+    def __init__(self, source, real=ctypes.c_double):
         self.text = source.read_text()
         self.real = real
         program = source.with_suffix(".so")
@@ -119,16 +118,16 @@ class Library:
         subprocess.run([*command, "-o", program, source, "-lm"], check=True)
         self.functions = ctypes.CDLL(str(program))
 
-    def number(self, name: str) -> int:
+    def number(self, name):
         found = re.search(rf"RANDSVM_{name} = (\d+)", self.text)
         return int(found[1]) if found else 0
 
-    def row(self, x: np.ndarray) -> Any:
+    def row(self, x):
         entries = np.zeros(self.number("FEATURES"))
         entries[: len(x)] = x[: len(entries)]
         return (self.real * len(entries))(*entries)
 
-    def decisions(self, X: np.ndarray) -> np.ndarray:
+    def decisions(self, X):
         f = (self.real * self.number("DECISIONS"))()
         found = []
         for x in X:
@@ -136,12 +135,12 @@ class Library:
             found.append(list(f))
         return np.array(found)
 
-    def predictions(self, X: np.ndarray, returned: Any) -> list[Any]:
+    def predictions(self, X, returned):
         predict = self.functions.randsvm_predict
         predict.restype = returned
         return [predict(self.row(x)) for x in X]
 
-    def probabilities(self, X: np.ndarray) -> np.ndarray:
+    def probabilities(self, X):
         p = (self.real * self.number("CLASSES"))()
         found = []
         for x in X:
@@ -151,9 +150,7 @@ class Library:
 
 
 @needs_compiler
-def test_the_export_predicts_as_the_model(
-    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_export_predicts_as_the_model(trained, tmp_path, capsys):
     name, data, path, X = trained
     run_predict("--export", "c", data, path, tmp_path / "m.c")
     reported = capsys.readouterr().out
@@ -183,9 +180,7 @@ def test_the_export_predicts_as_the_model(
         np.testing.assert_allclose(p, fitted.predict_proba(X[:2000]), atol=1e-9)
 
 
-def test_the_graph_predicts_as_the_model(
-    trained: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_graph_predicts_as_the_model(trained, tmp_path, capsys):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     name, data, path, X = trained
@@ -218,7 +213,7 @@ def test_the_graph_predicts_as_the_model(
     scope="module",
     params=["two", "four", "four --multiclass ovr"],
 )
-def calibrated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+def calibrated(request, tmp_path_factory):
     """Return a kind of labels, the training file, the model with probabilities and 10,000 rows."""
     kind, *options = request.param.split()
     X = rows(250, 1, kind)
@@ -229,7 +224,7 @@ def calibrated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return kind, data, folder / "m", rows(ROWS, 2, kind)
 
 
-def test_the_graph_has_the_probabilities_of_the_model(calibrated: Trained, tmp_path: Path) -> None:
+def test_the_graph_has_the_probabilities_of_the_model(calibrated, tmp_path):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     _, data, path, X = calibrated
@@ -242,7 +237,7 @@ def test_the_graph_has_the_probabilities_of_the_model(calibrated: Trained, tmp_p
 
 
 @needs_compiler
-def test_the_code_has_the_probabilities_of_the_model(calibrated: Trained, tmp_path: Path) -> None:
+def test_the_code_has_the_probabilities_of_the_model(calibrated, tmp_path):
     _, data, path, X = calibrated
     assert randsvm.export(path, tmp_path / "m.c", data).rows == 250
     # The command writes labels, and probabilities of the classes in the order of its header.
@@ -273,7 +268,7 @@ def test_the_code_has_the_probabilities_of_the_model(calibrated: Trained, tmp_pa
 
 
 @needs_compiler
-def test_the_program_tests_itself_in_double_and_in_float(trained: Trained, tmp_path: Path) -> None:
+def test_the_program_tests_itself_in_double_and_in_float(trained, tmp_path):
     name, data, path, X = trained
     randsvm.export(path, tmp_path / "m.c", data)
     for options in ([], ["-DRANDSVM_FLOAT"]):
@@ -294,7 +289,7 @@ def test_the_program_tests_itself_in_double_and_in_float(trained: Trained, tmp_p
 
 
 @needs_compiler
-def test_the_program_fails_with_another_coefficient(tmp_path: Path) -> None:
+def test_the_program_fails_with_another_coefficient(tmp_path):
     X = rows(200, 1, "two")
     data = written(tmp_path / "train", X, labels(X, "two"), 1)
     run_train("-q", data, tmp_path / "m")
@@ -313,7 +308,7 @@ def test_the_program_fails_with_another_coefficient(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("options", ["-g 0.3 -b 1", "-t 1 -d 2 -r 1", "-s 3 -g 0.2"])
-def test_models_of_svm_train_are_exported(tmp_path: Path, options: str) -> None:
+def test_models_of_svm_train_are_exported(tmp_path, options):
     X = rows(150, 3, "four")
     y = [float(t) for t in labels(X, "targets" if "-s 3" in options else "four")]
     train = svmutil.svm_train(y, X.tolist(), f"{options} -q")
@@ -335,9 +330,7 @@ def test_models_of_svm_train_are_exported(tmp_path: Path, options: str) -> None:
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)
 @needs_compiler
-def test_without_data_the_models_own_rows_are_compared(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_data_the_models_own_rows_are_compared(tmp_path, name, capsys):
     kind, options = KINDS[name]
     X = rows(250, 1, kind)
     run_train(
@@ -352,7 +345,7 @@ def test_without_data_the_models_own_rows_are_compared(
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     y, X = oracle.two_gaussians(80)
     data = oracle.write_svmlight(tmp_path / "train", y, X)
     run_train("-q", data, tmp_path / "m")
@@ -360,9 +353,7 @@ def small(tmp_path: Path) -> Path:
 
 
 @needs_compiler
-def test_an_export_that_predicts_other_labels_is_a_bug(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_predicts_other_labels_is_a_bug(small, monkeypatch):
     out = small.with_name("m.c")
     randsvm.export(small, out)
     before = out.read_bytes()
@@ -376,12 +367,10 @@ def test_an_export_that_predicts_other_labels_is_a_bug(
 
 
 @needs_compiler
-def test_an_export_that_decides_one_row_otherwise_is_a_bug(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_decides_one_row_otherwise_is_a_bug(small, monkeypatch):
     right = exporting.run_program
 
-    def run(*arguments: Any) -> Any:
+    def run(*arguments):
         f, *others = right(*arguments)
         f = f.copy()
         f[2] *= 1.001
@@ -393,9 +382,7 @@ def test_an_export_that_decides_one_row_otherwise_is_a_bug(
     assert not small.with_name("m.c").exists()
 
 
-def test_without_a_compiler_the_export_is_written_and_says_so(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_compiler_the_export_is_written_and_says_so(small, monkeypatch, capsys):
     monkeypatch.setenv("CC", "no-such-compiler")
     run_predict("--export", "c", small, small.with_name("m.c"))
     shown = capsys.readouterr()
@@ -404,14 +391,14 @@ def test_without_a_compiler_the_export_is_written_and_says_so(
     assert small.with_name("m.c").read_bytes().startswith(b"/* randsvm model in C")
 
 
-def test_rows_that_can_be_read_only_once_are_refused(small: Path) -> None:
+def test_rows_that_can_be_read_only_once_are_refused(small):
     os.mkfifo(small.parent / "pipe")
     for stream in ("-", small.parent / "pipe"):
         with pytest.raises(ParameterError, match="several times"):
             randsvm.export(small, small.parent / "out.c", data=stream)
 
 
-def test_an_export_replaces_no_other_file(small: Path) -> None:
+def test_an_export_replaces_no_other_file(small):
     data = small.with_name("train")
     before = data.read_bytes()
     with pytest.raises(OutputError) as caught:
@@ -430,12 +417,12 @@ def test_an_export_replaces_no_other_file(small: Path) -> None:
         (["-c", "2", "d", "m", "o"], "--cost is for --certify"),
     ],
 )
-def test_options_that_have_no_effect_are_refused(words: list[str], message: str) -> None:
+def test_options_that_have_no_effect_are_refused(words, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         run_predict(*words)
 
 
-def test_models_without_code_are_refused(tmp_path: Path) -> None:
+def test_models_without_code_are_refused(tmp_path):
     K = "\n".join(f"{1 if i % 2 else -1} 0:{i + 1} {i + 1}:1" for i in range(6))
     (tmp_path / "train").write_text(K + "\n")
     run_train("-q", "-t", "precomputed", tmp_path / "train", tmp_path / "m")
@@ -449,7 +436,7 @@ def test_models_without_code_are_refused(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_polynomial_features_of_large_values_are_exported(tmp_path: Path) -> None:
+def test_polynomial_features_of_large_values_are_exported(tmp_path):
     """Their factors <w, x> are differences of large terms, computed in float32."""
     X = 5 * rows(250, 1, "four")
     train = written(tmp_path / "train", X, labels(X, "four"), 1)
@@ -460,7 +447,7 @@ def test_polynomial_features_of_large_values_are_exported(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
-def test_the_graph_of_an_estimator_predicts_as_the_estimator(name: str) -> None:
+def test_the_graph_of_an_estimator_predicts_as_the_estimator(name):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("sklearn")
@@ -471,17 +458,13 @@ def test_the_graph_of_an_estimator_predicts_as_the_estimator(name: str) -> None:
     np.testing.assert_allclose(found, machine.predict(X), rtol=1e-9)
 
 
-def test_without_onnx_the_message_names_the_extra(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_onnx_the_message_names_the_extra(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ParameterError, match=re.escape("pip install 'randsvm[onnx]'")):
         randsvm.export(small, small.with_name("m.onnx"), format="onnx")
 
 
-def test_without_onnxruntime_the_graph_is_written_and_says_so(
-    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_onnxruntime_the_graph_is_written_and_says_so(small, monkeypatch, capsys):
     pytest.importorskip("onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     run_predict("--export", "onnx", small, small.with_name("m.onnx"))
@@ -490,12 +473,12 @@ def test_without_onnxruntime_the_graph_is_written_and_says_so(
 
 
 @pytest.mark.parametrize("exported", [c_source, onnx_graph])
-def test_an_unknown_kernel_is_not_exported(monkeypatch: pytest.MonkeyPatch, exported: Any) -> None:
+def test_an_unknown_kernel_is_not_exported(monkeypatch, exported):
     monkeypatch.setitem(KERNELS, "laplace", ("gamma",))
     if exported is onnx_graph:
         pytest.importorskip("onnx")
     y, X = oracle.two_gaussians(40)
-    model: Any = randsvm.train_randsvm(randsvm.Arrays(X, y)).model
+    model = randsvm.train_randsvm(randsvm.Arrays(X, y)).model
     with pytest.raises(ModelError, match="the kernel laplace has no"):
         exported(
             replace(model, kernel=replace(model.kernel, name="laplace")),

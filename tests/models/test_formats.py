@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import tracemalloc
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from model_files import (
     LIBSVM,
     OWN_LINE,
     TRAILER,
-    Format,
     assert_same,
     edited,
     of_the_library,
@@ -25,37 +22,31 @@ from model_files import (
 
 from randsvm.errors import ModelError
 from randsvm.models import header
-from randsvm.models.liblinear_format import LiblinearModel
-from randsvm.models.libsvm_format import LibsvmModel
 from randsvm.models.load import load
 from randsvm.models.trailer import SealedStream
 
 
 @pytest.fixture(params=FORMATS)
-def format_(request: pytest.FixtureRequest) -> Format:
+def format_(request):
     return FORMATS[request.param]
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "own layout"])
-def model(request: pytest.FixtureRequest, format_: Format) -> LiblinearModel | LibsvmModel:
+def model(request, format_):
     return dataclasses.replace(format_.model, own_format=request.param)
 
 
 # ---- what is written ------------------------------------------------------------------------
 
 
-def test_what_is_written_is_read(
-    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
-) -> None:
+def test_what_is_written_is_read(format_, model, tmp_path):
     found, trailer = format_.module.parse(format_.content(model, tmp_path), "m")
     assert_same(found, model)
     assert trailer == TRAILER
 
 
 @pytest.mark.parametrize("label", [True, False])
-def test_the_library_refuses_a_model_in_our_own_layout(
-    format_: Format, tmp_path: Path, capfd: pytest.CaptureFixture[str], label: bool
-) -> None:
+def test_the_library_refuses_a_model_in_our_own_layout(format_, tmp_path, capfd, label):
     model = dataclasses.replace(format_.model, own_format=True)
     if not label:
         model = dataclasses.replace(model, label=None)
@@ -66,7 +57,7 @@ def test_the_library_refuses_a_model_in_our_own_layout(
     assert_same(format_.module.parse(content, "m")[0], model)
 
 
-def test_standard_output(format_: Format, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output(format_, monkeypatch):
     out = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stdout", out)
     format_.module.write("-", format_.model, TRAILER)
@@ -85,19 +76,15 @@ def test_standard_output(format_: Format, monkeypatch: pytest.MonkeyPatch) -> No
         ({"label": ("ham", "spam", "egg")}, "expected whole numbers below 2^31 after 'label'"),
     ],
 )
-def test_labels_that_could_not_be_read_are_not_written(
-    format_: Format, tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_labels_that_could_not_be_read_are_not_written(format_, tmp_path, changes, message):
     label = changes["label"] and changes["label"][: format_.model.nr_class]
     assert message in format_.not_written(dataclasses.replace(format_.model, label=label), tmp_path)
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_not_written(
-    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path, number: float
-) -> None:
+def test_numbers_that_are_not_finite_are_not_written(format_, model, tmp_path, number):
     keyword = format_.number_line.split()[0].decode()
-    value: dict[str, Any] = {keyword: number}
+    value = {keyword: number}
     changed = dataclasses.replace(model, **value)
     message = f"expected finite numbers after '{keyword}', found '{number}'"
     assert message in format_.not_written(changed, tmp_path)
@@ -106,7 +93,7 @@ def test_numbers_that_are_not_finite_are_not_written(
 # ---- what is read ---------------------------------------------------------------------------
 
 
-def test_line_ends_of_windows_are_read(format_: Format, tmp_path: Path) -> None:
+def test_line_ends_of_windows_are_read(format_, tmp_path):
     body = without_trailer(format_.content(format_.model, tmp_path))
     found, _ = format_.module.parse(body.replace(b"\n", b"\r\n"), "m")
     assert_same(found, of_the_library(format_.model))
@@ -114,7 +101,7 @@ def test_line_ends_of_windows_are_read(format_: Format, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first_line", [b"", OWN_LINE])
 @pytest.mark.parametrize("step", [1, -1])
-def test_header_lines_are_read_in_any_order(format_: Format, first_line: bytes, step: int) -> None:
+def test_header_lines_are_read_in_any_order(format_, first_line, step):
     content = b"".join([*format_.header[::step], format_.end_line, format_.rows])
     name = header.format_of(first_line + content)
     assert name is not None
@@ -134,13 +121,11 @@ def test_header_lines_are_read_in_any_order(format_: Format, first_line: bytes, 
         b"\xff" * 99,
     ],
 )
-def test_what_is_no_model_has_no_format(content: bytes) -> None:
+def test_what_is_no_model_has_no_format(content):
     assert header.format_of(content) is None
 
 
-def test_messages_name_standard_input_and_the_file_as_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
     with pytest.raises(ModelError, match=r"^<stdin>:1: expected"):
         load("-")
@@ -153,9 +138,7 @@ def test_messages_name_standard_input_and_the_file_as_given(
 # ---- what is refused ------------------------------------------------------------------------
 
 
-def test_with_a_trailer_every_flipped_bit_is_refused(
-    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
-) -> None:
+def test_with_a_trailer_every_flipped_bit_is_refused(format_, model, tmp_path):
     content = format_.content(model, tmp_path)
     for position in range(len(content)):
         for bit in range(8):
@@ -165,8 +148,8 @@ def test_with_a_trailer_every_flipped_bit_is_refused(
 
 
 def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_the_library(
-    format_: Format, model: LiblinearModel | LibsvmModel, tmp_path: Path
-) -> None:
+    format_, model, tmp_path
+):
     content = format_.content(model, tmp_path)
     body = len(without_trailer(content))
     for size in range(len(content)):
@@ -176,7 +159,7 @@ def test_every_cut_is_refused_but_the_one_that_leaves_a_model_of_the_library(
         assert_same(format_.module.parse(content[:body], "m")[0], of_the_library(model))
 
 
-def number_line(format_: Format, *words: str) -> tuple[int, bytes]:
+def number_line(format_, *words):
     """The body with other words after the keyword of its number line, and that line's number."""
     at = format_.header.index(format_.number_line) + 1
     keyword = format_.number_line.split()[0].decode()
@@ -196,29 +179,27 @@ def number_line(format_: Format, *words: str) -> tuple[int, bytes]:
         (["0x1p3"], "expected finite numbers after '{}', found '0x1p3'"),
     ],
 )
-def test_a_line_without_its_one_number_is_refused(
-    format_: Format, words: list[str], expected: str
-) -> None:
+def test_a_line_without_its_one_number_is_refused(format_, words, expected):
     at, content = number_line(format_, *words)
     keyword = format_.number_line.split()[0].decode()
     assert format_.refused(content) == f"m:{at}: {expected.format(keyword)}"
 
 
-def test_a_line_that_comes_twice_is_refused(format_: Format) -> None:
+def test_a_line_that_comes_twice_is_refused(format_):
     at, _ = number_line(format_)
     keyword = format_.number_line.split()[0].decode()
     message = format_.refused(edited(format_.body, format_.number_line, 2 * format_.number_line))
     assert message == f"m:{at + 1}: expected '{keyword}' once (line {at}), found it again"
 
 
-def test_every_line_of_the_header_is_needed(format_: Format) -> None:
+def test_every_line_of_the_header_is_needed(format_):
     for line in format_.header:
         keyword = line.split()[0].decode()
         message = format_.refused(edited(format_.body, line, b""))
         assert message.startswith(f"m: expected a line '{keyword} ...' before the line '")
 
 
-def test_an_unknown_keyword_is_refused(format_: Format) -> None:
+def test_an_unknown_keyword_is_refused(format_):
     at, _ = number_line(format_)
     content = edited(format_.body, format_.number_line, b"x" + format_.number_line)
     expected = f"m:{at}: expected a keyword of {format_.program}'s model format, found 'x"
@@ -236,11 +217,11 @@ def test_an_unknown_keyword_is_refused(format_: Format) -> None:
         (b"\x00\xff" * 9000, "m:1: expected a whole line of the model's header, found '\\x00"),
     ],
 )
-def test_what_is_no_model_is_refused(format_: Format, content: bytes, message: str) -> None:
+def test_what_is_no_model_is_refused(format_, content, message):
     assert format_.refused(content).startswith(message.format(format_.program))
 
 
-def test_a_header_without_its_last_line_is_refused(format_: Format) -> None:
+def test_a_header_without_its_last_line_is_refused(format_):
     end, at = format_.end_line, len(format_.header) + 1
     keyword = f"m:{at}: expected a keyword of {format_.program}'s model format, found"
     assert format_.refused(edited(format_.body, b"\n" + end, b"\n\n")).startswith(f"{keyword} ''")
@@ -251,12 +232,12 @@ def test_a_header_without_its_last_line_is_refused(format_: Format) -> None:
 
 
 @pytest.mark.parametrize("more", [b"\n", b"x", b"# end\n"])
-def test_anything_after_the_promised_rows_is_refused(format_: Format, more: bytes) -> None:
+def test_anything_after_the_promised_rows_is_refused(format_, more):
     at = format_.body.count(b"\n") + 1
     assert format_.refused(format_.body + more).startswith(f"m:{at}: expected the end of the model")
 
 
-def test_rows_without_their_last_newline_are_refused(format_: Format) -> None:
+def test_rows_without_their_last_newline_are_refused(format_):
     at, rows = format_.body.count(b"\n"), format_.rows.count(b"\n")
     message = format_.refused(format_.body[:-1])
     assert message.startswith(f"m:{at}: expected {rows} ")
@@ -271,9 +252,7 @@ def test_rows_without_their_last_newline_are_refused(format_: Format) -> None:
         (b"randsvm_model\n", "m:1: expected randsvm_model 1, found ''"),
     ],
 )
-def test_our_own_layout_has_a_version_and_a_trailer(
-    format_: Format, first_line: bytes, message: str
-) -> None:
+def test_our_own_layout_has_a_version_and_a_trailer(format_, first_line, message):
     assert format_.refused(first_line + format_.body).startswith(message)
 
 
@@ -293,7 +272,7 @@ PROMISES = [
 ]
 
 
-def costs_no_memory(format_: Format, content: bytes) -> str:
+def costs_no_memory(format_, content):
     tracemalloc.start()
     try:
         message = format_.refused(content)
@@ -304,13 +283,11 @@ def costs_no_memory(format_: Format, content: bytes) -> str:
 
 
 @pytest.mark.parametrize(("promising", "content"), PROMISES)
-def test_a_promise_of_two_billion_numbers_costs_no_memory(
-    promising: Format, content: bytes
-) -> None:
+def test_a_promise_of_two_billion_numbers_costs_no_memory(promising, content):
     costs_no_memory(promising, content)
 
 
-def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path: Path) -> None:
+def test_nor_does_one_of_two_billion_classes_where_no_labels_are_needed(tmp_path):
     model = dataclasses.replace(LIBLINEAR.model, label=None, own_format=True)
     body = without_trailer(LIBLINEAR.content(model, tmp_path))
     stream = io.BytesIO()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
 from csr_rows import csr
-from fixtures import Predict, Train
 from libsvm import svmutil
 from oracle import svmlight_text
 
@@ -29,11 +26,11 @@ NU_SVC, ONE_CLASS, REGRESSIONS = 1, 2, (3, 4)
 SIGMOID, PRECOMPUTED = 3, 4
 
 
-def blobs(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def blobs(rows, classes):
     return oracle.clouds(rows, 1, classes, 4)
 
 
-def few_features_each(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def few_features_each(rows, classes):
     """Sparse, classes by the features that rows have."""
     rng = np.random.default_rng([rows, classes])
     y = rng.integers(1, classes + 1, rows)
@@ -42,13 +39,13 @@ def few_features_each(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     return y.astype(float), X
 
 
-def stripes(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def stripes(rows, classes):
     """Classes side by side along one of two features."""
     X = np.random.default_rng([classes, 2]).uniform(0, 4, (rows, 2))
     return np.floor(X[:, 0] / 4 * classes) + 1, X
 
 
-def rings(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def rings(rows, classes):
     """Classes around each other."""
     rng = np.random.default_rng([classes, 3])
     y = rng.integers(1, classes + 1, rows)
@@ -57,7 +54,7 @@ def rings(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     return y.astype(float), X
 
 
-def far_from_the_origin(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def far_from_the_origin(rows, classes):
     y, X = blobs(rows, classes)
     return y, X / 4 + 2
 
@@ -70,14 +67,14 @@ KINDS = [
 ]
 
 
-def by_libsvm(kind: str, y: np.ndarray, X: np.ndarray, words: str) -> None:
+def by_libsvm(kind, y, X, words):
     rows = kind.dictionaries(X)
     problem = svmutil.svm_problem(y, rows, isKernel=kind.base == 0)
     found = svmutil.svm_train(problem, svmutil.svm_parameter(words))
     svmutil.svm_save_model(str(kind.model), found)
 
 
-def by_us(kind: str, y: np.ndarray, X: np.ndarray, words: str) -> None:
+def by_us(kind, y, X, words):
     data = kind.model.with_name("d")
     data.write_text(svmlight_text([f"{label:g}" for label in y], X, kind.base))
     run_train(*words.split(), data, kind.model)
@@ -89,15 +86,15 @@ class Kind:
 
     def __init__(
         self,
-        folder: Path,
-        svm_type: int,
-        kernel: int,
-        b: int,
-        classes: int,
-        data: Any,
-        weights: str = "",
-        train: Path = by_libsvm,
-    ) -> None:
+        folder,
+        svm_type,
+        kernel,
+        b,
+        classes,
+        data,
+        weights="",
+        train=by_libsvm,
+    ):
         self.model, self.test = folder / "m", folder / "t"
         y, X = data(12 * classes + 30, classes)
         # With 8 digits, as LIBSVM writes support vectors, and in float32 nothing is lost of these.
@@ -117,13 +114,11 @@ class Kind:
         self.rows = self.dictionaries(rows)
         self.test.write_text(svmlight_text([f"{label:g}" for label in target], rows, self.base))
 
-    def dictionaries(self, X: np.ndarray):
+    def dictionaries(self, X):
         return [dict(enumerate(x, self.base)) for x in X.tolist()]
 
 
-def predicted_by_us(
-    kind: str, folder: Path, model: Path | None = None, **params: Any
-) -> tuple[np.ndarray, list[str] | None]:
+def predicted_by_us(kind, folder, model=None, **params):
     """The lines, as numbers where they are; and a first line of words."""
     output = folder / "o"
     predict_file(
@@ -134,7 +129,7 @@ def predicted_by_us(
     return np.array(lines, float), words
 
 
-def libsvm_agrees(kind: Kind, folder: Path) -> None:
+def libsvm_agrees(kind, folder):
     """Whether LIBSVM predicts with the model what we predict: labels, values, probabilities."""
     theirs = svmutil.svm_load_model(str(kind.model))
     labels, values = oracle.libsvm_predictions(theirs, kind.rows)
@@ -159,16 +154,14 @@ def libsvm_agrees(kind: Kind, folder: Path) -> None:
         assert found[:, 1:] == pytest.approx(values, abs=1e-4)
 
 
-def weights_of(svm_type: int, kernel: int, b: int) -> str:
+def weights_of(svm_type, kernel, b):
     return "-w1 3 -w2 0.5" if svm_type == 0 and (kernel + b) % 2 else ""
 
 
 @pytest.mark.parametrize(
     ("svm_type", "kernel", "b", "classes"), KINDS, ids=lambda number: str(number)
 )
-def test_predictions_of_libsvms_models_are_libsvms(
-    tmp_path: Path, svm_type: int, kernel: int, b: int, classes: int
-) -> None:
+def test_predictions_of_libsvms_models_are_libsvms(tmp_path, svm_type, kernel, b, classes):
     data = SETS[(svm_type + kernel + b + classes) % len(SETS)]
     kind = Kind(tmp_path, svm_type, kernel, b, classes, data, weights_of(svm_type, kernel, b))
     libsvm_agrees(kind, tmp_path)
@@ -187,8 +180,8 @@ OURS = [
 
 @pytest.mark.parametrize(("svm_type", "kernel", "b", "classes"), OURS, ids=str)
 def test_libsvm_predicts_the_same_with_models_that_we_trained(
-    tmp_path: Path, svm_type: int, kernel: int, b: int, classes: int
-) -> None:
+    tmp_path, svm_type, kernel, b, classes
+):
     data = SETS[(svm_type + 2 * kernel + b + classes) % len(SETS)]
     if svm_type == NU_SVC and kernel in (0, 3):
         # Where classes overlap by more than nu there is no margin, which we refuse.
@@ -212,8 +205,8 @@ def test_libsvm_predicts_the_same_with_models_that_we_trained(
     ids=lambda number: str(number),
 )
 def test_libsvm_predicts_the_same_with_its_models_as_we_write_them(
-    tmp_path: Path, svm_type: int, kernel: int, b: int, classes: int
-) -> None:
+    tmp_path, svm_type, kernel, b, classes
+):
     kind = Kind(tmp_path, svm_type, kernel, b, classes, SETS[(kernel + b) % len(SETS)])
     load(str(kind.model)).save(str(tmp_path / "ours"))
     before, after = (svmutil.svm_load_model(str(tmp_path / name)) for name in ("m", "ours"))
@@ -228,7 +221,7 @@ def test_libsvm_predicts_the_same_with_its_models_as_we_write_them(
 
 @pytest.mark.parametrize("b", [0, 1])
 @pytest.mark.parametrize("svm_type", [0, NU_SVC])
-def test_a_model_of_one_class_predicts_that_class(tmp_path: Path, svm_type: int, b: int) -> None:
+def test_a_model_of_one_class_predicts_that_class(tmp_path, svm_type, b):
     """What svm-train makes, with a warning, of a file with one label."""
     rows = [{1: 0.5}, {2: -3.0}, {1: 2.0, 7: 1.0}]
     words = svmutil.svm_parameter(f"-q -s {svm_type} -b {b}")
@@ -250,21 +243,21 @@ def test_a_model_of_one_class_predicts_that_class(tmp_path: Path, svm_type: int,
         assert not b or (found[:, 1:] == values).all()
 
 
-def test_a_model_of_one_class_has_no_support_vectors(tmp_path: Path) -> None:
+def test_a_model_of_one_class_has_no_support_vectors(tmp_path):
     text = "svm_type c_svc\nkernel_type linear\nnr_class 1\ntotal_sv 1\nrho\nlabel 4\nnr_sv 1\nSV\n"
     (tmp_path / "m").write_text(text + "0.5 1:1 \n")
     with pytest.raises(ModelError, match="expected nr_class 1 with total_sv 0 and nr_sv 0"):
         load(str(tmp_path / "m"))
 
 
-def pairwise(tmp_path: Path, **changes: Any) -> tuple[Kind, PairwiseModel]:
+def pairwise(tmp_path, **changes):
     kind = Kind(tmp_path, 0, 2, 1, 3, blobs)
     model = load(str(kind.model))
     assert isinstance(model, PairwiseModel)
     return kind, dataclasses.replace(model, **changes)
 
 
-def test_names_of_several_classes_are_kept_and_refused_by_libsvm(tmp_path: Path) -> None:
+def test_names_of_several_classes_are_kept_and_refused_by_libsvm(tmp_path):
     kind, model = pairwise(tmp_path, labels=("spam", "ham", "egg"), values=("spam", "ham", "egg"))
     path = tmp_path / "named"
     model.save(str(path))
@@ -281,13 +274,13 @@ def test_names_of_several_classes_are_kept_and_refused_by_libsvm(tmp_path: Path)
         )
 
 
-def test_the_first_of_the_classes_with_most_votes_wins() -> None:
+def test_the_first_of_the_classes_with_most_votes_wins():
     cycle = np.array([[1.0, -1.0, 1.0]])  # 0 beats 1, 2 beats 0, 1 beats 2
     assert decisions.voted_classes(np.vstack([cycle, -cycle, 0 * cycle]), 3).tolist() == [0, 0, 2]
 
 
 @pytest.mark.parametrize("classes", [3, 4])
-def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes: int) -> None:
+def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
     rng = np.random.default_rng(classes)
     pairs = classes * (classes - 1) // 2
     model = PairwiseModel(
@@ -312,7 +305,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes: int) ->
 
 
 @pytest.mark.parametrize("classes", [3, 7])
-def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes: int) -> None:
+def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes):
     rng = np.random.default_rng(classes)
     i, j = decisions.class_pairs(classes)
     r = np.zeros((classes, classes))
@@ -330,9 +323,7 @@ def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes: int) -> No
 # ---- the command --------------------------------------------------------------------------------
 
 
-def test_a_regressions_noise_is_printed_as_svm_predict_prints_it(
-    tmp_path: Path, predict: Predict
-) -> None:
+def test_a_regressions_noise_is_printed_as_svm_predict_prints_it(tmp_path, predict):
     kind = Kind(tmp_path, 3, 2, 1, 2, blobs)
     sigma = svmutil.svm_load_model(str(kind.model)).get_svr_probability()
     predicted = predict(kind.test, kind.model, "-b", 1)
@@ -344,9 +335,7 @@ def test_a_regressions_noise_is_printed_as_svm_predict_prints_it(
     assert "sigma" not in predict(kind.test, kind.model).out
 
 
-def test_labels_are_spelled_as_libsvm_does_where_asked(
-    tmp_path: Path, train: Train, predict: Predict
-) -> None:
+def test_labels_are_spelled_as_libsvm_does_where_asked(tmp_path, train, predict):
     y, X = oracle.two_gaussians(60)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     model = train(path, "-b", 1).model
@@ -360,9 +349,7 @@ def test_labels_are_spelled_as_libsvm_does_where_asked(
         predict(path, model, "--labels", "libsvm", "--scores")
 
 
-def test_rows_without_their_number_are_refused_by_a_precomputed_kernel(
-    tmp_path: Path, predict: Predict
-) -> None:
+def test_rows_without_their_number_are_refused_by_a_precomputed_kernel(tmp_path, predict):
     kind = Kind(tmp_path, 0, PRECOMPUTED, 0, 2, blobs)
     for row in ("1 1:0.5 2:0.5\n", "1\n"):
         kind.test.write_text("1 0:1 1:0.5\n" + row)
@@ -370,7 +357,7 @@ def test_rows_without_their_number_are_refused_by_a_precomputed_kernel(
             predict(kind.test, kind.model)
 
 
-def test_a_number_of_a_row_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_number_of_a_row_that_is_none_is_refused(tmp_path):
     kind = Kind(tmp_path, 0, PRECOMPUTED, 0, 2, blobs)
     text = kind.model.read_bytes()
     for bad in (b" 0:0.5 \n", b" 1:1 \n", b" 0:0 \n", b" 0:1 1:1 \n"):
@@ -381,7 +368,7 @@ def test_a_number_of_a_row_that_is_none_is_refused(tmp_path: Path) -> None:
             load(str(kind.model))
 
 
-def test_progress_goes_with_the_rows_that_are_predicted(tmp_path: Path) -> None:
+def test_progress_goes_with_the_rows_that_are_predicted(tmp_path):
     kind = Kind(tmp_path, 0, 2, 0, 2, blobs)
     kind.test.write_text(kind.test.read_text() * 150)
     emitted = []
@@ -395,7 +382,7 @@ def test_progress_goes_with_the_rows_that_are_predicted(tmp_path: Path) -> None:
     assert len(done) > 3 and done == sorted(set(done)) and done[0] < size / 2 and done[-1] == size
 
 
-def test_labels_of_rows_in_cells_are_those_in_float64() -> None:
+def test_labels_of_rows_in_cells_are_those_in_float64():
     """Support vectors far apart: most values of rbf are left out of the sums."""
     rng = np.random.default_rng(0)
     m, K = 2000, 3

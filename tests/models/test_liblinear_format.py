@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,12 +32,12 @@ BODY = LIBLINEAR.body
 
 
 def model_of(
-    w: np.ndarray,
-    solver_type: str = "L2R_L1LOSS_SVC_DUAL",
-    nr_class: int = 2,
-    bias: float = 1.0,
-    **changes: Any,
-) -> LiblinearModel:
+    w,
+    solver_type="L2R_L1LOSS_SVC_DUAL",
+    nr_class=2,
+    bias=1.0,
+    **changes,
+):
     """A model with the rows of w, its last row for the bias if there is one."""
     w = np.array(w, dtype=np.float64, ndmin=2)
     labels = tuple(range(3, 3 + nr_class))
@@ -55,12 +53,12 @@ def model_of(
     return dataclasses.replace(model, **changes)
 
 
-def read(path: Path) -> tuple[LiblinearModel, dict[str, str] | None]:
+def read(path):
     return liblinear_format.parse(files.read_whole(str(path)), str(path))
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(5)
 
 
@@ -75,7 +73,7 @@ BIASES = [-1.0, 0.0, 1.0, 100.0]
 # LIBLINEAR reads what this package writes
 
 
-def predicted_by_liblinear(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predicted_by_liblinear(path, X):
     """Labels (m,) and decision values (m, columns) of LIBLINEAR's own loader and predictor.
 
     Its Python predict has room for one value where a model of Crammer and Singer's has two.
@@ -96,8 +94,8 @@ def predicted_by_liblinear(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.nd
 @pytest.mark.parametrize(("solver_type", "classes"), TRAINED)
 @pytest.mark.parametrize("bias", BIASES)
 def test_liblinear_predicts_with_our_file_what_the_formula_says(
-    tmp_path: Path, rng: np.random.Generator, solver_type: str, classes: int, bias: float
-) -> None:
+    tmp_path, rng, solver_type, classes, bias
+):
     shape = shape_of_w(solver_type, classes, nr_feature=4, bias=bias)
     model = model_of(rng.normal(size=shape), solver_type, classes, bias)
     liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
@@ -116,14 +114,14 @@ def test_liblinear_predicts_with_our_file_what_the_formula_says(
         assert labels.tolist() == (3 + expected.argmax(axis=1)).tolist()
 
 
-def w_of(loaded) -> np.ndarray:
+def w_of(loaded):
     """w as LIBLINEAR holds it."""
     solver_type = bindings.solver_names(loaded.param.solver_type).name
     shape = shape_of_w(solver_type, loaded.nr_class, loaded.nr_feature, loaded.bias)
     return np.array(loaded.w[: shape[0] * shape[1]]).reshape(shape)
 
 
-def test_liblinear_reads_every_number_to_the_last_bit(tmp_path: Path) -> None:
+def test_liblinear_reads_every_number_to_the_last_bit(tmp_path):
     numbers = [1 / 3, 5e-324, -1.7976931348623157e308, 2.2250738585072014e-308, -0.0, 1e16, 1e22]
     model = model_of(np.transpose([numbers]), ONE_CLASS_SOLVER, bias=0.1 + 0.2, rho=-1e-310)
     liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
@@ -132,16 +130,14 @@ def test_liblinear_reads_every_number_to_the_last_bit(tmp_path: Path) -> None:
     assert (loaded.bias, loaded.rho) == (model.bias, model.rho)
 
 
-def test_liblinear_reads_our_labels_at_the_ends_of_its_range(tmp_path: Path) -> None:
+def test_liblinear_reads_our_labels_at_the_ends_of_its_range(tmp_path):
     model = dataclasses.replace(LIBLINEAR.model, label=(-(2**31), 0, 2**31 - 1))
     liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
     assert loaded.get_labels() == list(model.label)
 
 
-def test_liblinear_reads_two_thousand_classes_and_so_do_we(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_liblinear_reads_two_thousand_classes_and_so_do_we(tmp_path, rng):
     model = model_of(rng.normal(size=(3, 2000)), nr_class=2000)
     found, _ = liblinear_format.parse(LIBLINEAR.content(model, tmp_path), "m")
     assert_same(found, model)
@@ -151,7 +147,7 @@ def test_liblinear_reads_two_thousand_classes_and_so_do_we(
 
 
 @pytest.mark.parametrize("bias", [-1.0, 1.0])
-def test_liblinear_reads_a_model_without_features(tmp_path: Path, bias: float) -> None:
+def test_liblinear_reads_a_model_without_features(tmp_path, bias):
     model = model_of(np.full((int(bias >= 0), 1), 0.25), bias=bias)
     assert_same(liblinear_format.parse(LIBLINEAR.content(model, tmp_path), "m")[0], model)
     loaded = liblinearutil.load_model(str(tmp_path / "m"))
@@ -161,9 +157,7 @@ def test_liblinear_reads_a_model_without_features(tmp_path: Path, bias: float) -
 # This package reads what LIBLINEAR writes
 
 
-def trained_by_liblinear(
-    path: Path, solver_type: str, classes: int, bias: float, rng: np.random.Generator
-):
+def trained_by_liblinear(path, solver_type, classes, bias, rng):
     """Train with LIBLINEAR, save with its save_model, return LIBLINEAR's model in memory."""
     X = rng.normal(size=(60, 4)).round(3)
     X[:, 1] = 0  # no weight
@@ -176,9 +170,7 @@ def trained_by_liblinear(
     return model
 
 
-def test_a_one_class_model_of_liblinear_can_be_saved_for_it_again(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_a_one_class_model_of_liblinear_can_be_saved_for_it_again(tmp_path, rng):
     truth = trained_by_liblinear(tmp_path / "m", ONE_CLASS_SOLVER, 2, -1, rng)
     load(str(tmp_path / "m")).save(str(tmp_path / "n"))
     X = rng.normal(size=(30, 4))
@@ -192,8 +184,8 @@ def test_a_one_class_model_of_liblinear_can_be_saved_for_it_again(
 @pytest.mark.parametrize(("solver_type", "classes"), TRAINED)
 @pytest.mark.parametrize("bias", BIASES)
 def test_a_model_that_liblinear_saved_is_read_with_equal_numbers(
-    tmp_path: Path, rng: np.random.Generator, solver_type: str, classes: int, bias: float
-) -> None:
+    tmp_path, rng, solver_type, classes, bias
+):
     truth = trained_by_liblinear(tmp_path / "m", solver_type, classes, bias, rng)
     found, trailer = read(tmp_path / "m")
     assert trailer is None
@@ -209,8 +201,8 @@ def test_a_model_that_liblinear_saved_is_read_with_equal_numbers(
 
 @pytest.mark.parametrize(("solver_type", "classes"), TRAINED)
 def test_our_body_is_the_text_that_liblinear_writes_up_to_the_digits(
-    tmp_path: Path, rng: np.random.Generator, solver_type: str, classes: int
-) -> None:
+    tmp_path, rng, solver_type, classes
+):
     trained_by_liblinear(tmp_path / "liblinear", solver_type, classes, 1.0, rng)
     found, _ = read(tmp_path / "liblinear")
     ours = without_trailer(LIBLINEAR.content(found, tmp_path))
@@ -220,7 +212,7 @@ def test_our_body_is_the_text_that_liblinear_writes_up_to_the_digits(
         assert a == b or float(a) == float(b)
 
 
-def test_whole_numbers_are_written_as_liblinear_does(tmp_path: Path) -> None:
+def test_whole_numbers_are_written_as_liblinear_does(tmp_path):
     model = model_of([[0.0], [-3.0], [10.5], [100.0], [-0.0], [1e-10]], bias=1.0)
     assert without_trailer(LIBLINEAR.content(model, tmp_path)) == (
         b"solver_type L2R_L1LOSS_SVC_DUAL\nnr_class 2\nlabel 3 4\nnr_feature 5\nbias 1\nw\n"
@@ -235,7 +227,7 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 
 
 @st.composite
-def models(draw: st.DrawFn) -> LiblinearModel:
+def models(draw):
     solver_type = draw(st.sampled_from(SOLVER_TYPES))
     classifier = solver_type in CLASSIFIER_SOLVERS
     nr_class = draw(st.integers(1, 5)) if classifier else 2
@@ -263,9 +255,7 @@ def models(draw: st.DrawFn) -> LiblinearModel:
     st.sampled_from([1, 7, 64, 1 << 20]),
 )
 @settings(max_examples=300)
-def test_what_is_written_is_read_to_the_last_bit(
-    tmp_path_factory: pytest.TempPathFactory, model, trailer, block
-) -> None:
+def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer, block):
     path = tmp_path_factory.getbasetemp() / "identity"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(liblinear_format, "BLOCK_NUMBERS", block)
@@ -276,9 +266,7 @@ def test_what_is_written_is_read_to_the_last_bit(
     assert found_trailer == trailer
 
 
-def test_more_rows_than_a_block_holds_are_written_and_read(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_more_rows_than_a_block_holds_are_written_and_read(tmp_path, rng):
     w = rng.normal(size=(liblinear_format.BLOCK_NUMBERS, 3)) * 10.0 ** rng.integers(-9, 9, 3)
     model = model_of(w, nr_class=3)
     content = LIBLINEAR.content(model, tmp_path)
@@ -288,7 +276,7 @@ def test_more_rows_than_a_block_holds_are_written_and_read(
     assert w_of(loaded).tobytes() == w.tobytes()
 
 
-def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path: Path) -> None:
+def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path):
     model = dataclasses.replace(
         LIBLINEAR.model,
         bias=np.float32(0.25),
@@ -318,9 +306,7 @@ def test_numbers_of_numpy_and_any_layout_of_w_are_written_as_numbers(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("own_format", [False, True])
-def test_a_model_that_could_not_be_read_is_not_written(
-    tmp_path: Path, changes: dict[str, Any], message: str, own_format: bool
-) -> None:
+def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, message, own_format):
     changed = dataclasses.replace(LIBLINEAR.model, own_format=own_format, **changes)
     assert message in LIBLINEAR.not_written(changed, tmp_path)
 
@@ -338,9 +324,7 @@ def test_a_model_that_could_not_be_read_is_not_written(
         {"nr_class": 2, "label": (1, 2), "solver_type": "MCSVM_CS"},
     ],
 )
-def test_a_w_of_another_shape_is_a_mistake_of_the_caller(
-    tmp_path: Path, changes: dict[str, Any]
-) -> None:
+def test_a_w_of_another_shape_is_a_mistake_of_the_caller(tmp_path, changes):
     model = dataclasses.replace(LIBLINEAR.model, **changes)
     with pytest.raises(ValueError, match="expected w of shape"):
         liblinear_format.write(str(tmp_path / "m"), model, TRAILER)
@@ -351,8 +335,8 @@ def test_a_w_of_another_shape_is_a_mistake_of_the_caller(
 
 
 def test_without_a_trailer_a_flipped_bit_is_refused_or_read_as_liblinear_does(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     body = without_trailer(LIBLINEAR.content(LIBLINEAR.model, tmp_path))
     for position in range(len(body)):
         for bit in range(8):
@@ -361,7 +345,7 @@ def test_without_a_trailer_a_flipped_bit_is_refused_or_read_as_liblinear_does(
             read_as_liblinear_or_refuse(bytes(flipped), tmp_path / "flipped")
 
 
-def read_as_liblinear_or_refuse(content: bytes, path: Path) -> None:
+def read_as_liblinear_or_refuse(content, path):
     """What is not refused has the meaning that it has for LIBLINEAR."""
     try:
         model, _ = liblinear_format.parse(content, "m")
@@ -392,9 +376,7 @@ snippets = st.sampled_from(
     st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 20), snippets), max_size=3),
 )
 @settings(max_examples=1000)
-def test_an_edited_model_is_refused_or_read_as_liblinear_does(
-    tmp_path_factory: pytest.TempPathFactory, content, edits
-) -> None:
+def test_an_edited_model_is_refused_or_read_as_liblinear_does(tmp_path_factory, content, edits):
     for position, removed, inserted in edits:
         content = content[:position] + inserted + content[position + removed :]
     read_as_liblinear_or_refuse(content, tmp_path_factory.getbasetemp() / "edited")
@@ -457,16 +439,14 @@ def test_an_edited_model_is_refused_or_read_as_liblinear_does(
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("block", [1, 1 << 20])
-def test_a_bad_model_is_refused_with_its_line(
-    monkeypatch: pytest.MonkeyPatch, body: bytes, old: bytes, new: bytes, message: str, block: int
-) -> None:
+def test_a_bad_model_is_refused_with_its_line(monkeypatch, body, old, new, message, block):
     monkeypatch.setattr(liblinear_format, "BLOCK_BYTES", block)
     assert message in LIBLINEAR.refused(edited(body, old, new))
 
 
 def test_only_a_model_in_our_own_layout_may_hold_more_numbers_than_liblinear_counts(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     too_many = model_of(np.zeros((2, 1)), nr_feature=2**31 - 1)
     with pytest.raises(ModelError, match=r"less than 2\^31 numbers of w"):
         liblinear_format.write(str(tmp_path / "m"), too_many, TRAILER)
@@ -475,6 +455,6 @@ def test_only_a_model_in_our_own_layout_may_hold_more_numbers_than_liblinear_cou
         liblinear_format.write(str(tmp_path / "m"), own, TRAILER)
 
 
-def test_numbers_in_any_decimal_notation_are_read() -> None:
+def test_numbers_in_any_decimal_notation_are_read():
     content = edited(BODY, b"0.5 0 -1.25 \n", b"\t+.5  00. -125E-2\r\n")
     assert_same(liblinear_format.parse(content, "m")[0], liblinear_format.parse(BODY, "m")[0])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import re
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,13 +32,13 @@ KERNEL_TYPES = [name for name in KERNEL_PARAMETERS if name != "precomputed"]
 
 
 def model_of(
-    rows: list[list[float] | list[int]],
-    svm_type: str = "c_svc",
-    kernel_type: str = "rbf",
-    coefficients: np.ndarray = None,
-    rho: float = -0.25,
-    **changes: Any,
-) -> LibsvmModel:
+    rows,
+    svm_type="c_svc",
+    kernel_type="rbf",
+    coefficients=None,
+    rho=-0.25,
+    **changes,
+):
     """A model whose support vectors are the rows of a dense array."""
     X = sparse.csr_matrix(np.asarray(rows, np.float32))
     m = X.shape[0]
@@ -62,14 +60,14 @@ def model_of(
     return dataclasses.replace(model, **changes)
 
 
-def read(path: Path) -> tuple[LibsvmModel, dict[str, str] | None]:
+def read(path):
     return libsvm_format.parse(files.read_whole(str(path)), str(path))
 
 
 # LIBSVM reads what this package writes
 
 
-def kernel_by_definition(model: LibsvmModel, x: np.ndarray, z: np.ndarray) -> float:
+def kernel_by_definition(model, x, z):
     """K(x, z) as LIBSVM's README defines it."""
     match model.kernel_type:
         case "linear":
@@ -82,13 +80,13 @@ def kernel_by_definition(model: LibsvmModel, x: np.ndarray, z: np.ndarray) -> fl
             return np.tanh(model.gamma * (x @ z) + model.coef0)
 
 
-def decision_by_definition(model: LibsvmModel, rows: np.ndarray, x: np.ndarray) -> float:
+def decision_by_definition(model, rows, x):
     """sum_i coefficient_i K(SV_i, x) - rho, term by term."""
     terms = zip(model.coefficients[:, 0], rows, strict=True)
     return sum(c * kernel_by_definition(model, z, x) for c, z in terms) - model.rho[0]
 
 
-def predicted_by_libsvm(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def predicted_by_libsvm(path, X):
     """Labels and decision values out of LIBSVM's own loader and predictor."""
     model = svmutil.svm_load_model(str(path))
     labels, values = [], []
@@ -104,8 +102,8 @@ def predicted_by_libsvm(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.ndarr
 @pytest.mark.parametrize("kernel_type", KERNEL_TYPES)
 @pytest.mark.parametrize("support_vectors", [0, 7])
 def test_libsvm_predicts_with_our_file_what_the_formula_says(
-    tmp_path: Path, rng: np.random.Generator, svm_type: str, kernel_type: str, support_vectors: int
-) -> None:
+    tmp_path, rng, svm_type, kernel_type, support_vectors
+):
     # Multiples of 1/64, because LIBSVM reads the shortest float32 text as a double.
     rows = rng.integers(-128, 129, size=(support_vectors, 4)) / 64
     rows[1:2] = 0  # a support vector without features
@@ -130,11 +128,11 @@ def test_libsvm_predicts_with_our_file_what_the_formula_says(
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(5)
 
 
-def test_libsvm_reads_every_number_to_the_last_bit(tmp_path: Path) -> None:
+def test_libsvm_reads_every_number_to_the_last_bit(tmp_path):
     model = model_of(
         [[1 / 3], [1.17549435e-38], [16777217]],
         coefficients=[1 / 3, 5e-324, -1.7976931348623157e308],
@@ -153,14 +151,14 @@ def test_libsvm_reads_every_number_to_the_last_bit(tmp_path: Path) -> None:
 # This package reads what LIBSVM writes
 
 
-def trained_by_libsvm(path: Path, options: str, y: np.ndarray, X: np.ndarray):
+def trained_by_libsvm(path, options, y, X):
     """Train with LIBSVM, save with svm_save_model, return LIBSVM's model in memory."""
     model = svmutil.svm_train(list(y), [dict(enumerate(x, 1)) for x in X.tolist()], f"{options} -q")
     svmutil.svm_save_model(str(path), model)
     return model
 
 
-def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
+def assert_equal_to_libsvm(found, truth):
     count = truth.get_nr_sv()
     assert found.svm_type == SVM_TYPE_NAMES[truth.param.svm_type]
     assert found.kernel_type == list(KERNEL_PARAMETERS)[truth.param.kernel_type]
@@ -189,9 +187,7 @@ def assert_equal_to_libsvm(found: LibsvmModel, truth) -> None:
 
 @pytest.mark.parametrize("svm_type", range(5), ids=SVM_TYPE_NAMES)
 @pytest.mark.parametrize("kernel", range(4), ids=KERNEL_TYPES)
-def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(
-    tmp_path: Path, rng: np.random.Generator, svm_type: int, kernel: int
-) -> None:
+def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(tmp_path, rng, svm_type, kernel):
     X = rng.normal(size=(30, 3)).round(3)
     X[:, 1] *= X[:, 1] > 0
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=30) > 0, 4, -7)
@@ -203,9 +199,7 @@ def test_a_model_that_libsvm_saved_is_read_with_equal_numbers(
     assert_equal_to_libsvm(found, truth)
 
 
-def test_a_model_of_libsvm_without_support_vectors_is_read(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_a_model_of_libsvm_without_support_vectors_is_read(tmp_path, rng):
     truth = trained_by_libsvm(tmp_path / "m", "-s 3 -t 0 -p 5", [1.5] * 9, rng.normal(size=(9, 2)))
     found, _ = read(tmp_path / "m")
     assert truth.get_nr_sv() == 0
@@ -218,13 +212,13 @@ def test_a_model_of_libsvm_without_support_vectors_is_read(
     [("-s 0 -b 1", 1, 1, None), ("-s 3 -b 1", 1, None, None), ("-s 2 -n 0.5 -b 1", None, None, 10)],
 )
 def test_probability_parameters_of_libsvm_are_read_and_written(
-    tmp_path: Path,
-    rng: np.random.Generator,
-    options: str,
-    probA: int | None,
-    probB: int | None,
-    marks: int | None,
-) -> None:
+    tmp_path,
+    rng,
+    options,
+    probA,
+    probB,
+    marks,
+):
     X = rng.normal(size=(60, 2)).round(3)
     trained_by_libsvm(tmp_path / "m", options, np.sign(X[:, 0]), X)
     found, _ = read(tmp_path / "m")
@@ -238,9 +232,7 @@ def test_probability_parameters_of_libsvm_are_read_and_written(
         assert tuple(loaded[: len(numbers or ())]) == (numbers or ())
 
 
-def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
+def test_our_body_is_the_text_that_libsvm_writes_up_to_the_digits(tmp_path, rng):
     X = rng.integers(-4, 5, size=(20, 3)) / 4
     trained_by_libsvm(tmp_path / "libsvm", "-t 1 -g 0.5 -r 0.25", np.sign(X[:, 0] + 0.1), X)
     found, _ = read(tmp_path / "libsvm")
@@ -258,7 +250,7 @@ int32 = st.integers(-(2**31), 2**31 - 1)
 
 
 @st.composite
-def models(draw: st.DrawFn) -> LibsvmModel:
+def models(draw):
     svm_type = draw(st.sampled_from(SVM_TYPE_NAMES))
     kernel_type = draw(st.sampled_from(list(KERNEL_PARAMETERS)))
     used = KERNEL_PARAMETERS[kernel_type]
@@ -292,9 +284,7 @@ def models(draw: st.DrawFn) -> LibsvmModel:
 @pytest.mark.slow
 @given(models(), st.dictionaries(st.sampled_from(["seed", "note", "D"]), st.text()))
 @settings(max_examples=200)
-def test_what_is_written_is_read_to_the_last_bit(
-    tmp_path_factory: pytest.TempPathFactory, model, trailer
-) -> None:
+def test_what_is_written_is_read_to_the_last_bit(tmp_path_factory, model, trailer):
     path = tmp_path_factory.getbasetemp() / "identity"
     libsvm_format.write(str(path), model, trailer)
     found, found_trailer = read(path)
@@ -302,7 +292,7 @@ def test_what_is_written_is_read_to_the_last_bit(
     assert found_trailer == trailer
 
 
-def test_numbers_of_numpy_are_written_as_numbers(tmp_path: Path) -> None:
+def test_numbers_of_numpy_are_written_as_numbers(tmp_path):
     model = dataclasses.replace(
         LIBSVM.model,
         rho=(np.float64(0.5),),
@@ -328,9 +318,7 @@ def test_numbers_of_numpy_are_written_as_numbers(tmp_path: Path) -> None:
         ({"values": np.array([1, 2, np.nan], np.float32)}, "expected finite values"),
     ],
 )
-def test_a_model_that_could_not_be_read_is_not_written(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_a_model_that_could_not_be_read_is_not_written(tmp_path, changes, message):
     changed = dataclasses.replace(LIBSVM.model, **changes)
     assert message in LIBSVM.not_written(changed, tmp_path)
 
@@ -346,9 +334,7 @@ def test_a_model_that_could_not_be_read_is_not_written(
         ({"indptr": np.array([0, 2, 2, 4])}, "one CSR matrix"),
     ],
 )
-def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(
-    tmp_path: Path, changes: dict[str, np.ndarray], message: str
-) -> None:
+def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(tmp_path, changes, message):
     with pytest.raises(ValueError, match=message):
         libsvm_format.write(
             str(tmp_path / "m"), dataclasses.replace(LIBSVM.model, **changes), TRAILER
@@ -359,8 +345,8 @@ def test_arrays_that_are_no_rows_are_a_mistake_of_the_caller(
 
 
 def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_traceback(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     body = without_trailer(LIBSVM.content(LIBSVM.model, tmp_path))
     for position in range(len(body)):
         for bit in range(8):
@@ -369,7 +355,7 @@ def test_without_a_trailer_a_flipped_bit_is_refused_or_read_but_never_a_tracebac
             read_or_refuse(bytes(flipped))
 
 
-def read_or_refuse(content: bytes) -> None:
+def read_or_refuse(content):
     try:
         model, _ = libsvm_format.parse(content, "m")
     except RandsvmError as error:
@@ -389,7 +375,7 @@ snippets = st.sampled_from(
 
 @given(st.lists(st.tuples(st.integers(0, len(BODY)), st.integers(0, 20), snippets), max_size=3))
 @settings(max_examples=500)
-def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits) -> None:
+def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits):
     content = BODY
     for position, removed, inserted in edits:
         content = content[:position] + inserted + content[position + removed :]
@@ -429,11 +415,11 @@ def test_an_edited_model_is_refused_or_read_but_never_a_traceback(edits) -> None
         (b"-0.5 \n", b"1e999 \n", "m:11:"),
     ],
 )  # fmt: skip
-def test_a_bad_model_is_refused_with_its_line(old: bytes, new: bytes, message: str) -> None:
+def test_a_bad_model_is_refused_with_its_line(old, new, message):
     assert message in LIBSVM.refused(edited(BODY, old, new))
 
 
-def test_a_parameter_that_the_kernel_does_not_use_is_left_out(tmp_path: Path) -> None:
+def test_a_parameter_that_the_kernel_does_not_use_is_left_out(tmp_path):
     found, _ = libsvm_format.parse(edited(BODY, b"rbf", b"linear"), "m")
     assert found.gamma is None
     linear = dataclasses.replace(LIBSVM.model, kernel_type="linear", degree=3)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command, Predict
 from learning import Data, gaussians, learn
 from liblinear import liblinearutil
 from scipy import sparse
@@ -20,7 +17,6 @@ from randsvm import api
 from randsvm.models.metrics import (
     Accuracy,
     ConfusionMatrix,
-    Metric,
     ProbabilityScores,
     RegressionErrors,
 )
@@ -29,14 +25,14 @@ from randsvm.parameters.run import PredictParams
 # ---- counts -------------------------------------------------------------------------------------
 
 
-def counted(count: Metric, y: np.ndarray, f: np.ndarray, pieces: int) -> Metric:
+def counted(count, y, f, pieces):
     """Block by block, as rows are read."""
     for block in zip(np.array_split(y, pieces), np.array_split(f, pieces), strict=True):
         count.add(*block)
     return count
 
 
-def decisions(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def decisions(rows, classes, seed=0):
     """y of the model's classes and f that is often right, with many ties."""
     rng = np.random.default_rng([seed, 50])
     y = rng.integers(0, classes, rows)
@@ -45,7 +41,7 @@ def decisions(rows: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.nd
     return y.astype(float), (f[:, 0] - f[:, 1] if classes == 2 else f)
 
 
-def scores(y: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
+def scores(y, predicted, classes):
     """Precision, recall and F1 (classes, 3), nan where nothing is to be divided by."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sklearn's mean of nothing
@@ -57,7 +53,7 @@ def scores(y: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
 
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_of_classes(classes: tuple[Path, Path], pieces: int) -> None:
+def test_of_classes(classes, pieces):
     y, f = decisions(500, classes)
     predicted = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
     count = counted(ConfusionMatrix(classes), y, f, pieces)
@@ -77,7 +73,7 @@ def test_of_classes(classes: tuple[Path, Path], pieces: int) -> None:
         assert found.auc is None
 
 
-def test_rows_without_a_label_are_left_out() -> None:
+def test_rows_without_a_label_are_left_out():
     y, f = decisions(300, 2)
     some = np.arange(300) % 3 == 0
     count = counted(ConfusionMatrix(2), np.where(some, np.nan, y), f, 4)
@@ -86,7 +82,7 @@ def test_rows_without_a_label_are_left_out() -> None:
     assert (count.rows, count.labelled) == (300, 200)
 
 
-def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix() -> None:
+def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
     """They are wrong whatever is predicted, and no part of the ROC curve."""
     y, f = decisions(300, 2)
     y[200:] = 2 + np.arange(100) % 2
@@ -101,7 +97,7 @@ def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_one_class_only_in_the_test_file(classes: tuple[Path, Path]) -> None:
+def test_one_class_only_in_the_test_file(classes):
     """No recall of the others, no ROC curve: not 0, which would be a bad score."""
     _, f = decisions(50, classes)
     y, predicted = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
@@ -115,7 +111,7 @@ def test_one_class_only_in_the_test_file(classes: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("mean", [0.0, 1e6])
-def test_of_a_regression(mean: float, pieces: int) -> None:
+def test_of_a_regression(mean, pieces):
     rng = np.random.default_rng(51)
     y = rng.normal(size=400) + mean
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
@@ -128,7 +124,7 @@ def test_of_a_regression(mean: float, pieces: int) -> None:
 
 @pytest.mark.parametrize("mean", [1e9, -1e12])
 @pytest.mark.parametrize("pieces", [1, 7])
-def test_targets_far_from_0_have_a_coefficient_of_determination(mean: float, pieces: int) -> None:
+def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     """Their squares have no digits left for what they differ by."""
     rng = np.random.default_rng(0)
     y = rng.normal(size=200)
@@ -141,13 +137,13 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean: float, pie
     assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
 
 
-def test_targets_that_are_all_alike_have_none() -> None:
+def test_targets_that_are_all_alike_have_none():
     count = counted(RegressionErrors(), np.full(10, 0.1), np.arange(10.0), 3)
     assert np.isnan(count.r_squared)
     assert np.isnan(count.squared_correlation)
 
 
-def test_of_nothing_there_is_no_score() -> None:
+def test_of_nothing_there_is_no_score():
     for count in (Accuracy(), ConfusionMatrix(2), RegressionErrors()):
         count.add(np.full(3, np.nan), np.zeros(3))
         assert (count.rows, count.labelled) == (3, 0)
@@ -160,7 +156,7 @@ def test_of_nothing_there_is_no_score() -> None:
 
 
 @pytest.mark.parametrize("made", [Accuracy, RegressionErrors])
-def test_two_parts_add_up(made: type[Any]) -> None:
+def test_two_parts_add_up(made):
     y, f = decisions(90, 2)
     parts = [counted(made(), y[part], f[part], 1) for part in (slice(30), slice(30, None))]
     both, whole = parts[0] + parts[1], counted(made(), y, f, 1)
@@ -172,7 +168,7 @@ def test_two_parts_add_up(made: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_areas_under_precision_recall_curves(weighted: bool) -> None:
+def test_areas_under_precision_recall_curves(weighted):
     y, f = decisions(500, 2)
     weights = np.random.default_rng(3).integers(0, 4, 500) / 2 if weighted else None
     count = ConfusionMatrix(2)
@@ -187,12 +183,12 @@ def test_areas_under_precision_recall_curves(weighted: bool) -> None:
     assert found.mean.average_precision == pytest.approx(np.mean(expected))
 
 
-def test_several_classes_have_no_area_under_a_precision_recall_curve() -> None:
+def test_several_classes_have_no_area_under_a_precision_recall_curve():
     found = counted(ConfusionMatrix(3), *decisions(60, 3), 2).metrics(["a", "b", "c"])
     assert {one.average_precision for one in [*found.classes, found.mean]} == {None}
 
 
-def test_a_class_without_rows_has_no_area() -> None:
+def test_a_class_without_rows_has_no_area():
     _, f = decisions(50, 2)
     found = counted(ConfusionMatrix(2), np.zeros(50), f, 2).metrics(["a", "b"])
     assert found.classes[0].average_precision == pytest.approx(1)
@@ -203,7 +199,7 @@ def test_a_class_without_rows_has_no_area() -> None:
 # ---- scores of probabilities ------------------------------------------------------------------
 
 
-def likely(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+def likely(rows, classes):
     """Return y and probabilities, some of which are 0 for the true class."""
     rng = np.random.default_rng([classes, 51])
     p = rng.dirichlet(np.full(classes, 0.5), rows)
@@ -212,7 +208,7 @@ def likely(rows: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
     return y.astype(float), p
 
 
-def brier_score(y: np.ndarray, p: np.ndarray, weights: np.ndarray | None) -> float:
+def brier_score(y, p, weights):
     """Return scikit-learn's score; before 1.7 it has one for two classes only."""
     classes = p.shape[1]
     if classes == 2:
@@ -226,7 +222,7 @@ def brier_score(y: np.ndarray, p: np.ndarray, weights: np.ndarray | None) -> flo
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_scores_of_probabilities(classes: int, weighted: bool) -> None:
+def test_scores_of_probabilities(classes, weighted):
     y, p = likely(400, classes)
     weights = np.random.default_rng(4).integers(0, 4, 400) / 2 if weighted else None
     scores = ProbabilityScores(classes)
@@ -238,7 +234,7 @@ def test_scores_of_probabilities(classes: int, weighted: bool) -> None:
     assert found.brier == pytest.approx(brier_score(y, p, weights), rel=1e-12)
 
 
-def test_rows_whose_label_the_model_lacks_have_no_probability_to_score() -> None:
+def test_rows_whose_label_the_model_lacks_have_no_probability_to_score():
     y, p = likely(100, 2)
     y[10:20], y[20:30] = np.nan, 2
     all_rows, known = ProbabilityScores(2), ProbabilityScores(2)
@@ -255,7 +251,7 @@ LABELS = np.array(["none", "red", "green", "blue", "white"])
 
 
 @pytest.fixture
-def classes(tmp_path: Path) -> tuple[Path, Path]:
+def classes(tmp_path):
     """A model of red, green and blue; a test file that has white and ? as well, but no green."""
     data, test = (Data(*oracle.clouds(300, seed, 4)) for seed in (0, 1))
     some = data.y < 4
@@ -267,7 +263,7 @@ def classes(tmp_path: Path) -> tuple[Path, Path]:
     return learn("randsvm", tmp_path / "d", tmp_path / "m", "-g", 0.1).model, tmp_path / "t"
 
 
-def table(lines: list[str], first: str) -> list[list[str]]:
+def table(lines, first):
     """The rows of a table under its header."""
     begin = next(i for i, line in enumerate(lines) if line.startswith(first))
     rows = [line.split() for line in lines[begin + 1 :]]
@@ -276,9 +272,7 @@ def table(lines: list[str], first: str) -> list[list[str]]:
     return rows[:end]
 
 
-def test_tables_and_json_say_the_same_as_scikit_learn(
-    classes: tuple[Path, Path], predict: Predict
-) -> None:
+def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
     model, path = classes
     predicted = predict(path, model, "--metrics")
     true = [line.split()[0] for line in path.read_text().splitlines()]
@@ -317,9 +311,7 @@ def test_tables_and_json_say_the_same_as_scikit_learn(
 
 
 @pytest.mark.parametrize("words", [("randsvm",), ("sgd",), ("randsvm", "-b", 1)])
-def test_two_classes_have_an_area(
-    tmp_path: Path, predict: Predict, words: tuple[object, ...]
-) -> None:
+def test_two_classes_have_an_area(tmp_path, predict, words):
     test, algorithm, *own = gaussians(300, 1), *words
     learnt = learn(algorithm, gaussians(300).save(tmp_path / "d"), tmp_path / "m", *own)
     path = test.save(tmp_path / "t")
@@ -336,9 +328,7 @@ def test_two_classes_have_an_area(
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_command_scores_the_probabilities_that_it_writes(
-    tmp_path: Path, predict: Predict, classes: int
-) -> None:
+def test_the_command_scores_the_probabilities_that_it_writes(tmp_path, predict, classes):
     train, test = (Data(*oracle.clouds(150, seed, classes)) for seed in (0, 1))
     learnt = learn("randsvm", train.save(tmp_path / "d"), tmp_path / "m", "-b", 1)
     path = test.save(tmp_path / "t")
@@ -359,7 +349,7 @@ def test_the_command_scores_the_probabilities_that_it_writes(
     assert without["metrics"]["probabilities"] is None
 
 
-def test_a_model_of_two_columns_has_an_area_too(tmp_path: Path, predict: Predict) -> None:
+def test_a_model_of_two_columns_has_an_area_too(tmp_path, predict):
     """LIBLINEAR's Crammer and Singer: what counts is which of two values is larger."""
     data, test = gaussians(200), gaussians(200, 1)
     model = liblinearutil.train(data.y, sparse.csr_matrix(data.X), "-s 4 -B 1 -q")
@@ -372,7 +362,7 @@ def test_a_model_of_two_columns_has_an_area_too(tmp_path: Path, predict: Predict
     assert f"ROC AUC = {area:.6f}" in predict(path, tmp_path / "m", "--metrics").out
 
 
-def test_metrics_of_a_regression(tmp_path: Path, predict: Predict) -> None:
+def test_metrics_of_a_regression(tmp_path, predict):
     rng = np.random.default_rng(52)
     X = oracle.as_float32(rng.normal(size=(200, 3)))
     y = np.round(X @ [1, 2, 3] + rng.normal(size=200), 3)
@@ -389,7 +379,7 @@ def test_metrics_of_a_regression(tmp_path: Path, predict: Predict) -> None:
     assert emitted["metrics"]["determination"] == pytest.approx(share)
 
 
-def test_a_file_without_labels_has_no_metrics(tmp_path: Path, predict: Predict) -> None:
+def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
     learnt = learn("randsvm", gaussians(60).save(tmp_path / "d"), tmp_path / "m")
     (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
     predicted = predict(tmp_path / "t", learnt.model, "--metrics")
@@ -398,7 +388,7 @@ def test_a_file_without_labels_has_no_metrics(tmp_path: Path, predict: Predict) 
     assert (emitted["labelled"], emitted["accuracy"], emitted["metrics"]["auc"]) == (0, None, None)
 
 
-def test_the_metrics_of_labels_on_stdout_go_to_stderr(command: Command, tmp_path: Path) -> None:
+def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m")
     ended = command("predict", "--metrics", path, learnt.model, "-")

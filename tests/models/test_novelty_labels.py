@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from fixtures import Predict
 
 import randsvm
 from randsvm.parameters.run import CertifyParams
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
+def files(tmp_path):
     """Write the same rows with labels +1 and -1, with names, and partly with names."""
     X = np.random.default_rng(0).normal(size=(60, 2))
     novel = np.abs(X).max(axis=1) > 2
@@ -29,7 +26,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / name for name in (*labels, "m")}
 
 
-def test_rows_with_other_labels_have_no_score(files: dict[str, Path], predict: Predict) -> None:
+def test_rows_with_other_labels_have_no_score(files, predict):
     named = predict(files["names"], files["m"])
     numbered = predict(files["numbers"], files["m"])
     assert named.lines == numbered.lines
@@ -44,7 +41,7 @@ def test_rows_with_other_labels_have_no_score(files: dict[str, Path], predict: P
     assert f"({right}/{sum(rows)})" in mixed.out
 
 
-def test_certificates_do_not_depend_on_labels(files: dict[str, Path]) -> None:
+def test_certificates_do_not_depend_on_labels(files):
     found = [
         randsvm.certify(str(files[name]), str(files["m"]), params=CertifyParams(nu=0.2))
         for name in ("numbers", "names", "mixed")

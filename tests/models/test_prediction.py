@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
 from csr_rows import csr
-from fixtures import Command, MakeSet, Predict, RealSet, Train
 from libsvm import svmutil
 from scipy import sparse
 
@@ -29,10 +25,10 @@ ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Callable[..., list[Path]]:
+def files(tmp_path):
     """files(name=text, ...): the files, in tmp_path; returns their paths."""
 
-    def write(**texts: str) -> list[Path]:
+    def write(**texts):
         paths = [tmp_path / f"{name}.svm" for name in texts]
         for path, text in zip(paths, texts.values(), strict=True):
             path.write_text(text)
@@ -48,18 +44,14 @@ def files(tmp_path: Path) -> Callable[..., list[Path]]:
     "first, second",
     [("+1", "-1"), ("-1", "1"), ("1.0", "2e0"), ("spam", "ham"), ("0", "1"), ("99999999999", "3")],
 )
-def test_labels_come_out_as_training_spelled_them(
-    files: Callable[..., list[Path]], train: Train, predict: Predict, first: str, second: str
-) -> None:
+def test_labels_come_out_as_training_spelled_them(files, train, predict, first, second):
     (path,) = files(a=ROWS.format(first, second))
     predicted = predict(path, train(path).model)
     assert predicted.lines == [first, first, second, second]
     assert predicted.out == "Accuracy = 100% (4/4) (classification)\n"
 
 
-def test_the_first_spelling_of_a_label_counts(
-    files: Callable[..., list[Path]], train: Train, predict: Predict
-) -> None:
+def test_the_first_spelling_of_a_label_counts(files, train, predict):
     text = ROWS.format("+1", "-1.0").replace("+1 1:2", "1 1:2").replace("-1.0 1:-2", "-1 1:-2")
     path, other = files(a=text, b=ROWS.format("1e0", "-1"))
     model = train(path).model
@@ -69,9 +61,7 @@ def test_the_first_spelling_of_a_label_counts(
         assert "(4/4)" in predicted.out
 
 
-def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(
-    files: Callable[..., list[Path]], train: Train, predict: Predict
-) -> None:
+def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(files, train, predict):
     path, other = files(a=ROWS.format("spam", "ham"), b=ROWS.format("?", "spam"))
     model = train(path).model
     predicted = predict(other, model)
@@ -82,16 +72,12 @@ def test_unlabelled_rows_are_predicted_and_left_out_of_the_accuracy(
     assert "no labelled rows" in only.err
 
 
-def test_a_label_that_training_never_saw_is_a_wrong_answer(
-    files: Callable[..., list[Path]], train: Train, predict: Predict
-) -> None:
+def test_a_label_that_training_never_saw_is_a_wrong_answer(files, train, predict):
     path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "3"))
     assert predict(other, train(path).model).out == "Accuracy = 50% (2/4) (classification)\n"
 
 
-def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(
-    files: Callable[..., list[Path]], train: Train, predict: Predict
-) -> None:
+def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predict):
     path, other, weights = files(
         a=ROWS.format("1", "2"), b=ROWS.format("1", "3"), weights="3\n3\n1\n1\n"
     )
@@ -99,14 +85,12 @@ def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(
     assert predicted.out == "Accuracy = 75% (classification)\n"
 
 
-def test_data_and_model_are_not_both_standard_input(tmp_path: Path) -> None:
+def test_data_and_model_are_not_both_standard_input(tmp_path):
     with pytest.raises(ParameterError, match="standard input is both TEST_FILE and MODEL_FILE"):
         predict_command.main(["-", "-", str(tmp_path / "out")], standalone_mode=False)
 
 
-def test_nothing_is_written_before_rows_are_read(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_nothing_is_written_before_rows_are_read(tmp_path, capsysbinary):
     (tmp_path / "a").write_text("x,label\n1,p\n-1,q\n2,p\n-2,q\n")
     model = tmp_path / "m"
     run_train("-q", "--format", "csv", "--label-column", "label", tmp_path / "a", model)
@@ -118,18 +102,14 @@ def test_nothing_is_written_before_rows_are_read(
     assert capsysbinary.readouterr().out == b""
 
 
-def test_heart_scale_has_libsvms_accuracy_line(
-    real: RealSet, train: Train, predict: Predict
-) -> None:
+def test_heart_scale_has_libsvms_accuracy_line(real, train, predict):
     path = real("heart_scale")
     predicted = predict(path, train(path, "-g", repr(1 / 13)).model)
     assert predicted.out == "Accuracy = 86.6667% (234/270) (classification)\n"
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_lines_are_in_the_order_of_the_rows(
-    made: MakeSet, train: Train, predict: Predict, jobs: int
-) -> None:
+def test_lines_are_in_the_order_of_the_rows(made, train, predict, jobs):
     path, _, X = made("checkerboard", 5000)
     trained = train(path, "-g", 5, "-k", 50, "--sample-size", 200)
     model = oracle.read_model(trained.model, 2)
@@ -144,9 +124,7 @@ def test_lines_are_in_the_order_of_the_rows(
 
 @pytest.mark.parametrize("kernel", range(4), ids=oracle.LIBSVM_KERNELS)
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_scores_of_libsvms_own_model_are_libsvms(
-    tmp_path: Path, predict: Predict, data: Callable[..., Any], kernel: int
-) -> None:
+def test_scores_of_libsvms_own_model_are_libsvms(tmp_path, predict, data, kernel):
     """Test rows have two features more, which no support vector has: in |x|^2 they count."""
     y, X = data(200)
     solved = oracle.libsvm_train(y, X, f"-t {kernel} -g 0.3 -r 0.5 -d 3")
@@ -164,9 +142,7 @@ def test_scores_of_libsvms_own_model_are_libsvms(
 
 
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_libsvm_scores_our_models_as_we_do(
-    made: MakeSet, train: Train, predict: Predict, data: str
-) -> None:
+def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
     path, _, X = made(data, 450)
     model = train(path, "-g", 0.3).model
     f = oracle.libsvm_decisions(svmutil.svm_load_model(str(model)), X)
@@ -183,8 +159,8 @@ def test_libsvm_scores_our_models_as_we_do(
     ],
 )
 def test_features_that_training_never_saw_mean_what_they_mean_to_libsvm(
-    files: Callable[..., list[Path]], train: Train, predict: Predict, words: str, note: str
-) -> None:
+    files, train, predict, words, note
+):
     text = ROWS.format("1", "2")
     more = text.replace("2:0.5", "2:0.5 7:3").replace("2:-1", "2:-1 7:1 2000000:0.5")
     path, wider = files(a=text, b=more)
@@ -201,9 +177,7 @@ def test_features_that_training_never_saw_mean_what_they_mean_to_libsvm(
     assert "never saw" not in expected.err
 
 
-def test_a_scaled_row_has_no_features_that_training_never_saw(
-    files: Callable[..., list[Path]], train: Train, predict: Predict
-) -> None:
+def test_a_scaled_row_has_no_features_that_training_never_saw(files, train, predict):
     """They have no scale: what is constant in training is 0."""
     text = ROWS.format("1", "2")
     path, wider = files(a=text, b=text.replace("2:0.5", "2:0.5 7:3"))
@@ -214,8 +188,8 @@ def test_a_scaled_row_has_no_features_that_training_never_saw(
 
 
 def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(
-    tmp_path: Path, train: Train, predict: Predict
-) -> None:
+    tmp_path, train, predict
+):
     """Rows far from the margin have a feature of their own: it is in |x|^2 of the kernel."""
     y, X = oracle.two_gaussians(300)
     X = np.column_stack([X * np.where(y > 0, 1, 1)[:, None] + 4 * y[:, None], np.zeros(300)])
@@ -231,9 +205,7 @@ def test_a_feature_that_training_saw_counts_though_no_support_vector_has_it(
     assert "ignored" not in predicted.err
 
 
-def test_a_huge_index_is_a_feature_like_others(
-    made: MakeSet, train: Train, predict: Predict, tmp_path: Path
-) -> None:
+def test_a_huge_index_is_a_feature_like_others(made, train, predict, tmp_path):
     path, _, _ = made("two_gaussians", 450)
     huge = tmp_path / "huge"
     huge.write_text(path.read_text().replace(" 2:", " 2147483647:"))
@@ -242,9 +214,7 @@ def test_a_huge_index_is_a_feature_like_others(
     assert found.lines == expected.lines
 
 
-def test_a_zero_based_model_reads_zero_based_rows(
-    made: MakeSet, train: Train, predict: Predict, tmp_path: Path
-) -> None:
+def test_a_zero_based_model_reads_zero_based_rows(made, train, predict, tmp_path):
     path, _, _ = made("two_gaussians", 450)
     zero = tmp_path / "zero"
     zero.write_text(path.read_text().replace(" 1:", " 0:").replace(" 2:", " 1:"))
@@ -256,9 +226,7 @@ def test_a_zero_based_model_reads_zero_based_rows(
 
 
 @pytest.mark.parametrize("labels", [("spam", "ham"), ("99999999999", "3")])
-def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(
-    files: Callable[..., list[Path]], train: Train, labels: tuple[str, ...]
-) -> None:
+def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(files, train, labels):
     (path,) = files(a=ROWS.format(*labels))
     assert svmutil.svm_load_model(str(train(path).model)) is None
 
@@ -267,9 +235,7 @@ def test_libsvm_refuses_a_model_whose_labels_it_cannot_hold(
 
 
 @pytest.mark.parametrize("output", STANDARD_OUTPUTS)
-def test_rows_from_standard_input_labels_to_standard_output(
-    command: Command, files: Callable[..., list[Path]], train: Train, output: str
-) -> None:
+def test_rows_from_standard_input_labels_to_standard_output(command, files, train, output):
     (path,) = files(a=ROWS.format("+1", "-1"))
     model = train(path).model
     ended = command("predict", "-", model, output, stdin=gzip.compress(path.read_bytes()))
@@ -277,9 +243,7 @@ def test_rows_from_standard_input_labels_to_standard_output(
     assert "Accuracy = 100% (4/4) (classification)\n" in ended.stderr
 
 
-def test_results_alone_are_on_standard_output(
-    command: Command, files: Callable[..., list[Path]], train: Train, tmp_path: Path
-) -> None:
+def test_results_alone_are_on_standard_output(command, files, train, tmp_path):
     (path,) = files(a=ROWS.format("+1", "-1"))
     ended = command("predict", "-q", path, train(path).model, "output")
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -287,9 +251,7 @@ def test_results_alone_are_on_standard_output(
     assert (tmp_path / "output").read_text() == "+1\n+1\n-1\n-1\n"
 
 
-def test_bad_input_leaves_the_old_output(
-    files: Callable[..., list[Path]], train: Train, predict: Predict, tmp_path: Path
-) -> None:
+def test_bad_input_leaves_the_old_output(files, train, predict, tmp_path):
     path, bad = files(a=ROWS.format("+1", "-1"), b="+1 1:1\n" * 3000 + "-1 1:x\n")
     model, output = train(path).model, tmp_path / "output"
     output.write_text("old\n")
@@ -303,9 +265,7 @@ def test_bad_input_leaves_the_old_output(
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
 
-def test_a_model_that_was_cut_or_altered_is_refused(
-    files: Callable[..., list[Path]], train: Train, predict: Predict, tmp_path: Path
-) -> None:
+def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_path):
     (path,) = files(a=ROWS.format("+1", "-1"))
     model = train(path).model
     content, damaged = model.read_text(), tmp_path / "damaged"
@@ -317,9 +277,7 @@ def test_a_model_that_was_cut_or_altered_is_refused(
         predict(path, tmp_path / "missing")
 
 
-def test_an_output_that_cannot_be_created_is_said_so(
-    command: Command, files: Callable[..., list[Path]], train: Train
-) -> None:
+def test_an_output_that_cannot_be_created_is_said_so(command, files, train):
     (path,) = files(a=ROWS.format("+1", "-1"))
     ended = command("predict", path, train(path).model, "no/folder/output")
     assert (ended.returncode, ended.stdout) == (73, "")
@@ -329,9 +287,7 @@ def test_an_output_that_cannot_be_created_is_said_so(
 
 
 @pytest.mark.parametrize("which", ["data", "model"])
-def test_the_output_replaces_no_input(
-    command: Command, files: Callable[..., list[Path]], train: Train, which: str
-) -> None:
+def test_the_output_replaces_no_input(command, files, train, which):
     (path,) = files(a=ROWS.format("+1", "-1"))
     given = {"data": path, "model": train(path).model}
     before = given[which].read_bytes()
@@ -345,9 +301,7 @@ def test_the_output_replaces_no_input(
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("C", [1, 1e4])
 @pytest.mark.parametrize("by", ["randsvm", "LIBSVM"])
-def test_labels_in_float32_are_those_in_float64(
-    tmp_path: Path, train: Train, predict: Predict, classes: int, C: float, by: str
-) -> None:
+def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classes, C, by):
     """Labels alone are computed in float32; scores, and rows near a hyperplane, in float64."""
     y, X = oracle.clouds(800, 0, classes)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -368,7 +322,7 @@ def test_labels_in_float32_are_those_in_float64(
     assert predict(path, model).lines == [loaded.labels[index] for index in expected]
 
 
-def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path: Path) -> None:
+def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
     """Their distances are lost beside their norms: seconds since 1970."""
     y, X = oracle.two_gaussians(300)
     wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
@@ -379,12 +333,12 @@ def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path: P
     assert (loaded.decision(laid_out, labels_only=True) == loaded.decision(laid_out)).all()
 
 
-def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path: Path, train: Train) -> None:
+def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     loaded = load(str(train(path, "-g", 1).model))
 
-    def decision(x: np.ndarray, labels_only: bool = False) -> float:
+    def decision(x, labels_only=False):
         indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
         return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), labels_only)[0]
 
@@ -399,7 +353,7 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path: Path, train: T
 
 
 @pytest.mark.parametrize("gamma", [0.2, 0.05, 0.001])
-def test_rounding_that_adds_up_over_features_changes_no_label(gamma: float) -> None:
+def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
     """All products of an exponent are the same here, and so are the errors of their sum."""
     ones = csr(np.ones((3, 1000), np.float32))
     for margin in (1e-5, 1e-4, 1e-3, 1e-2):

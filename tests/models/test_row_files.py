@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -23,7 +21,7 @@ COLUMNS = ["age", "work", "hours", "country"]
 VALUES = [f"shapley_{name}" for name in COLUMNS]
 
 
-def table_of(n: int, seed: int, classes: int = 2) -> pd.DataFrame:
+def table_of(n, seed, classes=2):
     """Return rows whose label depends on age and work, and little on hours."""
     random = np.random.default_rng(seed)
     frame = pd.DataFrame(
@@ -41,9 +39,7 @@ def table_of(n: int, seed: int, classes: int = 2) -> pd.DataFrame:
     return frame
 
 
-def trained(
-    folder: Path, *words: str, classes: int = 2, scale: str = "minmax"
-) -> tuple[Path, Path, pd.DataFrame]:
+def trained(folder, *words, classes=2, scale="minmax"):
     """Train with a table; return a test file, the model and the rows of the test file."""
     table_of(300, 1, classes).to_csv(folder / "train.csv", index=False)
     test = table_of(200, 2, classes)
@@ -53,7 +49,7 @@ def trained(
     return folder / "test.csv", folder / "m", test
 
 
-def one_hot(frame: pd.DataFrame, model: Path) -> np.ndarray:
+def one_hot(frame, model):
     """Return the features of rows, by the columns of a model."""
     columns = randsvm.load(str(model)).model.columns
     assert columns is not None
@@ -66,13 +62,13 @@ def one_hot(frame: pd.DataFrame, model: Path) -> np.ndarray:
     return np.column_stack([np.asarray(one, float) for part in parts for one in part])
 
 
-def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> None:
+def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path):
     data, path, test = trained(tmp_path, "-g", "0.3", scale="unit")
     randsvm.explain(data, path, tmp_path / "phi", keep="work,id")
     found = pd.read_csv(tmp_path / "phi")
     assert list(found.columns) == ["work", "id", "f", *VALUES]
     assert list(found.id) == list(test.id) and list(found.work) == list(test.work)
-    model: Any = randsvm.load(str(path)).model
+    model = randsvm.load(str(path)).model
     Z, beta = model.Z.toarray().astype(float), model.beta[:, 0]
     X = one_hot(test, path)
     groups = [[0], [1, 2, 3, 4], [5], [6, 7]]
@@ -85,9 +81,7 @@ def test_the_value_of_a_column_is_that_of_all_its_features(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
-def test_values_of_columns_add_up_to_the_scores(
-    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_of_columns_add_up_to_the_scores(tmp_path, form, capsys):
     data, model, test = trained(tmp_path, "-g", "1", classes=3)
     if form == "parquet":
         pytest.importorskip("pyarrow")
@@ -114,7 +108,7 @@ def test_values_of_columns_add_up_to_the_scores(
         run_predict("--explain", "--format", form, "-q", data, model, tmp_path / "phi")
 
 
-def test_the_code_in_c_has_the_names_of_features(tmp_path: Path) -> None:
+def test_the_code_in_c_has_the_names_of_features(tmp_path):
     compiler = find_compiler()
     if compiler is None:
         pytest.skip("there is no C compiler")
@@ -136,7 +130,7 @@ def test_the_code_in_c_has_the_names_of_features(tmp_path: Path) -> None:
         assert code.randsvm_decision(x) == pytest.approx(f, abs=1e-9)
 
 
-def test_the_graph_has_the_names_of_features(tmp_path: Path) -> None:
+def test_the_graph_has_the_names_of_features(tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     data, model, test = trained(tmp_path, "-g", "1", classes=3)
@@ -148,22 +142,22 @@ def test_the_graph_has_the_names_of_features(tmp_path: Path) -> None:
     assert columns is not None and json.loads(names) == columns.feature_names
 
 
-def test_texts_that_training_never_saw_are_counted_once(tmp_path: Path) -> None:
+def test_texts_that_training_never_saw_are_counted_once(tmp_path):
     data, model, test = trained(tmp_path, "-g", "1")
     test.loc[5, "country"] = "FR"
     test.to_csv(data, index=False)
-    works: list[Any] = [
+    works = [
         lambda watch: randsvm.explain(data, model, tmp_path / "phi", watch=watch),
         lambda watch: randsvm.export(model, tmp_path / "m.c", data, watch=watch),
     ]
     for work in works:
-        notices: list[str] = []
+        notices = []
         work(lambda event, to=notices: to.append(event.text) if isinstance(event, Notice) else None)
         assert [text for text in notices if "1 texts" in text and "country (1)" in text] == notices
         assert len(notices) == 1
 
 
-def test_formats_without_columns_are_refused(tmp_path: Path) -> None:
+def test_formats_without_columns_are_refused(tmp_path):
     data, model, _ = trained(tmp_path, "-g", "1")
     (tmp_path / "t.svm").write_text("1 1:1\n-1 1:2\n")
     run_train("-q", tmp_path / "t.svm", tmp_path / "plain")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
@@ -27,7 +25,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("d", [1, 2, 7, FEATURES])
-def test_the_values_are_those_of_all_subsets(d: int) -> None:
+def test_the_values_are_those_of_all_subsets(d):
     random = np.random.default_rng(d)
     # Factors near 0, near 1, and a feature whose factors are all 1.
     K = np.exp(-10 * random.random((30, d)) ** 4)
@@ -40,7 +38,7 @@ def test_the_values_are_those_of_all_subsets(d: int) -> None:
         )
 
 
-def test_many_features_add_up() -> None:
+def test_many_features_add_up():
     """Elementary symmetric polynomials of 400 factors would exceed 1e100."""
     random = np.random.default_rng(0)
     K, beta = np.exp(-0.02 * random.random((50, 400))), random.standard_normal((50, 1))
@@ -49,7 +47,7 @@ def test_many_features_add_up() -> None:
     )
 
 
-def written(path: Path, kind: str) -> Path:
+def written(path, kind):
     random = np.random.default_rng(3)
     X = random.standard_normal((60, FEATURES)).round(2) * (random.random((60, FEATURES)) < 0.7)
     y = (X[:, 0] > 0) + 2 * (X[:, 1] > 0.3) if "against" in kind else X[:, 0] * X[:, 1] > 0
@@ -63,9 +61,7 @@ def written(path: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_and_base_value_add_up_to_f(
-    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_values_and_base_value_add_up_to_f(tmp_path, kind, capsys):
     data = written(tmp_path / "train", kind)
     run_train(*KINDS[kind].split(), "-q", data, tmp_path / "m")
     # A feature that training never saw.
@@ -90,11 +86,11 @@ def test_values_and_base_value_add_up_to_f(
     assert bool(unseen) == ("--scale" not in KINDS[kind])
 
 
-def test_the_values_of_a_row_are_those_of_its_model(tmp_path: Path) -> None:
+def test_the_values_of_a_row_are_those_of_its_model(tmp_path):
     data = written(tmp_path / "train", "two classes")
     run_train("-g", "0.4", "-q", data, tmp_path / "m")
     randsvm.explain(data, tmp_path / "m", tmp_path / "phi")
-    model: Any = randsvm.load(str(tmp_path / "m")).model
+    model = randsvm.load(str(tmp_path / "m")).model
     Z, beta = model.Z.toarray().astype(float), model.beta[:, 0]
     x = np.zeros(FEATURES)
     for word in data.read_text().splitlines()[4].split()[1:]:
@@ -108,7 +104,7 @@ def test_the_values_of_a_row_are_those_of_its_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_other_kernels_and_other_files_are_refused(tmp_path: Path) -> None:
+def test_other_kernels_and_other_files_are_refused(tmp_path):
     data = written(tmp_path / "train", "two classes")
     run_train("-q", "-t", "linear", data, tmp_path / "m")
     with pytest.raises(ModelError, match="expected a model with the RBF kernel"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +22,7 @@ WEIGHTS = RNG.integers(0, 4, N).astype(float)
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
 
 
-def counted(kind: type[M], y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> M:
+def counted(kind, y, f, weights):
     """Return the sum of two metrics, each of a part of the rows."""
     parts = kind(), kind()
     for metric, part in zip(parts, (slice(70), slice(70, None)), strict=True):
@@ -31,7 +30,7 @@ def counted(kind: type[M], y: np.ndarray, f: np.ndarray, weights: np.ndarray | N
     return parts[0] + parts[1]
 
 
-def test_a_weighted_accuracy_is_that_of_repeated_rows() -> None:
+def test_a_weighted_accuracy_is_that_of_repeated_rows():
     y, f = RNG.integers(0, 2, N).astype(float), RNG.normal(size=N)
     weighted = counted(Accuracy, y, f, WEIGHTS)
     assert weighted.score == pytest.approx(counted(Accuracy, y[REPEATED], f[REPEATED], None).score)
@@ -40,7 +39,7 @@ def test_a_weighted_accuracy_is_that_of_repeated_rows() -> None:
     assert (weighted.rows, weighted.correct) == (N, right.sum())
 
 
-def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_rows() -> None:
+def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_rows():
     y, f = RNG.normal(size=N) + 100, RNG.normal(size=N) + 100
     found = counted(RegressionErrors, y, f, WEIGHTS)
     repeated = counted(RegressionErrors, y[REPEATED], f[REPEATED], None)
@@ -52,7 +51,7 @@ def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_
     assert found.squared_correlation == pytest.approx(repeated.squared_correlation)
 
 
-def test_weighted_scores_of_classes_are_those_of_scikit_learn() -> None:
+def test_weighted_scores_of_classes_are_those_of_scikit_learn():
     y, f = RNG.integers(0, 2, N).astype(float), RNG.integers(-9, 9, N) / 4
     matrix = ConfusionMatrix(2)
     for part in (slice(70), slice(70, None)):
@@ -67,7 +66,7 @@ def test_weighted_scores_of_classes_are_those_of_scikit_learn() -> None:
     assert found.confusion == reference.confusion_matrix(y, predicted).tolist()
 
 
-def test_weighted_sigmoids_are_those_of_repeated_rows() -> None:
+def test_weighted_sigmoids_are_those_of_repeated_rows():
     f, y = RNG.normal(size=N), RNG.integers(0, 3, N)
     columns = np.column_stack([f + (y == 1), RNG.normal(size=N), f])
     for fit, values in (
@@ -79,14 +78,14 @@ def test_weighted_sigmoids_are_those_of_repeated_rows() -> None:
         assert fit(values, y, np.ones(N)) == pytest.approx(fit(values, y), rel=1e-9)
 
 
-def test_a_weighted_laplace_scale_is_that_of_repeated_rows() -> None:
+def test_a_weighted_laplace_scale_is_that_of_repeated_rows():
     z = np.append(RNG.laplace(size=N - 1), 40.0)
     assert probabilities.laplace_scale(z, WEIGHTS) == pytest.approx(
         probabilities.laplace_scale(z[REPEATED])
     )
 
 
-def test_weighted_density_marks_are_those_of_repeated_rows() -> None:
+def test_weighted_density_marks_are_those_of_repeated_rows():
     # Either side of 0 has a total weight that five bins divide.
     f = np.concatenate([-1 - RNG.random(10), 1 + RNG.random(10)])
     weights = np.tile([1.0, 3.0, 2.0, 1.0, 3.0], 4)
@@ -99,7 +98,7 @@ def test_weighted_density_marks_are_those_of_repeated_rows() -> None:
     )
 
 
-def test_each_row_of_a_long_file_counts_as_its_own_weight(tmp_path: Path) -> None:
+def test_each_row_of_a_long_file_counts_as_its_own_weight(tmp_path):
     """A prediction works on 1,024 rows at once."""
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n" * 20)
     run_train("-q", tmp_path / "d", tmp_path / "m")

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from fixtures import MakeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scans import TASKS, Case, case, problem, task_file, working_set
+from scans import TASKS, case, problem, task_file, working_set
 from scipy import optimize, sparse
 
 import randsvm
 from randsvm.data.sampling import Draw, Draws
-from randsvm.parameters.svm import Problem
 from randsvm.svm import blocks
 from randsvm.svm.blocks import BLOCKS, WIDER, Blocks, best_shares, coupling, solve_blocks, split
 from randsvm.svm.solution import Certificate, Step
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import UniformSample, WorkingSet
+from randsvm.svm.working_set import UniformSample
 
 KEEP_ALL = UniformSample(10**6, Draw(1, 1))
 NARROW, WIDE = 50.0, 0.05
 
 
-def parts_of(one: Case, W: WorkingSet, draw: Draw) -> list[np.ndarray]:
+def parts_of(one, W, draw):
     """Return the rows of each block of W."""
     return [W.rows[part] for part in split(one.scan.rows(W.rows).X, BLOCKS, draw)]
 
@@ -36,7 +33,7 @@ def parts_of(one: Case, W: WorkingSet, draw: Draw) -> list[np.ndarray]:
 
 @settings(max_examples=40)
 @given(st.integers(8, 200), st.integers(1, 30), st.integers(0, 10**6))
-def test_each_row_is_in_one_block_of_nearly_equal_size(m: int, d: int, number: int) -> None:
+def test_each_row_is_in_one_block_of_nearly_equal_size(m, d, number):
     values = np.random.default_rng(number).normal(size=(m, d)).round(1)
     parts = split(sparse.csr_matrix(values), BLOCKS, Draw(0, number))
     assert len(parts) == BLOCKS
@@ -45,7 +42,7 @@ def test_each_row_is_in_one_block_of_nearly_equal_size(m: int, d: int, number: i
     assert all((np.diff(part) > 0).all() for part in parts)
 
 
-def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together() -> None:
+def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together():
     """On a line each block is an interval, whatever the random rows are."""
     x = np.random.default_rng(0).permutation(400).astype(float)
     for number in range(5):
@@ -53,7 +50,7 @@ def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together() -> None:
         assert sorted(int(np.ptp(x[part])) for part in parts) == [99] * 4
 
 
-def test_equal_rows_are_split_as_well() -> None:
+def test_equal_rows_are_split_as_well():
     parts = split(sparse.csr_matrix(np.ones((50, 3))), BLOCKS, Draw(0, 1))
     assert [len(part) for part in parts] == [12, 13, 12, 13]
 
@@ -63,13 +60,13 @@ def test_equal_rows_are_split_as_well() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 5), st.floats(0, 3), st.integers(0, 10**6))
-def test_shares_have_the_largest_gain(count: int, together: float, seed: int) -> None:
+def test_shares_have_the_largest_gain(count, together, seed):
     """Compare with a bounded minimiser of scipy. together: a common part of all steps."""
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(count, 6)) + together
     Q, a = A @ A.T, rng.uniform(0, 10, count)
 
-    def loss(t: np.ndarray) -> float:
+    def loss(t):
         return float(t @ Q @ t / 2 - a @ t)
 
     t = best_shares(a, Q)
@@ -86,9 +83,7 @@ def test_shares_have_the_largest_gain(count: int, together: float, seed: int) ->
 
 @pytest.mark.parametrize("gamma", [NARROW, WIDE, 1.0])
 @pytest.mark.parametrize("task", TASKS)
-def test_the_dual_objective_never_falls_and_the_constraints_hold(
-    tmp_path: Path, task: str, gamma: float
-) -> None:
+def test_the_dual_objective_never_falls_and_the_constraints_hold(tmp_path, task, gamma):
     """Compare with D in float64. With a wide kernel whole steps of all blocks would lower D."""
     of = replace(TASKS[task], gamma=gamma)
     if task != "one-class":
@@ -118,7 +113,7 @@ def test_the_dual_objective_never_falls_and_the_constraints_hold(
 
 
 @pytest.mark.parametrize("gamma", [NARROW, WIDE])
-def test_a_joint_step_is_a_share_of_the_step_of_each_block(made: MakeSet, gamma: float) -> None:
+def test_a_joint_step_is_a_share_of_the_step_of_each_block(made, gamma):
     with case(*made("two_gaussians", 450, 0, 6), problem(gamma=gamma, C=50.0)) as one:
         W, draw = working_set(np.arange(0, 400), whole=False), Draw(2, 5)
         found = solve_blocks(one.scan, W, 0.0, draw)
@@ -134,7 +129,7 @@ def test_a_joint_step_is_a_share_of_the_step_of_each_block(made: MakeSet, gamma:
         assert found.coupling == pytest.approx((np.abs(Q).sum() - own) / own, rel=1e-2, abs=1e-6)
 
 
-def test_the_coupling_of_blocks_is_the_sum_of_their_products() -> None:
+def test_the_coupling_of_blocks_is_the_sum_of_their_products():
     Q = np.array([[2.0, -1.0, 0.5], [-1.0, 3.0, 0.0], [0.5, 0.0, 1.0]])
     assert coupling(Q) == pytest.approx(3 / 6)
     assert coupling(np.zeros((2, 2))) == np.inf
@@ -143,21 +138,19 @@ def test_the_coupling_of_blocks_is_the_sum_of_their_products() -> None:
 # ---- the rule ---------------------------------------------------------------------------------
 
 
-def coupled(one: Case, W: WorkingSet, of: float | None) -> Step:
+def coupled(one, W, of):
     """Return a step over W that changes nothing, with this coupling."""
     points = one.scan.points(W.rows)
     return Step(points, np.zeros(len(points)), coupling=of)
 
 
-def distance(of: float) -> Certificate:
+def distance(of):
     return Certificate(primal=of, dual=0.0)
 
 
-def test_blocks_are_used_between_two_couplings(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_are_used_between_two_couplings(made, monkeypatch):
     monkeypatch.setattr(blocks, "MIN_ROWS", 20)
-    found: list[float] = []
+    found = []
     with case(*made("two_gaussians", 450), problem()) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
         asked = [0.5, 0.2, 0.05, 0.3, 0.3, 0.5, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01]
@@ -169,9 +162,7 @@ def test_blocks_are_used_between_two_couplings(
     assert found == [one_block] * 2 + [several] * 3 + [one_block] * 4 + [several] * 5
 
 
-def test_rounds_of_blocks_without_progress_are_followed_by_one_block(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_of_blocks_without_progress_are_followed_by_one_block(made, monkeypatch):
     monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", 450), problem()) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
@@ -180,7 +171,7 @@ def test_rounds_of_blocks_without_progress_are_followed_by_one_block(
     assert found == [200] * 5 + [100] * 2 + [200] * 2
 
 
-def test_blocks_that_each_hold_one_class_still_reach_the_gap() -> None:
+def test_blocks_that_each_hold_one_class_still_reach_the_gap():
     """All kernel values are almost 0, and one feature, by which rows are split, gives the class."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(0, 1e6, 2400), rng.normal(size=(2400, 5))])
@@ -199,9 +190,7 @@ def test_blocks_that_each_hold_one_class_still_reach_the_gap() -> None:
     ],
     ids=["linear", "poly", "few rows", "two sums"],
 )
-def test_one_block_stays_one_where_blocks_are_not_for(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch, of: Problem, rows: int
-) -> None:
+def test_one_block_stays_one_where_blocks_are_not_for(made, monkeypatch, of, rows):
     monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", rows), of) as one:
         rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
@@ -209,9 +198,7 @@ def test_one_block_stays_one_where_blocks_are_not_for(
 
 
 @pytest.mark.parametrize("gamma, pays", [(2000.0, True), (WIDE, False)])
-def test_the_coupling_of_one_block_is_measured(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch, gamma: float, pays: bool
-) -> None:
+def test_the_coupling_of_one_block_is_measured(made, monkeypatch, gamma, pays):
     monkeypatch.setattr(blocks, "MIN_ROWS", 20)
     with case(*made("two_gaussians", 450), problem(gamma=gamma)) as one:
         W = working_set(np.arange(200), whole=False)

@@ -4,8 +4,6 @@ order.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.svm.working_set import (
-    Candidates,
     FileOrder,
     LargestViolation,
     ShardViolators,
@@ -27,13 +24,13 @@ Shards = list[tuple[int, int]]
 Grouping = tuple[Shards, list[int]]
 
 
-def philox(seed: int, number: int, rows: int) -> np.ndarray:
+def philox(seed, number, rows):
     """Return the keys of the rows from 0: the raw words of one generator in order."""
     return np.random.Philox(key=np.array([seed, number], np.uint64)).random_raw(rows)
 
 
 @st.composite
-def groupings(draw: st.DrawFn) -> Grouping:
+def groupings(draw):
     """Generate shards of ROWS rows, and a binary tree of merges over them (in place, left to
     right).
     """
@@ -43,9 +40,7 @@ def groupings(draw: st.DrawFn) -> Grouping:
     return parts, merges
 
 
-def kept(
-    sample: UniformSample, parts: Shards, merges: list[int], offered: np.ndarray
-) -> SmallestKeys:
+def kept(sample, parts, merges, offered):
     found = []
     for start, stop in parts:
         rows = start + np.flatnonzero(offered[start:stop])
@@ -57,9 +52,7 @@ def kept(
 
 
 @given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
-def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(
-    grouping: Grouping, keep: int, seed: int, chosen: int
-) -> None:
+def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, keep, seed, chosen):
     offered = np.random.default_rng(chosen).random(ROWS) < 0.7
     sample = kept(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
     keys = philox(seed, 3, ROWS)
@@ -68,7 +61,7 @@ def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(
 
 
 @given(st.integers(0, 10**6), st.integers(0, 9))
-def test_the_key_of_a_row_does_not_depend_on_the_first_row(start: int, length: int) -> None:
+def test_the_key_of_a_row_does_not_depend_on_the_first_row(start, length):
     keys = Draw(7, 2).keys(start, start + length)
     assert keys.tolist() == [
         Draw(7, 2).keys(row, row + 1)[0] for row in range(start, start + length)
@@ -76,21 +69,21 @@ def test_the_key_of_a_row_does_not_depend_on_the_first_row(start: int, length: i
 
 
 @given(st.permutations(range(6)))
-def test_the_order_of_shards_does_not_matter(order: list[int]) -> None:
+def test_the_order_of_shards_does_not_matter(order):
     keys = philox(1, 1, 60)
     parts = [SmallestKeys.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
     merged = sum((parts[i] for i in order), SmallestKeys(9))
     assert merged.rows.tolist() == np.argsort(keys)[:9].tolist()
 
 
-def test_equal_keys_are_ordered_by_row() -> None:
+def test_equal_keys_are_ordered_by_row():
     halves = [
         SmallestKeys.of(3, np.array(rows), np.array([5, 5], np.uint64)) for rows in ([4, 9], [2, 7])
     ]
     assert (halves[0] + halves[1]).rows.tolist() == [2, 4, 7]
 
 
-def test_draws_differ_within_a_run_and_repeat_in_another_run() -> None:
+def test_draws_differ_within_a_run_and_repeat_in_another_run():
     draws, again = Draws(5), Draws(5)
     first, second = draws.next().keys(0, 8), draws.next().keys(0, 8)
     assert not set(first) & set(second)
@@ -98,7 +91,7 @@ def test_draws_differ_within_a_run_and_repeat_in_another_run() -> None:
     assert not set(first) & set(Draws(6).next().keys(0, 8))
 
 
-def test_samples_are_uniform() -> None:
+def test_samples_are_uniform():
     """Count how often each of 50 rows is among 10; the binomial counts are within 5 deviations."""
     times, counts = 2000, np.zeros(50)
     for number in range(times):
@@ -112,15 +105,13 @@ def test_samples_are_uniform() -> None:
 
 @pytest.mark.parametrize("order", [UniformSample, FileOrder, LargestViolation])
 @given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
-def test_candidates_of_shards_add_up_in_any_grouping(
-    order: type[Any], grouping: Grouping, keep: int, seed: int
-) -> None:
+def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed):
     """The kept rows of each side, the steepest rows and the count are those of a single shard."""
     rng = np.random.default_rng(seed)
     up, down = rng.normal(size=(2, ROWS)).round(1)
     collector = order(keep, Draw(seed, 3))
 
-    def of(start: int, stop: int) -> Candidates:
+    def of(start, stop):
         sides = []
         for slope, level in ((up, 0.5), (down, 0.5)):
             rows = start + np.flatnonzero(slope[start:stop] > level)
@@ -139,7 +130,7 @@ def test_candidates_of_shards_add_up_in_any_grouping(
     assert found[0].max_violation == expected.max_violation == up.max() + down.max()
 
 
-def test_a_shard_without_rows_that_may_rise_does_not_matter() -> None:
+def test_a_shard_without_rows_that_may_rise_does_not_matter():
     empty = ShardViolators(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
     some = ShardViolators(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
     found = collect(LargestViolation(4, Draw(0, 1)), empty, some)

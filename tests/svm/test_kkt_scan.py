@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kkt_scan_reference import Box, Sums
+from kkt_scan_reference import Box
 
 from randsvm.svm import _kkt_scan
 from randsvm.svm.tasks import Task
@@ -22,7 +22,7 @@ BOXES = [
 
 
 @st.composite
-def rows(draw: st.DrawFn, box: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+def rows(draw, box):
     """Generate y, u, beta and weights of up to 40 rows; weights may be None.
 
     Coefficients are at a bound, at 0 or between; some values of u are equal.
@@ -40,14 +40,14 @@ def rows(draw: st.DrawFn, box: Box) -> tuple[np.ndarray, np.ndarray, np.ndarray,
 
 
 def compiled_sums(
-    y: np.ndarray,
-    u: np.ndarray,
-    beta: np.ndarray,
-    weights: np.ndarray | None,
-    box: Box,
-    left: float,
-    right: float,
-) -> Sums:
+    y,
+    u,
+    beta,
+    weights,
+    box,
+    left,
+    right,
+):
     m = len(y)
     at, jump = np.empty(2 * m), np.empty(2 * m)
     norm, linear, slope, breakpoints, *outside = _kkt_scan.sums(
@@ -59,10 +59,10 @@ def compiled_sums(
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
+def test_sums_equal_those_of_the_reference(box):
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.1, 1.0, np.inf]))
-    def one(some, b: float, width: float) -> None:
+    def one(some, b, width):
         found = compiled_sums(*some, box, b - width, b + width)
         expected = kkt_scan_reference.sums(*some, box, b - width, b + width)
         assert sorted(found.breakpoints) == sorted(expected.breakpoints)
@@ -75,10 +75,10 @@ def test_sums_equal_those_of_the_reference(box: tuple[float, float, float, bool]
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
-def test_violations_equal_those_of_the_reference(box: tuple[float, float, float, bool]) -> None:
+def test_violations_equal_those_of_the_reference(box):
     @settings(max_examples=60)
     @given(rows(box), st.floats(-2, 2), st.sampled_from([0.0, 1e-3, 0.3]))
-    def one(some, b: float, tolerance: float) -> None:
+    def one(some, b, tolerance):
         m = len(some[0])
         rise, fall = np.empty(m + 1), np.empty(m + 1)
         rising, falling = np.empty(m + 1, np.int32), np.empty(m + 1, np.int32)
@@ -98,15 +98,15 @@ def test_violations_equal_those_of_the_reference(box: tuple[float, float, float,
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("box", BOXES, ids=str)
 def test_the_slopes_of_a_task_equal_those_of_the_scan(
-    box: tuple[float, float, float, bool],
-) -> None:
+    box,
+):
     """With b = -1e9 every row that may rise violates, and with b = 1e9 every row that may fall. A
     row with coefficient 0 has two slopes.
     """
 
     @settings(max_examples=60)
     @given(rows(box))
-    def one(some) -> None:
+    def one(some):
         rise, fall = Task(box[:2], box.epsilon, one_sided=box.one_sided).slopes(*some)
         up = dict(kkt_scan_reference.violations(*some, box, -1e9, 0.0).rising)
         down = dict(kkt_scan_reference.violations(*some, box, 1e9, 0.0).falling)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import oracle
 import pytest
@@ -13,7 +10,6 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
-from randsvm.parameters.svm import Problem
 from randsvm.svm.libsvm import check_values, train_with_libsvm_kernel
 
 KERNELS = [
@@ -26,7 +22,7 @@ KERNELS = [
 ]
 
 
-def options(asked: Problem) -> str:
+def options(asked):
     """Return the parameters as options of LIBSVM."""
     return (
         f"-t {oracle.LIBSVM_KERNELS.index(asked.kernel)} -g {asked.gamma} -r {asked.coef0} "
@@ -35,13 +31,13 @@ def options(asked: Problem) -> str:
     )
 
 
-def points_of(y: np.ndarray, X: np.ndarray) -> Points:
+def points_of(y, X):
     return Points(np.arange(len(y)), sparse.csr_matrix(X.astype(np.float32)), y)
 
 
 @pytest.mark.parametrize("asked", KERNELS, ids=lambda asked: asked.kernel)
 @pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_the_result_is_that_of_libsvms_svm_train(data: Callable[..., Any], asked: Problem) -> None:
+def test_the_result_is_that_of_libsvms_svm_train(data, asked):
     y, X = data(300)
     beta, _, ended = train_with_libsvm_kernel(points_of(y, X), asked, asked.tolerance)
     assert beta.tolist() == oracle.libsvm_train(y, X, options(asked)).dense(300).tolist()
@@ -49,7 +45,7 @@ def test_the_result_is_that_of_libsvms_svm_train(data: Callable[..., Any], asked
 
 
 @pytest.mark.parametrize("first", [1.0, -1.0])
-def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first: float) -> None:
+def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first):
     y, X = oracle.two_gaussians(60)
     order = np.argsort(-first * y, kind="stable")
     beta, _, _ = train_with_libsvm_kernel(points_of(y[order], X[order]), problem(), 1e-3)
@@ -58,14 +54,14 @@ def test_the_positive_class_has_positive_coefficients_in_any_order_of_rows(first
 
 
 @pytest.mark.parametrize("label", [1.0, -1.0])
-def test_rows_of_one_class_have_no_support_vectors(label: float) -> None:
+def test_rows_of_one_class_have_no_support_vectors(label):
     beta, _, ended = train_with_libsvm_kernel(
         points_of(np.full(5, label), oracle.two_gaussians(5)[1]), problem(), 1e-3
     )
     assert not beta.any() and ended
 
 
-def test_rows_without_features_are_trained_on() -> None:
+def test_rows_without_features_are_trained_on():
     y, X = np.array([1.0, -1.0, -1.0]), np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
     expected = oracle.libsvm_train(y, X, "-g 0.8 -e 0.0005").dense(3)
     assert (
@@ -73,7 +69,7 @@ def test_rows_without_features_are_trained_on() -> None:
     )
 
 
-def test_kernel_values_beyond_float32_are_refused() -> None:
+def test_kernel_values_beyond_float32_are_refused():
     y, X = oracle.two_gaussians(5)
     check_values(points_of(y, X * 1e18), problem("linear"))
     with pytest.raises(ParameterError, match="scale the features"):

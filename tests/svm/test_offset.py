@@ -27,9 +27,7 @@ TASKS = [
 WHOLE = Window(-np.inf, np.inf)
 
 
-def breakpoints_of(
-    task: Task, y: np.ndarray, u: np.ndarray, weights: np.ndarray, window: Window
-) -> Breakpoints:
+def breakpoints_of(task, y, u, weights, window):
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
     found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), weights, box, window.left, window.right)
     at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
@@ -37,17 +35,17 @@ def breakpoints_of(
 
 
 def b_and_reports(
-    task: Task,
-    y: np.ndarray,
-    u: np.ndarray,
-    total: float,
-    window: Window,
-    shards: int,
-    weights: np.ndarray | None = None,
-) -> tuple[float, list[Breakpoints]]:
+    task,
+    y,
+    u,
+    total,
+    window,
+    shards,
+    weights=None,
+):
     """Return b, and the reports received during its search."""
     weights = np.ones(len(y)) if weights is None else weights
-    reports: list[Breakpoints] = []
+    reports = []
     split = [np.array_split(each, shards) for each in (y, u, weights)]
     parts = list(zip(*split, strict=True))
     while len(reports) < 100:
@@ -64,9 +62,7 @@ def b_and_reports(
 
 @pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_does_not_depend_on_the_first_window(
-    task: Task, share: float, most: int, cells: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
     """b is a breakpoint with the least P, or the midpoint of a flat interval.
 
     The number of reported breakpoints and of shards does not matter.
@@ -80,9 +76,7 @@ def test_b_does_not_depend_on_the_first_window(
         st.sampled_from([1e-6, 0.1, 2.0, np.inf]), st.integers(0, 1), st.integers(1, 4),
         st.sampled_from(["none", "integers", "any"]),
     )  # fmt: skip
-    def one(
-        seed: int, m: int, around: float, width: float, digits: int, shards: int, kind: str
-    ) -> None:
+    def one(seed, m, around, width, digits, shards, kind):
         rng = np.random.default_rng(seed)
         y = rng.choice([-1.0, 1.0], m) if task.one_sided else rng.normal(size=m).round(digits)
         u = rng.normal(size=m).round(digits)
@@ -91,7 +85,7 @@ def test_b_does_not_depend_on_the_first_window(
         total = share * weights.sum()
         b, _ = b_and_reports(task, y, u, total, Window.around(around, width), shards, weights)
 
-        def primal(b: float) -> float:
+        def primal(b):
             return float(task.loss(y, u + b, weights).sum()) + total * b
 
         least = min(primal(each) for each in np.concatenate(task.breakpoints(y, u)))
@@ -103,9 +97,7 @@ def test_b_does_not_depend_on_the_first_window(
 
 
 @pytest.mark.parametrize("width", [0.1, 1e-6])
-def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(
-    width: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width, monkeypatch):
     """No cell of the search separates these breakpoints."""
     monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 3)
     task, u = Task((2.0, 2.0)), np.zeros(12)
@@ -114,7 +106,7 @@ def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(
     assert b == pytest.approx(0.6, rel=1e-14)
 
 
-def test_b_is_the_midpoint_if_p_is_flat() -> None:
+def test_b_is_the_midpoint_if_p_is_flat():
     """LIBSVM does the same without unbounded support vectors."""
     task = Task((1.0, 1.0), one_sided=True)
     y, u = np.array([1.0, 1.0, -1.0, -1.0]), np.array([0.5, 0.5, 0.0, 0.0])
@@ -123,7 +115,7 @@ def test_b_is_the_midpoint_if_p_is_flat() -> None:
 
 
 @pytest.mark.parametrize("C", [0.137, 3.455, 6.91, 9.857])
-def test_b_is_the_midpoint_where_rounding_makes_the_slope_of_a_flat_p(C: float) -> None:
+def test_b_is_the_midpoint_where_rounding_makes_the_slope_of_a_flat_p(C):
     """8,192 and 8,000 equal bounds have equal sums, and their float64 sums differ by 2e-13 of all
     bounds: each sum has a rounding error with a bias.
     """
@@ -133,14 +125,12 @@ def test_b_is_the_midpoint_where_rounding_makes_the_slope_of_a_flat_p(C: float) 
         assert b_and_reports(task, y, np.zeros(len(y)), 0.0, window, 2)[0] == 0.0
 
 
-def test_without_rows_b_is_0() -> None:
+def test_without_rows_b_is_0():
     assert b_and_reports(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
 
 
 @pytest.mark.parametrize("alike", [False, True])
-def test_a_report_is_small_with_many_rows_at_the_margin(
-    alike: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_is_small_with_many_rows_at_the_margin(alike, monkeypatch):
     """Equal rows have equal breakpoints, so no cell around them has few."""
     monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 1000)
     task = Task((0.1, 0.1), one_sided=True)

@@ -10,7 +10,7 @@ import pytest
 from randsvm.svm.projection import clipped, fill_to_sum, restore_sum
 
 
-def boxes(kind: str, rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.ndarray]:
+def boxes(kind, rng, m):
     C = rng.choice([1e-3, 0.7, 1e4])
     if kind == "svr":
         return np.full(m, -C), np.full(m, C)
@@ -22,7 +22,7 @@ def boxes(kind: str, rng: np.random.Generator, m: int) -> tuple[np.ndarray, np.n
 
 @pytest.mark.parametrize("kind", ["svc", "svr", "one-class"])
 @pytest.mark.parametrize("seed", range(50))
-def test_box_and_sum_are_exact_and_bounds_are_kept(kind: str, seed: int) -> None:
+def test_box_and_sum_are_exact_and_bounds_are_kept(kind, seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200))
     lower, upper = boxes(kind, rng, m)
@@ -46,19 +46,19 @@ def test_box_and_sum_are_exact_and_bounds_are_kept(kind: str, seed: int) -> None
         assert np.count_nonzero(after[moved]) <= 1
 
 
-def test_bounded_coefficients_move_in_the_given_order() -> None:
+def test_bounded_coefficients_move_in_the_given_order():
     beta, upper = np.array([1.0, 1, 1, 1, 0]), np.ones(5)
     lower, order = np.zeros(5), np.array([3.0, 1, 2, 0, 5])
     assert restore_sum(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
 
 
-def test_coefficients_are_filled_up_in_the_given_order() -> None:
+def test_coefficients_are_filled_up_in_the_given_order():
     beta, upper = np.array([0.5, 0, 0, 1, 0]), np.ones(5)
     order = np.array([4.0, 2, 3, 0, 1])
     assert fill_to_sum(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
 
 
-def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound() -> None:
+def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound():
     lower, upper = np.array([0.0, -0.3, 0]), np.array([0.3, 0, 0.3])
     beta = np.array([0.1 * 3 * (1 - 1e-15), -0.3 * (1 - 1e-14), 5.0])
     assert clipped(beta, lower, upper).tolist() == [0.3, -0.3, 0.3]

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import MakeSet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import board, two_classes
-from scans import KERNELS, TASKS, Case, case, problem, task_file, working_set
+from scans import KERNELS, TASKS, case, problem, task_file, working_set
 
 from randsvm.arrays import CsrMatrix
 from randsvm.data import dataset
@@ -22,10 +20,9 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Problem
 from randsvm.svm import kernel_layout, running_values
 from randsvm.svm.running_values import FEW_ROWS, RunningValues
-from randsvm.svm.scan import Scan, Violators
+from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample
@@ -33,15 +30,13 @@ from randsvm.svm.working_set import UniformSample
 KEEP_ALL = UniformSample(10**6, Draw(1, 1))
 
 
-def offered_violators(V: Violators) -> set[int]:
+def offered_violators(V):
     """Return the violators offered to a collector that keeps all."""
     found = V.candidates.groups[0]
     return {*found.rising.rows.tolist(), *found.falling.rows.tolist()}
 
 
-def assert_certificate(
-    V: Violators, one: Case, beta: np.ndarray, b: float, accuracy: float
-) -> None:
+def assert_certificate(V, one, beta, b, accuracy):
     # D is a difference of two sums that may be much larger.
     rounding = accuracy * np.abs(beta).sum()
     assert V.certificate.primal == pytest.approx(one.primal(beta, b), rel=accuracy, abs=rounding)
@@ -52,27 +47,25 @@ def assert_certificate(
 
 
 @pytest.fixture(autouse=True)
-def many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_rows(monkeypatch):
     """Let these small sets use float32, which is otherwise reserved for more rows."""
     monkeypatch.setattr(running_values, "FEW_ROWS", 0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_a_scan_with_any_kernel_follows_the_formulas(
-    made: MakeSet, data: str, problem: Problem
-) -> None:
+def test_a_scan_with_any_kernel_follows_the_formulas(made, data, problem):
     with case(*made(data, 450), problem) as one:
         assert_follows_formulas(one)
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_a_scan_for_any_task_follows_the_formulas(tmp_path: Path, problem: Problem) -> None:
+def test_a_scan_for_any_task_follows_the_formulas(tmp_path, problem):
     with case(*task_file(tmp_path, problem), problem) as one:
         assert_follows_formulas(one)
 
 
-def assert_follows_formulas(one: Case) -> None:
+def assert_follows_formulas(one):
     beta = one.some(0)
     SV, V = one.scan.after(one.step(beta), KEEP_ALL)
     assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
@@ -87,7 +80,7 @@ def assert_follows_formulas(one: Case) -> None:
         assert violators <= one.violators(beta, SV.b, tolerance - 1e-4)
 
 
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made: MakeSet) -> None:
+def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made):
     for which in (KERNELS["sigmoid"], problem("poly", coef0=-1.0)):
         with case(*made("two_gaussians", 450), which) as one:
             _, V = one.scan.after(one.step(one.some(0, m=5)), KEEP_ALL)
@@ -95,7 +88,7 @@ def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made: Mak
 
 
 @pytest.mark.parametrize("problem", [problem(C=2.0), problem(C=2.0, bounds=(1.0, 4.0))], ids=str)
-def test_the_certificate_encloses_the_optimum(made: MakeSet, problem: Problem) -> None:
+def test_the_certificate_encloses_the_optimum(made, problem):
     """This holds for the solutions of subsets, which are feasible, and for the solution over all
     rows.
     """
@@ -113,7 +106,7 @@ def test_the_certificate_encloses_the_optimum(made: MakeSet, problem: Problem) -
 # ---- V ----------------------------------------------------------------------------------------
 
 
-def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made: MakeSet) -> None:
+def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made):
     """With the b of all rows, rows that were just solved may violate."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
@@ -125,7 +118,7 @@ def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made: Ma
         assert sure <= offered_violators(V)
 
 
-def test_drawn_violators_are_those_with_the_smallest_philox_keys(made: MakeSet) -> None:
+def test_drawn_violators_are_those_with_the_smallest_philox_keys(made):
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         beta = one.some(0, m=40)
         _, V = one.scan.after(one.step(beta), UniformSample(10**6, Draw(5, 1)))
@@ -139,7 +132,7 @@ def test_drawn_violators_are_those_with_the_smallest_philox_keys(made: MakeSet) 
 
 
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_candidates_do_not_depend_on_the_shards(tmp_path: Path, problem: Problem) -> None:
+def test_candidates_do_not_depend_on_the_shards(tmp_path, problem):
     seen = []
     for rows in (450, 100, 13):
         options = ParseOptions(chunk_rows=rows)
@@ -152,8 +145,8 @@ def test_candidates_do_not_depend_on_the_shards(tmp_path: Path, problem: Problem
 
 
 def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     """sum beta is fixed, so some coefficients have to fall if others rise.
 
     Before the first step b = -1 predicts the larger class, and only the smaller class violates.
@@ -174,9 +167,7 @@ def test_violators_of_one_side_are_offered_with_the_steepest_rows_of_the_other(
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
 @pytest.mark.parametrize("float64, accuracy", [(True, 1e-9), (False, 1e-5)])
-def test_advancing_by_steps_equals_starting_from_scratch(
-    made: MakeSet, problem: Problem, float64, accuracy: float
-) -> None:
+def test_advancing_by_steps_equals_starting_from_scratch(made, problem, float64, accuracy):
     """Some solutions share coefficients with the one before, and some share none."""
     with case(*made("two_gaussians", 450), problem, float64=float64) as one:
         for beta in chain(one):
@@ -186,14 +177,14 @@ def test_advancing_by_steps_equals_starting_from_scratch(
             assert_certificate(V, one, beta, SV.b, accuracy)
 
 
-def chain(one: Case) -> list[np.ndarray]:
+def chain(one):
     first = one.some(0)
     halved = first * np.where(np.arange(450) % 4, 1.0, 0.5)
     fewer = halved * (np.arange(450) % 10 > 0)
     return [first, halved, fewer, one.some(1), first, 0 * first, one.some(2)]
 
 
-def test_an_evaluation_sums_again_what_was_taken_over(made: MakeSet) -> None:
+def test_an_evaluation_sums_again_what_was_taken_over(made):
     """The values that are taken over may be off."""
     with case(*made("two_gaussians", 450), problem(), float64=True) as one:
         beta = chain(one)[1]
@@ -205,7 +196,7 @@ def test_an_evaluation_sums_again_what_was_taken_over(made: MakeSet) -> None:
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
-def test_a_scan_returns_to_an_earlier_solution(made: MakeSet) -> None:
+def test_a_scan_returns_to_an_earlier_solution(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         solution, _ = one.scan.after(one.step(one.some(0)), KEEP_ALL)
         one.scan.after(one.step(one.some(1)), KEEP_ALL)
@@ -214,7 +205,7 @@ def test_a_scan_returns_to_an_earlier_solution(made: MakeSet) -> None:
         assert one.u == pytest.approx(one.K @ one.some(0), rel=1e-4, abs=1e-4)
 
 
-def test_values_beyond_float64_are_refused(tmp_path: Path) -> None:
+def test_values_beyond_float64_are_refused(tmp_path):
     """Of a row that no working set holds."""
     path = tmp_path / "data"
     path.write_text("+1 1:1\n-1 1:2\n+1 1:3e38\n")
@@ -228,14 +219,12 @@ def test_values_beyond_float64_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("P", "D", "gap"), [(4, 3, 0.25), (1, -4, 1.25), (-3, -4, 0.25), (0, 0, 0), (2, -np.inf, 1)]
 )
-def test_a_gap_is_relative_to_the_larger_objective(P: float, D: float, gap: float) -> None:
+def test_a_gap_is_relative_to_the_larger_objective(P, D, gap):
     assert Certificate(P, D).gap == gap
 
 
 @pytest.mark.parametrize(("nonzeros", "audited"), [(2, 512), (256, 256), (1024, 128)])
-def test_fewer_rows_are_audited_if_they_have_many_nonzeros(
-    tmp_path: Path, nonzeros: int, audited: int
-) -> None:
+def test_fewer_rows_are_audited_if_they_have_many_nonzeros(tmp_path, nonzeros, audited):
     """Their audit takes at most as long as that of 512 rows of 128 nonzeros, or of 128 rows."""
     row = " ".join(f"{k}:1" for k in range(1, nonzeros + 1))
     data = tmp_path / "data"
@@ -248,9 +237,7 @@ def test_fewer_rows_are_audited_if_they_have_many_nonzeros(
 
 @pytest.mark.parametrize("C", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_an_evaluation_describes_the_returned_solution_for_any_c(
-    tmp_path: Path, problem: Problem, C: float
-) -> None:
+def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, problem, C):
     """An error in f or b changes P by C times that error."""
     if problem.task == "one-class" and C > 1:
         pytest.skip("has no C")
@@ -265,7 +252,7 @@ def test_an_evaluation_describes_the_returned_solution_for_any_c(
 
 @settings(max_examples=15)
 @given(st.integers(20, 450), st.integers(20, 2000))
-def test_the_size_of_chunks_changes_only_rounding(made: MakeSet, rows: int, nonzeros: int) -> None:
+def test_the_size_of_chunks_changes_only_rounding(made, rows, nonzeros):
     path, y, X = made("two_gaussians", 450)
     options = ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros)
     with case(path, y, X, problem()) as one, case(path, y, X, problem(), options) as other:
@@ -280,12 +267,12 @@ def test_the_size_of_chunks_changes_only_rounding(made: MakeSet, rows: int, nonz
 # ---- precision --------------------------------------------------------------------------------
 
 
-def error_of_u(one: Case) -> float:
+def error_of_u(one):
     return float(np.abs(one.u - one.K @ one.standing).max())
 
 
 @pytest.mark.slow
-def test_a_run_switches_to_float64_if_float32_is_too_coarse(made: MakeSet) -> None:
+def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
@@ -296,9 +283,7 @@ def test_a_run_switches_to_float64_if_float32_is_too_coarse(made: MakeSet) -> No
 
 
 @pytest.mark.parametrize("C", [1.0, 100.0, 1000.0])
-def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(
-    made: MakeSet, C: float
-) -> None:
+def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(made, C):
     with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=C)) as one:
         steepest, tolerance = 2.0, one.problem.tolerance
         for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3), np.arange(0, 2000, 5)):
@@ -310,7 +295,7 @@ def test_rounding_is_small_beside_the_tolerance_or_the_steepest_violation(
             steepest = V.max_violation
 
 
-def test_easy_data_stays_in_float32(made: MakeSet) -> None:
+def test_easy_data_stays_in_float32(made):
     with case(*made("two_gaussians", 450), problem(gamma=0.5)) as one:
         one.scan.after(one.step(one.some(0)), KEEP_ALL)
         assert one.scan.kernel_layout.dtype is np.float32
@@ -318,9 +303,7 @@ def test_easy_data_stays_in_float32(made: MakeSet) -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3, 3e4, 1.7e9])
-def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(
-    tmp_path: Path, offset: float
-) -> None:
+def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_path, offset):
     """Kernel values of rows far from zero are as accurate as those of rows near zero."""
     y, X = oracle.two_gaussians(600)
     X = oracle.as_float32(X * {0.0: 300, 1.7e9: 1e4}.get(offset, 1) + offset)
@@ -334,9 +317,7 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(
 
 
 @pytest.mark.parametrize("size, over_nonzeros", [(1.0, True), (300.0, False)])
-def test_sums_over_nonzeros_in_float64_lose_no_digits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: float, over_nonzeros: bool
-) -> None:
+def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, monkeypatch, size, over_nonzeros):
     """Exponents of large rows are computed from differences, also where rows have few nonzeros."""
     monkeypatch.setattr(running_values, "FEW_ROWS", FEW_ROWS)
     rng = np.random.default_rng(0)
@@ -354,9 +335,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(
 
 
 @pytest.mark.parametrize("gamma, over_nonzeros", [(1e-3, True), (32.0, False)])
-def test_a_narrow_kernel_sums_over_all_features(
-    tmp_path: Path, gamma: float, over_nonzeros: bool
-) -> None:
+def test_a_narrow_kernel_sums_over_all_features(tmp_path, gamma, over_nonzeros):
     """The usual value of a feature does not decide between nonzeros and all features."""
     rng = np.random.default_rng(0)
     X = np.where(rng.random((300, 40)) < 0.1, 0.1, 0)
@@ -374,7 +353,7 @@ def test_a_narrow_kernel_sums_over_all_features(
         assert error_of_u(one) <= one.problem.tolerance / 4
 
 
-def test_stored_layouts_change_no_result(made: MakeSet) -> None:
+def test_stored_layouts_change_no_result(made):
     """This includes an evaluation of some rows in float64, which uses other layouts."""
     seen = []
     for layout_bytes in (0, 1 << 30):
@@ -389,7 +368,7 @@ def test_stored_layouts_change_no_result(made: MakeSet) -> None:
     assert seen[0] == seen[1]
 
 
-def test_unused_rows_are_released_when_memory_is_full(tmp_path: Path) -> None:
+def test_unused_rows_are_released_when_memory_is_full(tmp_path):
     data = board(FEW_ROWS + 1000)
     path = str(data.save(tmp_path / "data"))
     with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as whole:
@@ -408,7 +387,7 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path: Path) -> None:
         values.forget()
 
 
-def test_sparse_and_dense_layouts_agree(made: MakeSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sparse_and_dense_layouts_agree(made, monkeypatch):
     path, y, X = made("sparse_rows", 450)
     for which in KERNELS.values():
         seen = []
@@ -422,7 +401,7 @@ def test_sparse_and_dense_layouts_agree(made: MakeSet, monkeypatch: pytest.Monke
         assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)
 
 
-def test_a_scan_accepts_a_huge_feature_index(tmp_path: Path) -> None:
+def test_a_scan_accepts_a_huge_feature_index(tmp_path):
     y, X = oracle.two_gaussians(50)
     path = oracle.write_svmlight(tmp_path / "a.svm", y, X)
     path.write_text(path.read_text().replace(" 2:", " 2147483647:"))
@@ -437,7 +416,7 @@ def test_a_scan_accepts_a_huge_feature_index(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
-def test_b_minimises_p_over_all_rows(tmp_path: Path, problem: Problem, seed: int) -> None:
+def test_b_minimises_p_over_all_rows(tmp_path, problem, seed):
     """P(b) is convex and piecewise linear, so its minimum is at a breakpoint of one of the rows."""
     with case(*task_file(tmp_path, problem), problem) as one:
         for m in (0, 40 * seed, 450):
@@ -448,7 +427,7 @@ def test_b_minimises_p_over_all_rows(tmp_path: Path, problem: Problem, seed: int
             assert one.primal(beta, SV.b) == pytest.approx(min(values), rel=1e-5, abs=1e-5)
 
 
-def test_a_solution_without_support_vectors_predicts_the_larger_class(made: MakeSet) -> None:
+def test_a_solution_without_support_vectors_predicts_the_larger_class(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         SV, V = one.scan.find_violators(KEEP_ALL)
         assert np.sign(SV.b) == np.sign(one.y.sum())
@@ -457,7 +436,7 @@ def test_a_solution_without_support_vectors_predicts_the_larger_class(made: Make
 
 
 @pytest.mark.parametrize("scaling", [None, "minmax", "standard"])
-def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path: Path, scaling: str | None) -> None:
+def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
     """This happens with folds and --subset if the last chunk is short."""
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 import qp
-from fixtures import MakeSet
-from scans import TASKS, Case, case, problem, task_file, working_set
+from scans import TASKS, case, problem, task_file, working_set
 
 from randsvm.data.sampling import Draw
-from randsvm.parameters.svm import Problem
 from randsvm.svm import running_values, subproblem
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.subproblem_qp import Solution
 from randsvm.svm.working_set import LargestViolation
 
 COLLECTOR = LargestViolation(50, Draw(0, 1))
@@ -28,7 +23,7 @@ KERNELS = {
 }
 
 
-def feasible_start(one: Case, seed: int) -> np.ndarray:
+def feasible_start(one, seed):
     """Return coefficients in their boxes whose sum is the problem's; some are at a bound."""
     rng = np.random.default_rng(seed)
     lower, upper = one.box
@@ -41,9 +36,7 @@ def feasible_start(one: Case, seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("task", TASKS)
-def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(
-    tmp_path: Path, task: str, kernel: str
-) -> None:
+def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_path, task, kernel):
     if (task, kernel) == ("one-class", "linear"):
         pytest.skip("LIBSVM takes its most iterations where nothing is left to gain")
     asked = replace(TASKS[task], **KERNELS[kernel])
@@ -66,7 +59,7 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(
 
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("task", TASKS)
-def test_a_step_solves_its_quadratic_program(tmp_path: Path, task: str, C: float) -> None:
+def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
     asked = TASKS[task]
     if task != "one-class":
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
@@ -91,9 +84,7 @@ def test_a_step_solves_its_quadratic_program(tmp_path: Path, task: str, C: float
     ("-s 0 -t 2 -g 0.8 -c 2", TASKS["C-SVC"]),
     ("-s 0 -t 2 -g 0.8 -c 1 -w1 0.5 -w-1 5", TASKS["class weights"]),
 ])  # fmt: skip
-def test_a_step_over_all_rows_from_zero_is_libsvms_solution(
-    made: MakeSet, words: str, asked: Problem
-) -> None:
+def test_a_step_over_all_rows_from_zero_is_libsvms_solution(made, words, asked):
     path, y, X = made("two_gaussians", 450)
     with case(path, y, X, asked) as one:
         step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
@@ -102,7 +93,7 @@ def test_a_step_over_all_rows_from_zero_is_libsvms_solution(
 
 
 @pytest.mark.parametrize("task", ["C-SVC", "epsilon-SVR"])
-def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path: Path, task: str) -> None:
+def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path, task):
     """The certificate comes from a scan of all rows."""
     asked = replace(TASKS[task], bounds=(30.0, 30.0))
     iterations = []
@@ -118,16 +109,14 @@ def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path: Path,
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_a_working_set_of_one_class_cannot_move(made: MakeSet, side: float) -> None:
+def test_a_working_set_of_one_class_cannot_move(made, side):
     """With coefficients 0, their sum is 0 and none may have the other sign."""
     with case(*made("two_gaussians", 450), problem()) as one:
         rows = np.flatnonzero(one.y == side)[:20]
         assert not svmlearn(one.scan, working_set(rows, whole=False)).beta.any()
 
 
-def test_a_working_set_without_a_violating_pair_is_unchanged(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
     """LIBSVM is not called."""
     monkeypatch.setattr(subproblem, "solve", None)
     with case(*made("two_gaussians", 450), problem()) as one:
@@ -136,24 +125,22 @@ def test_a_working_set_without_a_violating_pair_is_unchanged(
         assert step.beta.tolist() == [0.0] * 9 and step.ended
 
 
-def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(made, monkeypatch):
     with case(*made("two_gaussians", 450), problem()) as one:
         tolerances, plain = [], subproblem.solve
 
         def worse(
-            K: np.ndarray,
-            h: np.ndarray,
-            lower: np.ndarray,
-            upper: np.ndarray,
-            s: float,
-            start: np.ndarray,
-            tolerance: float,
-            epsilon: float,
-            b: float,
-            partly: bool,
-        ) -> Solution:
+            K,
+            h,
+            lower,
+            upper,
+            s,
+            start,
+            tolerance,
+            epsilon,
+            b,
+            partly,
+        ):
             tolerances.append(tolerance)
             found = plain(K, h, lower, upper, s, start, tolerance, epsilon, b)
             return found._replace(
@@ -169,12 +156,10 @@ def test_a_solution_that_lowers_d_is_computed_again_and_then_rejected(
         assert (np.diff(tolerances) < 0).all()
 
 
-def test_rounds_of_all_rows_compute_their_kernel_values_once(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rounds_of_all_rows_compute_their_kernel_values_once(made, monkeypatch):
     computed, plain = [], running_values.gram_of
 
-    def counted(*words: Any, **named: Any) -> np.ndarray:
+    def counted(*words, **named):
         computed.append(plain(*words, **named))
         return computed[-1]
 
@@ -198,9 +183,7 @@ def test_rounds_of_all_rows_compute_their_kernel_values_once(
         assert again == pytest.approx(expected, abs=1e-7)
 
 
-def test_a_working_set_without_a_gram_matrix_has_the_same_solution(
-    made: MakeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_working_set_without_a_gram_matrix_has_the_same_solution(made, monkeypatch):
     """Above MAX_GRAM_ROWS rows LIBSVM computes kernel values from the rows."""
     found = []
     for most in (subproblem.MAX_GRAM_ROWS, 0):

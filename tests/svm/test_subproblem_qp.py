@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,24 +17,24 @@ from random_subproblems import (
 )
 
 from randsvm.svm import libsvm, subproblem_qp
-from randsvm.svm.libsvm import Outcome, PrecomputedNodes
+from randsvm.svm.libsvm import PrecomputedNodes
 from randsvm.svm.subproblem import solve
-from randsvm.svm.subproblem_qp import BoxQP, Solution, needs_many_copies, product
+from randsvm.svm.subproblem_qp import BoxQP, needs_many_copies, product
 
 SEEDS = range(12)
 MAX_CALLS = 200
 
 
 def solve_repeatedly(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    s: float,
-    start: np.ndarray,
-    *more: object,
-    **others: Any,
-) -> Solution:
+    K,
+    h,
+    lower,
+    upper,
+    s,
+    start,
+    *more,
+    **others,
+):
     """Solve repeatedly: with very different class weights one call may end early."""
     for _ in range(MAX_CALLS):
         found = solve(K, h, lower, upper, s, start, *more, **others)
@@ -47,16 +46,16 @@ def solve_repeatedly(
 
 
 def check(
-    K: np.ndarray | None,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    s: float,
-    start: np.ndarray | None,
-    epsilon: float = 0.0,
-    accuracy: float = 1e-6,
-    b: float | None = None,
-) -> float:
+    K,
+    h,
+    lower,
+    upper,
+    s,
+    start,
+    epsilon=0.0,
+    accuracy=1e-6,
+    b=None,
+):
     """Solve, check the solution, and return its distance from the optimum."""
     size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
     found = solve_repeatedly(K, h, lower, upper, s, start, 1e-8 * size, epsilon, b=b)
@@ -72,7 +71,7 @@ def check(
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_is_solved(seed: int, C: float, name: str) -> None:
+def test_c_svc_is_solved(seed, C, name):
     rng = np.random.default_rng([seed, 1])
     m = random_size(rng)
     K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
@@ -84,7 +83,7 @@ def test_c_svc_is_solved(seed: int, C: float, name: str) -> None:
 @pytest.mark.parametrize("ratio", [1.01, 2.0, 30.0, 1 / 7])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_with_class_weights_is_solved(seed: int, C: float, ratio: float) -> None:
+def test_c_svc_with_class_weights_is_solved(seed, C, ratio):
     rng = np.random.default_rng([seed, 2])
     m = random_size(rng)
     K, y = kernel_matrix(rng, m, rng.choice(["rbf", "linear"])), rng.choice([-1.0, 1.0], m)
@@ -95,13 +94,13 @@ def test_c_svc_with_class_weights_is_solved(seed: int, C: float, ratio: float) -
 
 
 def test_libsvm_is_never_given_many_more_variables_than_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """The share of the rare class, which has a large C, does not matter."""
     given = []
     plain = subproblem_qp.c_svc
 
-    def c_svc(layout, rows: int, *more: object) -> Outcome:
+    def c_svc(layout, rows, *more):
         given.append(len(rows))
         return plain(layout, rows, *more)
 
@@ -118,13 +117,13 @@ def test_libsvm_is_never_given_many_more_variables_than_rows(
     assert max(given) <= 2 * m + 8
 
 
-def test_windows_of_class_weights_are_solved_as_one_box(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_of_class_weights_are_solved_as_one_box(monkeypatch):
     """Rounding changes the widths of windows; it must not lead to a box for each row, which takes
     LIBSVM ten times as long."""
-    given: list[bool] = []
+    given = []
     plain = subproblem_qp.any_boxes
 
-    def any_boxes(task: BoxQP, *more: int) -> Solution:
+    def any_boxes(task, *more):
         given.append(task.has_one_box)
         return plain(task, *more)
 
@@ -141,7 +140,7 @@ def test_windows_of_class_weights_are_solved_as_one_box(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0, 1 / 5])
 @pytest.mark.parametrize("C", BOUNDS)
-def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C: float, ratio: float) -> None:
+def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C, ratio):
     rng = np.random.default_rng([7, 2])
     K, y = kernel_matrix(rng, 40, "rbf"), rng.choice([-1.0, 1.0], 40)
     lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
@@ -152,7 +151,7 @@ def test_c_svc_is_solved_from_zero_without_frozen_coefficients(C: float, ratio: 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_epsilon_svr_is_solved(seed: int, C: float, epsilon: float) -> None:
+def test_epsilon_svr_is_solved(seed, C, epsilon):
     rng = np.random.default_rng([seed, 3])
     m = random_size(rng)
     # With few features and a large C, SMO itself needs millions of steps.
@@ -168,9 +167,7 @@ def test_epsilon_svr_is_solved(seed: int, C: float, epsilon: float) -> None:
 @pytest.mark.parametrize("away", [1.0, 0.1, 0.001])
 @pytest.mark.parametrize("ratio, epsilon", [(30.0, 0.0), (1 / 2, 0.0), (1.0, 0.02), (1.0, 0.5)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_guess_of_the_offset_does_not_change_the_solution(
-    seed: int, ratio: float, epsilon: float, away: float
-) -> None:
+def test_the_guess_of_the_offset_does_not_change_the_solution(seed, ratio, epsilon, away):
     """The guess makes smaller problems come first, near the solution or far from it."""
     rng = np.random.default_rng([seed, 9])
     m = random_size(rng)
@@ -187,7 +184,7 @@ def test_the_guess_of_the_offset_does_not_change_the_solution(
 
 
 @pytest.mark.parametrize("b", [0.0, 0.4, -0.4])
-def test_rows_of_a_regression_that_wait_turn_in_a_later_solve(b: float) -> None:
+def test_rows_of_a_regression_that_wait_turn_in_a_later_solve(b):
     """Solves that leave a few rows at 0 never lose, and end at the solution."""
     rng, m, epsilon = np.random.default_rng([7, 11]), 120, 0.05
     K, y = kernel_matrix(rng, m, "rbf"), rng.normal(size=m)
@@ -204,7 +201,7 @@ def test_rows_of_a_regression_that_wait_turn_in_a_later_solve(b: float) -> None:
     assert_near_minimum(minimum(K, y, lower, upper, s, epsilon), K, y, epsilon, start, 1e-5)
 
 
-def test_a_row_does_not_wait_if_no_other_row_moves() -> None:
+def test_a_row_does_not_wait_if_no_other_row_moves():
     """Otherwise rounds would repeat themselves: the offset gives the first row the wrong sign."""
     m, epsilon = 201, 0.1
     y = np.where(np.arange(m) % 2, 0.6, -0.6)
@@ -218,7 +215,7 @@ def test_a_row_does_not_wait_if_no_other_row_moves() -> None:
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_class_is_solved(seed: int, name: str) -> None:
+def test_one_class_is_solved(seed, name):
     rng = np.random.default_rng([seed, 4])
     m = random_size(rng)
     K, lower, upper = kernel_matrix(rng, m, name), np.zeros(m), np.ones(m)
@@ -231,7 +228,7 @@ WEIGHTS = [(1.0, 1.0), (1.0, 3.0), (3.0, 1.0)]
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
 @pytest.mark.parametrize("side", [1.0, -1.0])
-def test_rows_of_a_single_class_are_solved(side: float, bounds: tuple[float, ...]) -> None:
+def test_rows_of_a_single_class_are_solved(side, bounds):
     rng = np.random.default_rng(5)
     K, C = kernel_matrix(rng, 20, "rbf"), bounds[0 if side > 0 else 1]
     lower, upper = np.full(20, min(0, side * C)), np.full(20, max(0, side * C))
@@ -241,7 +238,7 @@ def test_rows_of_a_single_class_are_solved(side: float, bounds: tuple[float, ...
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
 @pytest.mark.parametrize("end", ["lower", "upper"])
-def test_a_single_feasible_point_is_the_solution(end: str, bounds: tuple[float, ...]) -> None:
+def test_a_single_feasible_point_is_the_solution(end, bounds):
     rng = np.random.default_rng(6)
     y = np.where(np.arange(9) < 4, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -253,21 +250,21 @@ def test_a_single_feasible_point_is_the_solution(end: str, bounds: tuple[float, 
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_a_sum_out_of_reach_is_refused(bounds: tuple[float, ...]) -> None:
+def test_a_sum_out_of_reach_is_refused(bounds):
     y = np.array([1.0, -1.0])
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
     with pytest.raises(ValueError, match="cannot sum to"):
         solve(np.eye(2, dtype=np.float32), y, lower, upper, bounds[0] + 0.01)
 
 
-def test_a_single_row_has_the_sum_as_its_coefficient() -> None:
+def test_a_single_row_has_the_sum_as_its_coefficient():
     K = np.ones((1, 1), np.float32)
     for s in (0.0, 0.3, 1.0):
         assert solve(K, np.ones(1), np.zeros(1), np.ones(1), s).beta == s
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_equal_rows_are_solved(bounds: tuple[float, ...]) -> None:
+def test_equal_rows_are_solved(bounds):
     rng = np.random.default_rng(7)
     y = np.where(np.arange(12) < 5, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -276,7 +273,7 @@ def test_equal_rows_are_solved(bounds: tuple[float, ...]) -> None:
 
 
 @pytest.mark.parametrize("bounds", WEIGHTS)
-def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds: tuple[float, ...]) -> None:
+def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds):
     """In this case LIBSVM has no finite rho."""
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
     lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
@@ -288,7 +285,7 @@ def test_all_coefficients_end_at_bounds_far_from_the_margin(bounds: tuple[float,
 
 @pytest.mark.parametrize("times", [3, 1000])
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
-def test_the_objective_never_gets_worse(ratio: float, times: int) -> None:
+def test_the_objective_never_gets_worse(ratio, times):
     """An indefinite kernel has several minima; solve descends from the start."""
     rng = np.random.default_rng(8)
     m = 40
@@ -305,7 +302,7 @@ def test_the_objective_never_gets_worse(ratio: float, times: int) -> None:
 
 
 @pytest.mark.parametrize("ratio", [1.0, 5.0])
-def test_large_frozen_gradients_keep_the_gradient_exact(ratio: float) -> None:
+def test_large_frozen_gradients_keep_the_gradient_exact(ratio):
     """float32 alone would be wrong by 1e5 * 6e-8 = 6e-3."""
     rng = np.random.default_rng(10)
     m, tolerance = 60, 1e-4
@@ -319,13 +316,13 @@ def test_large_frozen_gradients_keep_the_gradient_exact(ratio: float) -> None:
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 8])
-def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m: int) -> None:
+def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m):
     """svm.cpp reads x[i][(int) x[j][0].value].value at the given addresses."""
     rng = np.random.default_rng(11)
     K, index = rng.normal(size=(m, m)).astype(np.float32), rng.integers(0, m, m + 3)
     layout = PrecomputedNodes.of(K, index)
 
-    def value(row: int, node: int) -> float:
+    def value(row, node):
         return ctypes.c_double.from_address(int(layout.starts[row]) + 16 * node + 8).value
 
     number = [int(value(j, 0)) for j in range(len(index))]
@@ -334,9 +331,7 @@ def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m: int) -> Non
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_an_interrupted_solve_does_not_affect_the_next_one(
-    monkeypatch: pytest.MonkeyPatch, ratio: float
-) -> None:
+def test_an_interrupted_solve_does_not_affect_the_next_one(monkeypatch, ratio):
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
     task = (
@@ -347,7 +342,7 @@ def test_an_interrupted_solve_does_not_affect_the_next_one(
         0.5,
     )
 
-    def interrupted(*arguments: object) -> Outcome:
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -358,9 +353,7 @@ def test_an_interrupted_solve_does_not_affect_the_next_one(
 
 
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_the_rows_of_an_interrupted_solve_live_until_it_ends(
-    monkeypatch: pytest.MonkeyPatch, ratio: float
-) -> None:
+def test_the_rows_of_an_interrupted_solve_live_until_it_ends(monkeypatch, ratio):
     """A time limit leaves LIBSVM working: freed rows would crash it."""
     rng = np.random.default_rng(12)
     y = np.where(np.arange(10) < 5, 1.0, -1.0)
@@ -373,7 +366,7 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(
     )
     kept = []
 
-    def interrupted(work: object, stage: str, memory: object) -> Outcome:
+    def interrupted(work, stage, memory):
         kept.append(memory)
         raise KeyboardInterrupt
 
@@ -384,7 +377,7 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(
     assert isinstance(layout, PrecomputedNodes)
 
 
-def test_product_equals_numpys() -> None:
+def test_product_equals_numpys():
     rng = np.random.default_rng(9)
     for m in (1, 2, 3, 4, 5, 63):
         K, beta = kernel_matrix(rng, m, "rbf"), rng.normal(size=m) * (rng.random(m) < 0.6)

@@ -14,7 +14,7 @@ SPREADS = {"2": np.log10(2), "1000": 3.0}
 SEEDS = range(3)
 
 
-def kernel_and_widths(seed: int, spread: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def kernel_and_widths(seed, spread):
     rng = np.random.default_rng([seed, 8])
     X = rng.normal(size=(ROWS, 2))
     squares = ((X[:, None] - X) ** 2).sum(axis=2)
@@ -22,7 +22,7 @@ def kernel_and_widths(seed: int, spread: float) -> tuple[np.ndarray, np.ndarray,
     return np.exp(-squares).astype(np.float32), widths, X
 
 
-def starts(lower: np.ndarray, upper: np.ndarray, seed: int) -> np.ndarray:
+def starts(lower, upper, seed):
     """Return coefficients at both bounds and between them."""
     rng = np.random.default_rng([seed, 9])
     place = rng.choice([0.0, 1.0, 0.3], len(lower))
@@ -32,7 +32,7 @@ def starts(lower: np.ndarray, upper: np.ndarray, seed: int) -> np.ndarray:
 @pytest.mark.parametrize("epsilon", [0.0, 0.2])
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_boxes_with_one_sum_are_solved(seed: int, spread: str, epsilon: float) -> None:
+def test_any_boxes_with_one_sum_are_solved(seed, spread, epsilon):
     K, widths, X = kernel_and_widths(seed, SPREADS[spread])
     h = np.sin(2 * X[:, 0]) + np.where(X[:, 1] > 0, 0.5, -0.5)
     lower = -widths if epsilon else np.where(h > 0, 0.0, -widths)
@@ -50,7 +50,7 @@ def test_any_boxes_with_one_sum_are_solved(seed: int, spread: str, epsilon: floa
 @pytest.mark.parametrize("two_sided", [False, True])
 @pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_any_boxes_with_two_sums_are_solved(seed: int, spread: str, two_sided: bool) -> None:
+def test_any_boxes_with_two_sums_are_solved(seed, spread, two_sided):
     K, widths, X = kernel_and_widths(seed, SPREADS[spread])
     positive = X[:, 0] > 0
     h = X[:, 1] if two_sided else np.zeros(ROWS)

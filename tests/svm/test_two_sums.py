@@ -18,13 +18,13 @@ from randsvm.svm.subproblem_qp import solve_two_sums
 
 
 def check(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    start: np.ndarray,
-    accuracy: float = 1e-6,
-) -> tuple[np.ndarray, tuple[float, float]]:
+    K,
+    h,
+    lower,
+    upper,
+    start,
+    accuracy=1e-6,
+):
     """Solve with the sums of `start`, and check the solution."""
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C
@@ -40,7 +40,7 @@ def check(
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_two_sum_classification_is_solved(seed: int, C: float, name: str) -> None:
+def test_a_two_sum_classification_is_solved(seed, C, name):
     rng = np.random.default_rng([seed, 11])
     m = random_size(rng)
     K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
@@ -54,7 +54,7 @@ def test_a_two_sum_classification_is_solved(seed: int, C: float, name: str) -> N
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_two_sum_regression_is_solved(seed: int, C: float, name: str) -> None:
+def test_a_two_sum_regression_is_solved(seed, C, name):
     """At most p is above 0 and q below: the coefficients of one row cancel."""
     rng = np.random.default_rng([seed, 12])
     m = random_size(rng)
@@ -69,7 +69,7 @@ def test_a_two_sum_regression_is_solved(seed: int, C: float, name: str) -> None:
 @pytest.mark.parametrize("name", ["rbf", "linear"])
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", range(4))
-def test_a_nu_svc_without_frozen_coefficients_is_libsvms(seed: int, C: float, name: str) -> None:
+def test_a_nu_svc_without_frozen_coefficients_is_libsvms(seed, C, name):
     """Without a linear term and with equal sums this is LIBSVM's own nu-SVC."""
     rng = np.random.default_rng([seed, 13])
     m = random_size(rng)
@@ -84,7 +84,7 @@ def test_a_nu_svc_without_frozen_coefficients_is_libsvms(seed: int, C: float, na
     assert beta[y > 0].sum() == pytest.approx(sums[0], abs=1e-12 * m * C)
 
 
-def test_equal_rows_are_solved_without_dividing_by_rho() -> None:
+def test_equal_rows_are_solved_without_dividing_by_rho():
     """LIBSVM divides by 0 here: any coefficients with the sums are a solution."""
     m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
     lower, upper = np.minimum(0, y), np.maximum(0, y)

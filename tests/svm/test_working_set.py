@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from randsvm.algorithms import randsvm
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.algorithms.randsvm import randsvm_1, train_certified
 from randsvm.data.sampling import Draw, SmallestKeys
-from randsvm.svm.scan import Violators
 from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.svm.working_set import (
     Candidates,
@@ -31,21 +28,21 @@ from randsvm.svm.working_set import (
 N = 200
 
 
-def first_of(found: GroupCandidates) -> tuple[np.ndarray, np.ndarray]:
+def first_of(found):
     (group,) = found.groups
     return group.steepest_rise.rows[:1], group.steepest_fall.rows[:1]
 
 
-def one_group(*of: object) -> GroupCandidates:
+def one_group(*of):
     return GroupCandidates((Candidates(*of),))
 
 
-def smallest(rows: np.ndarray) -> SmallestKeys:
+def smallest(rows):
     return SmallestKeys.of(N, rows, np.arange(len(rows)))
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[np.random.Generator, GroupCandidates, KernelSolution]:
+def rounds(draw):
     """A working set, support vectors and candidates, their rows all different or the same."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     rising = rng.permutation(N)[: draw(st.integers(1, 60))]
@@ -69,43 +66,39 @@ class Script:
 
     warm_start = rng = None
 
-    def __init__(
-        self, first: WorkingSet, solution: KernelSolution, found: GroupCandidates, rounds: int = 1
-    ) -> None:
+    def __init__(self, first, solution, found, rounds=1):
         self.first, self.solution, self.rounds = first, solution, rounds
         self.V = SimpleNamespace(
             candidates=found, count=found.count, certificate=Certificate(1.0, 0.0)
         )
-        self.working_sets: list[WorkingSet] = []
-        self.orders: list[object] = []
+        self.working_sets = []
+        self.orders = []
 
     @property
-    def scan(self) -> Script:
+    def scan(self):
         """Return what `solve_nothing` gets."""
         return self
 
-    def random_subset(self, r: int) -> WorkingSet:
+    def random_subset(self, r):
         return self.first
 
-    def start(self, scan: Script, r: int) -> tuple[None, WorkingSet]:
+    def start(self, scan, r):
         return None, self.first
 
-    def violators(
-        self, step: Any, W: np.ndarray, order: Any, r: int
-    ) -> tuple[KernelSolution, SimpleNamespace]:
+    def violators(self, step, W, order, r):
         self.orders.append(order)
         return self.solution, self.V
 
-    def stop(self, solution, V: Violators) -> bool:
+    def stop(self, solution, V):
         return len(self.orders) > self.rounds
 
 
-def solve_nothing(run: Script, W: WorkingSet, *_: object, **__: object) -> None:
+def solve_nothing(run, W, *_, **__):
     run.working_sets.append(W)
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_solves() -> Iterator[None]:
+def no_solves():
     with pytest.MonkeyPatch.context() as patch:
         for algorithm in (randsvm, osuna_module):
             patch.setattr(algorithm, "svmlearn", solve_nothing)
@@ -122,11 +115,11 @@ ALGORITHMS = {
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pair(
-    name: str,
-) -> None:
+    name,
+):
     @settings(max_examples=80)
     @given(rounds(), st.integers(2, 100), st.none() | st.integers(1, 100))
-    def one(a_round, size: int, swap) -> None:
+    def one(a_round, size, swap):
         rng, found, solution = a_round
         first = WorkingSet.of(rng.permutation(N)[:size], N)
         run = Script(first, solution, found, rounds=3)
@@ -147,7 +140,7 @@ def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pa
     one()
 
 
-def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall() -> None:
+def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     rising, falling = np.arange(0, 50), np.arange(100, 150)
     found = one_group(
         100, smallest(rising), smallest(falling), smallest(rising[:1]), smallest(falling[:1])
@@ -163,7 +156,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall() -> None:
 
 @settings(max_examples=50)
 @given(rounds(), st.integers(2, 150))
-def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r: int) -> None:
+def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
     rng, found, solution = a_round
     run = Script(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
     randsvm_1(run, r)
@@ -181,7 +174,7 @@ def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r: int) -> 
 
 
 @pytest.mark.parametrize("beta, few", [(1.0, 20), (0.5, 90)])
-def test_pairs_are_chosen_once_random_violators_are_few(beta: float, few: int) -> None:
+def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
     """Few: beside support vectors most of which are bounded fewer than beside others."""
     solution = KernelSolution(np.arange(90), np.full(90, beta), 0.0, problem())
     some, many = (
@@ -204,15 +197,13 @@ def test_pairs_are_chosen_once_random_violators_are_few(beta: float, few: int) -
     "collector, wanted",
     [(FileOrder(2, Draw(0, 1)), [3, 7]), (LargestViolation(2, Draw(0, 1)), [9, 7])],
 )
-def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(
-    collector: FileOrder | LargestViolation, wanted: list[int]
-) -> None:
+def test_osuna_takes_the_first_violators_and_osuna_closest_the_largest(collector, wanted):
     rows, violation = np.array([3, 7, 9]), np.array([0.1, 0.5, 2.0])
     kept = SmallestKeys.of(2, rows, collector.keys(0, 10, rows, violation))
     assert kept.rows.tolist() == wanted
 
 
-def test_a_working_set_of_all_rows_stays_the_same() -> None:
+def test_a_working_set_of_all_rows_stays_the_same():
     solution = KernelSolution(np.arange(3), np.ones(3), 0.0, problem())
     found = one_group(1, *[smallest(np.arange(1))] * 4)
     run = Script(WorkingSet.of(np.arange(N), N), solution, found)

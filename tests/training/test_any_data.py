@@ -6,15 +6,14 @@ Each case once ended far above its gap, without a notice or after a thousand rou
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from learning import Finished, gaussians, learn
+from learning import gaussians, learn
 
 
-def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
+def unbalanced(rows, positive):
     """Return two overlapping classes, one with few rows."""
     rng = np.random.default_rng(11)
     y = np.full(rows, -1.0)
@@ -22,16 +21,14 @@ def unbalanced(rows: int, positive: int) -> tuple[np.ndarray, np.ndarray]:
     return y, oracle.as_float32(rng.normal(size=(rows, 2)) + 0.5 * y[:, None])
 
 
-def separable(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def separable(rows):
     """Return normal data of 20 features that a plane separates without noise."""
     rng = np.random.default_rng(7)
     X = oracle.as_float32(rng.normal(size=(rows, 20)))
     return np.sign(X @ rng.normal(size=20)), X
 
 
-def model_objectives(
-    model: Path, y: np.ndarray, X: np.ndarray, C: tuple[float, float]
-) -> oracle.Objectives:
+def model_objectives(model, y, X, C):
     """Return P and D of a written model of two classes, with C of y = 1 and of y = -1."""
     found = oracle.read_model(model, X.shape[1])
     Z = oracle.as_float32(found.Z)
@@ -41,7 +38,7 @@ def model_objectives(
     return oracle.Objectives(norm / 2 + loss, np.abs(found.beta).sum() - norm / 2)
 
 
-def assert_gap_reached(learnt: Finished, gap: float) -> None:
+def assert_gap_reached(learnt, gap):
     assert learnt.metadata["stopped"] == f"gap <= {gap:g}"
     assert learnt.metadata["certificate"] == "proven"
     assert -1e-12 <= float(learnt.metadata["gap"]) <= gap
@@ -72,7 +69,7 @@ TWO_CLASSES = {
 
 
 @pytest.mark.parametrize("name", TWO_CLASSES)
-def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path: Path, name: str) -> None:
+def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path, name):
     make, (algorithm, *words), C = TWO_CLASSES[name]
     y, X = make()
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -88,9 +85,7 @@ def test_the_gap_is_reached_and_is_that_of_the_written_model(tmp_path: Path, nam
 @pytest.mark.parametrize("size", [2, 3, 10, 20])
 @pytest.mark.parametrize("words", [("-w", 1, 5), ("-c", 0.1, "-g", 100)], ids=str)
 @pytest.mark.parametrize("algorithm", ["osuna", "osuna-closest"])
-def test_a_working_set_never_exceeds_the_requested_size(
-    tmp_path: Path, algorithm: str, words: tuple[object, ...], size: int
-) -> None:
+def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, words, size):
     """No notice says that the size was raised."""
     y, X = unbalanced(300, 60)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -100,7 +95,7 @@ def test_a_working_set_never_exceeds_the_requested_size(
     assert learnt.notices == []
 
 
-def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path: Path) -> None:
+def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path):
     y, X = oracle.clouds(1500, classes=10)
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text(y.astype(int), X))
@@ -116,7 +111,7 @@ def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("C", [1e4, 1e6])
-def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path: Path, C: float) -> None:
+def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path, C):
     """A gap that is not reached is reported."""
     y, X = separable(300)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -130,7 +125,7 @@ def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path: Path, C: flo
     assert reached or learnt.metadata["stopped"] != "no violators"
 
 
-def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path: Path) -> None:
+def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
     """Without --gap the stopping rules of KBH07 and OFG97 apply."""
     y, X = unbalanced(1500, 157)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
@@ -140,7 +135,7 @@ def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path: Pa
         assert learnt.metadata["violators"] == "0"
 
 
-def test_a_time_limit_does_not_end_a_run_early(tmp_path: Path) -> None:
+def test_a_time_limit_does_not_end_a_run_early(tmp_path):
     """Rounds that change two coefficients say little about the time of the final evaluation."""
     path = gaussians(2000).save(tmp_path / "data")
     words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)

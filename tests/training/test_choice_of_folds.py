@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -16,12 +15,11 @@ from task_sets import open_dataset
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources, Run, Search
-from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import CrossValidation, forward_folds, subset_of
 from randsvm.training.job import Job
 
 
-def folds_of(path: Path, search: Search) -> CrossValidation[Params]:
+def folds_of(path, search):
     job = Job(resources=Resources(jobs=1), search=search)
     with open_dataset(path, "svc") as D:
         return CrossValidation.of_search(D, job, lambda *_: pytest.fail("no fit is made"))
@@ -30,7 +28,7 @@ def folds_of(path: Path, search: Search) -> CrossValidation[Params]:
 # ---- repetitions --------------------------------------------------------------------------------
 
 
-def test_each_repetition_spreads_the_rows_over_other_folds(tmp_path: Path) -> None:
+def test_each_repetition_spreads_the_rows_over_other_folds(tmp_path):
     path = gaussians(203).save(tmp_path / "d")
     y = gaussians(203).y
     folds = folds_of(path, Search(folds="5x3"))
@@ -49,9 +47,7 @@ def test_each_repetition_spreads_the_rows_over_other_folds(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("words", [(), ("--search-gap", 1e-4), ("--no-racing",)])
-def test_the_first_repetition_has_the_scores_of_a_single_one(
-    tmp_path: Path, words: tuple[object, ...]
-) -> None:
+def test_the_first_repetition_has_the_scores_of_a_single_one(tmp_path, words):
     path = gaussians(200).save(tmp_path / "d")
     own = ("-g", 0.1, "--sample-size", 50, *words)
     (once,) = learn("randsvm", path, tmp_path / "once", "-v", 4, *own).of("tried")
@@ -70,7 +66,7 @@ def test_the_first_repetition_has_the_scores_of_a_single_one(
 
 
 @pytest.mark.parametrize(("n", "folds"), [(20, 3), (21, 3), (100, 7), (6, 5)])
-def test_forward_folds_are_those_of_scikit_learn(n: int, folds: int) -> None:
+def test_forward_folds_are_those_of_scikit_learn(n, folds):
     fold = forward_folds(n, folds)
     splits = TimeSeriesSplit(folds).split(np.zeros((n, 1)))
     for number, (training, held_out) in enumerate(splits):
@@ -78,7 +74,7 @@ def test_forward_folds_are_those_of_scikit_learn(n: int, folds: int) -> None:
         assert np.flatnonzero(fold < number).tolist() == training.tolist()
 
 
-def drifting(rows: int) -> Data:
+def drifting(rows):
     """Two classes whose border moves from row to row: later rows say more of the next ones."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(rows, 2))
@@ -89,9 +85,7 @@ def drifting(rows: int) -> Data:
 @pytest.mark.parametrize(
     "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
 )
-def test_scores_in_the_order_of_time_equal_scikit_learns(
-    tmp_path: Path, words: tuple[object, ...]
-) -> None:
+def test_scores_in_the_order_of_time_equal_scikit_learns(tmp_path, words):
     """With shared kernel values, with seeds, and with fits from nothing."""
     y, X = data = drifting(240)
     path = data.save(tmp_path / "d")
@@ -106,7 +100,7 @@ def test_scores_in_the_order_of_time_equal_scikit_learns(
     assert one["score"] < mixed["score"] - 2
 
 
-def test_sgd_validates_forward(tmp_path: Path) -> None:
+def test_sgd_validates_forward(tmp_path):
     path = drifting(240).save(tmp_path / "d")
     words = "-v", 4, "--epochs", 20
     forward = learn("sgd", path, tmp_path / "m", *words, "--groups", "time").of("tried")[0]
@@ -115,7 +109,7 @@ def test_sgd_validates_forward(tmp_path: Path) -> None:
     assert forward["score"] < mixed["score"]
 
 
-def test_a_first_block_may_have_one_class(tmp_path: Path) -> None:
+def test_a_first_block_may_have_one_class(tmp_path):
     y, X = gaussians(60)
     order = np.argsort(y, kind="stable")
     path = Data(y[order], X[order]).save(tmp_path / "d")
@@ -139,22 +133,20 @@ def test_a_first_block_may_have_one_class(tmp_path: Path) -> None:
         (("-v", 50, "--groups", "time"), "-v 50: there are only 50 rows"),
     ],
 )
-def test_folds_that_do_not_suit_are_refused(
-    tmp_path: Path, words: tuple[object, ...], message: str
-) -> None:
+def test_folds_that_do_not_suit_are_refused(tmp_path, words, message):
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(ParameterError, match=re.escape(message)):
         learn("randsvm", path, tmp_path / "m", *words)
 
 
-def test_a_word_for_folds_is_refused(tmp_path: Path) -> None:
+def test_a_word_for_folds_is_refused(tmp_path):
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(Exception, match="expected folds as 5 or 5x3, found 'x3'"):
         run_train("randsvm", "-v", "x3", path, tmp_path / "m")
 
 
 @pytest.mark.parametrize("kind", ["search", "probabilities", "subset"])
-def test_the_seed_chooses_the_held_out_rows(tmp_path: Path, kind: str) -> None:
+def test_the_seed_chooses_the_held_out_rows(tmp_path, kind):
     path, found, fit = gaussians(203).save(tmp_path / "d"), [], cast(Any, None)
     for seed in (0, 0, 1):
         job = Job(run=Run(seed=seed), resources=Resources(jobs=1), search=Search(folds=5))
@@ -169,7 +161,7 @@ def test_the_seed_chooses_the_held_out_rows(tmp_path: Path, kind: str) -> None:
     assert (found[0] != found[2]).any()
 
 
-def test_small_classes_begin_in_different_folds(tmp_path: Path) -> None:
+def test_small_classes_begin_in_different_folds(tmp_path):
     """Seven classes of two rows each fill five folds with three or two rows."""
     path = tmp_path / "d"
     path.write_text("".join(f"{label} 1:{row}\n" for label in range(7) for row in range(2)))

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -42,7 +40,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("deadlines")
     y, X = oracle.two_gaussians(ROWS)
     oracle.write_svmlight(folder / "two", y, X)
@@ -54,24 +52,24 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def limit_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[int]]:
+def limit_at(monkeypatch):
     """limit_at(k): let the limit pass with the k-th event that a clock observes; return how many
     events it observed.
     """
     received, plain, hear = [0], time.perf_counter, Clock.__call__
     last = [float("inf")]
 
-    def now() -> float:
+    def now():
         return plain() + (2 * SECONDS if received[0] >= last[0] else 0.0)
 
-    def count(clock: Clock, event: object) -> None:
+    def count(clock, event):
         received[0] += 1
         hear(clock, event)
 
     monkeypatch.setattr(time, "perf_counter", now)
     monkeypatch.setattr(Clock, "__call__", count)
 
-    def arm(k: float) -> list[int]:
+    def arm(k):
         received[0], last[0] = 0, k
         return received
 
@@ -80,8 +78,8 @@ def limit_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[int]]:
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_time_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(
-    files: Path, tmp_path: Path, limit_at: Callable[[float], list[int]], kind: str
-) -> None:
+    files, tmp_path, limit_at, kind
+):
     words, name = RUNS[kind]
     model, data = tmp_path / "m", files / name
     line = (*words, "-q", "--time-limit", f"{SECONDS:g}s", data, model)
@@ -110,9 +108,7 @@ def test_a_time_limit_at_any_moment_leaves_a_whole_model_or_the_old_one(
     assert len(ends) > 1
 
 
-def test_the_time_limit_applies_to_a_grid_search(
-    files: Path, tmp_path: Path, limit_at: Callable[[float], list[int]]
-) -> None:
+def test_the_time_limit_applies_to_a_grid_search(files, tmp_path, limit_at):
     model, data = tmp_path / "m", files / "two"
     for k in (1, 4, 12):
         model.write_text(OLD_MODEL)

@@ -6,10 +6,9 @@ from __future__ import annotations
 import gzip
 import io
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +19,6 @@ from scipy import sparse
 
 from randsvm import api
 from randsvm.data import cache, dataset
-from randsvm.data.dataset import Dataset
 from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
 from randsvm.models.kernel_model import KernelModel
@@ -39,7 +37,7 @@ class Files(NamedTuple):
     X: np.ndarray
 
 
-def text_of(y: np.ndarray, X: np.ndarray) -> str:
+def text_of(y, X):
     """nan: the row lacks the feature."""
     rows = [
         " ".join([f"{label:.9g}", *(f"{j}:{v!r}" for j, v in enumerate(x, 1) if v == v)])
@@ -48,9 +46,7 @@ def text_of(y: np.ndarray, X: np.ndarray) -> str:
     return "\n".join([*rows, ""])
 
 
-def rows_at(
-    offset: float, spread: float, *, share: float = 1.0, regression: bool = False, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+def rows_at(offset, spread, *, share=1.0, regression=False, seed=0):
     """share: of the features that a row has."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(ROWS, 3))
@@ -62,7 +58,7 @@ def rows_at(
     return y, X
 
 
-def files(folder: Path, offset: float, spread: float, **how: Any) -> Files:
+def files(folder, offset, spread, **how):
     y, X = rows_at(offset, spread, **how)
     (folder / "train").write_text(text_of(y, X))
     test = rows_at(offset, spread, seed=1, **how)
@@ -70,12 +66,12 @@ def files(folder: Path, offset: float, spread: float, **how: Any) -> Files:
     return Files(folder / "train", folder / "test", y, X)
 
 
-def svm_predict(test: Path, model: Path) -> np.ndarray:
+def svm_predict(test, model):
     y, rows = svmutil.svm_read_problem(str(test))
     return np.array(svmutil.svm_predict(y, rows, svmutil.svm_load_model(str(model)), "-q")[0])
 
 
-def predicted(test: Path, model: Path) -> np.ndarray:
+def predicted(test, model):
     run_predict("-q", test, model, model.with_suffix(".out"))
     return np.loadtxt(model.with_suffix(".out"))
 
@@ -92,7 +88,7 @@ RUNS = {
 @pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
 @pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("at", OFFSETS)
-def test_labels_are_those_of_svm_predict(tmp_path: Path, at: str, words: str, share: float) -> None:
+def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
     offset, spread = OFFSETS[at]
     if ("linear" in words or "poly" in words) and offset > 1e4:
         pytest.skip("float64 itself cancels in sums of such products")
@@ -105,7 +101,7 @@ def test_labels_are_those_of_svm_predict(tmp_path: Path, at: str, words: str, sh
 
 
 @pytest.mark.parametrize("at", OFFSETS)
-def test_an_offset_changes_no_accuracy(tmp_path: Path, at: str) -> None:
+def test_an_offset_changes_no_accuracy(tmp_path, at):
     """Of RBF, which differences alone count in."""
     offset, spread = OFFSETS[at]
     data = files(tmp_path, offset, spread)
@@ -118,7 +114,7 @@ def test_an_offset_changes_no_accuracy(tmp_path: Path, at: str) -> None:
 
 @pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
 @pytest.mark.parametrize("at", OFFSETS)
-def test_regressions_are_those_of_svm_predict(tmp_path: Path, at: str, share: float) -> None:
+def test_regressions_are_those_of_svm_predict(tmp_path, at, share):
     offset, spread = OFFSETS[at]
     data = files(tmp_path, offset, spread, share=share, regression=True)
     run = learn("randsvm", data.train, tmp_path / "m", "-s", "svr", "-g", 0.5 / spread**2)
@@ -126,7 +122,7 @@ def test_regressions_are_those_of_svm_predict(tmp_path: Path, at: str, share: fl
     np.testing.assert_allclose(predicted(data.test, run.model), expected, rtol=1e-6, atol=1e-9)
 
 
-def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path: Path) -> None:
+def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
     data = files(tmp_path, 1e4, 1.0, regression=True)
     y, rows = svmutil.svm_read_problem(str(data.train))
     model = svmutil.svm_train(y, rows, "-q -s 3 -g 0.5")
@@ -139,20 +135,18 @@ def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path: Path) -> None
 
 
 @pytest.fixture
-def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_chunks(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=64))
 
 
-def test_all_ways_to_the_rows_give_the_same_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_chunks: None
-) -> None:
+def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_chunks):
     data = files(tmp_path, 1e8, 10.0)
     words = ["randsvm", "-q", "-g", 0.005, "--sample-size", 100]
     run_train(*words, data.train, tmp_path / "m")
     expected = (tmp_path / "m").read_bytes()
     packed = tmp_path / "packed"
     packed.write_bytes(gzip.compress(data.train.read_bytes()))
-    ways: list[tuple[object, ...]] = [
+    ways = [
         (packed,),
         ("--cache", tmp_path / "cache", data.train),
         ("--cache", tmp_path / "cache", data.train),
@@ -170,21 +164,19 @@ def test_all_ways_to_the_rows_give_the_same_model(
         np.testing.assert_array_equal(found.predict(X), predicted(data.train, tmp_path / "m"))
 
 
-def read(path: Path, memory: int = 1 << 30, chunk_rows: int = 64) -> Dataset:
+def read(path, memory=1 << 30, chunk_rows=64):
     options = ParseOptions(chunk_rows=chunk_rows)
     return dataset.load(str(path), options, Resources(memory=memory))
 
 
-def values_of(D: Dataset) -> np.ndarray:
+def values_of(D):
     # A chunk of a file is valid until the next is read.
     X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
     assert X.dtype == np.float64
     return X
 
 
-def test_a_spill_file_and_parts_of_it_have_float64(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_spill_file_and_parts_of_it_have_float64(tmp_path, monkeypatch):
     data = files(tmp_path, 1e8, 10.0)
     monkeypatch.setattr(Resources, "data_bytes", 1000)
     D = read(data.train)
@@ -204,9 +196,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("change", LATE.values(), ids=LATE)
-def test_rows_have_their_numbers_wherever_float32_lacks_one(
-    tmp_path: Path, change: Callable[..., Any]
-) -> None:
+def test_rows_have_their_numbers_wherever_float32_lacks_one(tmp_path, change):
     y, X = rows_at(1e8, 10.0)
     X = change(X)
     path = tmp_path / "data"
@@ -224,7 +214,7 @@ def test_rows_have_their_numbers_wherever_float32_lacks_one(
     D.close()
 
 
-def test_ordinary_rows_take_the_memory_of_float32(tmp_path: Path) -> None:
+def test_ordinary_rows_take_the_memory_of_float32(tmp_path):
     data = files(tmp_path, 0.0, 1.0)
     D = read(data.train)
     assert not D.summary.float64
@@ -236,7 +226,7 @@ def test_ordinary_rows_take_the_memory_of_float32(tmp_path: Path) -> None:
 # ---- what goes on with the rows ---------------------------------------------------------------
 
 
-def test_a_warm_start_finds_all_support_vectors(tmp_path: Path) -> None:
+def test_a_warm_start_finds_all_support_vectors(tmp_path):
     data = files(tmp_path, 1e8, 10.0)
     learn("randsvm", data.train, tmp_path / "m", "-g", 0.005)
     old = load(str(tmp_path / "m"))
@@ -251,7 +241,7 @@ def test_a_warm_start_finds_all_support_vectors(tmp_path: Path) -> None:
     )
 
 
-def shifted(name: str, folder: Path, offset: float, *words: object) -> np.ndarray:
+def shifted(name, folder, offset, *words):
     """What a model says of rows at an offset, whose features spread by 10."""
     (folder / name).mkdir()
     data = files(folder / name, offset, 10.0)
@@ -268,13 +258,13 @@ def shifted(name: str, folder: Path, offset: float, *words: object) -> np.ndarra
     ],
     ids=["standard", "minmax", "sgd"],
 )
-def test_scaled_rows_do_not_know_their_offset(tmp_path: Path, words: tuple[object, ...]) -> None:
+def test_scaled_rows_do_not_know_their_offset(tmp_path, words):
     near, far = (shifted(f"at {at:g}", tmp_path, at, *words) for at in (0.0, 1e8))
     # Rows are rounded to three digits after the point at both places.
     assert np.mean(near == far) > 0.99
 
 
-def test_random_features_of_unscaled_rows(tmp_path: Path) -> None:
+def test_random_features_of_unscaled_rows(tmp_path):
     """Phases of many turns keep their digits."""
     words = "sgd", "--components", 400, "-t", "rbf", "-g", 0.005, "--epochs", 30
     found = shifted("far", tmp_path, 1e8, *words)
@@ -283,7 +273,7 @@ def test_random_features_of_unscaled_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6, 1e8])
-def test_the_certificate_is_of_the_rows_of_the_file(tmp_path: Path, C: float) -> None:
+def test_the_certificate_is_of_the_rows_of_the_file(tmp_path, C):
     """P and D of the support vectors that the model file has, by their formulas over the text."""
     rng = np.random.default_rng(1)
     y = np.where(rng.random(300) < 0.5, 1.0, -1.0)
@@ -297,7 +287,7 @@ def test_the_certificate_is_of_the_rows_of_the_file(tmp_path: Path, C: float) ->
     Z = np.array([[float(pair.split(":")[1]) for pair in row[1:]] for row in rows])
     assert {tuple(z) for z in Z.tolist()} <= {tuple(x) for x in X.tolist()}
 
-    def kernel(A: np.ndarray) -> np.ndarray:
+    def kernel(A):
         return np.exp(-np.square(A[:, None] - Z).sum(axis=2))
 
     norm = beta @ kernel(Z) @ beta

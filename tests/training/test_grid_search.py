@@ -10,17 +10,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import click
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from fixtures import Command, Predict, RealSet
-from learning import Data, Finished, gaussians, learn
+from learning import Data, gaussians, learn
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
@@ -50,10 +46,10 @@ PEERS = {
 
 
 @pytest.fixture
-def write_set(tmp_path: Path) -> Callable[[str], Path]:
+def write_set(tmp_path):
     """write_set(kind): write one of SETS to a file and return its path."""
 
-    def save(kind: str) -> Path:
+    def save(kind):
         y, X = SETS[kind]
         labels = [f"{label:g}" for label in y]
         (tmp_path / kind).write_text(oracle.svmlight_text(labels, X))
@@ -62,12 +58,12 @@ def write_set(tmp_path: Path) -> Callable[[str], Path]:
     return save
 
 
-def folds_of(path: Path, kind: str, folds: int, seed: int = 0, jobs: int = 2) -> np.ndarray:
+def folds_of(path, kind, folds, seed=0, jobs=2):
     with open_dataset(path, kind, jobs) as D:
         return cross_validation.assign_folds(D, folds, Draw(seed, cross_validation.FOLDS_DRAW))
 
 
-def scored(learnt: Finished) -> list[dict[str, Any]]:
+def scored(learnt):
     return learnt.of("tried")
 
 
@@ -76,9 +72,7 @@ def scored(learnt: Finished) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", SETS)
 @pytest.mark.parametrize("folds", [2, 5, 7])
-def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(
-    write_set: Callable[[str], Path], kind: str, folds: int
-) -> None:
+def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(write_set, kind, folds):
     fold = folds_of(write_set(kind), kind, folds)
     y = SETS[kind].y if kind != "svr" else np.zeros(ROWS)
     for some in [np.full(ROWS, True), *(y == label for label in np.unique(y))]:
@@ -87,7 +81,7 @@ def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(
     assert set(fold.tolist()) == set(range(folds))
 
 
-def test_folds_follow_from_the_seed_alone(write_set: Callable[[str], Path]) -> None:
+def test_folds_follow_from_the_seed_alone(write_set):
     path = write_set("svc")
     fold = folds_of(path, "svc", 5)
     assert (fold == folds_of(path, "svc", 5, jobs=1)).all()
@@ -97,11 +91,11 @@ def test_folds_follow_from_the_seed_alone(write_set: Callable[[str], Path]) -> N
 # ---- scores ------------------------------------------------------------------------------------
 
 
-def score(kind: str, y: np.ndarray, said: np.ndarray) -> float:
+def score(kind, y, said):
     return mean_squared_error(y, said) if kind == "svr" else 100 * float(np.mean(y == said))
 
 
-def scores_by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float], np.ndarray]:
+def scores_by_hand(kind, data, fold):
     """Return the score of each fold, and the held-out prediction of each row."""
     said, scores = np.empty(len(data.y)), []
     for part in range(fold.max() + 1):
@@ -114,12 +108,12 @@ def scores_by_hand(kind: str, data: Data, fold: np.ndarray) -> tuple[list[float]
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 @pytest.mark.parametrize("kind", SETS)
 def test_scores_equal_scikit_learns_on_the_same_folds(
-    tmp_path: Path,
-    write_set: Callable[[str], Path],
-    capsys: pytest.CaptureFixture[str],
-    kind: str,
-    algorithm: str,
-) -> None:
+    tmp_path,
+    write_set,
+    capsys,
+    kind,
+    algorithm,
+):
     path, data = write_set(kind), SETS[kind]
     learnt = learn(
         algorithm, path, tmp_path / "m", "-v", 4, "-e", 1e-4, "--gap", "none", *WORDS[kind]
@@ -148,9 +142,7 @@ def test_scores_equal_scikit_learns_on_the_same_folds(
 
 
 @pytest.mark.parametrize("kind", ["svc", "several", "svr"])
-def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(
-    tmp_path: Path, write_set: Callable[[str], Path], predict: Predict, kind: str
-) -> None:
+def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, predict, kind):
     path, data = write_set(kind), SETS[kind]
     words = ("--epochs", 50, *WORDS[kind][:-2])
     (found,) = scored(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
@@ -167,9 +159,7 @@ def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(
         assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
 
 
-def test_the_final_model_is_trained_on_all_rows(
-    tmp_path: Path, write_set: Callable[[str], Path]
-) -> None:
+def test_the_final_model_is_trained_on_all_rows(tmp_path, write_set):
     path = write_set("svc")
     straight = learn("randsvm", path, tmp_path / "straight")
     crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
@@ -177,9 +167,7 @@ def test_the_final_model_is_trained_on_all_rows(
     assert crossed.metadata["configuration"] == straight.metadata["configuration"] + " -v 3"
 
 
-def test_a_model_on_stdout_is_the_only_output_there(
-    command: Command, write_set: Callable[[str], Path]
-) -> None:
+def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
     ended = command("train", "randsvm", "-q", "-v", 3, write_set("svc"), "-")
     assert ended.returncode == 0
     assert ended.stdout.startswith("svm_type c_svc\n")
@@ -187,9 +175,7 @@ def test_a_model_on_stdout_is_the_only_output_there(
     assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
 
 
-def test_a_json_report_is_the_only_output_on_stdout(
-    write_set: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_json_report_is_the_only_output_on_stdout(write_set, tmp_path, capsys):
     learn("randsvm", write_set("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
     assert json.loads(capsys.readouterr().out)["support_vectors"] > 0
 
@@ -197,12 +183,12 @@ def test_a_json_report_is_the_only_output_on_stdout(
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
 @pytest.mark.parametrize("kind", ["svc", "several"])
 def test_a_fold_may_hold_all_rows_of_a_class(
-    tmp_path: Path,
-    write_set: Callable[[str], Path],
-    capfd: pytest.CaptureFixture[str],
-    algorithm: str,
-    kind: str,
-) -> None:
+    tmp_path,
+    write_set,
+    capfd,
+    algorithm,
+    kind,
+):
     """The only row of the class is held out, so the model of the other rows does not know it."""
     with write_set(kind).open("a") as stream:
         stream.write("9 1:20\n" if kind == "several" else "")
@@ -232,9 +218,7 @@ FIELDS = {"-c": "C", "-g": "gamma", "-p": "epsilon", "-n": "nu", "--lambda": "la
 
 
 @pytest.mark.parametrize("name", GRIDS)
-def test_the_winner_of_a_grid_is_trained_on_all_rows(
-    tmp_path: Path, write_set: Callable[[str], Path], name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_winner_of_a_grid_is_trained_on_all_rows(tmp_path, write_set, name, capsys):
     kind, algorithm, grid = GRIDS[name]
     path, words = write_set(kind), WORDS[kind][:2] if kind in ("svr", "one-class") else ()
     words = (*words, *(("--components", 100) if name == "components" else ()))
@@ -256,14 +240,12 @@ def test_the_winner_of_a_grid_is_trained_on_all_rows(
     assert f"= {best['score']:g}" in capsys.readouterr().out
 
 
-def all_of(values: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+def all_of(values):
     grids = np.meshgrid(*values, indexing="ij")
     return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
-def test_svmguide1_is_scaled_and_searched_in_one_command(
-    tmp_path: Path, real: RealSet, predict: Predict
-) -> None:
+def test_svmguide1_is_scaled_and_searched_in_one_command(tmp_path, real, predict):
     """Unscaled and with default parameters the accuracy is below 70%."""
     grid = ("-v", 5, "--scale", "minmax", "-c", "1,2,8,32,128", "-g", "0.125,0.5,2,8")
     learnt = learn("randsvm", real("svmguide1"), tmp_path / "m", *grid)
@@ -272,9 +254,7 @@ def test_svmguide1_is_scaled_and_searched_in_one_command(
     assert np.mean(said.scores == true) >= 0.965
 
 
-def test_each_combination_has_the_score_of_a_separate_cross_validation(
-    tmp_path: Path, write_set: Callable[[str], Path]
-) -> None:
+def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):
     grid = "-c", "0.01,1", "-g", "0.01,0.5"
     found = learn("randsvm", write_set("svc"), tmp_path / "m", *grid, "--no-racing")
     for one in scored(found):
@@ -283,9 +263,7 @@ def test_each_combination_has_the_score_of_a_separate_cross_validation(
         assert scored(alone)[-1]["scores"] == one["scores"]
 
 
-def test_the_table_is_sorted_by_score(
-    tmp_path: Path, write_set: Callable[[str], Path], command: Command
-) -> None:
+def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     words = "-v", 3, "-c", "0.001,1,10", "--no-racing"
     ended = command("train", "randsvm", *words, write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
@@ -299,9 +277,7 @@ def test_the_table_is_sorted_by_score(
     assert len({line.index("accuracy") for line in table.splitlines()[:3]}) == 1
 
 
-def test_dropped_combinations_say_why(
-    tmp_path: Path, write_set: Callable[[str], Path], command: Command
-) -> None:
+def test_dropped_combinations_say_why(tmp_path, write_set, command):
     words = "-v", 5, "-c", "0.01,1", "-g", "0.01,9"
     ended = command("train", "randsvm", *words, write_set("svc"), "m")
     progress, _, table = ended.stderr.partition("best first:\n")
@@ -311,7 +287,7 @@ def test_dropped_combinations_say_why(
     assert sorted(why.findall(progress)) == sorted(why.findall(table))
 
 
-def test_the_first_of_equal_combinations_wins(tmp_path: Path) -> None:
+def test_the_first_of_equal_combinations_wins(tmp_path):
     """Rows that are far apart are separated with any parameters."""
     y, X = SETS["svc"]
     path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
@@ -320,15 +296,13 @@ def test_the_first_of_equal_combinations_wins(tmp_path: Path) -> None:
     assert " -c 4 " in learnt.metadata["configuration"]
 
 
-def without_times(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_times(events):
     of_the_run = dict.fromkeys(("time", "run", "model", "number"))
     return sorted(({**one, **of_the_run} for one in events), key=str)
 
 
 @pytest.mark.parametrize("words", ["randsvm --gap 0.01 --sample-size 50 -g 0.1,1", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_search(
-    tmp_path: Path, write_set: Callable[[str], Path], words: str
-) -> None:
+def test_the_number_of_jobs_does_not_change_the_search(tmp_path, write_set, words):
     algorithm, *own = *words.split(), "-v", 3, "-c", "0.01,1,3"
     one, three = (
         learn(algorithm, write_set("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
@@ -338,9 +312,7 @@ def test_the_number_of_jobs_does_not_change_the_search(
     assert without_times(scored(one)) == without_times(scored(three))
 
 
-def test_a_search_on_a_subset_trains_the_model_on_all_rows(
-    tmp_path: Path, write_set: Callable[[str], Path]
-) -> None:
+def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
     path, data = write_set("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
     with open_dataset(path, "svc") as D:
@@ -360,15 +332,13 @@ def test_a_search_on_a_subset_trains_the_model_on_all_rows(
 SEARCH = ("--no-racing", "-v", 3, "-c", "0.01,0.1,1,10", "-g", 0.5)
 
 
-def logged(text: bytes) -> list[dict[str, Any]]:
+def logged(text):
     """Return the combinations in a part of a log with other lines."""
     lines = [line for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
     return [json.loads(line) for line in lines if line.startswith(b'{"event": "tried"')]
 
 
-def resumed(
-    path: Path, model: Path, log: bytes, words: tuple[object, ...] = SEARCH
-) -> list[dict[str, Any]]:
+def resumed(path, model, log, words=SEARCH):
     """Return the combinations of a search that resumes from this log."""
     file = model.with_suffix(".jsonl")
     file.write_bytes(log)
@@ -380,24 +350,20 @@ def resumed(
 
 
 @pytest.fixture
-def finished_search(
-    tmp_path: Path, write_set: Callable[[str], Path]
-) -> tuple[Path, Finished, bytes]:
+def finished_search(tmp_path, write_set):
     """Return a file, a finished search on it, and its log."""
     learnt = learn("randsvm", write_set("svc"), tmp_path / "whole", *SEARCH)
     return write_set("svc"), learnt, (tmp_path / "whole.jsonl").read_bytes()
 
 
-def log_after(log: bytes, combinations: int) -> bytes:
+def log_after(log, combinations):
     """Return the log after that many finished combinations."""
     lines = log.splitlines(keepends=True)
     ends = [i for i, line in enumerate(lines) if json.loads(line)["event"] == "tried"]
     return b"".join(lines[: ends[combinations - 1] + 1])
 
 
-def test_a_search_reuses_the_scores_of_its_log(
-    tmp_path: Path, finished_search: tuple[Path, Finished, bytes]
-) -> None:
+def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
     path, whole, log = finished_search
     events = resumed(path, tmp_path / "m", log_after(log, 2))
     assert [one["resumed"] for one in events] == [True, True, False, False]
@@ -409,9 +375,7 @@ def test_a_search_reuses_the_scores_of_its_log(
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_scores_of_a_log_are_not_computed_again(
-    tmp_path: Path, finished_search: tuple[Path, Finished, bytes]
-) -> None:
+def test_scores_of_a_log_are_not_computed_again(tmp_path, finished_search):
     """An altered score wins."""
     path, _, log = finished_search
     worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
@@ -437,9 +401,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("other", OTHER)
-def test_log_lines_of_other_searches_are_ignored(
-    tmp_path: Path, finished_search: tuple[Path, Finished, bytes], other: str
-) -> None:
+def test_log_lines_of_other_searches_are_ignored(tmp_path, finished_search, other):
     path, whole, log = finished_search
     altered = OTHER[other](log)
     assert altered != log
@@ -448,9 +410,7 @@ def test_log_lines_of_other_searches_are_ignored(
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_scores_that_are_not_finite_are_read_from_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
     """Constant targets have no correlation with anything."""
     X = np.random.default_rng(0).normal(size=(30, 2))
     (tmp_path / "d").write_text(oracle.svmlight_text([1] * 30, X))
@@ -461,7 +421,7 @@ def test_scores_that_are_not_finite_are_read_from_the_log(
         assert [one["resumed"] for one in scored(learnt)] == [resumed]
 
 
-def test_a_killed_search_resumes(tmp_path: Path) -> None:
+def test_a_killed_search_resumes(tmp_path):
     path = gaussians(1500).save(tmp_path / "d")
     search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
     log = tmp_path / "log"
@@ -483,7 +443,7 @@ def test_a_killed_search_resumes(tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
 
 
-def test_an_interrupted_race_names_its_best_combination_and_resumes(tmp_path: Path) -> None:
+def test_an_interrupted_race_names_its_best_combination_and_resumes(tmp_path):
     """The signal comes when some combinations are dropped, and the others have some folds."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(5000, 6))
@@ -528,18 +488,18 @@ def test_an_interrupted_race_names_its_best_combination_and_resumes(tmp_path: Pa
 
 
 def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
-    tmp_path: Path, write_set: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, write_set, capsys
+):
     """Finished combinations come before those with some folds."""
-    events: list[Tried] = []
+    events = []
 
-    def watch(event: object) -> None:
+    def watch(event):
         if isinstance(event, Tried):
             events.append(event)
         elif len(events) == 2 and isinstance(event, Progress):
             raise Interrupted(2)
 
-    grid: dict[str, Any] = {"C": [0.01, 0.1, 1, 10], "folds": 3, "no_racing": True, "jobs": 1}
+    grid = {"C": [0.01, 0.1, 1, 10], "folds": 3, "no_racing": True, "jobs": 1}
     with pytest.raises(Interrupted) as raised:
         api.train_randsvm(write_set("svc"), tmp_path / "m", watch, **grid)
     best = max(events[:2], key=lambda one: one.score)
@@ -575,9 +535,7 @@ def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
         ("-s one-class -n 0.5,2", "-n must be > 0 and <= 1, got 2.0"),
     ],
 )
-def test_invalid_options_are_usage_errors(
-    tmp_path: Path, write_set: Callable[[str], Path], words: str, expected: str
-) -> None:
+def test_invalid_options_are_usage_errors(tmp_path, write_set, words, expected):
     # Errors come before any data is read, except if they need the number of rows.
     path = write_set("svc") if "rows to" in expected else tmp_path / "missing"
     with pytest.raises((ParameterError, click.UsageError)) as refused:
@@ -587,14 +545,12 @@ def test_invalid_options_are_usage_errors(
     assert not (tmp_path / "m").exists()
 
 
-def test_fits_of_a_search_with_random_features_are_linear_machines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fits_of_a_search_with_random_features_are_linear_machines(tmp_path, monkeypatch):
     """The folds have more rows than a working set, and gammas have features of their own."""
-    kernels: list[tuple[str, int]] = []
+    kernels = []
     begin = Rounds.__post_init__
 
-    def recorded(self: Rounds) -> None:
+    def recorded(self):
         begin(self)
         kernels.append((self.task.problem.kernel, self.task.D.d))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,12 +19,10 @@ from sklearn.svm import SVC
 
 import randsvm
 from randsvm.data import dataset, svmlight
-from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import DataError, ParameterError
 from randsvm.parameters.run import Resources, Search
-from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import (
     CrossValidation,
     assign_groups,
@@ -40,7 +36,7 @@ GROUPS, ROWS_IN_GROUP = 40, 6
 N = GROUPS * ROWS_IN_GROUP
 
 
-def near_duplicates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def near_duplicates():
     """Return y, X and qids of groups of rows that are nearly equal, each with a label by chance.
 
     Rows of one group tell the labels of each other, but nothing of the labels of other groups.
@@ -53,28 +49,26 @@ def near_duplicates() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return y[order], np.round(X[order], 4), 7 * group[order] - 50
 
 
-def lines_of(y: np.ndarray, X: np.ndarray, qids: np.ndarray) -> list[str]:
+def lines_of(y, X, qids):
     rows = zip(y.tolist(), qids.tolist(), X.tolist(), strict=True)
     return [f"{label:+d} qid:{qid} 1:{a} 2:{b}\n" for label, qid, (a, b) in rows]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     (tmp_path / "d").write_text("".join(lines_of(*near_duplicates())))
     return tmp_path / "d"
 
 
-def opened(path: Path, **given: Any) -> Dataset:
+def opened(path, **given):
     options = ParseOptions(groups=True, **given)
     return LabelledData.of(dataset.load(str(path), options, Resources(jobs=1)), "", "svc").D
 
 
-def folds_of(D: Dataset, folds: int | str, seed: int = 0) -> list[np.ndarray]:
+def folds_of(D, folds, seed=0):
     job = Job(search=Search(folds=folds, groups="qid"))
     job = Job(run=type(job.run)(seed=seed), search=job.search)
-    validation: CrossValidation[Params] = CrossValidation.of_search(
-        D, job, lambda *_: pytest.fail("no fit is made")
-    )
+    validation = CrossValidation.of_search(D, job, lambda *_: pytest.fail("no fit is made"))
     return list(validation.assigned)
 
 
@@ -86,9 +80,7 @@ def folds_of(D: Dataset, folds: int | str, seed: int = 0) -> list[np.ndarray]:
     st.integers(2, 6),
     st.integers(0, 99),
 )
-def test_groups_stay_together_and_no_fold_is_empty(
-    rows: list[tuple[int, int]], folds: int, seed: int
-) -> None:
+def test_groups_stay_together_and_no_fold_is_empty(rows, folds, seed):
     groups, y = np.array(rows, np.int64).T
     fold = assign_groups(groups, y, folds, Draw(seed, 1))
     of_group = [set(fold[groups == group].tolist()) for group in np.unique(groups)]
@@ -98,10 +90,10 @@ def test_groups_stay_together_and_no_fold_is_empty(
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
-def test_folds_are_as_even_as_those_of_scikit_learn(classes: int) -> None:
+def test_folds_are_as_even_as_those_of_scikit_learn(classes):
     """The largest difference from even shares, of all rows and of each class."""
 
-    def unevenness(fold: np.ndarray, y: np.ndarray) -> float:
+    def unevenness(fold, y):
         shares = [
             np.bincount(fold[y == label], minlength=5) / (y == label).sum() for label in set(y)
         ]
@@ -125,7 +117,7 @@ def test_folds_are_as_even_as_those_of_scikit_learn(classes: int) -> None:
     assert np.mean(own) <= 1.02 * np.mean(other)
 
 
-def test_equal_groups_fill_folds_evenly_and_by_chance(path: Path) -> None:
+def test_equal_groups_fill_folds_evenly_and_by_chance(path):
     qids, y = near_duplicates()[2], near_duplicates()[0]
     with closing(opened(path)) as D:
         (first,), (again,), (other,) = (folds_of(D, 5, seed) for seed in (0, 0, 1))
@@ -139,7 +131,7 @@ def test_equal_groups_fill_folds_evenly_and_by_chance(path: Path) -> None:
         assert all(len(set(fold[qids == qid])) == 1 for qid in set(qids))
 
 
-def test_folds_of_a_subset_keep_its_groups(path: Path) -> None:
+def test_folds_of_a_subset_keep_its_groups(path):
     qids = near_duplicates()[2]
     with closing(opened(path)) as D:
         for rows in (None, 60):
@@ -151,13 +143,13 @@ def test_folds_of_a_subset_keep_its_groups(path: Path) -> None:
             assert all(len(set(fold[own == qid])) == 1 for qid in set(own))
 
 
-def some_rows(D: Dataset, some: Dataset) -> np.ndarray:
+def some_rows(D, some):
     """Return which rows of D are in a view, by their features."""
     own = {tuple(x) for x in some.points(np.arange(some.n)).X.toarray().tolist()}
     return np.array([tuple(x) in own for x in D.points(np.arange(D.n)).X.toarray().tolist()])
 
 
-def write_one_large_group(path: Path, share: float) -> np.ndarray:
+def write_one_large_group(path, share):
     """Write rows with this share in one group, each other row in its own; return qids."""
     rng = np.random.default_rng(1)
     qids = np.where(rng.random(2000) < share, -1, np.arange(2000))
@@ -167,7 +159,7 @@ def write_one_large_group(path: Path, share: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("groups", [1, 3, 8])
-def test_the_first_rows_of_a_search_have_a_group_for_each_fold(tmp_path: Path, groups: int) -> None:
+def test_the_first_rows_of_a_search_have_a_group_for_each_fold(tmp_path, groups):
     qids = write_one_large_group(tmp_path / "d", share=0.99)
     with closing(opened(tmp_path / "d")) as D:
         rows = rows_of_groups(D, groups, seed=5)
@@ -176,7 +168,7 @@ def test_the_first_rows_of_a_search_have_a_group_for_each_fold(tmp_path: Path, g
         assert counts[0] == groups - 1 or groups == 1
 
 
-def test_a_search_with_a_time_limit_begins_with_enough_groups(tmp_path: Path) -> None:
+def test_a_search_with_a_time_limit_begins_with_enough_groups(tmp_path):
     write_one_large_group(tmp_path / "d", share=0.996)
     words = "-v", 5, "-c", "1,2", "-g", 1, "--groups", "qid", "--time-limit", 100
     found = learn("randsvm", tmp_path / "d", tmp_path / "m", *words)
@@ -189,9 +181,7 @@ def test_a_search_with_a_time_limit_begins_with_enough_groups(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
 )
-def test_scores_equal_scikit_learns_on_the_same_folds(
-    path: Path, tmp_path: Path, words: tuple[object, ...]
-) -> None:
+def test_scores_equal_scikit_learns_on_the_same_folds(path, tmp_path, words):
     """With shared kernel values, with seeds, and with fits from nothing."""
     y, X, _ = near_duplicates()
     given = "-v", 4, "-g", 20, "-c", 5, *words
@@ -206,7 +196,7 @@ def test_scores_equal_scikit_learns_on_the_same_folds(
     assert one["score"] < 75
 
 
-def test_probabilities_are_fitted_to_groups_that_are_held_out(path: Path, tmp_path: Path) -> None:
+def test_probabilities_are_fitted_to_groups_that_are_held_out(path, tmp_path):
     """A sigmoid of near duplicates is steep; one of groups by chance is nearly flat."""
     words = "-v", 4, "-g", 20, "-c", 5, "-b", 1
     A = []
@@ -217,7 +207,7 @@ def test_probabilities_are_fitted_to_groups_that_are_held_out(path: Path, tmp_pa
     assert A[1] < A[0] / 5
 
 
-def test_sgd_keeps_groups(path: Path, tmp_path: Path) -> None:
+def test_sgd_keeps_groups(path, tmp_path):
     words = "-v", 4, "-t", "rbf", "--components", 100, "-g", 20, "--epochs", 20
     by_group = learn("sgd", path, tmp_path / "m", *words, "--groups", "qid").of("tried")[0]
     mixed = learn("sgd", path, tmp_path / "mixed", *words).of("tried")[0]
@@ -227,10 +217,10 @@ def test_sgd_keeps_groups(path: Path, tmp_path: Path) -> None:
 # ---- sources ------------------------------------------------------------------------------------
 
 
-def tried(data: Any, model: Path | None, **options: Any) -> list[float]:
-    found: list[float] = []
+def tried(data, model, **options):
+    found = []
 
-    def watch(event: Any) -> None:
+    def watch(event):
         if type(event).__name__ == "Tried":
             found.extend(event.scores)
 
@@ -239,7 +229,7 @@ def tried(data: Any, model: Path | None, **options: Any) -> list[float]:
     return found
 
 
-def test_files_caches_tables_and_arrays_have_the_same_folds(path: Path, tmp_path: Path) -> None:
+def test_files_caches_tables_and_arrays_have_the_same_folds(path, tmp_path):
     pytest.importorskip("pyarrow")
     y, X, qids = near_duplicates()
     expected = tried(path, None)
@@ -272,7 +262,7 @@ def test_files_caches_tables_and_arrays_have_the_same_folds(path: Path, tmp_path
     assert found == [tried(randsvm.Arrays(X, y, groups=numbers), None)] * 2
 
 
-def test_rows_of_weight_0_have_no_group(path: Path, tmp_path: Path) -> None:
+def test_rows_of_weight_0_have_no_group(path, tmp_path):
     y, X, qids = near_duplicates()
     kept = np.arange(N) % 5 != 0
     weights = kept.astype(float)
@@ -288,7 +278,7 @@ def test_rows_of_weight_0_have_no_group(path: Path, tmp_path: Path) -> None:
     st.sampled_from(["", "cost:2 "]),
     st.sampled_from(["", "cost:2 "]),
 )
-def test_groups_are_qids_modulo_2_to_the_64(values: list[int], before: str, after: str) -> None:
+def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
     if before:
         after = ""
     text = "".join(
@@ -303,7 +293,7 @@ def test_groups_are_qids_modulo_2_to_the_64(values: list[int], before: str, afte
     assert piece.block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
 
 
-def test_a_precomputed_kernel_has_groups(path: Path, tmp_path: Path) -> None:
+def test_a_precomputed_kernel_has_groups(path, tmp_path):
     y, X, qids = near_duplicates()
     K = np.exp(-20 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
     lines = (
@@ -315,7 +305,7 @@ def test_a_precomputed_kernel_has_groups(path: Path, tmp_path: Path) -> None:
     assert found == pytest.approx(tried(path, None), abs=2.1)
 
 
-def test_logged_scores_are_found_again(path: Path, tmp_path: Path) -> None:
+def test_logged_scores_are_found_again(path, tmp_path):
     words = ("randsvm", "-q", "-v", 4, "-g", 20, "--log", tmp_path / "log", path, tmp_path / "m")
     run_train(*words, "--groups", "qid")
     run_train(*words)
@@ -339,9 +329,7 @@ def test_logged_scores_are_found_again(path: Path, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("cluster", [False, True])
-def test_a_row_without_a_qid_is_refused(
-    tmp_path: Path, line: str, place: str, found: str, cluster: bool
-) -> None:
+def test_a_row_without_a_qid_is_refused(tmp_path, line, place, found, cluster):
     (tmp_path / "d").write_text(f"1 qid:4 1:1\n-1 qid:5 2:1\n{line}\n1 1:1\n")
     with pytest.raises(
         DataError, match=re.escape(f"d:{place}: expected qid:number, found {found}")
@@ -366,14 +354,12 @@ def test_a_row_without_a_qid_is_refused(
         (("-v", 3, "--group-column", "who"), "--group-column is for tables"),
     ],
 )
-def test_groups_that_do_not_suit_are_refused(
-    path: Path, tmp_path: Path, words: tuple[object, ...], message: str
-) -> None:
+def test_groups_that_do_not_suit_are_refused(path, tmp_path, words, message):
     with pytest.raises(ParameterError, match=re.escape(message)):
         learn("randsvm", path, tmp_path / "m", *words)
 
 
-def test_tables_and_arrays_without_groups_are_refused(tmp_path: Path) -> None:
+def test_tables_and_arrays_without_groups_are_refused(tmp_path):
     y, X, qids = near_duplicates()
     frame = pd.DataFrame({"who": qids, "a": X[:, 0], "label": y})
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -396,7 +382,7 @@ def test_tables_and_arrays_without_groups_are_refused(tmp_path: Path) -> None:
         tried(randsvm.Arrays(X, y, groups=np.array([None, 1, "a"] * (N // 3), object)), None)
 
 
-def test_grid_search_has_no_groups_without_the_option(path: Path) -> None:
+def test_grid_search_has_no_groups_without_the_option(path):
     """The parser keeps qids only where they are asked for."""
     with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=1))) as D:
         assert D.groups is None

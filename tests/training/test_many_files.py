@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from commands import run_predict, run_train
 from learning import board
@@ -16,19 +14,19 @@ WORDS = ("randsvm", "-g", 5, "--gap", 0.1, "-q")
 
 
 @pytest.fixture(scope="module")
-def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole_file(tmp_path_factory):
     return board(ROWS).save(tmp_path_factory.mktemp("files") / "whole")
 
 
 @pytest.fixture(scope="module")
-def model(whole_file: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def model(whole_file, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
     run_train(*WORDS, whole_file, path)
     return path.read_bytes()
 
 
 @pytest.fixture
-def parts(whole_file: Path, tmp_path: Path) -> list[Path]:
+def parts(whole_file, tmp_path):
     """Return files with the same rows; the first lacks its last newline, the second has no rows."""
     lines = whole_file.read_text().splitlines(keepends=True)
     texts = ["".join(lines[:100]).rstrip("\n"), "# nothing\n\n", "".join(lines[100:])]
@@ -41,37 +39,31 @@ def parts(whole_file: Path, tmp_path: Path) -> list[Path]:
 @pytest.mark.parametrize("words", [["part-*.svm"], ["part-0.svm", "part-[12].svm"]])
 @pytest.mark.parametrize("extra", [[], ["--memory", "16M", "--jobs", 1]], ids=str)
 def test_parts_train_the_model_of_the_whole_file(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    parts: list[Path],
-    model: bytes,
-    words: list[str],
-    extra: list[str | int],
-) -> None:
+    tmp_path,
+    monkeypatch,
+    parts,
+    model,
+    words,
+    extra,
+):
     monkeypatch.chdir(tmp_path)
     run_train(*WORDS, *extra, *words, "m")
     assert (tmp_path / "m").read_bytes() == model
 
 
-def test_parts_train_the_model_of_the_whole_file_in_python(
-    tmp_path: Path, parts: list[Path], model: bytes
-) -> None:
+def test_parts_train_the_model_of_the_whole_file_in_python(tmp_path, parts, model):
     api.train_randsvm(parts, tmp_path / "m", gamma=5, gap=0.1)
     assert (tmp_path / "m").read_bytes() == model
 
 
-def test_a_pattern_that_matches_one_file_trains_on_that_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole_file: Path
-) -> None:
+def test_a_pattern_that_matches_one_file_trains_on_that_file(tmp_path, monkeypatch, whole_file):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part-1.svm").write_bytes(whole_file.read_bytes())
     run_train(*WORDS, "part-1*.svm")
     assert {path.name for path in tmp_path.iterdir()} == {"part-1.svm", "part-1.svm.model"}
 
 
-def test_a_cache_of_parts_is_rebuilt_if_a_part_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: list[Path], model: bytes
-) -> None:
+def test_a_cache_of_parts_is_rebuilt_if_a_part_changes(tmp_path, monkeypatch, parts, model):
     monkeypatch.chdir(tmp_path)
     seen = []
     for _ in range(2):
@@ -89,9 +81,7 @@ def test_a_cache_of_parts_is_rebuilt_if_a_part_changes(
     ("line", "problem"),
     [("+1 1:x\n", "found 'x'"), ("spam 1:1\n", "found 'spam'")],
 )
-def test_an_error_names_the_part_and_its_line(
-    tmp_path: Path, parts: list[Path], line: str, problem: str
-) -> None:
+def test_an_error_names_the_part_and_its_line(tmp_path, parts, line, problem):
     parts[1].write_text("# nothing\n" + line)
     with pytest.raises(DataError, match=problem) as error:
         run_train(*WORDS, tmp_path / "part-*.svm", tmp_path / "m")
@@ -99,8 +89,8 @@ def test_an_error_names_the_part_and_its_line(
 
 
 def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
-    tmp_path: Path, whole_file: Path, parts: list[Path], model: bytes
-) -> None:
+    tmp_path, whole_file, parts, model
+):
     (tmp_path / "m").write_bytes(model)
     run_predict("-q", whole_file, tmp_path / "m", tmp_path / "expected")
     run_predict("-q", tmp_path / "part-*.svm", tmp_path / "m", tmp_path / "found")
@@ -116,21 +106,19 @@ def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
     ],
 )
 def test_invalid_combinations_of_files_are_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    parts: list[Path],
-    words: list[str],
-    message: str,
-) -> None:
+    tmp_path,
+    monkeypatch,
+    parts,
+    words,
+    message,
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ParameterError, match=message):
         run_train(*words)
 
 
 @pytest.mark.parametrize("name", ["missing", "a" * 300])
-def test_a_missing_part_is_named(
-    tmp_path: Path, parts: list[Path], model: bytes, name: str
-) -> None:
+def test_a_missing_part_is_named(tmp_path, parts, model, name):
     (tmp_path / "m").write_bytes(model)
     said = pytest.raises(InputError, match=f"cannot open {name}: ")
     with said:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command, Predict, PredictRun
 from learning import board, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -16,11 +13,11 @@ from scipy import sparse
 from randsvm.kernels.random_features import RandomMap
 
 
-def accuracy(predicted: PredictRun) -> float:
+def accuracy(predicted):
     return float(predicted.out.split()[2].rstrip("%"))
 
 
-def quadratic(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def quadratic(rows, seed=0):
     """Label rows by the sign of a random quadratic of 10 normal features; 10% of the labels are
     wrong.
     """
@@ -33,18 +30,16 @@ def quadratic(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def checkerboards(tmp_path: Path) -> tuple[Path, Path]:
+def checkerboards(tmp_path):
     return board(4000).save(tmp_path / "train"), board(2000, 1).save(tmp_path / "test")
 
 
-def exact_labels(y: np.ndarray, X: np.ndarray | str, Z: np.ndarray, words: str) -> np.ndarray:
+def exact_labels(y, X, Z, words):
     model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {words}")
     return np.sign(oracle.libsvm_decisions(model, Z))
 
 
-def test_fourier_features_are_nearly_as_accurate_as_the_kernel(
-    checkerboards: tuple[Path, Path], tmp_path: Path, predict: Predict
-) -> None:
+def test_fourier_features_are_nearly_as_accurate_as_the_kernel(checkerboards, tmp_path, predict):
     train, test = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", *["-t", "rbf", "-g", "5", "--components", "2000"])
     data = board(2000, 1)
@@ -56,9 +51,7 @@ def test_fourier_features_are_nearly_as_accurate_as_the_kernel(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["", "--exact"])
-def test_maclaurin_features_are_nearly_as_accurate_as_the_kernel(
-    tmp_path: Path, predict: Predict, words: str
-) -> None:
+def test_maclaurin_features_are_nearly_as_accurate_as_the_kernel(tmp_path, predict, words):
     y, X = quadratic(3000)
     test_y, test_X = quadratic(2000, 1)
     train = oracle.write_svmlight(tmp_path / "train", y, X)
@@ -69,7 +62,7 @@ def test_maclaurin_features_are_nearly_as_accurate_as_the_kernel(
     assert accuracy(predict(test, learnt.model)) >= best - 2
 
 
-def test_a_regression_learns_with_random_features(tmp_path: Path, predict: Predict) -> None:
+def test_a_regression_learns_with_random_features(tmp_path, predict):
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.uniform(-3, 3, (2000, 1)))
     y = np.sin(2 * X[:, 0])
@@ -81,9 +74,7 @@ def test_a_regression_learns_with_random_features(tmp_path: Path, predict: Predi
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm --gap 1e-3", "osuna"])
-def test_kernel_algorithms_solve_the_linear_svm_over_the_features(
-    tmp_path: Path, predict: Predict, algorithm: str
-) -> None:
+def test_kernel_algorithms_solve_the_linear_svm_over_the_features(tmp_path, predict, algorithm):
     """LIBSVM's -t 0 on the mapped rows has the same objective and labels."""
     y, X = board(700)
     path = board(700).save(tmp_path / "data")
@@ -104,16 +95,14 @@ def test_kernel_algorithms_solve_the_linear_svm_over_the_features(
     assert (np.sign(mine) == np.sign(f))[sure].all()
 
 
-def test_libsvm_and_liblinear_refuse_the_model(
-    checkerboards: tuple[Path, Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_libsvm_and_liblinear_refuse_the_model(checkerboards, tmp_path, capfd):
     train, _ = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", "-t", "rbf", "--components", 50)
     assert svmutil.svm_load_model(str(learnt.model)) is None
     assert liblinearutil.load_model(str(learnt.model)) is None
 
 
-def test_another_seed_gives_another_map(checkerboards: tuple[Path, Path], tmp_path: Path) -> None:
+def test_another_seed_gives_another_map(checkerboards, tmp_path):
     train, _ = checkerboards
     words = ("-t", "rbf", "-g", 5, "--components", 100, "--epochs", 2)
     one, other = (learn("sgd", train, tmp_path / "m", *words, "--seed", s).body for s in (0, 1))
@@ -121,8 +110,8 @@ def test_another_seed_gives_another_map(checkerboards: tuple[Path, Path], tmp_pa
 
 
 def test_a_feature_that_training_lacks_does_not_change_a_prediction(
-    checkerboards: tuple[Path, Path], tmp_path: Path, predict: Predict
-) -> None:
+    checkerboards, tmp_path, predict
+):
     """The random numbers of a feature depend only on its index."""
     train, test = checkerboards
     learnt = learn("sgd", train, tmp_path / "m", "-t", "rbf", "-g", 5, "--components", 100)
@@ -144,9 +133,7 @@ def test_a_feature_that_training_lacks_does_not_change_a_prediction(
         ("sgd -t sigmoid", "expected one of linear (0), poly (1), rbf (2), found 'sigmoid'"),
     ],
 )
-def test_options_that_random_features_lack_are_refused(
-    command: Command, tmp_path: Path, words: str, message: str
-) -> None:
+def test_options_that_random_features_lack_are_refused(command, tmp_path, words, message):
     board(50).save(tmp_path / "data")
     ended = command("train", *words.split(), "data", "m")
     assert ended.returncode == 2
@@ -154,9 +141,7 @@ def test_options_that_random_features_lack_are_refused(
     assert not (tmp_path / "m").exists()
 
 
-def test_a_model_with_random_features_is_not_updated(
-    command: Command, checkerboards: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_model_with_random_features_is_not_updated(command, checkerboards, tmp_path):
     train, _ = checkerboards
     learn("sgd", train, tmp_path / "m", "-t", "rbf", "--components", 50)
     ended = command("train", "sgd", "--update", "m", "train", "new")
@@ -175,9 +160,7 @@ def test_a_model_with_random_features_is_not_updated(
     ],
     ids=str,
 )
-def test_the_printed_command_repeats_the_run(
-    command: Command, tmp_path: Path, words: tuple[object, ...]
-) -> None:
+def test_the_printed_command_repeats_the_run(command, tmp_path, words):
     """The command contains gamma even if the user did not set it."""
     board(200).save(tmp_path / "data")
     first = command("train", *words, "data", "m")

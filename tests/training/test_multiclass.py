@@ -12,13 +12,11 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict, RealSet
 from learning import Data, first_rows, in_order, learn
 from libsvm import svmutil
 from sklearn.multiclass import OneVsRestClassifier
@@ -45,21 +43,21 @@ ALGORITHMS = {
 
 
 @pytest.fixture(scope="module")
-def training_set() -> Data:
+def training_set():
     return Data(*oracle.clouds(600))
 
 
 @pytest.fixture(scope="module")
-def test_set() -> Data:
+def test_set():
     return Data(*oracle.clouds(600, 1))
 
 
 @pytest.fixture(scope="module")
-def training_file(training_set: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training_file(training_set, tmp_path_factory):
     return training_set.save(tmp_path_factory.mktemp("classes") / "data")
 
 
-def one_vs_rest(data: Data, X: np.ndarray, C: float, gamma: float, **more: object) -> np.ndarray:
+def one_vs_rest(data, X, C, gamma, **more):
     """Return scikit-learn's decision values of rows X, a column for each label in order of
     appearance.
     """
@@ -67,12 +65,12 @@ def one_vs_rest(data: Data, X: np.ndarray, C: float, gamma: float, **more: objec
     return machines.decision_function(X)[:, np.searchsorted(machines.classes_, in_order(data.y))]
 
 
-def write(path: Path, labels: list[object], X: np.ndarray) -> Path:
+def write(path, labels, X):
     path.write_text(oracle.svmlight_text(labels, X))
     return path
 
 
-def matrix(lines: list[str]) -> np.ndarray:
+def matrix(lines):
     return np.array([line.split() for line in lines], float)
 
 
@@ -89,11 +87,11 @@ class Peers(NamedTuple):
     y: np.ndarray
 
     @staticmethod
-    def of(data: Data, test: Data, C: float, gamma: float) -> Peers:
+    def of(data, test, C, gamma):
         best = np.array(in_order(data.y))[one_vs_rest(data, test.X, C, gamma).argmax(axis=1)]
         return Peers(best, oracle.libsvm_labels(*data, test.X, f"-c {C} -g {gamma}"), test.y)
 
-    def agrees(self, said: np.ndarray) -> bool:
+    def agrees(self, said):
         """Return whether 99.5% of the labels are scikit-learn's and the accuracy is at most 0.7
         points below LIBSVM's.
         """
@@ -103,13 +101,13 @@ class Peers(NamedTuple):
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_labels_agree_with_scikit_learn(
-    tmp_path: Path,
-    predict: Predict,
-    training_file: Path,
-    training_set: Data,
-    test_set: Data,
-    kind: str,
-) -> None:
+    tmp_path,
+    predict,
+    training_file,
+    training_set,
+    test_set,
+    kind,
+):
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     assert {event["machine"] for event in learnt.rounds} == {"+1", "+2", "+3", "+4"}
@@ -126,9 +124,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_scikit_learn(
-    tmp_path: Path, predict: Predict, real: RealSet, name: str
-) -> None:
+def test_labels_of_real_data_agree_with_scikit_learn(tmp_path, predict, real, name):
     train, test, rows, test_rows, C, gamma = REAL[name]
     training_set = first_rows(real(train), rows, tmp_path / "train")
     test_set = first_rows(real(test), test_rows, tmp_path / "test")
@@ -139,9 +135,7 @@ def test_labels_of_real_data_agree_with_scikit_learn(
         assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
 
 
-def test_iris_is_cross_validated_in_five_folds(
-    tmp_path: Path, predict: Predict, real: RealSet
-) -> None:
+def test_iris_is_cross_validated_in_five_folds(tmp_path, predict, real):
     """The rows are sorted by class."""
     y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
     X = X[:, :4].toarray()
@@ -165,12 +159,12 @@ def test_iris_is_cross_validated_in_five_folds(
 @pytest.mark.parametrize("weights", [{}, {2.0: 5.0, 3.0: 0.2}], ids=["even", "weighted"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_certificate_is_the_sum_over_the_classes(
-    tmp_path: Path,
-    training_file: Path,
-    training_set: Data,
-    algorithm: str,
-    weights: dict[float, float],
-) -> None:
+    tmp_path,
+    training_file,
+    training_set,
+    algorithm,
+    weights,
+):
     words = [word for label, weight in weights.items() for word in ("-w", label, weight)]
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, *words)
     model = oracle.read_several(learnt.model, 5)
@@ -188,13 +182,13 @@ def test_the_certificate_is_the_sum_over_the_classes(
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_scores_are_a_column_for_each_class(
-    tmp_path: Path,
-    predict: Predict,
-    training_file: Path,
-    training_set: Data,
-    test_set: Data,
-    algorithm: str,
-) -> None:
+    tmp_path,
+    predict,
+    training_file,
+    training_set,
+    test_set,
+    algorithm,
+):
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4)
     test = test_set.save(tmp_path / "test")
     f = matrix(predict(test, learnt.model, "--scores").lines)
@@ -203,7 +197,7 @@ def test_scores_are_a_column_for_each_class(
     assert (predict(test, learnt.model).scores == labels).all()
 
 
-def test_libsvm_refuses_the_model(tmp_path: Path, training_file: Path) -> None:
+def test_libsvm_refuses_the_model(tmp_path, training_file):
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     assert svmutil.svm_load_model(str(learnt.model)) is None
 
@@ -217,8 +211,8 @@ NAMES = {
 
 @pytest.mark.parametrize("names", NAMES)
 def test_predicted_labels_have_the_spelling_of_the_training_labels(
-    tmp_path: Path, predict: Predict, training_set: Data, training_file: Path, names: str
-) -> None:
+    tmp_path, predict, training_set, training_file, names
+):
     """The spelling does not change the training."""
     spelled = [str(NAMES[names][label]) for label in training_set.y]
     learnt = learn(
@@ -235,9 +229,7 @@ def test_predicted_labels_have_the_spelling_of_the_training_labels(
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_classes_with_a_single_row_are_learned(
-    tmp_path: Path, predict: Predict, training_set: Data, kind: str
-) -> None:
+def test_classes_with_a_single_row_are_learned(tmp_path, predict, training_set, kind):
     """These rows are far from all others."""
     y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
@@ -250,7 +242,7 @@ def test_classes_with_a_single_row_are_learned(
     assert np.mean(said.scores == np.array(in_order(y))[f.argmax(axis=1)]) >= 0.995
 
 
-def resealed(text: bytes) -> bytes:
+def resealed(text):
     """Return the text with a correct sha256 line."""
     before, mark, _ = text.rpartition(b"# randsvm sha256 ")
     return before + mark + hashlib.sha256(before).hexdigest().encode() + b"\n"
@@ -270,9 +262,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_model_is_refused(
-    tmp_path: Path, predict: Predict, training_file: Path, damage: str
-) -> None:
+def test_a_damaged_model_is_refused(tmp_path, predict, training_file, damage):
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
     text = learnt.model.read_bytes()
     assert resealed(text) == text
@@ -289,8 +279,8 @@ def test_a_damaged_model_is_refused(
 
 @pytest.mark.parametrize("words", ["-w 2 5 -w 3 0.2", "-w2 5 -w3 0.2", "-w +2.0 5 -w3.0 0.2"])
 def test_a_weight_multiplies_c_of_its_class_alone(
-    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, words: str
-) -> None:
+    tmp_path, predict, training_file, training_set, words
+):
     """It applies to the rows of the class in its own machine; rows of the rest have weight 1."""
     given = {2.0: 5.0, 3.0: 0.2}
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-e", 1e-4, *words.split())
@@ -303,9 +293,7 @@ def test_a_weight_multiplies_c_of_its_class_alone(
         assert column == pytest.approx(own.decision_function(training_set.X), abs=5e-3)
 
 
-def test_class_weights_follow_liblinear(
-    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data
-) -> None:
+def test_class_weights_follow_liblinear(tmp_path, predict, training_file, training_set):
     """LinearSVC is LIBLINEAR; a large constant feature makes its regularisation of b small."""
     given = {2.0: 5.0, 3.0: 0.2}
     words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2, "--multiclass", "ovr")
@@ -328,7 +316,7 @@ def test_class_weights_follow_liblinear(
 
 
 @pytest.fixture(scope="module")
-def uneven() -> Data:
+def uneven():
     """Classes of 300, 60, 30 and 15 rows."""
     y, X = oracle.clouds(1500, 2)
     sizes = {1: 300, 2: 60, 3: 30, 4: 15}
@@ -338,9 +326,7 @@ def uneven() -> Data:
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_balanced_weights_are_computed_for_each_machine(
-    tmp_path: Path, predict: Predict, uneven: Data, algorithm: str
-) -> None:
+def test_balanced_weights_are_computed_for_each_machine(tmp_path, predict, uneven, algorithm):
     training_file = uneven.save(tmp_path / "d")
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "-e", 1e-4, "-w", "balanced")
     f = matrix(predict(training_file, learnt.model, "--scores").lines)
@@ -349,16 +335,14 @@ def test_balanced_weights_are_computed_for_each_machine(
     assert f != pytest.approx(one_vs_rest(uneven, uneven.X, C, GAMMA), abs=0.1)
 
 
-def uneven_pair(rows: int, rare: int, seed: int) -> Data:
+def uneven_pair(rows, rare, seed):
     rng = np.random.default_rng([seed, 60])
     y = np.repeat([1.0, -1.0], [rows, rare])
     return Data(y, oracle.as_float32(rng.normal(size=(rows + rare, 2)) + 2.0 * (y < 0)[:, None]))
 
 
 @pytest.mark.parametrize("words", [("randsvm", "-g", 0.1), ("sgd",)])
-def test_balanced_weights_detect_a_rare_class(
-    tmp_path: Path, predict: Predict, words: tuple[object, ...]
-) -> None:
+def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
     algorithm, *own = words
     training_file = uneven_pair(100, 10, 6).save(tmp_path / "d")
     test = uneven_pair(1000, 1000, 1)
@@ -373,9 +357,7 @@ def test_balanced_weights_detect_a_rare_class(
     assert specificity >= 0.75
 
 
-def test_class_weights_on_real_data_follow_libsvm(
-    tmp_path: Path, predict: Predict, real: RealSet
-) -> None:
+def test_class_weights_on_real_data_follow_libsvm(tmp_path, predict, real):
     training_file, words = real("german.numer_scale"), "-w1 1 -w-1 3"
     y, X = svmutil.svm_read_problem(str(training_file), return_scipy=True)
     model = svmutil.svm_train(y, X, f"-q {words}")
@@ -388,7 +370,7 @@ def test_class_weights_on_real_data_follow_libsvm(
     assert np.mean(plain == theirs) < 0.95
 
 
-def test_a_weight_of_an_unknown_label_is_refused(tmp_path: Path, training_file: Path) -> None:
+def test_a_weight_of_an_unknown_label_is_refused(tmp_path, training_file):
     with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
         learn("randsvm", training_file, tmp_path / "m", "-w", 7, 2)
 
@@ -396,15 +378,15 @@ def test_a_weight_of_an_unknown_label_is_refused(tmp_path: Path, training_file: 
 # ---- stopping -----------------------------------------------------------------------------------
 
 
-def dual_of(solved: oracle.Solved, y: np.ndarray, X: np.ndarray) -> float:
+def dual_of(solved, y, X):
     beta = solved.dense(len(y))
     return oracle.objectives(y, oracle.kernel_matrix("rbf", X, X, GAMMA) @ beta, beta, 0.0, C).dual
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 def test_the_gap_applies_to_the_sum_over_the_classes(
-    tmp_path: Path, training_file: Path, training_set: Data, algorithm: str
-) -> None:
+    tmp_path, training_file, training_set, algorithm
+):
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
     learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
     exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *training_set, C, GAMMA)
@@ -419,9 +401,7 @@ def test_the_gap_applies_to_the_sum_over_the_classes(
     assert learnt.outcome["violators"] > 0
 
 
-def test_jobs_and_memory_do_not_change_the_model(
-    tmp_path: Path, training_file: Path, training_set: Data
-) -> None:
+def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
     wide = oracle.write_svmlight(tmp_path / "d", training_set.y, np.tile(training_set.X, (1, 3)))
     models = {
         learn(
@@ -435,18 +415,16 @@ def test_jobs_and_memory_do_not_change_the_model(
 class AtFirstRound:
     """A listener that calls a function at the first round of a class."""
 
-    def __init__(self, machine: str, deed) -> None:
+    def __init__(self, machine, deed):
         self.machine, self.deed, self.done = machine, deed, False
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event):
         if isinstance(event, Iteration) and event.machine == self.machine and not self.done:
             self.done = True
             self.deed()
 
 
-def assert_two_classes_trained(
-    model: Path, training_set: Data, predict: Predict, training_file: Path, stopped: str
-) -> None:
+def assert_two_classes_trained(model, training_set, predict, training_file, stopped):
     """Check that the first two machines are trained, and that P is that of the written model."""
     found = oracle.read_several(model, 5)
     assert (found.metadata["stopped"], found.metadata["certificate"]) == (stopped, "running")
@@ -462,16 +440,16 @@ def assert_two_classes_trained(
 
 
 def test_a_time_limit_between_classes_keeps_the_trained_ones(
-    tmp_path: Path,
-    predict: Predict,
-    training_file: Path,
-    training_set: Data,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path,
+    predict,
+    training_file,
+    training_set,
+    monkeypatch,
+):
     late = 0.0
     clock = time.perf_counter
 
-    def jump_ahead() -> None:
+    def jump_ahead():
         nonlocal late
         late = 10_000.0
 
@@ -484,20 +462,20 @@ def test_a_time_limit_between_classes_keeps_the_trained_ones(
     assert_two_classes_trained(model, training_set, predict, training_file, "time limit")
 
 
-def without_reading(*words: object) -> None:
+def without_reading(*words):
     raise AssertionError("read for nothing")
 
 
 def test_a_signal_between_classes_keeps_the_trained_ones(
-    tmp_path: Path,
-    predict: Predict,
-    training_file: Path,
-    training_set: Data,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path,
+    predict,
+    training_file,
+    training_set,
+    monkeypatch,
+):
     """Rows of untrained classes are only counted, not read."""
 
-    def strike() -> None:
+    def strike():
         monkeypatch.setattr(Subtasks, "__getitem__", without_reading)
         monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
@@ -513,9 +491,7 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
 
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
-def test_rows_are_counted_correctly_if_some_are_left_out(
-    training_file: Path, multiclass: str, part: bool
-) -> None:
+def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
     with closing(labelled_data.load_rows(str(training_file), Params(), Job())) as whole:
         D, _ = labelled_classes(whole, str(training_file))
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
@@ -542,9 +518,7 @@ def test_rows_are_counted_correctly_if_some_are_left_out(
         ([0.6, 0.6, *[0.01] * 8], 1),
     ],
 )
-def test_threads_solve_pairs_whose_kernel_values_take_longer_than_python(
-    tmp_path: Path, sizes: list[float], expected: int
-) -> None:
+def test_threads_solve_pairs_whose_kernel_values_take_longer_than_python(tmp_path, sizes, expected):
     """sizes : rows of the classes, as multiples of SIDE_BY_SIDE_ROWS."""
     y = np.repeat(np.arange(len(sizes)), [int(size * SIDE_BY_SIDE_ROWS) for size in sizes])
     path = write(tmp_path / "rows", y.tolist(), np.ones((len(y), 1)))
@@ -556,12 +530,10 @@ def test_threads_solve_pairs_whose_kernel_values_take_longer_than_python(
             assert subtasks.side_by_side(0) == expected
 
 
-def test_concurrent_threads_group_the_rows_once(
-    training_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
     grouped, made = RowsByClass.of, []
 
-    def of(*words: object) -> RowsByClass:
+    def of(*words):
         time.sleep(0.1)
         made.append(grouped(*words))
         return made[-1]
@@ -578,7 +550,7 @@ def test_concurrent_threads_group_the_rows_once(
     assert [task.pair for task in pairs] == [(a, b), (a, c)]
 
 
-def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path: Path, predict: Predict) -> None:
+def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path, predict):
     training_set = Data(*oracle.clouds(20_000))
     training_file, second = (
         training_set.save(tmp_path / "d"),
@@ -613,8 +585,8 @@ def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path: Path, predict:
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path: Path, training_file: Path, training_set: Data, algorithm: str
-) -> None:
+    tmp_path, training_file, training_set, algorithm
+):
     """Today's data has a tenth more rows than the data of the old model."""
     own = (
         ("--gap", 1e-3, "--sample-size", 100) if algorithm == "randsvm" else ("--working-set", 100)
@@ -633,9 +605,7 @@ def test_a_warm_start_accepts_labels_in_another_order(
 
 
 @pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
-def test_a_warm_start_with_other_labels_is_refused(
-    tmp_path: Path, training_file: Path, training_set: Data, labels: tuple[int, ...]
-) -> None:
+def test_a_warm_start_with_other_labels_is_refused(tmp_path, training_file, training_set, labels):
     some = np.isin(
         np.clip(training_set.y, 0, 3) if len(labels) < 4 else training_set.y, [*labels, 4]
     )
@@ -647,8 +617,8 @@ def test_a_warm_start_with_other_labels_is_refused(
 
 
 def test_random_features_are_nearly_as_accurate_as_the_kernel(
-    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, test_set: Data
-) -> None:
+    tmp_path, predict, training_file, training_set, test_set
+):
     words = (*WORDS, "--components", 500, "--gap", 0.01)
     learnt = learn("randsvm", training_file, tmp_path / "m", *words)
     test = test_set.save(tmp_path / "test")

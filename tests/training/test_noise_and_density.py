@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -22,12 +19,12 @@ from randsvm.models.load import load
 from randsvm.training.probabilities import laplace_scale
 
 
-def write_set(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
+def write_set(path, y, X):
     path.write_text(oracle.svmlight_text([repr(float(t)) for t in y], X))
     return path
 
 
-def curve(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def curve(rows):
     """Return a parabola with Laplace noise of scale 0.3; one target in 50 is an outlier."""
     rng = np.random.default_rng(rows)
     X = oracle.as_float32(rng.normal(size=(rows, 2)))
@@ -35,17 +32,17 @@ def curve(rows: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:, 0] ** 2 + X[:, 1] + rng.laplace(scale=0.3, size=rows) + far, X
 
 
-def kernel_model(path: str) -> KernelModel:
+def kernel_model(path):
     model = load(path)
     assert isinstance(model, KernelModel)
     return model
 
 
-def cloud(rows: int) -> np.ndarray:
+def cloud(rows):
     return oracle.as_float32(np.random.default_rng(rows).normal(size=(rows, 2)))
 
 
-def train_with_libsvm(y: np.ndarray, X: np.ndarray, words: str) -> Any:
+def train_with_libsvm(y, X, words):
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
     return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -b 1 {words}"))
 
@@ -55,7 +52,7 @@ def train_with_libsvm(y: np.ndarray, X: np.ndarray, words: str) -> Any:
 
 @pytest.mark.parametrize("scale", [(), ("--scale", "standard")])
 @pytest.mark.parametrize("task", [3, 4])
-def test_the_noise_agrees_with_libsvms(tmp_path: Path, task: int, scale: tuple[str, ...]) -> None:
+def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     y, X = curve(300)
     words = ("-s", task, "-c", 2, "-g", 0.5, "-p", 0.1, "-n", 0.5)
     learnt = learn(
@@ -69,7 +66,7 @@ def test_the_noise_agrees_with_libsvms(tmp_path: Path, task: int, scale: tuple[s
     assert model.noise_scale == pytest.approx(theirs, rel=0.1)
 
 
-def test_the_noise_is_the_mean_error_without_outliers() -> None:
+def test_the_noise_is_the_mean_error_without_outliers():
     z = np.array([1.0, -2.0, 3.0, 0.0] * 10)
     assert laplace_scale(z) == 1.5
     # 5 sqrt(2) times the mean of all 41, 1.5 + 13.5 / 41 (once 13.8, once 11.9).
@@ -78,7 +75,7 @@ def test_the_noise_is_the_mean_error_without_outliers() -> None:
     assert laplace_scale(np.zeros(3)) == 0.0
 
 
-def test_a_single_row_has_no_noise(tmp_path: Path) -> None:
+def test_a_single_row_has_no_noise(tmp_path):
     path = write_set(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
     learnt = learn("randsvm", path, tmp_path / "m", "-s", 3, "-b", 1)
     assert "one row is too few for -b 1" in learnt.notices
@@ -89,7 +86,7 @@ def test_a_single_row_has_no_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows, nu", [(300, 0.3), (301, 0.07), (100, 0.9)])
-def test_the_density_marks_are_libsvms(tmp_path: Path, rows: int, nu: float) -> None:
+def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
     X, words = cloud(rows), f"-s 2 -n {nu} -g 0.5"
     path = write_set(tmp_path / "d", np.ones(rows), X)
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
@@ -103,7 +100,7 @@ def test_the_density_marks_are_libsvms(tmp_path: Path, rows: int, nu: float) -> 
     assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))
 
 
-def test_the_density_marks_divide_the_rows_evenly(tmp_path: Path, predict: Predict) -> None:
+def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
     """Each bin between marks has a tenth of the probability and a fifth of the rows of its side."""
     path = write_set(tmp_path / "d", np.ones(400), cloud(400))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-n", 0.5, "-g", 0.5)
@@ -115,7 +112,7 @@ def test_the_density_marks_divide_the_rows_evenly(tmp_path: Path, predict: Predi
     assert (counts[[0, -1]] < 40).all() and counts.sum() == 400 and counts[1:-1].max() < 80
 
 
-def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path: Path, predict: Predict) -> None:
+def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path, predict):
     path = write_set(tmp_path / "d", np.ones(8), cloud(8))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-g", 0.5)
     assert any("too few rows on one side of f = 0" in text for text in learnt.notices)
@@ -134,13 +131,13 @@ def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path: Path, predict: P
     "task, said", [("svr", "no time for all folds of -b 1"), ("one-class", "little time for -b 1")]
 )
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, said: str
-) -> None:
+    tmp_path, monkeypatch, task, said
+):
     """The limit passes with the first round."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
-    def watch(event: object) -> None:
+    def watch(event):
         nonlocal late
         events.append(event)
         late = 2000.0 if isinstance(event, Iteration) else late

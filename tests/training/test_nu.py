@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from learning import Finished, board, gaussians, learn, read_log
+from learning import board, gaussians, learn, read_log
 from libsvm.svmutil import svm_load_model, svm_predict, svm_train
 from scipy import sparse
 
@@ -16,23 +15,23 @@ from randsvm.errors import ParameterError
 
 
 @cache
-def waves(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def waves(rows):
     rng = np.random.default_rng(5)
     X = oracle.as_float32(rng.uniform(-2, 2, (rows, 2)))
     return np.sin(2 * X[:, 0]) * X[:, 1] + rng.normal(size=rows) / 10, X
 
 
-def make_data(task: str, rows: int) -> tuple[np.ndarray, np.ndarray]:
+def make_data(task, rows):
     return waves(rows) if task == "nu-svr" else gaussians(rows) if rows < 300 else board(rows)
 
 
-def save(path: Path, task: object | str, y: np.ndarray, X: np.ndarray) -> Path:
+def save(path, task, y, X):
     labels = [repr(float(t)) if task == "nu-svr" else f"{int(t):+d}" for t in y]
     path.write_text(oracle.svmlight_text(labels, X))
     return path
 
 
-def dense_model(model: Path, X: np.ndarray):
+def dense_model(model, X):
     """Return beta (n,) of a model file, its b, and f (n,)."""
     found = oracle.read_model(model, X.shape[1])
     places = {tuple(x): i for i, x in enumerate(X)}
@@ -52,7 +51,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_model_agrees_with_libsvms(tmp_path: Path, case: tuple[object, ...]) -> None:
+def test_the_model_agrees_with_libsvms(tmp_path, case):
     """Compare the objective, the decision values, and the model as LIBSVM reads it."""
     task, rows, words = case
     y, X = make_data(task, rows)
@@ -79,14 +78,14 @@ def test_the_model_agrees_with_libsvms(tmp_path: Path, case: tuple[object, ...])
     assert learnt.outcome["primal"] >= best - 1e-6 * abs(best)
 
 
-def kernel_values(words: tuple[object, ...], X: np.ndarray) -> np.ndarray:
+def kernel_values(words, X):
     given = dict(zip(words[::2], words[1::2], strict=True))
     name = oracle.LIBSVM_KERNELS[given.get("-t", 2)]
     return oracle.kernel_matrix(name, X, X, given["-g"], given.get("-r", 0))
 
 
 @pytest.mark.parametrize("case", ["many rows", "many targets"])
-def test_sums_bounds_and_objectives_follow_the_formulas(tmp_path: Path, case: str) -> None:
+def test_sums_bounds_and_objectives_follow_the_formulas(tmp_path, case):
     task, rows, words = CASES[case]
     y, X = make_data(task, rows)
     path = save(tmp_path / "d", task, y, X)
@@ -113,7 +112,7 @@ def test_sums_bounds_and_objectives_follow_the_formulas(tmp_path: Path, case: st
     assert D - 1e-6 * abs(D) <= learnt.outcome["dual"] <= P + 1e-6 * abs(P)
 
 
-def test_nu_bounds_the_shares_of_errors_and_of_support_vectors(tmp_path: Path) -> None:
+def test_nu_bounds_the_shares_of_errors_and_of_support_vectors(tmp_path):
     """Schoelkopf et al. 2000, proposition 5: margin errors <= nu <= support vectors."""
     y, X = board(600)
     path = save(tmp_path / "d", "nu-svc", y, X)
@@ -121,7 +120,7 @@ def test_nu_bounds_the_shares_of_errors_and_of_support_vectors(tmp_path: Path) -
     assert learnt.outcome["bounded"] <= 0.45 * 600 <= learnt.outcome["support_vectors"]
 
 
-def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path: Path) -> None:
+def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path):
     y, X = board(60)
     y = np.where(np.arange(60) < 10, 1.0, -1.0)
     path = save(tmp_path / "d", "nu-svc", y, X)
@@ -131,7 +130,7 @@ def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path: Path) -> None:
     learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.33, "-g", 5, "--gap", 1e-3)
 
 
-def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path: Path) -> None:
+def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
     """LIBSVM divides by a rho near 0 of either sign here."""
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.normal(size=(150, 2)))
@@ -142,7 +141,7 @@ def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path: Path
 
 
 @pytest.mark.parametrize("nu", [0.9, 1.0])
-def test_a_regression_with_a_tube_of_width_zero_is_solved(tmp_path: Path, nu: float) -> None:
+def test_a_regression_with_a_tube_of_width_zero_is_solved(tmp_path, nu):
     """With many equal targets the tube is 0, and sum |beta| need not be C nu n."""
     rng = np.random.default_rng(1)
     X = oracle.as_float32(rng.normal(size=(80, 2)))
@@ -160,9 +159,7 @@ def test_a_regression_with_a_tube_of_width_zero_is_solved(tmp_path: Path, nu: fl
 @pytest.mark.parametrize(
     "words", [("osuna", "--working-set"), ("randsvm", "--sample-size")], ids=lambda words: words[0]
 )
-def test_a_working_set_without_room_for_a_step_is_refused(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_a_working_set_without_room_for_a_step_is_refused(tmp_path, words):
     """Two rows of each side are enough for LIBSVM's optimum."""
     algorithm, option = words
     path = save(tmp_path / "d", "nu-svc", *gaussians(60))
@@ -175,14 +172,14 @@ def test_a_working_set_without_room_for_a_step_is_refused(
 # ---- many rows at C, and working sets that are a small part of them ------------------------------
 
 
-def noisy_targets(rows: int) -> tuple[np.ndarray, np.ndarray]:
+def noisy_targets(rows):
     """Return targets that hardly depend on the rows."""
     rng = np.random.default_rng(16)
     X = oracle.as_float32(rng.normal(size=(rows, 5)).round(3))
     return (X[:, 0] + rng.normal(size=rows)).round(3), X
 
 
-def best_dual(task: str, y: np.ndarray, X: np.ndarray, words: str, gamma: float) -> float:
+def best_dual(task, y, X, words, gamma):
     """Return D of LIBSVM's solution on all rows."""
     exact = svm_train(y, sparse.csr_matrix(X), f"-q {words} -g {gamma} -e 1e-6")
     beta = np.zeros(len(y))
@@ -201,7 +198,7 @@ SMALL_SETS = (
 )
 
 
-def assert_reaches_libsvms_optimum(learnt: Finished, best: float) -> None:
+def assert_reaches_libsvms_optimum(learnt, best):
     assert learnt.outcome["stopped"].startswith("gap")
     P, D = learnt.outcome["primal"], learnt.outcome["dual"]
     assert best + 1e-5 * abs(best) >= D and best - 1e-5 * abs(best) <= P
@@ -211,8 +208,8 @@ def assert_reaches_libsvms_optimum(learnt: Finished, best: float) -> None:
 @pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
 @pytest.mark.parametrize("C, nu, gamma", [(10, 0.3, 10), (1, 0.5, 0.2)], ids=["no tube", "tube"])
 def test_a_regression_that_starts_with_many_rows_at_c_reaches_the_optimum(
-    tmp_path: Path, words: tuple[object, ...], C: int, nu: float, gamma: float
-) -> None:
+    tmp_path, words, C, nu, gamma
+):
     """With C = 10 the tube is 0 at the optimum, and sum |beta| falls far below C nu n."""
     y, X = noisy_targets(300 if "--swap" in words else 1000)
     path = save(tmp_path / "d", "nu-svr", y, X)
@@ -223,9 +220,7 @@ def test_a_regression_that_starts_with_many_rows_at_c_reaches_the_optimum(
 
 
 @pytest.mark.parametrize("words", SMALL_SETS, ids=lambda words: f"{words[0]} {words[-2:]}")
-def test_a_classification_with_most_rows_at_bounds_reaches_the_optimum(
-    tmp_path: Path, words: tuple[object, ...]
-) -> None:
+def test_a_classification_with_most_rows_at_bounds_reaches_the_optimum(tmp_path, words):
     targets, X = noisy_targets(300)
     y = np.where(targets > 0, 1.0, -1.0)
     path = save(tmp_path / "d", "nu-svc", y, X)
@@ -238,7 +233,7 @@ def test_a_classification_with_most_rows_at_bounds_reaches_the_optimum(
 # ---- interrupted runs -----------------------------------------------------------------------
 
 
-def test_an_unfinished_run_does_not_report_inseparable_classes(tmp_path: Path) -> None:
+def test_an_unfinished_run_does_not_report_inseparable_classes(tmp_path):
     """After one round rho is below 0, which does not hold for the optimum. The model is written
     with a positive factor and its gap, and the folds of -b 1 are used in the same way.
     """
@@ -262,7 +257,7 @@ def test_an_unfinished_run_does_not_report_inseparable_classes(tmp_path: Path) -
     assert cut.outcome["dual"] <= whole.outcome["primal"] <= cut.outcome["primal"]
 
 
-def test_classes_with_equal_rows_have_no_margin(tmp_path: Path) -> None:
+def test_classes_with_equal_rows_have_no_margin(tmp_path):
     """P = D = 0 at the start, so the gap is reached, but rho is 0."""
     X = np.tile(oracle.as_float32(np.arange(1.0, 6.0)[:, None]), (8, 2))
     y = np.where(np.arange(40) < 20, 1.0, -1.0)
@@ -273,7 +268,7 @@ def test_classes_with_equal_rows_have_no_margin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["nu-svr", "nu-svc", "one-class"])
-def test_kernel_values_beyond_float32_are_refused(tmp_path: Path, task: str) -> None:
+def test_kernel_values_beyond_float32_are_refused(tmp_path, task):
     path = tmp_path / "d"
     path.write_text("-1 1:1000000 2:1000001\n+1 1:1000002 2:999999\n" * 3)
     words = ("-s", task, "-n", 0.5, "-t", "poly", "-g", 942, "-d", 3)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict, RealSet
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -20,24 +15,22 @@ from randsvm.errors import ModelError, ParameterError
 ALGORITHMS = ("randsvm", "osuna", "osuna-closest")
 
 
-def cloud(rows: int, seed: int = 0) -> np.ndarray:
+def cloud(rows, seed=0):
     rng = np.random.default_rng([seed, 12])
     return oracle.as_float32(rng.normal(size=(rows, 3)))
 
 
-def write_set(path: Path, X: np.ndarray) -> Path:
+def write_set(path, X):
     return oracle.write_svmlight(path, np.ones(len(X)), X)
 
 
-def predicted_labels(model: Path, X: np.ndarray) -> np.ndarray:
+def predicted_labels(model, X):
     loaded = svmutil.svm_load_model(str(model))
     return np.sign(oracle.libsvm_decisions(loaded, X))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_labels_and_objective_agree_with_libsvm(
-    tmp_path: Path, predict: Predict, algorithm: str
-) -> None:
+def test_labels_and_objective_agree_with_libsvm(tmp_path, predict, algorithm):
     X = cloud(6000)
     path = write_set(tmp_path / "data", X)
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3", "--gap", "none"]
@@ -56,9 +49,7 @@ def test_labels_and_objective_agree_with_libsvm(
 
 
 @pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
-def test_a_model_of_real_data_agrees_with_libsvm(
-    real: RealSet, tmp_path: Path, predict: Predict, name: str, gamma: float
-) -> None:
+def test_a_model_of_real_data_agrees_with_libsvm(real, tmp_path, predict, name, gamma):
     path = real(name)
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     words = "-s", 2, "-n", 0.05, "-g", gamma, "--gap", 1e-5
@@ -69,7 +60,7 @@ def test_a_model_of_real_data_agrees_with_libsvm(
     assert np.mean(np.sign(mine) == expected) >= 0.997
 
 
-def test_libsvm_reads_the_model(tmp_path: Path, predict: Predict) -> None:
+def test_libsvm_reads_the_model(tmp_path, predict):
     X = cloud(1500)
     path = write_set(tmp_path / "data", X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "one-class", "-n", "0.1", "-g", "0.3"])
@@ -79,7 +70,7 @@ def test_libsvm_reads_the_model(tmp_path: Path, predict: Predict) -> None:
     ).all()
 
 
-def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path: Path, predict: Predict) -> None:
+def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path, predict):
     X = cloud(500)
     model = svmutil.svm_train(np.ones(500), sparse.csr_matrix(X), "-q -s 2 -n 0.1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "theirs"), model)
@@ -92,7 +83,7 @@ def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path: Path, predict: Pre
     )
 
 
-def test_labels_of_the_training_rows_are_ignored(tmp_path: Path) -> None:
+def test_labels_of_the_training_rows_are_ignored(tmp_path):
     X = cloud(800)
     one = write_set(tmp_path / "one", X)
     other = oracle.write_svmlight(tmp_path / "other", np.sign(X[:, 0]), X)
@@ -103,7 +94,7 @@ def test_labels_of_the_training_rows_are_ignored(tmp_path: Path) -> None:
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
 
 
-def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path: Path) -> None:
+def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
     path = write_set(tmp_path / "data", cloud(3000))
     words = ("-s", "one-class", "-n", 0.2, "--gap", 1e-3, "--working-set")
     small, large = (
@@ -114,7 +105,7 @@ def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path: Path) -
     assert small["dual"] == pytest.approx(large["dual"], rel=2e-3)
 
 
-def test_a_warm_start_reaches_the_same_optimum(tmp_path: Path) -> None:
+def test_a_warm_start_reaches_the_same_optimum(tmp_path):
     path = write_set(tmp_path / "data", cloud(6000))
     words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
     cold = learn("osuna", path, tmp_path / "cold", *words)
@@ -126,19 +117,19 @@ def test_a_warm_start_reaches_the_same_optimum(tmp_path: Path) -> None:
 # ---- sgd --------------------------------------------------------------------------------------
 
 
-def shell(rng: np.random.Generator, rows: int, radius: float, d: int) -> np.ndarray:
+def shell(rng, rows, radius, d):
     directions = rng.normal(size=(rows, d))
     return radius * directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
 
-def ring(rng: np.random.Generator, rows: int) -> np.ndarray:
+def ring(rng, rows):
     angle, radius = rng.uniform(0, 2 * np.pi, rows), 5 + rng.normal(size=rows) * 0.3
     return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)])
 
 
 CENTRES = np.array([[0.0, 0.0], [6.0, 0.0], [0.0, 6.0]])
 FOURIER = "-t rbf -g 0.25 -c 1 --components 512"
-NOVELTIES: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
+NOVELTIES = {
     # name: (options, clean rows, planted rows)
     "linear": (
         "",
@@ -165,7 +156,7 @@ NOVELTIES: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("name", NOVELTIES)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_sgd_detects_novelties(tmp_path: Path, predict: Predict, name: str, seed: int) -> None:
+def test_sgd_detects_novelties(tmp_path, predict, name, seed):
     """Train on 2,000 clean rows; test on 1,000 more and 20 planted outliers."""
     words, clean, planted = NOVELTIES[name]
     rng = np.random.default_rng([seed, 13])
@@ -181,7 +172,7 @@ def test_sgd_detects_novelties(tmp_path: Path, predict: Predict, name: str, seed
     assert np.mean(usual <= 0) <= 0.05
 
 
-def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path: Path) -> None:
+def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path):
     """P = 1/2 |w|^2 + C (weights of MADlib's balanced classes) over the rows and the origin."""
     X = oracle.as_float32(np.random.default_rng(3).normal(2, 1, (300, 3)))
     path = write_set(tmp_path / "data", X)
@@ -204,16 +195,14 @@ SHARES = {
 }
 
 
-def schoelkopf(X: np.ndarray, nu: float, w: np.ndarray, b: float) -> float:
+def schoelkopf(X, nu, w, b):
     """Return nu/2 |w|^2 + nu b + mean max(0, -f)."""
     return float(nu / 2 * w @ w + nu * b + np.maximum(0, -(X @ w + b)).mean())
 
 
 @pytest.mark.parametrize("nu", [0.05, 0.1, 0.5])
 @pytest.mark.parametrize("name, scale", [*((name, 1.0) for name in SHARES), ("round", 1e-6)])
-def test_sgd_leaves_the_same_share_outside_as_libsvm(
-    tmp_path: Path, predict: Predict, name: str, scale: float, nu: float
-) -> None:
+def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, scale, nu):
     X = oracle.as_float32(SHARES[name](np.random.default_rng(0)))
     path = write_set(tmp_path / "data", oracle.as_float32(X * scale))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
@@ -231,9 +220,7 @@ def test_sgd_leaves_the_same_share_outside_as_libsvm(
 
 
 @pytest.mark.parametrize("nu, outside", [(1, 50), (0.001, 0), (0.02, 1)])
-def test_the_smallest_and_largest_share_outside_are_accepted(
-    tmp_path: Path, predict: Predict, nu: float, outside: int
-) -> None:
+def test_the_smallest_and_largest_share_outside_are_accepted(tmp_path, predict, nu, outside):
     path = write_set(tmp_path / "data", cloud(50))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
     f = predict(path, learnt.model, "--scores").scores
@@ -248,16 +235,14 @@ def test_the_smallest_and_largest_share_outside_are_accepted(
         (("-s", "svc"), "-n has no effect with -s svc"),
     ],
 )
-def test_options_without_effect_beside_the_share_are_noted(
-    tmp_path: Path, words: tuple[object, ...], message: str
-) -> None:
+def test_options_without_effect_beside_the_share_are_noted(tmp_path, words, message):
     X = oracle.as_float32(np.random.default_rng(0).normal(size=(20, 2)))
     path = oracle.write_svmlight(tmp_path / "data", np.tile([1.0, -1.0], 10), X)
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, *words)
     assert any(message in text for text in learnt.notices)
 
 
-def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path: Path) -> None:
+def test_a_share_outside_is_refused_with_another_loss_or_an_update(tmp_path):
     path = write_set(tmp_path / "data", np.ones((5, 2), np.float32))
     with pytest.raises(ParameterError, match="-n does not use --loss"):
         learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", 0.1, "--loss", "log")

@@ -11,20 +11,16 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
 from commands import run_train
-from fixtures import Command, MakeSet, Predict, PredictRun, RealSet
-from learning import Finished, learn
+from learning import learn
 from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import SgdSchedule
@@ -47,7 +43,7 @@ kinds = pytest.mark.parametrize("classes, words", KINDS.values(), ids=KINDS)
 class UpdateCase:
     """Rows A, a model of A, and rows B of the same distribution with two more features."""
 
-    def __init__(self, folder: Path, classes: int, words: tuple, rows: int = 200) -> None:
+    def __init__(self, folder, classes, words, rows=200):
         self.folder = folder
         y, X = oracle.clouds(2 * rows, 0, classes, 7)
         X[:rows, [2, 6]] = 0
@@ -56,16 +52,16 @@ class UpdateCase:
         self.path = oracle.write_svmlight(folder / "B", *self.B)
         self.old = learn("sgd", self.path_A, folder / "old", *words).model
 
-    def update(self, name: str = "new", *words: object, data: object = None) -> Finished:
+    def update(self, name="new", *words, data=None):
         data = self.path if data is None else data
         return learn("sgd", data, self.folder / name, "--update", self.old, *words)
 
-    def reference(self, rate: float = 0.0) -> sgd_reference.Plain:
+    def reference(self, rate=0.0):
         """Return a plain learner in the state that the old model's file holds."""
         return reference_of(self.old, 7, rate)
 
 
-def reference_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
+def reference_of(path, d, rate=0.0):
     old = oracle.read_linear(path, d)
     losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
     names = ("lambda", "eta0", "bias_rate")
@@ -90,13 +86,13 @@ def reference_of(path: Path, d: int, rate: float = 0.0) -> sgd_reference.Plain:
     return plain
 
 
-def teach(plain: sgd_reference.Plain, y: np.ndarray, X: np.ndarray) -> sgd_reference.Plain:
+def teach(plain, y, X):
     for label, x in zip(y, X, strict=True):
         plain.learn(x, plain.label.index(label))
     return plain
 
 
-def assert_learnt(model: Path, w: np.ndarray, b: np.ndarray) -> None:
+def assert_learnt(model, w, b):
     found = oracle.read_linear(model, len(w))
     assert found.w == pytest.approx(w, rel=1e-9, abs=1e-12)
     assert found.b == pytest.approx(b, rel=1e-9, abs=1e-12)
@@ -107,8 +103,8 @@ def assert_learnt(model: Path, w: np.ndarray, b: np.ndarray) -> None:
 
 @kinds
 def test_an_update_takes_the_steps_of_the_reference_in_the_order_of_the_rows(
-    tmp_path: Path, classes: int, words: tuple[object, ...]
-) -> None:
+    tmp_path, classes, words
+):
     """The new model is the mean of the weights since the update began; some features are new."""
     case = UpdateCase(tmp_path, classes, words)
     learnt, plain = case.update(), teach(case.reference(), *case.B)
@@ -120,9 +116,7 @@ def test_an_update_takes_the_steps_of_the_reference_in_the_order_of_the_rows(
 
 
 @kinds
-def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(
-    tmp_path: Path, classes: int, words: tuple[object, ...]
-) -> None:
+def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, classes, words):
     case = UpdateCase(tmp_path, classes, words)
     learnt = case.update("new", "--update-rate", 0.02)
     plain = teach(case.reference(0.02), *case.B)
@@ -130,7 +124,7 @@ def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
 
-def test_a_fixed_rate_follows_what_changes(tmp_path: Path) -> None:
+def test_a_fixed_rate_follows_what_changes(tmp_path):
     """All labels change sign between two files."""
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "A", y, X)
@@ -142,9 +136,7 @@ def test_a_fixed_rate_follows_what_changes(tmp_path: Path) -> None:
 
 
 @kinds
-def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
-    tmp_path: Path, classes: int, words: tuple[object, ...]
-) -> None:
+def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
     """Training counts each row once; an update takes one step for each row."""
     case = UpdateCase(tmp_path, classes, words)
     learnt, old = case.update(), oracle.trailer(case.old)
@@ -168,9 +160,7 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
 @kinds
-def test_two_updates_are_one_with_the_rows_of_both(
-    tmp_path: Path, classes: int, words: tuple[object, ...], rate: tuple[object, ...]
-) -> None:
+def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rate):
     """The models are equal to the last bit; the second file has a feature of its own."""
     case = UpdateCase(tmp_path, classes, words)
     lines = case.path.read_text().splitlines(keepends=True)
@@ -184,7 +174,7 @@ def test_two_updates_are_one_with_the_rows_of_both(
     assert twice.model.read_bytes() == once.model.read_bytes()
 
 
-def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path: Path) -> None:
+def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
     """The mean restarts, because the model before had none."""
     case = UpdateCase(tmp_path, 2, ())
     fixed = case.update("fixed", "--update-rate", 0.02)
@@ -193,7 +183,7 @@ def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path: Path)
     assert_learnt(after.model, *teach(plain, *case.A).mean())
 
 
-def test_running_weights_of_another_size_are_refused(tmp_path: Path) -> None:
+def test_running_weights_of_another_size_are_refused(tmp_path):
     case = UpdateCase(tmp_path, 2, ())
     model = load(str(case.update().model))
     metadata = {**model.metadata, "running_b": "1.0 2.0"}
@@ -202,13 +192,13 @@ def test_running_weights_of_another_size_are_refused(tmp_path: Path) -> None:
         learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
-def test_an_update_drops_metadata_that_describe_the_old_model_alone(tmp_path: Path) -> None:
+def test_an_update_drops_metadata_that_describe_the_old_model_alone(tmp_path):
     metadata = UpdateCase(tmp_path, 2, ()).update().metadata
     assert (metadata["primal"], metadata["violators"]) == ("unknown", "unknown")
     assert not {"digest", "nnz", "C"} & set(metadata)
 
 
-def test_an_update_may_change_the_class_weights(tmp_path: Path) -> None:
+def test_an_update_may_change_the_class_weights(tmp_path):
     case = UpdateCase(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
     plain = case.reference()
@@ -219,9 +209,7 @@ def test_an_update_may_change_the_class_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
-def test_how_rows_arrive_does_not_change_a_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate: tuple[object, ...]
-) -> None:
+def test_how_rows_arrive_does_not_change_a_byte(tmp_path, monkeypatch, rate):
     """With small blocks, features appear in another order."""
     case = UpdateCase(tmp_path, 4, ())
     content = case.update("new", *rate).model.read_bytes()
@@ -235,7 +223,7 @@ def test_how_rows_arrive_does_not_change_a_byte(
             assert case.update(f"in {block_size}", *rate).model.read_bytes() == content
 
 
-def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path: Path) -> None:
+def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path):
     """A model contains no file names, so equal runs give equal bytes."""
     case = UpdateCase(tmp_path, 2, ())
     content = case.update().model.read_bytes()
@@ -243,9 +231,7 @@ def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path: Path) -> Non
     assert case.update("other").model.read_bytes() == content
 
 
-def test_the_log_reports_progress_at_each_doubling(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
     """Each line has the mean loss of the rows since the line before, each taken before its step."""
     case = UpdateCase(tmp_path, 2, ())
     defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
@@ -267,7 +253,7 @@ def test_the_log_reports_progress_at_each_doubling(
 # ---- as good as all at once ---------------------------------------------------------------------
 
 
-def halves(path: Path, folder: Path, seed: int) -> tuple[Path, Path]:
+def halves(path, folder, seed):
     """Write the rows of a file in random order to two files."""
     lines = path.read_text().splitlines(keepends=True)
     order = np.random.default_rng(seed).permutation(len(lines))
@@ -276,7 +262,7 @@ def halves(path: Path, folder: Path, seed: int) -> tuple[Path, Path]:
     return folder / "A", folder / "B"
 
 
-def accuracy(predicted: PredictRun) -> float:
+def accuracy(predicted):
     correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
     return correct / rows
 
@@ -293,9 +279,7 @@ def accuracy(predicted: PredictRun) -> float:
     ],
     ids=str,
 )
-def test_a_then_b_is_within_half_a_point_of_both_at_once(
-    real: RealSet, tmp_path: Path, predict: Predict, name: str, words: tuple[object, ...]
-) -> None:
+def test_a_then_b_is_within_half_a_point_of_both_at_once(real, tmp_path, predict, name, words):
     """The accuracies are means over three random halvings. An update keeps the lambda of A."""
     train, test = map(real, name.split())
     whole, updated = [], []
@@ -320,9 +304,7 @@ def test_a_then_b_is_within_half_a_point_of_both_at_once(
     ],
     ids=str,
 )
-def test_a_then_b_of_made_sets_is_within_half_a_point(
-    tmp_path: Path, made: MakeSet, predict: Predict, made_by: str, words: tuple[str, ...]
-) -> None:
+def test_a_then_b_of_made_sets_is_within_half_a_point(tmp_path, made, predict, made_by, words):
     path, _, _ = made(made_by, 4000)
     test, _, _ = made(made_by, 20_000, 1)
     A, B = halves(path, tmp_path, 0)
@@ -335,7 +317,7 @@ def test_a_then_b_of_made_sets_is_within_half_a_point(
 # ---- files and models ---------------------------------------------------------------------------
 
 
-def test_a_model_may_be_updated_in_place(tmp_path: Path) -> None:
+def test_a_model_may_be_updated_in_place(tmp_path):
     case = UpdateCase(tmp_path, 2, ())
     content = case.update().model.read_bytes()
     learnt = case.update("old")
@@ -344,7 +326,7 @@ def test_a_model_may_be_updated_in_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
-def test_a_model_of_any_training_can_be_updated(tmp_path: Path, words: tuple[object, ...]) -> None:
+def test_a_model_of_any_training_can_be_updated(tmp_path, words):
     case = UpdateCase(tmp_path, 4, words)
     learnt = case.update()
     assert_learnt(learnt.model, *teach(case.reference(), *case.B).mean())
@@ -358,9 +340,7 @@ NAMES = {"strings": (["spam", "ham"], 1), "zero-based": (["+1", "-1"], 0),
 
 
 @pytest.mark.parametrize("names, base", NAMES.values(), ids=NAMES)
-def test_models_that_liblinear_refuses_are_updated_as_others(
-    tmp_path: Path, predict: Predict, names: list[str], base: int
-) -> None:
+def test_models_that_liblinear_refuses_are_updated_as_others(tmp_path, predict, names, base):
     """The decision values equal those of a model with plain labels and indices from 1."""
     y, X = oracle.clouds(300, 0, len(names))
     plain = [str(10 + int(k)) for k in y]
@@ -380,7 +360,7 @@ def test_models_that_liblinear_refuses_are_updated_as_others(
     assert said[0] == said[1]
 
 
-def test_a_new_huge_index_makes_no_huge_model(tmp_path: Path, predict: Predict) -> None:
+def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
     case = UpdateCase(tmp_path, 2, ())
     (tmp_path / "B").write_text("1 2147483647:1\n2 7:1\n" * 30)
     learnt = case.update()
@@ -391,7 +371,7 @@ def test_a_new_huge_index_makes_no_huge_model(tmp_path: Path, predict: Predict) 
     assert scores[0] > scores[1]
 
 
-def test_a_label_that_the_model_does_not_know_is_refused(command: Command, tmp_path: Path) -> None:
+def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     case = UpdateCase(tmp_path, 4, ())
     lines = case.path.read_text().splitlines(keepends=True)
     lines[6] = "  7 1:1\n"
@@ -405,7 +385,7 @@ def test_a_label_that_the_model_does_not_know_is_refused(command: Command, tmp_p
     assert case.old.stat().st_mtime_ns == before.st_mtime_ns
 
 
-def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path: Path) -> None:
+def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path):
     case = UpdateCase(tmp_path, 2, ())
     (tmp_path / "bad").write_text(case.path.read_text() + "1 1:x\n")
     with pytest.raises(DataError, match=r"bad:201:3: expected a number after 1:, found 'x'"):
@@ -413,27 +393,27 @@ def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path: Path) 
     assert not (tmp_path / "new").exists()
 
 
-def foreign(folder: Path) -> Path:
+def foreign(folder):
     y, X = oracle.two_gaussians(50)
     model = liblinearutil.train(y, X, "-s 3 -B 1 -q")
     liblinearutil.save_model(str(folder / "old"), model)
     return folder / "old"
 
 
-def kernel(folder: Path) -> Path:
+def kernel(folder):
     path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
     return learn("osuna", path, folder / "old").model
 
 
-def trained(*words: object) -> Callable[[Path], Path]:
-    def make(folder: Path) -> Path:
+def trained(*words):
+    def make(folder):
         path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
         return learn("sgd", path, folder / "old", *words).model
 
     return make
 
 
-def text(folder: Path) -> Path:
+def text(folder):
     (folder / "old").write_text("1 1:1\n")
     return folder / "old"
 
@@ -454,9 +434,7 @@ def text(folder: Path) -> Path:
         ),
     ],
 )
-def test_only_a_model_of_sgd_can_be_updated(
-    tmp_path: Path, make: Callable[..., Any], message: str
-) -> None:
+def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
     path = oracle.write_svmlight(tmp_path / "B", *oracle.two_gaussians(50))
     with pytest.raises(ModelError, match=message) as caught:
         learn("sgd", path, tmp_path / "new", "--update", make(tmp_path))
@@ -477,9 +455,7 @@ def test_only_a_model_of_sgd_can_be_updated(
         ("--early-stopping 0.1", "early-stopping"),
     ],
 )
-def test_options_that_the_model_determines_are_refused(
-    tmp_path: Path, words: str, option: str
-) -> None:
+def test_options_that_the_model_determines_are_refused(tmp_path, words, option):
     case = UpdateCase(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=f"the options of the model: it takes no --{option}$"):
         case.update("new", *words.split())
@@ -495,9 +471,7 @@ def test_options_that_the_model_determines_are_refused(
         ("--update-rate nan", "--update-rate must be > 0 and finite, got nan"),
     ],
 )
-def test_invalid_parameters_of_an_update_are_refused(
-    tmp_path: Path, words: str, message: str
-) -> None:
+def test_invalid_parameters_of_an_update_are_refused(tmp_path, words, message):
     case = UpdateCase(tmp_path, 2, ())
     with pytest.raises(ParameterError, match=message) as caught:
         case.update("new", *words.split())
@@ -505,9 +479,7 @@ def test_invalid_parameters_of_an_update_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_options_without_effect_are_noted_and_not_in_the_printed_command(
-    case: UpdateCase, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, capsys):
     new, words = case.folder / "said", ["-w", "+2", "3", "--update", str(case.old)]
     run_train("sgd", "-t", "rbf", "--seed", 3, *words, case.path, new)
     said = capsys.readouterr().err
@@ -517,7 +489,7 @@ def test_options_without_effect_are_noted_and_not_in_the_printed_command(
     assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
 
 
-def test_a_refused_option_is_one_line_and_exit_2(command: Command, tmp_path: Path) -> None:
+def test_a_refused_option_is_one_line_and_exit_2(command, tmp_path):
     UpdateCase(tmp_path, 2, ())
     ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -532,59 +504,59 @@ SECONDS = 60.0  # a busy machine reads and learns late
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> UpdateCase:
+def case(tmp_path_factory):
     return UpdateCase(tmp_path_factory.mktemp("stream"), 2, ())
 
 
 class UpdateProcess:
     """A process of --update that reads rows from a pipe; its model is `m`."""
 
-    def __init__(self, case: UpdateCase, folder: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, case, folder, process):
         self.model = folder / "m"
         self.process = process
         self.known = int(oracle.trailer(case.old)["n"])
         self.lines = case.path.read_bytes().splitlines(keepends=True)
 
-    def write(self, begin: int, end: int) -> None:
+    def write(self, begin, end):
         self.write_bytes(b"".join(self.lines[begin:end]))
 
-    def write_bytes(self, content: bytes) -> None:
+    def write_bytes(self, content):
         assert self.process.stdin is not None
         self.process.stdin.write(content)
         self.process.stdin.flush()
 
-    def wait_until_read(self) -> None:
+    def wait_until_read(self):
         """Wait until the pipe is empty."""
         assert self.process.stdin is not None
         left = array.array("i", [1])
 
-        def empty() -> bool:
+        def empty():
             fcntl.ioctl(self.process.stdin, termios.FIONREAD, left)
             return left[0] == 0
 
         self._wait(empty, "it read what was written")
 
-    def wait_for_rows(self, rows: int) -> None:
+    def wait_for_rows(self, rows):
         """Wait until the model has learnt this number of the rows."""
         self._wait(lambda: self.rows >= rows, f"a model of {rows} rows")
 
     @property
-    def rows(self) -> int:
+    def rows(self):
         return int(oracle.trailer(self.model)["n"]) - self.known if self.model.exists() else 0
 
-    def _wait(self, done: Callable[[], bool], what: str) -> None:
+    def _wait(self, done, what):
         ends = time.perf_counter() + SECONDS
         while not done():
             assert self.process.poll() is None, f"ended before {what}"
             assert time.perf_counter() < ends, f"waited in vain for {what}"
             time.sleep(0.01)
 
-    def wait_for(self, pattern: str) -> None:
+    def wait_for(self, pattern):
         """Read stderr up to a line that matches."""
         assert self.process.stderr is not None
         assert any(re.search(pattern, line.decode()) for line in self.process.stderr)
 
-    def end(self, number: int = 0) -> tuple[int, str]:
+    def end(self, number=0):
         """Close the pipe, or send a signal; return the exit code and stderr."""
         if number:
             self.process.send_signal(number)
@@ -593,11 +565,11 @@ class UpdateProcess:
 
 
 @pytest.fixture
-def update_process(case: UpdateCase, tmp_path: Path) -> Iterator[Callable[..., UpdateProcess]]:
+def update_process(case, tmp_path):
     """update_process("--checkpoint", 1): `randsvm-train sgd --update OLD - m` as a process."""
     with ExitStack() as stack:
 
-        def start(*words: object) -> UpdateProcess:
+        def start(*words):
             arguments = ["sgd", "--update", case.old, *words, "-", "m"]
             process = subprocess.Popen(
                 [sys.executable, "-m", "randsvm.cli.train", *map(str, arguments)],
@@ -613,9 +585,7 @@ def update_process(case: UpdateCase, tmp_path: Path) -> Iterator[Callable[..., U
         yield start
 
 
-def test_rows_of_a_pipe_are_learnt_as_they_arrive(
-    case: UpdateCase, update_process: Callable[..., UpdateProcess]
-) -> None:
+def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, update_process):
     """Each checkpoint is a whole model of the rows so far."""
     running = update_process("--checkpoint", 1)
     done = 0
@@ -635,9 +605,7 @@ def test_rows_of_a_pipe_are_learnt_as_they_arrive(
     assert_learnt(running.model, *plain.mean())
 
 
-def test_half_a_row_waits_for_its_end(
-    case: UpdateCase, update_process: Callable[..., UpdateProcess]
-) -> None:
+def test_half_a_row_waits_for_its_end(case, update_process):
     running = update_process("--checkpoint", 1)
     whole = b"".join(running.lines[:3])
     for piece in (whole[:-5], whole[-5:]):
@@ -647,9 +615,7 @@ def test_half_a_row_waits_for_its_end(
     assert_learnt(running.model, *teach(case.reference(), y[:3], X[:3]).mean())
 
 
-def test_the_first_write_may_be_too_short_to_recognise_a_compression(
-    case: UpdateCase, update_process: Callable[..., UpdateProcess]
-) -> None:
+def test_the_first_write_may_be_too_short_to_recognise_a_compression(case, update_process):
     running = update_process("--checkpoint", 1)
     running.write_bytes(running.lines[0][:2])
     running.wait_until_read()
@@ -663,8 +629,8 @@ def test_the_first_write_may_be_too_short_to_recognise_a_compression(
 
 
 def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     running = update_process("--checkpoint", 20)
     running.write(0, 10)
     running.wait_for(" 10 rows ")
@@ -677,8 +643,8 @@ def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
 
 
 def test_a_checkpoint_of_time_is_written_after_that_time(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     running = update_process("--checkpoint", "0.5s")
     running.write(0, 10)
     running.wait_for(" 10 rows ")
@@ -689,8 +655,8 @@ def test_a_checkpoint_of_time_is_written_after_that_time(
 
 
 def test_a_checkpoint_of_time_needs_no_further_row(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     """The checkpoint is written in time although no more rows arrive."""
     running = update_process("--checkpoint", "0.5s")
     running.write(0, 1)
@@ -700,8 +666,8 @@ def test_a_checkpoint_of_time_needs_no_further_row(
 
 
 def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     running = update_process("--checkpoint", "1h")
     running.write(0, 10)
     running.wait_for(" 10 rows ")
@@ -711,9 +677,7 @@ def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_writes_the_model_of_the_rows_so_far(
-    case: UpdateCase, update_process: Callable[..., UpdateProcess], number: int
-) -> None:
+def test_a_signal_writes_the_model_of_the_rows_so_far(case, update_process, number):
     running = update_process()
     running.write(0, 10)
     running.wait_for(" 10 rows ")
@@ -727,8 +691,8 @@ def test_a_signal_writes_the_model_of_the_rows_so_far(
 
 
 def test_a_signal_before_the_first_row_writes_nothing(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     running = update_process()
     running.wait_for("^randsvm-train sgd ")
     code, _ = running.end(signal.SIGTERM)
@@ -736,7 +700,7 @@ def test_a_signal_before_the_first_row_writes_nothing(
     assert not running.model.exists()
 
 
-def test_a_time_limit_ends_a_silent_stream(update_process: Callable[..., UpdateProcess]) -> None:
+def test_a_time_limit_ends_a_silent_stream(update_process):
     running = update_process("--time-limit", "4s")
     running.write(0, 10)
     running.wait_for(" 10 rows ")
@@ -748,8 +712,8 @@ def test_a_time_limit_ends_a_silent_stream(update_process: Callable[..., UpdateP
 
 
 def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(
-    update_process: Callable[..., UpdateProcess],
-) -> None:
+    update_process,
+):
     running = update_process("--checkpoint", 1)
     running.write(0, 5)
     running.wait_for_rows(5)

@@ -7,15 +7,12 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from fixtures import Predict, RealSet
 from learning import Data, first_rows, in_order, learn
 from libsvm import svmutil
 from scipy import sparse
@@ -40,33 +37,31 @@ ALGORITHMS = {
 
 
 @pytest.fixture(autouse=True)
-def _side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def _side_by_side(monkeypatch):
     """Let small pairs be solved in parallel."""
     monkeypatch.setattr(multiclass, "SIDE_BY_SIDE_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
-def training_set() -> Data:
+def training_set():
     return Data(*oracle.clouds(600))
 
 
 @pytest.fixture(scope="module")
-def test_set() -> Data:
+def test_set():
     return Data(*oracle.clouds(600, 1))
 
 
 @pytest.fixture(scope="module")
-def training_file(training_set: Data, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def training_file(training_set, tmp_path_factory):
     return training_set.save(tmp_path_factory.mktemp("pairs") / "data")
 
 
-def libsvm_model(data: Data, words: str = LIBSVM) -> Any:
+def libsvm_model(data, words=LIBSVM):
     return svmutil.svm_train(data.y, sparse.csr_matrix(data.X), words)
 
 
-def predictions_of_libsvm(
-    model: Any, X: np.ndarray, words: str = "-q"
-) -> tuple[np.ndarray, np.ndarray]:
+def predictions_of_libsvm(model, X, words="-q"):
     """Return labels and decision values of all pairs (or probabilities) from LIBSVM."""
     labels, _, values = svmutil.svm_predict([], sparse.csr_matrix(X), model, words)
     return np.array(labels), np.array(values)
@@ -81,17 +76,17 @@ class Pair(NamedTuple):
     beta: np.ndarray
     b: float
 
-    def objectives(self, bounds: tuple[float, float] = (C, C)) -> oracle.Objectives:
+    def objectives(self, bounds=(C, C)):
         norm = self.norm
         loss = np.where(self.y > 0, *bounds) @ np.maximum(0, 1 - self.y * (self.u + self.b))
         return oracle.Objectives(norm / 2 + loss, np.abs(self.beta).sum() - norm / 2)
 
     @property
-    def norm(self) -> float:
+    def norm(self):
         return float(self.beta @ self.K @ self.beta)
 
 
-def pairs_of(path: Path, data: Data, gamma: float = GAMMA) -> list[Pair]:
+def pairs_of(path, data, gamma=GAMMA):
     """Read a model with LIBSVM's loader; its pairs are in LIBSVM's order."""
     model = svmutil.svm_load_model(str(path))
     Z = np.array([[z.get(k + 1, 0.0) for k in range(data.X.shape[1])] for z in model.get_SV()])
@@ -109,7 +104,7 @@ def pairs_of(path: Path, data: Data, gamma: float = GAMMA) -> list[Pair]:
     return found
 
 
-def every_pair(data: Data) -> list[Data]:
+def every_pair(data):
     """Return the rows of each two classes as y = +1 and -1."""
     found = []
     for i, j in itertools.combinations(in_order(data.y), 2):
@@ -118,7 +113,7 @@ def every_pair(data: Data) -> list[Data]:
     return found
 
 
-def optimum(pair: Data, cost: float = C, gamma: float = GAMMA) -> float:
+def optimum(pair, cost=C, gamma=GAMMA):
     """Return D of LIBSVM's solution of the pair alone."""
     beta = oracle.libsvm_train(*pair, f"-c {cost} -g {gamma} -e 1e-4").dense(len(pair.y))
     K = oracle.kernel_matrix("rbf", pair.X, pair.X, gamma)
@@ -130,13 +125,13 @@ def optimum(pair: Data, cost: float = C, gamma: float = GAMMA) -> float:
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
 def test_labels_and_decision_values_are_libsvms(
-    tmp_path: Path,
-    predict: Predict,
-    training_file: Path,
-    training_set: Data,
-    test_set: Data,
-    kind: str,
-) -> None:
+    tmp_path,
+    predict,
+    training_file,
+    training_set,
+    test_set,
+    kind,
+):
     """LIBSVM's programs read the same file."""
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
@@ -154,9 +149,7 @@ def test_labels_and_decision_values_are_libsvms(
 
 
 @pytest.mark.parametrize("classes", [3, 12])
-def test_labels_are_libsvms_for_other_numbers_of_classes(
-    tmp_path: Path, predict: Predict, classes: int
-) -> None:
+def test_labels_are_libsvms_for_other_numbers_of_classes(tmp_path, predict, classes):
     training_set, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
     learnt = learn(
         "randsvm", training_set.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4
@@ -174,9 +167,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_libsvm(
-    tmp_path: Path, predict: Predict, real: RealSet, name: str
-) -> None:
+def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
     train, test, rows, test_rows, words = REAL[name]
     training_set = first_rows(real(train), rows, tmp_path / "train")
     test_set = first_rows(real(test), test_rows, tmp_path / "test")
@@ -185,7 +176,7 @@ def test_labels_of_real_data_agree_with_libsvm(
     assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
 
 
-def test_pairs_classify_where_one_against_the_rest_fails(tmp_path: Path, predict: Predict) -> None:
+def test_pairs_classify_where_one_against_the_rest_fails(tmp_path, predict):
     """One against the rest reaches 66.7% here, because its decision values are not comparable."""
     X, y = load_iris(return_X_y=True)
     low, high = X.min(axis=0), X.max(axis=0)
@@ -203,9 +194,7 @@ def test_pairs_classify_where_one_against_the_rest_fails(tmp_path: Path, predict
 
 
 @pytest.mark.parametrize(("kernel", "least"), [("rbf", 0.95), ("linear", 0.98)])
-def test_iris_is_as_accurate_as_scikit_learn_requires(
-    tmp_path: Path, kernel: str, least: float, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_iris_is_as_accurate_as_scikit_learn_requires(tmp_path, kernel, least, capsys):
     """scikit-learn's test_svm.py requires above .95 in cross-validation and above .98 on the
     training rows.
     """
@@ -223,9 +212,7 @@ def test_iris_is_as_accurate_as_scikit_learn_requires(
 
 
 @pytest.mark.parametrize("kind", ALGORITHMS)
-def test_every_pair_is_certified(
-    tmp_path: Path, training_file: Path, training_set: Data, kind: str
-) -> None:
+def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     algorithm, *own = ALGORITHMS[kind]
     learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
     every = [pair.objectives() for pair in pairs_of(learnt.model, training_set)]
@@ -238,9 +225,7 @@ def test_every_pair_is_certified(
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
-def test_the_summary_reports_the_largest_gap(
-    tmp_path: Path, training_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_summary_reports_the_largest_gap(tmp_path, training_file, capsys):
     model = tmp_path / "m"
     run_train(*WORDS, training_file, model)
     metadata = oracle.trailer(model)
@@ -248,9 +233,7 @@ def test_the_summary_reports_the_largest_gap(
     assert f"largest gap of one problem: {float(metadata['largest_gap']):.3%}\n" in said
 
 
-def test_the_objective_of_each_pair_agrees_with_libsvm(
-    tmp_path: Path, training_file: Path, training_set: Data
-) -> None:
+def test_the_objective_of_each_pair_agrees_with_libsvm(tmp_path, training_file, training_set):
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-3)
     for alone, pair in zip(
         every_pair(training_set), pairs_of(learnt.model, training_set), strict=True
@@ -261,7 +244,7 @@ def test_the_objective_of_each_pair_agrees_with_libsvm(
 
 
 @pytest.mark.parametrize("cost", [4, 10, 50])
-def test_pairs_of_few_rows_take_one_solve_each(tmp_path: Path, cost: int) -> None:
+def test_pairs_of_few_rows_take_one_solve_each(tmp_path, cost):
     """Most rows have coefficients of about 1, below C, so that the gap is hard to reach."""
     data = Data(*oracle.clouds(900))
     words = ("-c", cost, "-g", 4, "--gap", 1e-3)
@@ -274,9 +257,7 @@ def test_pairs_of_few_rows_take_one_solve_each(tmp_path: Path, cost: int) -> Non
         assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
 
 
-def test_class_weights_follow_libsvm(
-    tmp_path: Path, training_file: Path, training_set: Data, test_set: Data
-) -> None:
+def test_class_weights_follow_libsvm(tmp_path, training_file, training_set, test_set):
     """C of a class is multiplied by its weight in every pair."""
     words = "-w2 5 -w3 0.2"
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
@@ -287,9 +268,7 @@ def test_class_weights_follow_libsvm(
     assert f != pytest.approx(plain, abs=0.2)
 
 
-def test_jobs_and_memory_do_not_change_the_model(
-    tmp_path: Path, training_file: Path, training_set: Data
-) -> None:
+def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
     words = ("--gap", 1e-3, "--sample-size", 100, *WORDS)
     spills = ("--jobs", 2, "--memory", "16M", "--tmpdir", tmp_path)
     models = {
@@ -302,9 +281,7 @@ def test_jobs_and_memory_do_not_change_the_model(
 # ---- unusual classes ----------------------------------------------------------------------------
 
 
-def test_classes_may_have_one_row_and_words_as_labels(
-    tmp_path: Path, predict: Predict, training_set: Data
-) -> None:
+def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, training_set):
     y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
     X[-1] *= -1
     names = [f"class-{label:g}" for label in y]
@@ -316,9 +293,7 @@ def test_classes_may_have_one_row_and_words_as_labels(
     assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
 
 
-def test_a_fold_may_hold_all_rows_of_a_class(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, capsys):
     """One class has a single row, so the training of some folds lacks it."""
     y, X = oracle.clouds(150, 3, 3)
     rare = Data(np.append(y, 7.0), np.vstack([X, np.full((1, 5), 9.0)]))
@@ -332,7 +307,7 @@ def test_a_fold_may_hold_all_rows_of_a_class(
     assert score == pytest.approx(np.mean(theirs), abs=4)
 
 
-def test_random_features_use_one_against_the_rest(tmp_path: Path, training_file: Path) -> None:
+def test_random_features_use_one_against_the_rest(tmp_path, training_file):
     learnt = learn(
         "randsvm", training_file, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05
     )
@@ -345,8 +320,8 @@ def test_random_features_use_one_against_the_rest(tmp_path: Path, training_file:
 
 
 def test_probabilities_are_close_to_libsvms(
-    tmp_path: Path, predict: Predict, training_file: Path, training_set: Data, test_set: Data
-) -> None:
+    tmp_path, predict, training_file, training_set, test_set
+):
     """Both fit sigmoids to held-out decision values of each pair, in different folds."""
     learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-b", 1)
     labels, p = predictions_of_libsvm(
@@ -368,11 +343,11 @@ def test_probabilities_are_close_to_libsvms(
 class AfterRounds:
     """A listener that calls a function after a number of rounds."""
 
-    def __init__(self, rounds: int, deed: Callable[[], None]) -> None:
+    def __init__(self, rounds, deed):
         self.left, self.deed, self.outcome = rounds, deed, None
-        self.notices: list[str] = []
+        self.notices = []
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event):
         if isinstance(event, Notice):
             self.notices.append(event.text)
         if isinstance(event, Trained):
@@ -383,7 +358,7 @@ class AfterRounds:
                 self.deed()
 
 
-def assert_certificate_holds(model: Path, training_set: Data, stopped: str) -> None:
+def assert_certificate_holds(model, training_set, stopped):
     """Check P and D against the written model, including untrained pairs."""
     metadata = oracle.trailer(model)
     assert stopped in metadata["stopped"] and metadata["certificate"] == "running"
@@ -397,21 +372,21 @@ def assert_certificate_holds(model: Path, training_set: Data, stopped: str) -> N
     assert float(metadata["largest_gap"]) == pytest.approx(1.0)
 
 
-def without_reading(*words: object) -> None:
+def without_reading(*words):
     raise AssertionError("read for nothing")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_signal_between_pairs_keeps_the_trained_ones(
-    tmp_path: Path,
-    training_file: Path,
-    training_set: Data,
-    monkeypatch: pytest.MonkeyPatch,
-    jobs: int,
-) -> None:
+    tmp_path,
+    training_file,
+    training_set,
+    monkeypatch,
+    jobs,
+):
     """Rows of untrained pairs are only counted; there may be hundreds of thousands."""
 
-    def strike() -> None:
+    def strike():
         monkeypatch.setattr(multiclass.Subtasks, "__getitem__", without_reading)
         monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
@@ -423,12 +398,12 @@ def test_a_signal_between_pairs_keeps_the_trained_ones(
 
 
 @pytest.fixture
-def jump_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def jump_ahead(monkeypatch):
     """Return a function that moves the clock forward by hours."""
     late = 0.0
     clock = time.perf_counter
 
-    def jump_ahead() -> None:
+    def jump_ahead():
         nonlocal late
         late = 10_000.0
 
@@ -438,12 +413,12 @@ def jump_ahead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_time_limit_between_pairs_keeps_the_trained_ones(
-    tmp_path: Path,
-    training_file: Path,
-    training_set: Data,
-    jump_ahead: Callable[[], None],
-    jobs: int,
-) -> None:
+    tmp_path,
+    training_file,
+    training_set,
+    jump_ahead,
+    jobs,
+):
     model, given = tmp_path / "m", {"working_set": 20, "jobs": jobs, "time_limit": 1000}
     outcome = api.train_osuna(
         training_file, model, AfterRounds(2, jump_ahead), C=C, gamma=GAMMA, **given
@@ -454,8 +429,8 @@ def test_a_time_limit_between_pairs_keeps_the_trained_ones(
 
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
 def test_untrained_pairs_are_reported_and_count_in_the_gap(
-    tmp_path: Path, training_file: Path, jump_ahead: Callable[[], None], task: str
-) -> None:
+    tmp_path, training_file, jump_ahead, task
+):
     model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
     meddler = AfterRounds(2, jump_ahead)
     outcome = api.train_osuna(
@@ -473,14 +448,14 @@ def test_untrained_pairs_are_reported_and_count_in_the_gap(
 # ---- warm starts --------------------------------------------------------------------------------
 
 
-def relabelled(learnt: Any) -> int:
+def relabelled(learnt):
     return sum(event["changed"] for event in learnt.rounds)
 
 
 @pytest.mark.parametrize("from_libsvm", [False, True])
 def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path: Path, training_file: Path, training_set: Data, from_libsvm: bool
-) -> None:
+    tmp_path, training_file, training_set, from_libsvm
+):
     """Today's data has a tenth more rows than the data of the old model."""
     own = ("--gap", 1e-3, "--sample-size", 60)
     old_rows = np.arange(540)[::-1]
@@ -497,9 +472,7 @@ def test_a_warm_start_accepts_labels_in_another_order(
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
-def test_a_warm_start_from_another_kind_of_model_is_refused(
-    tmp_path: Path, training_file: Path
-) -> None:
+def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_file):
     rest = learn("randsvm", training_file, tmp_path / "rest", *WORDS, "--multiclass", "ovr").model
     again = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--warm-start", rest)
     assert "--multiclass ovr" in again.metadata["configuration"]
@@ -507,6 +480,6 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(
         learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
 
 
-def test_the_python_api_trains_pairs_by_default(tmp_path: Path, training_file: Path) -> None:
+def test_the_python_api_trains_pairs_by_default(tmp_path, training_file):
     outcome = api.train_randsvm(training_file, tmp_path / "m", C=C, gamma=GAMMA).outcome
     assert outcome.largest_gap is not None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from pathlib import Path
 
 import click
 import numpy as np
 import oracle
 import pytest
-from fixtures import Predict, RealSet
 from learning import Data, gaussians, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -27,7 +25,7 @@ from randsvm.training import probabilities
 # ---- the sigmoid --------------------------------------------------------------------------------
 
 
-def platts_loss(AB: np.ndarray, f: np.ndarray, positive: np.ndarray) -> float:
+def platts_loss(AB, f, positive):
     """Return the log loss with the targets (N+ + 1)/(N+ + 2) and 1/(N- + 2)."""
     count, rest = positive.sum(), (~positive).sum()
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
@@ -48,7 +46,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_sigmoid_minimises_platts_loss(case: str) -> None:
+def test_the_sigmoid_minimises_platts_loss(case):
     f, positive = CASES[case]
     found = np.array(probabilities.fit_sigmoid(f, positive))
     size = np.abs(f).max() or 1.0
@@ -62,7 +60,7 @@ def test_the_sigmoid_minimises_platts_loss(case: str) -> None:
 # ---- models of two classes ----------------------------------------------------------------------
 
 
-def probabilities_of(lines: list[str]) -> tuple[list[str], list[str], np.ndarray]:
+def probabilities_of(lines):
     """Return the labels of the first line, the predicted label of each row, and the probabilities
     (m, K).
     """
@@ -71,13 +69,13 @@ def probabilities_of(lines: list[str]) -> tuple[list[str], list[str], np.ndarray
     return header[1:], [row[0] for row in rows], np.array([row[1:] for row in rows], float)
 
 
-def loss_of(y: np.ndarray, labels: list[str], shares: np.ndarray) -> float:
+def loss_of(y, labels, shares):
     """Return the log loss of probabilities of six digits, whose columns are these labels."""
     order = np.argsort(np.array(labels, float))
     return log_loss(y, (shares / shares.sum(axis=1, keepdims=True))[:, order])
 
 
-def predictions_of_libsvm(path: Path, X: np.ndarray) -> tuple[list[float], np.ndarray]:
+def predictions_of_libsvm(path, X):
     """Return the labels and probabilities of svm-predict -b 1."""
     model = svmutil.svm_load_model(str(path))
     labels, _, shares = svmutil.svm_predict([], sparse.csr_matrix(X), model, "-b 1 -q")
@@ -88,7 +86,7 @@ WORDS = ("-c", 2, "-g", 0.3)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes: int) -> None:
+def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes):
     random = np.random.default_rng(classes)
     f = random.normal(size=(400, classes * (classes - 1) // 2))
     y = random.integers(0, classes, 400).astype(float)
@@ -104,7 +102,7 @@ def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes: int) -> No
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_libsvm_reads_the_sigmoids(tmp_path: Path, predict: Predict, algorithm: str) -> None:
+def test_libsvm_reads_the_sigmoids(tmp_path, predict, algorithm):
     data, test = gaussians(400), gaussians(300, 1)
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
     labels, said, shares = probabilities_of(
@@ -116,7 +114,7 @@ def test_libsvm_reads_the_sigmoids(tmp_path: Path, predict: Predict, algorithm: 
     assert [float(label) for label in said] == theirs
 
 
-def test_sigmoids_of_libsvm_are_read(tmp_path: Path, predict: Predict) -> None:
+def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
     data, test = gaussians(300), gaussians(200, 1)
     model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), model)
@@ -129,7 +127,7 @@ def test_sigmoids_of_libsvm_are_read(tmp_path: Path, predict: Predict) -> None:
     assert [float(label) for label in said] == theirs
 
 
-def test_the_predicted_label_has_the_larger_probability(tmp_path: Path, predict: Predict) -> None:
+def test_the_predicted_label_has_the_larger_probability(tmp_path, predict):
     """f may have the other sign, because the sigmoid need not be 1/2 at f = 0."""
     data = gaussians(600)
     some = np.flatnonzero((data.y > 0) | (np.arange(600) % 8 == 0))
@@ -144,7 +142,7 @@ def test_the_predicted_label_has_the_larger_probability(tmp_path: Path, predict:
     assert f"({round(right * len(some))}/{len(some)})" in predicted.out
 
 
-def test_probabilities_do_not_change_labels_and_scores(tmp_path: Path, predict: Predict) -> None:
+def test_probabilities_do_not_change_labels_and_scores(tmp_path, predict):
     path = gaussians(200).save(tmp_path / "d")
     without = learn("randsvm", path, tmp_path / "without", *WORDS)
     learnt = learn("randsvm", path, tmp_path / "with", "-b", 1, *WORDS)
@@ -161,7 +159,7 @@ def test_probabilities_do_not_change_labels_and_scores(tmp_path: Path, predict: 
 
 
 @pytest.fixture
-def german(real: RealSet, tmp_path: Path) -> tuple[Data, Data]:
+def german(real, tmp_path):
     """Return 700 rows for training and 300 for testing, saved as train and test."""
     X, y = load_svmlight_file(real("german.numer_scale"))
     data = Data(y, oracle.as_float32(X.toarray()))
@@ -175,9 +173,7 @@ GERMAN = ("-c", 10, "-g", 0.0417)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_held_out_log_loss_is_close_to_libsvms(
-    tmp_path: Path, predict: Predict, german: tuple[Data, Data], algorithm: str
-) -> None:
+def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, algorithm):
     (y, X), (test_y, test_X) = german
     learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", "-b", 1, *GERMAN)
     labels, _, shares = probabilities_of(predict(tmp_path / "test", learnt.model, "-b", 1).lines)
@@ -198,9 +194,7 @@ def test_the_held_out_log_loss_is_close_to_libsvms(
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
-def test_probabilities_of_several_classes_are_as_good_as_libsvms(
-    tmp_path: Path, predict: Predict
-) -> None:
+def test_probabilities_of_several_classes_are_as_good_as_libsvms(tmp_path, predict):
     data, test = Data(*oracle.clouds(500)), Data(*oracle.clouds(500, 1))
     learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
     labels, said, shares = probabilities_of(
@@ -218,9 +212,7 @@ def test_probabilities_of_several_classes_are_as_good_as_libsvms(
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_probabilities_follow_from_the_sigmoids_of_the_model(
-    tmp_path: Path, predict: Predict, classes: int
-) -> None:
+def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, classes):
     """A and B of the model map --scores to the probabilities."""
     data = Data(*oracle.clouds(300, 0, classes))
     path = data.save(tmp_path / "d")
@@ -239,9 +231,7 @@ def test_probabilities_follow_from_the_sigmoids_of_the_model(
     "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf")]
 )
 @pytest.mark.parametrize("classes", [2, 4])
-def test_linear_models_have_probabilities(
-    tmp_path: Path, predict: Predict, words: tuple[object, ...], classes: int
-) -> None:
+def test_linear_models_have_probabilities(tmp_path, predict, words, classes):
     data, test = (Data(*oracle.clouds(400, seed, classes)) for seed in (0, 1))
     algorithm, *own = words
     learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *own)
@@ -259,9 +249,7 @@ def test_linear_models_have_probabilities(
 
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("words", [(), ("-b", 1)])
-def test_a_logistic_regression_needs_no_fitted_sigmoid(
-    tmp_path: Path, predict: Predict, classes: int, words: tuple[object, ...]
-) -> None:
+def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classes, words):
     data = Data(*oracle.clouds(400, 0, classes))
     path = data.save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "--loss", "log", *words)
@@ -274,7 +262,7 @@ def test_a_logistic_regression_needs_no_fitted_sigmoid(
     assert "probA" not in learnt.metadata
 
 
-def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path: Path, predict: Predict) -> None:
+def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
     data = gaussians(300)
     path = data.save(tmp_path / "d")
     learnt = learn("sgd", path, tmp_path / "m", "-b", 1)
@@ -287,7 +275,7 @@ def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path: Path, predict: P
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_model(tmp_path: Path, algorithm: str) -> None:
+def test_the_number_of_jobs_does_not_change_the_model(tmp_path, algorithm):
     path = Data(*oracle.clouds(300)).save(tmp_path / "d")
     models = [
         learn(algorithm, path, tmp_path / "m", "-b", 1, "--jobs", jobs).model.read_bytes()
@@ -300,13 +288,13 @@ def test_the_number_of_jobs_does_not_change_the_model(tmp_path: Path, algorithm:
 
 @pytest.mark.parametrize("last, said", [(0, "too few rows are held out"), (1, "folds of -b 1: ")])
 def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, predict: Predict, last: int, said: str
-) -> None:
+    tmp_path, monkeypatch, predict, last, said
+):
     """The limit passes with the first round or the first finished fold."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
-    def watch(event: object) -> None:
+    def watch(event):
         nonlocal late
         events.append(event)
         folds = isinstance(event, Progress) and event.total == 5 and event.done
@@ -336,9 +324,7 @@ def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
         ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
     ],
 )
-def test_invalid_options_of_training_are_refused(
-    tmp_path: Path, algorithm: str, words: str, expected: str
-) -> None:
+def test_invalid_options_of_training_are_refused(tmp_path, algorithm, words, expected):
     path = gaussians(60).save(tmp_path / "d")
     with pytest.raises((ParameterError, click.UsageError)) as refused:
         learn(algorithm, path, tmp_path / "m", *words.split())
@@ -350,9 +336,7 @@ def test_invalid_options_of_training_are_refused(
     "algorithm, words",
     [("randsvm", ()), ("sgd", ()), ("randsvm", ("-s", "svr")), ("sgd", ("-s", 2))],
 )
-def test_a_model_without_probabilities_is_refused(
-    tmp_path: Path, predict: Predict, algorithm: str, words: tuple[object, ...]
-) -> None:
+def test_a_model_without_probabilities_is_refused(tmp_path, predict, algorithm, words):
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn(algorithm, path, tmp_path / "m", *words)
     (tmp_path / "output").write_text("old\n")
@@ -362,14 +346,14 @@ def test_a_model_without_probabilities_is_refused(
     assert (tmp_path / "output").read_text() == "old\n"
 
 
-def test_scores_and_probabilities_are_not_both_written(tmp_path: Path, predict: Predict) -> None:
+def test_scores_and_probabilities_are_not_both_written(tmp_path, predict):
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
     with pytest.raises(ParameterError, match="give one of --scores and -b 1"):
         predict(path, learnt.model, "-b", 1, "--scores")
 
 
-def test_a_model_with_a_sigmoid_is_not_updated(tmp_path: Path) -> None:
+def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
     """The sigmoid would not fit the updated weights."""
     path = gaussians(60).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "-b", 1)

@@ -5,10 +5,8 @@ features, and refusals.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import oracle
@@ -17,7 +15,6 @@ import random_problems
 from commands import run_predict
 from learning import learn
 from libsvm import svmutil
-from random_problems import Bounds
 
 from randsvm import api
 from randsvm.data import reading, svmlight
@@ -40,15 +37,15 @@ class KernelRows(NamedTuple):
     numbers: np.ndarray
 
     @property
-    def written(self) -> np.ndarray:
+    def written(self):
         return np.column_stack([self.numbers, self.K])
 
     @property
-    def square(self) -> np.ndarray:
+    def square(self):
         """Return K of these rows alone."""
         return self.K[:, self.numbers - 1]
 
-    def save(self, path: Path) -> Path:
+    def save(self, path):
         labels = [f"{label:g}" if label % 1 == 0 else repr(float(label)) for label in self.y]
         path.write_text(oracle.svmlight_text(labels, self.written, base=0))
         return path
@@ -56,12 +53,12 @@ class KernelRows(NamedTuple):
     def nodes(self):
         return [dict(enumerate(row)) for row in self.written.tolist()]
 
-    def libsvm(self, words: str):
+    def libsvm(self, words):
         problem = svmutil.svm_problem(self.y.tolist(), self.nodes(), isKernel=True)
         return svmutil.svm_train(problem, svmutil.svm_parameter(f"-q -t 4 -e 1e-6 {words}"))
 
 
-def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int = 120) -> KernelRows:
+def some_rows(targets="classes", seed=0, rows=90, of=120):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(of, 2))
     noisy = X[:, 0] + X[:, 1] ** 2 - 1 + rng.normal(size=of) / 2
@@ -76,7 +73,7 @@ def some_rows(targets: str = "classes", seed: int = 0, rows: int = 90, of: int =
 
 
 @pytest.fixture(autouse=True)
-def many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_chunks(monkeypatch):
     """Make these small sets have several shards."""
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=20))
 
@@ -98,9 +95,7 @@ KINDS = {
 
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_model_agrees_with_libsvms(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, ...], few: bool
-) -> None:
+def test_the_model_agrees_with_libsvms(tmp_path, monkeypatch, kind, few):
     """Both LIBSVM and randsvm read the model."""
     if not few:
         monkeypatch.setattr(running_values, "FEW_ROWS", 0)
@@ -121,7 +116,7 @@ def test_the_model_agrees_with_libsvms(
 
 
 @pytest.mark.parametrize("targets", ["classes", "three"])
-def test_predictions_and_probabilities_of_a_file_are_libsvms(tmp_path: Path, targets: str) -> None:
+def test_predictions_and_probabilities_of_a_file_are_libsvms(tmp_path, targets):
     D = some_rows(targets)
     path = D.save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-t", "precomputed", "-b", 1)
@@ -136,9 +131,7 @@ def test_predictions_and_probabilities_of_a_file_are_libsvms(tmp_path: Path, tar
 # ---- optima -----------------------------------------------------------------------------------
 
 
-def optimum(
-    D: KernelRows, task: str, C: float = 1.0, epsilon: float = 0.0, share: float = 0.5
-) -> Bounds:
+def optimum(D, task, C=1.0, epsilon=0.0, share=0.5):
     case = random_problems.Case(
         D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
     )
@@ -154,9 +147,7 @@ def optimum(
         ("one-class", "classes", {"share": 0.25}),
     ],
 )
-def test_the_optimum_lies_between_d_and_p(
-    tmp_path: Path, algorithm: str, task: str, targets: str, own: dict[str, Any]
-) -> None:
+def test_the_optimum_lies_between_d_and_p(tmp_path, algorithm, task, targets, own):
     D = some_rows(targets, seed=1)
     letters = {"C": "-c", "epsilon": "-p", "share": "-n"}
     words = [word for name, value in own.items() for word in (letters[name], value)]
@@ -171,7 +162,7 @@ def test_the_optimum_lies_between_d_and_p(
     assert learnt.outcome["gap"] <= 1e-3
 
 
-def test_the_rule_of_kbh07_bounds_the_support_vectors(tmp_path: Path) -> None:
+def test_the_rule_of_kbh07_bounds_the_support_vectors(tmp_path):
     D = some_rows()
     words = "-t", 4, "-k", 20, "--sample-size", 40
     learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", *words)
@@ -184,8 +175,8 @@ def test_the_rule_of_kbh07_bounds_the_support_vectors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("targets", ["classes", "three", "numbers"])
 def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_features(
-    tmp_path: Path, targets: str
-) -> None:
+    tmp_path, targets
+):
     """Folds are drawn by the position of a row, which is the same in the file of features."""
     D = some_rows(targets)
     words = ["-v", 4, "-e", 1e-6, "--gap", 1e-7]
@@ -203,7 +194,7 @@ def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_
         assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
-def test_a_grid_of_costs_is_searched(tmp_path: Path) -> None:
+def test_a_grid_of_costs_is_searched(tmp_path):
     D = some_rows()
     learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", "0.1,1,10")
     assert {float(one["values"]["C"]) for one in learnt.of("tried")} == {0.1, 1.0, 10.0}
@@ -212,17 +203,17 @@ def test_a_grid_of_costs_is_searched(tmp_path: Path) -> None:
 # ---- rows -------------------------------------------------------------------------------------
 
 
-def all_rows(seed: int = 2) -> KernelRows:
+def all_rows(seed=2):
     D = some_rows(seed=seed, rows=60, of=60)
     order = np.argsort(D.numbers)
     return KernelRows(D.y[order], D.X[order], D.K[order], D.numbers[order])
 
 
-def body(path: Path) -> list[str]:
+def body(path):
     return path.read_text().partition("# randsvm")[0].splitlines()
 
 
-def test_arrays_give_the_model_of_a_file(tmp_path: Path) -> None:
+def test_arrays_give_the_model_of_a_file(tmp_path):
     D = all_rows()
     learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4)
     for X in (D.K, D.K.astype(np.float32), oracle.sparse.csr_matrix(D.K)):
@@ -230,7 +221,7 @@ def test_arrays_give_the_model_of_a_file(tmp_path: Path) -> None:
         assert body(tmp_path / "n") == body(tmp_path / "m")
 
 
-def test_zeros_may_be_omitted(tmp_path: Path) -> None:
+def test_zeros_may_be_omitted(tmp_path):
     """A whole column may be zero: a row of zeros in the features has only zero kernel values."""
     D = all_rows()
     X = D.X.copy()
@@ -257,7 +248,7 @@ def test_zeros_may_be_omitted(tmp_path: Path) -> None:
     assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
 
 
-def test_rows_may_be_repeated(tmp_path: Path) -> None:
+def test_rows_may_be_repeated(tmp_path):
     D = some_rows(rows=60)
     twice = KernelRows(*(np.concatenate([each, each[:30]]) for each in D))
     learnt = learn("randsvm", twice.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "--gap", 1e-6)
@@ -267,7 +258,7 @@ def test_rows_may_be_repeated(tmp_path: Path) -> None:
     assert learnt.outcome["gap"] <= 1e-6
 
 
-def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path: Path) -> None:
+def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path):
     D = some_rows()
     path, cache = D.save(tmp_path / "d"), tmp_path / "c"
     plain = learn("randsvm", path, tmp_path / "m", "-t", 4)
@@ -277,7 +268,7 @@ def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path: Path) -> No
         assert cached.model.read_bytes() == plain.model.read_bytes()
 
 
-def test_a_model_names_its_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_names_its_kernel(tmp_path, capsys):
     learnt = learn("randsvm", some_rows().save(tmp_path / "d"), tmp_path / "m", "-t", 4)
     run_predict("--info", learnt.model, "--report", "json")
     found = json.loads(capsys.readouterr().out)
@@ -288,12 +279,12 @@ def test_a_model_names_its_kernel(tmp_path: Path, capsys: pytest.CaptureFixture[
 # ---- invalid kernels --------------------------------------------------------------------------
 
 
-def rounded_to_seven_digits(K: np.ndarray) -> np.ndarray:
+def rounded_to_seven_digits(K):
     return oracle.as_float32(np.char.mod("%.7g", K).astype(float))
 
 
 @pytest.mark.parametrize("rounded", [oracle.as_float32, rounded_to_seven_digits])
-def test_a_singular_kernel_is_certified(tmp_path: Path, rounded: Callable[..., Any]) -> None:
+def test_a_singular_kernel_is_certified(tmp_path, rounded):
     """The kernel has rank 2 except for rounding; the optimum is that of the exact kernel."""
     D = all_rows()
     linear = D._replace(K=rounded(D.X @ D.X.T))
@@ -305,7 +296,7 @@ def test_a_singular_kernel_is_certified(tmp_path: Path, rounded: Callable[..., A
     assert learnt.outcome["primal"] >= best.least * (1 - 1e-5)
 
 
-def test_an_indefinite_kernel_has_no_certificate(tmp_path: Path) -> None:
+def test_an_indefinite_kernel_has_no_certificate(tmp_path):
     D = all_rows()
     K = oracle.as_float32(oracle.kernel_matrix("sigmoid", D.X, D.X, 0.5, -1.0))
     assert np.linalg.eigvalsh(K)[0] < -0.1
@@ -320,9 +311,7 @@ def test_an_indefinite_kernel_has_no_certificate(tmp_path: Path) -> None:
     assert not (tmp_path / "n").exists()
 
 
-def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
     monkeypatch.setattr(kernel_layout, "MAX_PSD_CHECK_ROWS", 80)
     D = some_rows()
     path = D.save(tmp_path / "d")
@@ -334,7 +323,7 @@ def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(
     assert learnt.outcome["dual"] == pytest.approx(optimum(D, "svc").most, rel=1e-3)
 
 
-def test_memory_and_jobs_do_not_change_the_model(tmp_path: Path) -> None:
+def test_memory_and_jobs_do_not_change_the_model(tmp_path):
     D = some_rows("three")
     path = D.save(tmp_path / "d")
     found = [
@@ -344,7 +333,7 @@ def test_memory_and_jobs_do_not_change_the_model(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
-def test_asymmetric_values_are_refused(tmp_path: Path) -> None:
+def test_asymmetric_values_are_refused(tmp_path):
     D = some_rows()
     i, j = D.numbers[[3, 8]]
     D.K[3, j - 1] = 0.75
@@ -378,8 +367,8 @@ GOOD = b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n"
 )
 @pytest.mark.parametrize("block_size", [svmlight.BLOCK_SIZE, 20])
 def test_rows_without_a_number_are_refused_with_their_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_size: int, text: bytes, message: str
-) -> None:
+    tmp_path, monkeypatch, block_size, text, message
+):
     monkeypatch.setattr(
         reading, "read_blocks", partial(svmlight.read_blocks, block_size=block_size)
     )
@@ -405,15 +394,13 @@ def test_rows_without_a_number_are_refused_with_their_place(
         (["-g", "1,2"], "several values of -g, which this kind of machine does not use"),
     ],
 )
-def test_options_that_need_features_are_refused(
-    tmp_path: Path, words: list[Any], message: str
-) -> None:
+def test_options_that_need_features_are_refused(tmp_path, words, message):
     path = some_rows().save(tmp_path / "d")
     with pytest.raises(ParameterError, match=message):
         learn("randsvm", path, tmp_path / "m", "-t", 4, *words)
 
 
-def test_a_warm_start_is_refused(tmp_path: Path) -> None:
+def test_a_warm_start_is_refused(tmp_path):
     path = some_rows().save(tmp_path / "d")
     old = learn("randsvm", path, tmp_path / "m", "-t", 4).model
     with pytest.raises(
@@ -422,6 +409,6 @@ def test_a_warm_start_is_refused(tmp_path: Path) -> None:
         learn("randsvm", path, tmp_path / "n", "--warm-start", old)
 
 
-def test_arrays_must_be_square() -> None:
+def test_arrays_must_be_square():
     with pytest.raises(ContentError, match="each row with each row, found 3 rows, 4 columns"):
         api.train_randsvm(Arrays(np.ones((3, 4)), [1, 2, 1]), kernel="precomputed")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -199,14 +198,12 @@ def test_jobs_and_memory_change_no_byte(tmp_path):
 
 
 @pytest.fixture
-def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_candidates(monkeypatch):
     """A basis of 40 rows is chosen from 160 support vectors."""
     monkeypatch.setattr(reduction, "MIN_CANDIDATES", 100)
 
 
-def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(tmp_path, monkeypatch):
     train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
     judged, rows = [], []
     for least in (8192, 100):
@@ -222,9 +219,7 @@ def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(
     assert rows[0].shape != rows[1].shape or (rows[0] != rows[1]).any()
 
 
-def test_jobs_and_memory_do_not_change_a_sampled_basis(
-    tmp_path: Path, few_candidates: None
-) -> None:
+def test_jobs_and_memory_do_not_change_a_sampled_basis(tmp_path, few_candidates):
     train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
     made = []
     for number, words in enumerate((["--jobs", 1], ["--jobs", 3], ["--memory", "16M"])):
@@ -233,7 +228,7 @@ def test_jobs_and_memory_do_not_change_a_sampled_basis(
     assert made[0] == made[1] == made[2]
 
 
-def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors() -> None:
+def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors():
     """A factor of all 200,000 support vectors takes 320 MB for 200 rows, and their kernel values
     with 25 rows take 40 MB."""
     X = sparse.csr_matrix(np.random.default_rng(0).uniform(0, 4, (200_000, 2)).astype(np.float32))
@@ -249,7 +244,7 @@ def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors(
     assert peak < 30e6
 
 
-def test_the_estimated_number_of_support_vectors_has_about_the_stated_cost(tmp_path: Path) -> None:
+def test_the_estimated_number_of_support_vectors_has_about_the_stated_cost(tmp_path):
     y, X = oracle.checkerboard(4000)
     noise = np.where(np.random.default_rng(0).random(len(y)) < 0.1, -1.0, 1.0)
     for name, labels, gamma in (("board", y, 5), ("noise", y * noise, 10)):
@@ -302,13 +297,13 @@ def test_auto_needs_a_gap(tmp_path):
 class AllCandidates:
     """All support vectors as candidates of a basis, with their kernel values."""
 
-    def __init__(self, K: np.ndarray, beta: np.ndarray, f: np.ndarray) -> None:
+    def __init__(self, K, beta, f):
         self.K, self.beta, self.f, self.diagonal = K, beta, f, K.diagonal()
 
-    def gram(self, B: np.ndarray) -> np.ndarray:
+    def gram(self, B):
         return self.K[np.ix_(B, B)]
 
-    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def columns(self, B):
         return self.K[:, B].copy(), self.K[B] @ self.beta
 
 
@@ -335,7 +330,7 @@ def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
     assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
 
 
-def test_the_errors_of_a_basis_from_a_sample_are_those_of_all_support_vectors() -> None:
+def test_the_errors_of_a_basis_from_a_sample_are_those_of_all_support_vectors():
     X = oracle.two_gaussians(150, 3)[1]
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
     beta = np.random.default_rng(3).normal(size=150)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -15,7 +14,7 @@ from commands import run_train
 ROWS = 60
 
 
-def noisy(path: Path, column: str = "") -> tuple[np.ndarray, np.ndarray]:
+def noisy(path, column=""):
     """Write rows of three decimals; return their labels and features in extended precision."""
     rng = np.random.default_rng(1)
     y = np.where(rng.random(ROWS) < 0.5, 1, -1)
@@ -30,7 +29,7 @@ def noisy(path: Path, column: str = "") -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("kernel", "C"), [("rbf", 1.0), ("rbf", 1e8), ("poly", 100.0)])
-def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path: Path, kernel: str, C: float) -> None:
+def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path, kernel, C):
     train, model = tmp_path / "train", tmp_path / "model"
     y, X = noisy(train)
     words = ["-t", kernel, "-g", 1, *(["-d", 2, "-r", 1] if kernel == "poly" else [])]
@@ -42,7 +41,7 @@ def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path: Path, kernel: str,
     known = {tuple(f"{value:.3f}" for value in row.astype(float) + 0.0): row for row in X}
     Z = np.array([known[tuple(f"{float(w.split(':')[1]):.3f}" for w in row[1:])] for row in body])
 
-    def kernel_values(A: np.ndarray) -> np.ndarray:
+    def kernel_values(A):
         if kernel == "poly":
             return (A @ Z.T + 1) ** 2
         return np.exp(-np.square(A[:, None] - Z).sum(axis=2))
@@ -57,9 +56,7 @@ def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path: Path, kernel: str,
     assert dual <= P
 
 
-def test_nothing_is_certified_where_rounding_exceeds_the_objectives(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_certified_where_rounding_exceeds_the_objectives(tmp_path, capfd):
     train, model = tmp_path / "train", tmp_path / "model"
     noisy(train, " 5:100000")
     words = ["-t", "poly", "-d", 2, "-g", 1, "-r", 1, "-c", 1, "--gap", 0.01]
@@ -70,7 +67,7 @@ def test_nothing_is_certified_where_rounding_exceeds_the_objectives(
     assert oracle.trailer(model)["gap"] == "inf"
 
 
-def judged(folder: Path, X: np.ndarray, y: np.ndarray, *words: object) -> str:
+def judged(folder, X, y, *words):
     """Train svc with the words, and return how the exact judge finds that it ended."""
     options = ["-q", "-s", "svc", *words, "-p", 0.1, "-n", 0.5]
     named = dict(pairwise(options))
@@ -83,7 +80,7 @@ def judged(folder: Path, X: np.ndarray, y: np.ndarray, *words: object) -> str:
     return random_problems.certified(case, folder)
 
 
-def test_the_gap_of_a_large_c_is_that_of_the_rows_of_the_file(tmp_path: Path) -> None:
+def test_the_gap_of_a_large_c_is_that_of_the_rows_of_the_file(tmp_path):
     X = np.random.default_rng(31).uniform(0, 4, (300, 2)).round(6)
     y = np.where(np.floor(X).sum(axis=1) % 2, -1.0, 1.0)
     y[np.random.default_rng(1).random(300) < 0.05] *= -1
@@ -91,7 +88,7 @@ def test_the_gap_of_a_large_c_is_that_of_the_rows_of_the_file(tmp_path: Path) ->
     assert judged(tmp_path, X, y, *words) == "gap reached"
 
 
-def test_the_dual_of_a_small_gap_is_below_every_machine(tmp_path: Path) -> None:
+def test_the_dual_of_a_small_gap_is_below_every_machine(tmp_path):
     rng = np.random.default_rng(1)
     y = np.where(rng.random(ROWS) < 0.5, 1.0, -1.0)
     X = (rng.normal(size=(ROWS, 4)) + 0.4 * y[:, None]).round(3) + 0.0
@@ -100,7 +97,7 @@ def test_the_dual_of_a_small_gap_is_below_every_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_a_tiny_c_has_a_dual_above_zero(tmp_path: Path, kernel: str) -> None:
+def test_a_tiny_c_has_a_dual_above_zero(tmp_path, kernel):
     train, model = tmp_path / "train", tmp_path / "model"
     noisy(train)
     run_train("randsvm", "-q", "-t", kernel, "-c", 1e-8, "--gap", 0.01, train, model)

@@ -7,13 +7,11 @@ import re
 from contextlib import closing
 from functools import reduce
 from operator import add
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from csr_rows import csr
-from fixtures import Predict
 from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -42,21 +40,21 @@ SPARSE = {
 # ---- fitting a scaling --------------------------------------------------------------------------
 
 
-def some_rows(density: float, seed: int = 0) -> np.ndarray:
+def some_rows(density, seed=0):
     """Return 100 rows of 6 features of very different scales, some of them 0."""
     rng = np.random.default_rng([seed, 40])
     X = rng.normal(size=(100, 6)) * [1, 1e-3, 1e3, 1, 5, 1] + [0, 0, 0, 3, -7, 0]
     return oracle.as_float32(X * (rng.random((100, 6)) < density))
 
 
-def huge_means() -> np.ndarray:
+def huge_means():
     """Return a million plus noise; the squares have no digits left for the noise."""
     X = some_rows(1.0)
     X[:, 0] = 1e6 + np.random.default_rng(41).normal(size=100)
     return oracle.as_float32(X)
 
 
-def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
+def fitted(name, X, centred, pieces):
     """Fit a scaling to several parts of the rows."""
     parts = [csr(part.astype(np.float32)) for part in np.array_split(X, pieces)]
     return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), np.full(6, centred))
@@ -65,13 +63,13 @@ def fitted(name: str, X: np.ndarray, centred: bool, pieces: int) -> Scaling:
 @pytest.mark.parametrize("pieces", [1, 7])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 @pytest.mark.parametrize("X", [some_rows(1.0), some_rows(0.6), huge_means()])
-def test_dense_rows_are_scaled_as_scikit_learn_does(name: str, X: np.ndarray, pieces: int) -> None:
+def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
     scaled = fitted(name, X, True, pieces).apply(csr(X.astype(np.float32)))
     assert scaled.dtype == np.float32
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
 
-def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean() -> None:
+def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
     """These columns are not shifted if most other features are zero."""
     X = some_rows(0.1)
     X[:, 0], X[:, 1] = 0.1, huge_means()[:, 0]
@@ -84,7 +82,7 @@ def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean() -> None:
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_sparse_rows_keep_their_zeros(name: str) -> None:
+def test_sparse_rows_keep_their_zeros(name):
     X = some_rows(0.2)
     rows = csr(X.astype(np.float32))
     scaled = fitted(name, X, False, 3).apply(rows)
@@ -94,7 +92,7 @@ def test_sparse_rows_keep_their_zeros(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
-def test_unit_rows_have_length_1(size: float) -> None:
+def test_unit_rows_have_length_1(size):
     """This includes rows whose squares exceed float32; a row of zeros, or without features, stays
     as it is.
     """
@@ -110,7 +108,7 @@ def test_unit_rows_have_length_1(size: float) -> None:
     assert (scaled[3:5] == 0).all()
 
 
-def test_scaled_values_beyond_float32_are_clipped() -> None:
+def test_scaled_values_beyond_float32_are_clipped():
     largest = np.finfo(np.float32).max
     X = csr(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
@@ -120,9 +118,7 @@ def test_scaled_values_beyond_float32_are_clipped() -> None:
 
 @pytest.mark.parametrize("name", ["minmax", "standard", "unit"])
 @pytest.mark.parametrize("words", [("randsvm", "-g", 1), ("randsvm", "-t", "linear"), ("sgd",)])
-def test_rows_far_from_the_training_rows_have_finite_scores(
-    tmp_path: Path, predict: Predict, words: tuple[object, ...], name: str
-) -> None:
+def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, words, name):
     y, X = oracle.two_gaussians(60)
     oracle.write_svmlight(tmp_path / "d", y, X * 1e-6)
     learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
@@ -132,7 +128,7 @@ def test_rows_far_from_the_training_rows_have_finite_scores(
 
 @pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_constant_feature_does_not_matter(name: str, centred: bool) -> None:
+def test_a_constant_feature_does_not_matter(name, centred):
     X = some_rows(1.0 if centred else 0.2)
     X[:, 2], X[:, 3], X[:, 4] = 0, 0.1, -1e6
     X = oracle.as_float32(X)
@@ -146,17 +142,17 @@ def test_a_constant_feature_does_not_matter(name: str, centred: bool) -> None:
 # ---- models -------------------------------------------------------------------------------------
 
 
-def raw(rows: int, seed: int = 0) -> Data:
+def raw(rows, seed=0):
     """Return classes 1 to 3 in features with very different scales and offsets."""
     y, X = oracle.clouds(rows, seed, 3, 4)
     return Data(y, oracle.as_float32(X * [1, 100, 1e-3, 20] + [0, 500, 0, -3]))
 
 
-def two(data: Data) -> Data:
+def two(data):
     return Data(np.where(data.y == 1, 1.0, -1.0), data.X)
 
 
-def targets(data: Data) -> Data:
+def targets(data):
     return Data(data.y + data.X[:, 0], data.X)
 
 
@@ -168,16 +164,14 @@ KINDS = {
 }
 
 
-def write_set(path: Path, data: Data) -> Path:
+def write_set(path, data):
     path.write_text(oracle.svmlight_text([f"{label:g}" for label in data.y], data.X))
     return path
 
 
 @pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("kind", KINDS)
-def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(
-    tmp_path: Path, predict: Predict, kind: str, name: str
-) -> None:
+def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(tmp_path, predict, kind, name):
     of, words, theirs = KINDS[kind]
     data, test = of(raw(300)), of(raw(200, 1))
     path, test_path = write_set(tmp_path / "d", data), write_set(tmp_path / "t", test)
@@ -208,9 +202,7 @@ def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(
         "sgd --loss log -b 1",
     ],
 )
-def test_a_scaled_model_equals_the_model_of_scaled_rows(
-    tmp_path: Path, predict: Predict, words: str, name: str
-) -> None:
+def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words, name):
     """scikit-learn scales the rows of three classes for the comparison."""
     algorithm, *own = words.split()
     data, test = raw(300), raw(200, 1)
@@ -230,16 +222,14 @@ def test_a_scaled_model_equals_the_model_of_scaled_rows(
     assert liblinearutil.load_model(str(mine.model)) is None
 
 
-def thin(rows: int, seed: int = 0) -> Data:
+def thin(rows, seed=0):
     y, X = oracle.sparse_rows(rows, seed, 60)
     return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
 
 
 @pytest.mark.parametrize("name", SPARSE)
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_sparse_data_stays_sparse_with_a_notice(
-    tmp_path: Path, predict: Predict, algorithm: str, name: str
-) -> None:
+def test_sparse_data_stays_sparse_with_a_notice(tmp_path, predict, algorithm, name):
     data, test = thin(300), thin(200, 1)
     path = data.save(tmp_path / "d")
     learnt = learn(algorithm, path, tmp_path / "m", "--scale", name)
@@ -262,8 +252,8 @@ def test_sparse_data_stays_sparse_with_a_notice(
 @pytest.mark.parametrize("zero_based", [False, True])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
 def test_a_number_with_an_offset_is_centred_beside_texts(
-    tmp_path: Path, predict: Predict, name: str, algorithm: str, zero_based: bool
-) -> None:
+    tmp_path, predict, name, algorithm, zero_based
+):
     """The label depends on the year, which is a small part of the features of the table."""
     rng = np.random.default_rng(43)
     year, texts = rng.integers(1990, 2021, 800), rng.integers(0, 8, (800, 2))
@@ -293,7 +283,7 @@ def test_a_number_with_an_offset_is_centred_beside_texts(
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_full_feature_of_sparse_rows_is_centred(tmp_path: Path, name: str) -> None:
+def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
     data = thin(300)
     data.X[:, 7] = oracle.as_float32(np.random.default_rng(44).uniform(1990, 2020, 300))
     expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
@@ -307,9 +297,7 @@ def test_a_full_feature_of_sparse_rows_is_centred(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_written_zeros_and_new_features_do_not_change_predictions(
-    tmp_path: Path, predict: Predict, name: str
-) -> None:
+def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, predict, name):
     """A zero may be written or omitted; features that training lacks are ignored."""
     data = two(raw(200))
     X = data.X.copy()
@@ -333,7 +321,7 @@ def test_written_zeros_and_new_features_do_not_change_predictions(
 
 
 @pytest.mark.parametrize("name", DENSE)
-def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path: Path, name: str) -> None:
+def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path, name):
     y, X = oracle.clouds(3000, 0, 3, 60)
     path = Data(y, 100 * X).save(tmp_path / "d")
     cache = ("--cache", tmp_path / "cache")
@@ -348,7 +336,7 @@ def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path: Path, na
 
 
 @pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_the_scaling_is_fitted_to_every_chunk(tmp_path: Path, name: str) -> None:
+def test_the_scaling_is_fitted_to_every_chunk(tmp_path, name):
     """The chunks have very different rows."""
     rng = np.random.default_rng(42)
     X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
@@ -360,7 +348,7 @@ def test_the_scaling_is_fitted_to_every_chunk(tmp_path: Path, name: str) -> None
     assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
 
 
-def test_the_trailer_describes_the_raw_rows(tmp_path: Path) -> None:
+def test_the_trailer_describes_the_raw_rows(tmp_path):
     data = two(raw(200))
     path = write_set(tmp_path / "d", data)
     plain, scaled = (
@@ -380,9 +368,7 @@ def test_the_trailer_describes_the_raw_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("before, after", [("", "minmax"), ("minmax", ""), ("minmax", "standard")])
-def test_a_warm_start_accepts_scaled_and_unscaled_models(
-    tmp_path: Path, before: str, after: str
-) -> None:
+def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after):
     """The old model scales its rows itself, so its f is a good start for a similar f."""
     y, X = oracle.two_gaussians(1500)
     path = Data(y, X).save(tmp_path / "d")
@@ -416,7 +402,7 @@ def test_a_warm_start_accepts_scaled_and_unscaled_models(
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
-def test_a_scaled_model_is_not_updated(tmp_path: Path) -> None:
+def test_a_scaled_model_is_not_updated(tmp_path):
     path = two(raw(60)).save(tmp_path / "d")
     old = learn("sgd", path, tmp_path / "old", "--scale", "minmax")
     with pytest.raises(ModelError, match="without --scale to update"):
@@ -440,7 +426,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_scaling_is_refused(tmp_path: Path, algorithm: str, damage: str) -> None:
+def test_a_damaged_scaling_is_refused(tmp_path, algorithm, damage):
     path = two(raw(60)).save(tmp_path / "d")
     model = learn(algorithm, path, tmp_path / "m", "--scale", "standard").model
     before = model.read_text().rpartition("# randsvm sha256")[0]

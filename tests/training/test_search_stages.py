@@ -9,32 +9,27 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 from learning import Finished, gaussians, learn
-from scipy import sparse
 from task_sets import SETS, open_dataset
 
 from randsvm import api
-from randsvm.data.dataset import Dataset
-from randsvm.events import Notice, Progress, Queued, Searched, Tried, Waiting, emit, listening
+from randsvm.events import Notice, Progress, Queued, Tried, Waiting, emit, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
 from randsvm.training import cross_validation, grid_search, run
-from randsvm.training.job import Decision, Job
+from randsvm.training.job import Job
 
 ROWS = 1200
 
 
 @pytest.fixture(scope="module")
-def labelled_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def labelled_file(tmp_path_factory):
     """Write rows with the label as the first feature and a number below 1 as the second."""
     rng = np.random.default_rng(7)
     y = rng.choice([-1.0, 1.0], ROWS)
@@ -47,28 +42,28 @@ class FakeClock:
 
     now = 0.0
 
-    def __call__(self) -> float:
+    def __call__(self):
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+def clock(monkeypatch):
     made = FakeClock()
     monkeypatch.setattr(time, "perf_counter", made)
     return made
 
 
-def predict_share(share: float) -> Decision:
+def predict_share(share):
     """Return a decision function that is right for this share of the rows."""
 
-    def decision(X: sparse.csr_matrix) -> np.ndarray:
+    def decision(X):
         rows = X.toarray()
         return (rows[:, 0] * np.sign(share - rows[:, 1]))[:, None]
 
     return decision
 
 
-def by_log_distance(D: Dataset, params: Params) -> Decision:
+def by_log_distance(D, params):
     """Return an accuracy that is highest at C = 2^2.5, gamma = 2^-3.5 and decreases with the
     distance.
     """
@@ -80,38 +75,38 @@ def by_log_distance(D: Dataset, params: Params) -> Decision:
 class SearchEvents:
     """The events of a search."""
 
-    def __init__(self) -> None:
-        self.events: list[Any] = []
+    def __init__(self):
+        self.events = []
 
-    def of(self, kind: type) -> list[Any]:
+    def of(self, kind):
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
-    def by_rows(self) -> dict[int, int]:
+    def by_rows(self):
         """Return how many combinations were scored on each number of rows."""
         return dict(Counter(one.rows for one in self.of(Tried)))
 
     @property
-    def notices(self) -> list[str]:
+    def notices(self):
         return [one.text for one in self.of(Notice)]
 
 
 def search(
-    path: Path,
-    fit: Callable[[Dataset, Any], Decision],
-    search: Search,
-    clock: FakeClock,
-    until: float = math.inf,
-    task: str = "svc",
-) -> tuple[Searched | None, Params, SearchEvents]:
+    path,
+    fit,
+    search,
+    clock,
+    until=math.inf,
+    task="svc",
+):
     found = SearchEvents()
     job = Job(resources=Resources(jobs=1), search=search.resolved())
 
-    def timed(D: Dataset, params: Params) -> Decision:
+    def timed(D, params):
         clock.now += D.n
         return fit(D, params)
 
-    def configuration(params: Params, job: Job) -> list[str]:
+    def configuration(params, job):
         return command_line(params, job.search)
 
     with open_dataset(path, task) as D, listening(found.events.append):
@@ -119,7 +114,7 @@ def search(
     return winner.searched, winner.params, found
 
 
-def endless(clock: FakeClock) -> None:
+def endless(clock):
     """A fit that never ends."""
     while True:
         clock.now += 10
@@ -132,10 +127,8 @@ C_GRID = (("C", tuple(2.0**power for power in range(12))),)
 # ---- under a time limit -------------------------------------------------------------------------
 
 
-def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(
-    labelled_file: Path, clock: FakeClock
-) -> None:
-    def fit(D: Dataset, params: Params) -> Decision:
+def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_file, clock):
+    def fit(D, params):
         return predict_share(0.9 - abs(math.log2(params.C) - 7) / 20)
 
     searched, params, found = search(labelled_file, fit, Search(3, None, C_GRID), clock, 30_000)
@@ -147,10 +140,10 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_scores_on_more_rows_decide(labelled_file: Path, clock: FakeClock) -> None:
+def test_scores_on_more_rows_decide(labelled_file, clock):
     """A score on few rows is not compared with one on more rows."""
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         few = D.n < 300
         return predict_share({1: 0.99 if few else 0.6, 2: 0.95 if few else 0.7}.get(params.C, 0.65))
 
@@ -159,10 +152,10 @@ def test_scores_on_more_rows_decide(labelled_file: Path, clock: FakeClock) -> No
     assert searched.tried[0].score < 80
 
 
-def test_combinations_with_equal_scores_are_kept(labelled_file: Path, clock: FakeClock) -> None:
+def test_combinations_with_equal_scores_are_kept(labelled_file, clock):
     """More rows decide between them, not the position in the grid."""
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         return predict_share(
             0.9 if params.C in (8, 16, 32, 64) and (D.n < 300 or params.C == 64) else 0.6
         )
@@ -173,15 +166,15 @@ def test_combinations_with_equal_scores_are_kept(labelled_file: Path, clock: Fak
     assert params.C == 64
 
 
-def test_no_combination_is_dropped_with_enough_time(labelled_file: Path, clock: FakeClock) -> None:
+def test_no_combination_is_dropped_with_enough_time(labelled_file, clock):
     _, _, found = search(labelled_file, by_log_distance, Search(3, None, C_GRID), clock, 1e6)
     assert found.by_rows == {200: 12, 1200: 12}
 
 
-def test_a_slow_fit_is_cancelled(labelled_file: Path, clock: FakeClock) -> None:
+def test_a_slow_fit_is_cancelled(labelled_file, clock):
     """The other combinations are scored on all rows."""
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         if params.C == 4:
             endless(clock)
         return by_log_distance(D, params)
@@ -194,10 +187,10 @@ def test_a_slow_fit_is_cancelled(labelled_file: Path, clock: FakeClock) -> None:
     assert found.notices == ["no time for 1 of 3 combinations on 200 rows"]
 
 
-def test_a_stage_with_few_scores_does_not_decide(labelled_file: Path, clock: FakeClock) -> None:
+def test_a_stage_with_few_scores_does_not_decide(labelled_file, clock):
     """One combination in three is scored on all rows, so the best of the previous stage wins."""
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         if D.n > 300 and params.C != 1:
             endless(clock)
         return predict_share(0.5 + params.C / 10)
@@ -209,7 +202,7 @@ def test_a_stage_with_few_scores_does_not_decide(labelled_file: Path, clock: Fak
     assert found.notices == ["no time for 2 of 3 combinations"]
 
 
-def test_without_time_the_first_combination_wins(labelled_file: Path, clock: FakeClock) -> None:
+def test_without_time_the_first_combination_wins(labelled_file, clock):
     searched, params, found = search(
         labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
     )
@@ -218,16 +211,14 @@ def test_without_time_the_first_combination_wins(labelled_file: Path, clock: Fak
     assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
 
 
-def test_cross_validation_alone_uses_the_rows_that_the_time_allows(
-    labelled_file: Path, clock: FakeClock
-) -> None:
+def test_cross_validation_alone_uses_the_rows_that_the_time_allows(labelled_file, clock):
     searched, _, found = search(labelled_file, by_log_distance, Search(5), clock, 4000)
     assert found.by_rows == {200: 1, 400: 1}
     assert searched.tried[0].rows == 400
     assert found.notices == ["no time to cross-validate on more than 400 of 1,200 rows"]
 
 
-def test_a_distant_time_limit_changes_nothing(tmp_path: Path) -> None:
+def test_a_distant_time_limit_changes_nothing(tmp_path):
     labelled_file = gaussians(300).save(tmp_path / "d")
     words = ("-v", 3, "-c", "0.01,1", "-g", 0.5)
     one = learn("randsvm", labelled_file, tmp_path / "one", *words)
@@ -237,11 +228,11 @@ def test_a_distant_time_limit_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
 def test_a_model_is_written_even_without_time_for_a_search(
-    tmp_path: Path,
-    words: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path,
+    words,
+    capsys,
+    monkeypatch,
+):
     monkeypatch.setattr(run, "SEARCH_TIME", 0.0)
     labelled_file = gaussians(300).save(tmp_path / "d")
     learnt = learn("sgd", labelled_file, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
@@ -251,14 +242,12 @@ def test_a_model_is_written_even_without_time_for_a_search(
     assert capsys.readouterr().out == ""
 
 
-def test_a_search_out_of_time_uses_the_finished_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
     """Half of the time is for the search, the other half for the final training."""
     late, events, clock = 0.0, [], time.perf_counter
     monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
 
-    def watch(event: object) -> None:
+    def watch(event):
         nonlocal late
         events.append(event)
         late = 600.0 if isinstance(event, Tried) else late
@@ -281,12 +270,12 @@ def test_a_search_out_of_time_uses_the_finished_scores(
     assert Finished(tmp_path / "m", []).body == straight.body
 
 
-def test_a_score_of_nan_is_the_worst(tmp_path: Path, clock: FakeClock) -> None:
+def test_a_score_of_nan_is_the_worst(tmp_path, clock):
     """It never wins, whatever its position in the grid."""
     y, X = SETS["svr"]
     oracle.write_svmlight(tmp_path / "d", y, X)
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         value = {1: 3.0, 2: np.nan, 3: 0.0, 4: 9.0}[params.C]
         return lambda X: np.full((X.shape[0], 1), value)
 
@@ -299,16 +288,14 @@ def test_a_score_of_nan_is_the_worst(tmp_path: Path, clock: FakeClock) -> None:
 
 
 @pytest.fixture
-def small_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_stages(monkeypatch):
     monkeypatch.setattr(grid_search, "COARSE_ROWS", 60)
 
 
 AUTO = (("C", "auto"), ("gamma", "auto"))
 
 
-def test_a_range_is_searched_coarsely_and_then_finely(
-    labelled_file: Path, small_stages: None, clock: FakeClock
-) -> None:
+def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stages, clock):
     """The search starts with LIBSVM's grid, at least 5 powers of 2 around the best, and ends at the
     best power of sqrt(2).
     """
@@ -326,9 +313,7 @@ def test_a_range_is_searched_coarsely_and_then_finely(
     assert searched.of == len(searched.tried)
 
 
-def test_a_range_and_a_list_are_searched_together(
-    labelled_file: Path, small_stages: None, clock: FakeClock
-) -> None:
+def test_a_range_and_a_list_are_searched_together(labelled_file, small_stages, clock):
     grid = (("C", "auto"), ("gamma", (2**-3.5, 8.0)))
     _, params, found = search(labelled_file, by_log_distance, Search(3, None, grid), clock)
     assert found.by_rows[60] == 22
@@ -336,17 +321,15 @@ def test_a_range_and_a_list_are_searched_together(
     assert params.gamma == 2**-3.5
 
 
-def test_subset_limits_the_rows_of_a_range_search(
-    labelled_file: Path, small_stages: None, clock: FakeClock
-) -> None:
+def test_subset_limits_the_rows_of_a_range_search(labelled_file, small_stages, clock):
     _, _, found = search(labelled_file, by_log_distance, Search(3, 200, AUTO), clock)
     assert set(found.by_rows) == {60, 200}
 
 
 @pytest.mark.parametrize("until", [1000, 10_000])
 def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
-    labelled_file: Path, small_stages: None, clock: FakeClock, until: int
-) -> None:
+    labelled_file, small_stages, clock, until
+):
     searched, params, found = search(
         labelled_file, by_log_distance, Search(2, None, AUTO), clock, until
     )
@@ -357,11 +340,11 @@ def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
 
 
 def test_a_range_search_with_little_time_begins_in_the_middle_of_the_grid(
-    labelled_file: Path, small_stages: None, clock: FakeClock
-) -> None:
-    fitted: list[tuple[float, float]] = []
+    labelled_file, small_stages, clock
+):
+    fitted = []
 
-    def fit(D: Dataset, params: Params) -> Decision:
+    def fit(D, params):
         assert isinstance(params.gamma, float)
         fitted.append((params.C, params.gamma))
         return by_log_distance(D, params)
@@ -374,19 +357,15 @@ def test_a_range_search_with_little_time_begins_in_the_middle_of_the_grid(
 
 
 @pytest.mark.parametrize("share, said", [(0.0, True), (0.004, False)])
-def test_equal_scores_are_said(
-    labelled_file: Path, clock: FakeClock, share: float, said: bool
-) -> None:
-    def fit(D: Dataset, params: Params) -> Decision:
+def test_equal_scores_are_said(labelled_file, clock, share, said):
+    def fit(D, params):
         return predict_share(0.5 + share * params.C / 20)
 
     _, _, found = search(labelled_file, fit, Search(2, None, (("C", (1.0, 900.0, 1800.0)),)), clock)
     assert any("scores are equal" in text for text in found.notices) == said
 
 
-def test_the_printed_command_contains_auto(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_printed_command_contains_auto(tmp_path, capsys):
     labelled_file = gaussians(80).save(tmp_path / "d")
     words = ("-v", 2, "-c", "auto", "--epochs", 1)
     learnt = learn("sgd", labelled_file, tmp_path / "m", *words)
@@ -400,7 +379,7 @@ def test_the_printed_command_contains_auto(
 # ---- a subset -----------------------------------------------------------------------------------
 
 
-def test_gathered_rows_equal_those_of_the_view(labelled_file: Path) -> None:
+def test_gathered_rows_equal_those_of_the_view(labelled_file):
     with open_dataset(labelled_file, "svc") as D:
         view = D.subset(np.random.default_rng(0).random(D.n) < 0.3)
         own = view.materialized()
@@ -415,18 +394,18 @@ def test_gathered_rows_equal_those_of_the_view(labelled_file: Path) -> None:
         assert own.store is not view.store
 
 
-def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch):
     """A task has ten seconds; two of these tasks wait longer for a worker, and again after its
     loss.
     """
     clock, seen = FakeClock(), []
     monkeypatch.setattr(cross_validation, "time", SimpleNamespace(perf_counter=clock))
 
-    def patience(left: int, taken: Sequence[float]) -> float:
+    def patience(left, taken):
         seen.append(max(taken, default=0.0))
         return 10.0
 
-    def task() -> int:
+    def task():
         for seconds in (12.0, 4.0, 12.0):
             clock.now += seconds
             emit(Queued())
@@ -434,7 +413,7 @@ def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch: pytest.M
         emit(Waiting())
         return 1
 
-    def late() -> int:
+    def late():
         emit(Queued())
         clock.now += 12.0
         emit(Waiting())

@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from learning import Finished, gaussians, learn
+from learning import gaussians, learn
 from scipy import stats
 from scipy.spatial import distance
 from task_sets import GAMMA, SETS, open_dataset
@@ -27,12 +25,11 @@ from randsvm.training import fold_fits, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
-from randsvm.training.multiclass import Subtasks
 from randsvm.training.selection import criterion_of
 from randsvm.training.warm_start import SeededStart
 
 TIGHT = 1e-7
-TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+TASKS = {
     "svc": ("svc", {}),
     "several": ("several", {}),
     "one against the rest": ("several", {"multiclass": "ovr"}),
@@ -50,7 +47,7 @@ class FoldsOfSearch(NamedTuple):
     seeded: kernel_machine.SeededKernelFit
     params: Params
 
-    def values(self, left_out: np.ndarray | None) -> list[np.ndarray]:
+    def values(self, left_out):
         """Return f of the rows of each fold.
 
         left_out : (n,) bool, the rows of the first fold; None: the first fits are on all rows
@@ -68,7 +65,7 @@ class FoldsOfSearch(NamedTuple):
             found.append(f)
         return found
 
-    def values_from_another_c(self, fold: int, factor: float) -> np.ndarray:
+    def values_from_another_c(self, fold, factor):
         """Return f of the rows of a fold, from the same fold with `factor` times C."""
         validation, seeded, params = self
         held = validation.held_out(fold)
@@ -80,7 +77,7 @@ class FoldsOfSearch(NamedTuple):
 
 
 @contextmanager
-def folds_of_search(tmp_path: Path, name: str, few_rows: bool) -> Iterator[FoldsOfSearch]:
+def folds_of_search(tmp_path, name, few_rows):
     kind, given = TASKS[name]
     path = oracle.write_svmlight(tmp_path / "d", *SETS[kind])
     params = Params(**{"gamma": GAMMA, **given})
@@ -103,9 +100,7 @@ def folds_of_search(tmp_path: Path, name: str, few_rows: bool) -> Iterator[Folds
 
 @pytest.mark.parametrize("few_rows", [True, False])
 @pytest.mark.parametrize("name", TASKS)
-def test_decision_values_equal_those_of_folds_from_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, few_rows: bool
-) -> None:
+def test_decision_values_equal_those_of_folds_from_nothing(tmp_path, monkeypatch, name, few_rows):
     if not few_rows:
         monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
     with folds_of_search(tmp_path, name, few_rows) as folds:
@@ -119,7 +114,7 @@ def test_decision_values_equal_those_of_folds_from_nothing(
                 assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
 
 
-def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path: Path) -> None:
+def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path):
     with folds_of_search(tmp_path, "svc", few_rows=False) as folds:
         validation = folds.validation
         y, X = SETS["svc"]
@@ -147,8 +142,8 @@ FINAL_SETS = {
 @pytest.mark.parametrize("few_rows", [True, False])
 @pytest.mark.parametrize("name", FINAL_SETS)
 def test_the_final_training_starts_from_the_fit_of_the_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, few_rows: bool
-) -> None:
+    tmp_path, monkeypatch, name, few_rows
+):
     if not few_rows:
         monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
     (y, X), words = FINAL_SETS[name]
@@ -171,7 +166,7 @@ def test_the_final_training_starts_from_the_fit_of_the_search(
     assert cold_end["dual"] <= warm_end["primal"] * (1 + 1e-6)
 
 
-def test_a_search_from_a_log_ends_with_the_same_model(tmp_path: Path) -> None:
+def test_a_search_from_a_log_ends_with_the_same_model(tmp_path):
     path = gaussians(800).save(tmp_path / "d")
     words = "-v", 3, "-c", "1,10,100", "-g", "0.05,0.5", "--sample-size", 60, "--search-gap", 0.01
     whole = learn("randsvm", path, tmp_path / "m", *words)
@@ -196,7 +191,7 @@ def test_a_search_from_a_log_ends_with_the_same_model(tmp_path: Path) -> None:
 SEARCH = ("-v", 4, "-c", "0.01,1,100", "-g", "0.001,0.5,20")
 
 
-def search(tmp_path: Path, name: str, *words: object) -> tuple[list[dict[str, Any]], Finished]:
+def search(tmp_path, name, *words):
     """Return the `tried` records of a search for SEARCH on rows of two classes, best first.
 
     Searches of the same name have the same log.
@@ -209,11 +204,11 @@ def search(tmp_path: Path, name: str, *words: object) -> tuple[list[dict[str, An
     return searched["tried"], found
 
 
-def values_of(record: dict[str, Any]) -> tuple[float, ...]:
+def values_of(record):
     return tuple(record["values"].values())
 
 
-def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_path: Path) -> None:
+def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_path):
     every, whole = search(tmp_path, "whole", "--no-racing")
     raced, found = search(tmp_path, "raced")
     assert all(one["dropped_after"] is None for one in every)
@@ -242,13 +237,11 @@ class CountedFits(NamedTuple):
 
 
 @pytest.fixture
-def counted_fits(monkeypatch: pytest.MonkeyPatch) -> CountedFits:
+def counted_fits(monkeypatch):
     counted = CountedFits(Counter(), Counter())
     solved = kernel_machine.SeededKernelFit._solved
 
-    def counting(
-        self: kernel_machine.SeededKernelFit, subtasks: Subtasks, *rest: Any
-    ) -> Iterator[Any]:
+    def counting(self, subtasks, *rest):
         values = float(subtasks.params.gamma or 0), subtasks.params.C
         counted.every[values] += 1
         counted.on_all_rows[values] += subtasks.D.weights() is None
@@ -262,9 +255,7 @@ def counted_fits(monkeypatch: pytest.MonkeyPatch) -> CountedFits:
 STARTS_NEAR = ("--sample-size", 60, "--search-gap", 0.01)
 
 
-def test_a_combination_that_is_dropped_after_one_fold_has_one_fit(
-    tmp_path: Path, counted_fits: CountedFits
-) -> None:
+def test_a_combination_that_is_dropped_after_one_fold_has_one_fit(tmp_path, counted_fits):
     raced, _ = search(tmp_path, "raced", *STARTS_NEAR)
     dropped = [one["dropped_after"] for one in raced]
     assert 1 in dropped
@@ -273,17 +264,13 @@ def test_a_combination_that_is_dropped_after_one_fold_has_one_fit(
     assert not counted_fits.on_all_rows.total()
 
 
-def test_each_fold_of_each_combination_is_one_fit(
-    tmp_path: Path, counted_fits: CountedFits
-) -> None:
+def test_each_fold_of_each_combination_is_one_fit(tmp_path, counted_fits):
     tried, _ = search(tmp_path, "m", *STARTS_NEAR, "--no-racing")
     assert counted_fits.every == {values_of(one): 4 for one in tried}
     assert not counted_fits.on_all_rows.total()
 
 
-def test_forward_folds_start_from_fits_on_all_rows(
-    tmp_path: Path, counted_fits: CountedFits
-) -> None:
+def test_forward_folds_start_from_fits_on_all_rows(tmp_path, counted_fits):
     """The first fold trains on a part of the rows only."""
     words = *STARTS_NEAR, "--groups", "time", "--no-racing"
     tried, _ = search(tmp_path, "m", *words)
@@ -297,19 +284,15 @@ def test_forward_folds_start_from_fits_on_all_rows(
 
 
 @pytest.mark.parametrize("racing", [True, False])
-def test_a_fold_starts_from_the_same_fold_of_the_next_smaller_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, racing: bool
-) -> None:
+def test_a_fold_starts_from_the_same_fold_of_the_next_smaller_c(tmp_path, monkeypatch, racing):
     """Those that are dropped before this fold do not count."""
-    fits: dict[int, tuple[float, float, int]] = {}
-    starts: dict[tuple[float, float, int], tuple[float, float, int]] = {}
+    fits = {}
+    starts = {}
     kept = []
     real = kernel_machine.SeededKernelFit.fit
-    folds: dict[bytes, int] = {}
+    folds = {}
 
-    def recording(
-        self: kernel_machine.SeededKernelFit, D: Any, params: Params, *given: Any, **others: Any
-    ) -> kernel_machine.SeededFit:
+    def recording(self, D, params, *given, **others):
         found = real(self, D, params, *given, **others)
         near, _, held_out = given[:3]
         fold = folds.setdefault(held_out.tobytes(), len(folds))
@@ -336,15 +319,13 @@ def test_a_fold_starts_from_the_same_fold_of_the_next_smaller_c(
                 assert (gamma, C, 0) not in starts
 
 
-def test_the_first_fit_of_one_combination_is_on_all_rows(
-    tmp_path: Path, counted_fits: CountedFits
-) -> None:
+def test_the_first_fit_of_one_combination_is_on_all_rows(tmp_path, counted_fits):
     search(tmp_path, "m", *STARTS_NEAR, "-c", 1, "-g", 0.5)
     assert counted_fits.on_all_rows == {(0.5, 1.0): 1}
     assert counted_fits.every == {(0.5, 1.0): 5}
 
 
-def test_the_number_of_jobs_does_not_change_a_race(tmp_path: Path) -> None:
+def test_the_number_of_jobs_does_not_change_a_race(tmp_path):
     one, _ = search(tmp_path, "one", "--jobs", 1)
     three, _ = search(tmp_path, "three", "--jobs", 3)
     assert [(values_of(a), a["scores"]) for a in one] == [
@@ -352,7 +333,7 @@ def test_the_number_of_jobs_does_not_change_a_race(tmp_path: Path) -> None:
     ]
 
 
-def test_a_race_continues_where_its_log_ends(tmp_path: Path) -> None:
+def test_a_race_continues_where_its_log_ends(tmp_path):
     """Combinations that were dropped stay so, unless all are to be scored or none is better."""
     first, _ = search(tmp_path, "m")
     again, _ = search(tmp_path, "m")
@@ -374,7 +355,7 @@ def test_a_race_continues_where_its_log_ends(tmp_path: Path) -> None:
     assert record["dropped_after"] is None
 
 
-def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
+def test_candidates_are_dropped_by_the_paired_test_of_scipy():
     rng = np.random.default_rng(3)
     m = 4000
     best = (rng.random(m) < 0.1).astype(np.float32)
@@ -396,7 +377,7 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy() -> None:
 # ---- starts -------------------------------------------------------------------------------------
 
 
-def dual_objective(name: str, y: np.ndarray, beta: np.ndarray) -> float:
+def dual_objective(name, y, beta):
     """Return D of the coefficients of all rows of a set, by its formula; y: as in the task."""
     _, X = SETS[name]
     K = np.exp(-GAMMA * distance.cdist(X, X, "sqeuclidean"))
@@ -405,7 +386,7 @@ def dual_objective(name: str, y: np.ndarray, beta: np.ndarray) -> float:
 
 
 @contextmanager
-def scan_of(folds: FoldsOfSearch, C: float) -> Iterator[Scan]:
+def scan_of(folds, C):
     """Yield a scan of all rows with this C."""
     params = replace(folds.params, C=C)
     task = folds.seeded.trainer._subtasks(folds.validation.D, params)[0]
@@ -416,9 +397,7 @@ def scan_of(folds: FoldsOfSearch, C: float) -> Iterator[Scan]:
 
 @pytest.mark.parametrize("C", [0.02, 1.0])
 @pytest.mark.parametrize("name", ["svc", "svr"])
-def test_a_larger_c_starts_from_the_best_multiple_of_a_solution(
-    tmp_path: Path, name: str, C: float
-) -> None:
+def test_a_larger_c_starts_from_the_best_multiple_of_a_solution(tmp_path, name, C):
     with folds_of_search(tmp_path, name, few_rows=True) as folds:
         D = folds.validation.D
         (seed,) = folds.seeded.fit(D, replace(folds.params, C=C)).seeds
@@ -437,7 +416,7 @@ def test_a_larger_c_starts_from_the_best_multiple_of_a_solution(
 
 
 @pytest.mark.parametrize("name", ["svc", "svr"])
-def test_of_rows_that_join_the_share_at_bounds_is_that_of_others(tmp_path: Path, name: str) -> None:
+def test_of_rows_that_join_the_share_at_bounds_is_that_of_others(tmp_path, name):
     with folds_of_search(tmp_path, name, few_rows=True) as folds:
         D, C = folds.validation.D, 0.05
         left_out = folds.validation.held_out(0)
@@ -468,7 +447,7 @@ def test_of_rows_that_join_the_share_at_bounds_is_that_of_others(tmp_path: Path,
 # ---- fits that end early ------------------------------------------------------------------------
 
 
-def ended_at(accuracies: dict[float, float], best: np.ndarray) -> float | None:
+def ended_at(accuracies, best):
     """Return the gap at which a fit ends early; None: it does not.
 
     accuracies: of the fit, by its gap
@@ -483,11 +462,11 @@ def ended_at(accuracies: dict[float, float], best: np.ndarray) -> float | None:
     return None
 
 
-def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
+def test_a_fit_ends_early_by_the_standard_error_of_scipy():
     m = 1000
     best = (np.arange(m) / m >= 0.9).astype(np.float32)
 
-    def is_worse(accuracy: float) -> bool:
+    def is_worse(accuracy):
         # The test of McNemar, whose statistic is (b - c) / sqrt(b + c).
         worse = np.count_nonzero((np.arange(m) / m >= accuracy) & (best == 0))
         return bool(np.sqrt(worse) > stats.norm.ppf(0.99))
@@ -499,7 +478,7 @@ def test_a_fit_ends_early_by_the_standard_error_of_scipy() -> None:
     assert [gap == 0.2 for gap in found] == expected
 
 
-def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near() -> None:
+def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near():
     best = (np.arange(1000) / 1000 >= 0.9).astype(np.float32)
     # Two rounds say little of the losses that are to come.
     assert ended_at({0.9: 0.7, 0.3: 0.7, 0.15: 0.7}, best) is None
@@ -519,9 +498,7 @@ def test_a_fit_goes_on_while_its_losses_fall_or_its_end_is_near() -> None:
 SLOW = (*STARTS_NEAR, "-g", "0.1,10", "-c", "0.1,1,10,100", "-v", 3)
 
 
-def slow_search(
-    tmp_path: Path, name: str, *words: object
-) -> tuple[dict[tuple[float, ...], dict[str, Any]], Finished]:
+def slow_search(tmp_path, name, *words):
     """Return the `tried` records of a search with slow fits, by values."""
     path = tmp_path / "d"
     if not path.exists():
@@ -531,7 +508,7 @@ def slow_search(
     return {values_of(one): one for one in searched["tried"]}, found
 
 
-def test_first_fits_end_early_whose_combinations_are_much_worse(tmp_path: Path) -> None:
+def test_first_fits_end_early_whose_combinations_are_much_worse(tmp_path):
     every, _ = slow_search(tmp_path, "whole", "--no-racing")
     raced, found = slow_search(tmp_path, "raced")
     early = [values for values, one in raced.items() if one["dropped_after"] == 0]
@@ -546,7 +523,7 @@ def test_first_fits_end_early_whose_combinations_are_much_worse(tmp_path: Path) 
     assert all(one["dropped_after"] is None for one in every.values())
 
 
-def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path: Path) -> None:
+def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path):
     one, found = slow_search(tmp_path, "one", "--jobs", 1)
     three, other = slow_search(tmp_path, "three", "--jobs", 3)
     assert other.body == found.body
@@ -559,7 +536,7 @@ def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path: Pat
 
 
 @contextmanager
-def fits_of_race(tmp_path: Path, gammas: int) -> Iterator[fold_fits.FoldFits[Params]]:
+def fits_of_race(tmp_path, gammas):
     """Yield the fits of C = 1, 10 for each of some values of gamma; candidates 2k and 2k + 1."""
     with folds_of_search(tmp_path, "svc", few_rows=False) as (validation, seeded, params):
         values = itertools.product(range(1, gammas + 1), (1.0, 10.0))
@@ -570,7 +547,7 @@ def fits_of_race(tmp_path: Path, gammas: int) -> Iterator[fold_fits.FoldFits[Par
         yield fits
 
 
-def test_first_fits_that_are_expected_to_take_longest_begin_first(tmp_path: Path) -> None:
+def test_first_fits_that_are_expected_to_take_longest_begin_first(tmp_path):
     """A fit is expected to take as long as the one it starts from, in the wave before.
 
     In the first wave, larger values of gamma come first.
@@ -584,9 +561,7 @@ def test_first_fits_that_are_expected_to_take_longest_begin_first(tmp_path: Path
 
 
 @pytest.mark.parametrize(("gammas", "expected"), [(5, [1, 2]), (6, [1])])
-def test_a_race_fits_two_folds_at_a_time_if_one_has_few_chains(
-    tmp_path: Path, gammas: int, expected: list[int]
-) -> None:
+def test_a_race_fits_two_folds_at_a_time_if_one_has_few_chains(tmp_path, gammas, expected):
     with fits_of_race(tmp_path, gammas) as fits:
         every = range(2 * gammas)
         assert fits.next_folds(every, 0) == [0]
@@ -598,14 +573,12 @@ def test_a_race_fits_two_folds_at_a_time_if_one_has_few_chains(
         )
 
 
-def test_first_fits_are_compared_with_the_best_of_smaller_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_first_fits_are_compared_with_the_best_of_smaller_c(tmp_path, monkeypatch):
     """So the order in which workers end does not matter."""
-    compared: dict[tuple[float, ...], float] = {}
+    compared = {}
     comparison = fold_fits.FoldFits._loss_comparison
 
-    def recording(self: fold_fits.FoldFits[Params], index: int) -> fold_fits.LossComparison | None:
+    def recording(self, index):
         params = self.candidates[index]
         if self.best_losses is not None:
             own = float(params.gamma or 0), params.C
@@ -623,12 +596,12 @@ def test_first_fits_are_compared_with_the_best_of_smaller_c(
 
 
 def test_the_final_training_does_not_start_from_a_fit_after_one_that_ended_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """Such a fit cannot be made again from a log."""
     comparison = fold_fits.FoldFits._loss_comparison
 
-    def ending(self: fold_fits.FoldFits[Params], index: int) -> fold_fits.LossComparison | None:
+    def ending(self, index):
         found = comparison(self, index)
         if found is not None and self.candidates[index].C == 0.2:
             found.ended = True

@@ -6,21 +6,19 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from math import isnan
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from learning import Finished, gaussians, learn
+from learning import gaussians, learn
 from sklearn import metrics
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.svm import SVC, SVR
 from task_sets import SETS, open_dataset
 
-from randsvm.data.dataset import Dataset, load
+from randsvm.data.dataset import load
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
@@ -36,7 +34,7 @@ from randsvm.training.shared_kernel_fit import HeldOutValues
 Scorer = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
-def cross_fitted_loss(y: np.ndarray, f: np.ndarray, w: np.ndarray) -> float:
+def cross_fitted_loss(y, f, w):
     """Return scikit-learn's log loss of probabilities fitted to the other half of the rows."""
     p, half = np.empty(len(y)), np.zeros(len(y), bool)
     half[np.concatenate([np.flatnonzero(y == 0), np.flatnonzero(y != 0)])[::2]] = True
@@ -46,11 +44,11 @@ def cross_fitted_loss(y: np.ndarray, f: np.ndarray, w: np.ndarray) -> float:
     return float(metrics.log_loss(y == 0, p, sample_weight=w))
 
 
-def said(f: np.ndarray) -> np.ndarray:
+def said(f):
     return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
 
 
-REFERENCES: dict[str, Scorer] = {
+REFERENCES = {
     "accuracy": lambda y, f, w: 100 * metrics.accuracy_score(y, said(f), sample_weight=w),
     "balanced-accuracy": lambda y, f, w: (
         100 * metrics.balanced_accuracy_score(y, said(f), sample_weight=w)
@@ -63,21 +61,19 @@ REFERENCES: dict[str, Scorer] = {
 }
 
 
-def criterion(name: str, classes: int) -> selection.Criterion:
+def criterion(name, classes):
     task = "svr" if name.endswith("error") else "svc"
     labels = [str(label) for label in range(classes)]
     return selection.criterion_of(Search(5, select_by=name), Params(task), labels)
 
 
-def score_of(
-    name: str, classes: int, y: np.ndarray, f: np.ndarray, w: np.ndarray | None = None
-) -> selection.FoldScore:
+def score_of(name, classes, y, f, w=None):
     found = criterion(name, classes)
     kept = found.keep(f[:, None] if f.ndim == 1 else f, y)
     return found.of_fold(cross_validation.KeptValues(y, kept, w))
 
 
-def rows_for(name: str, classes: int, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+def rows_for(name, classes, rows=60):
     rng = np.random.default_rng([classes, rows])
     if name.endswith("error"):
         return rng.normal(size=rows), rng.normal(size=rows)
@@ -99,7 +95,7 @@ CASES = [
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("name", "classes"), CASES)
-def test_scores_equal_scikit_learns(name: str, classes: int, weighted: bool) -> None:
+def test_scores_equal_scikit_learns(name, classes, weighted):
     y, f = rows_for(name, classes)
     w = np.random.default_rng(3).integers(1, 4, size=len(y)).astype(float)
     w = w if weighted else np.ones(len(y))
@@ -109,13 +105,13 @@ def test_scores_equal_scikit_learns(name: str, classes: int, weighted: bool) -> 
 
 
 @pytest.mark.parametrize("name", ["balanced-accuracy", "f1"])
-def test_classes_that_do_not_occur_do_not_count(name: str) -> None:
+def test_classes_that_do_not_occur_do_not_count(name):
     y, f = np.array([0.0, 0, 2, 2]), np.eye(4)[[0, 2, 2, 2]]
     found = score_of(name, 4, y, f)
     assert found.score == pytest.approx(REFERENCES[name](y, f, np.ones(4)))
 
 
-def right_values(name: str, y: np.ndarray, f: np.ndarray) -> np.ndarray:
+def right_values(name, y, f):
     """Return decision values by which each row is right: f for AUC is above or below all others."""
     if name.endswith("error"):
         return y
@@ -127,9 +123,7 @@ def right_values(name: str, y: np.ndarray, f: np.ndarray) -> np.ndarray:
 # The sigmoid of the log loss changes with the rows.
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("name", "classes"), [one for one in CASES if one[0] != "log-loss"])
-def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(
-    name: str, classes: int, weighted: bool
-) -> None:
+def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(name, classes, weighted):
     """Judged by scikit-learn, with a small part of a row that is predicted correctly."""
     y, f = rows_for(name, classes)
     w = np.random.default_rng(4).integers(1, 4, len(y)).astype(float)
@@ -137,7 +131,7 @@ def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(
     found = score_of(name, classes, y, f, w)
     unit = -0.01 if "accuracy" in name else 1 if name.endswith("error") else -1
 
-    def mean_loss(row: int, part: float) -> float:
+    def mean_loss(row, part):
         more = np.append(w, part * w[row])
         more[row] *= 1 - part
         values = np.concatenate([f, right_values(name, y, f)[[row]]])
@@ -152,16 +146,16 @@ def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(
     )
 
 
-def test_a_fold_of_one_class_has_no_area() -> None:
+def test_a_fold_of_one_class_has_no_area():
     found = score_of("auc", 2, np.zeros(4), np.arange(4.0))
     assert isnan(found.score)
     assert np.isnan(found.losses).all()
 
 
-def some_folds(D: Dataset, job: Job) -> cross_validation.CrossValidation[Params]:
+def some_folds(D, job):
     """Return folds whose fits only return the first feature."""
 
-    def fit(D: Dataset, params: Params) -> Callable[[Any], np.ndarray]:
+    def fit(D, params):
         return lambda X: np.bincount(
             np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr)), X.data, len(X.indptr) - 1
         )[:, None]
@@ -174,15 +168,13 @@ class FirstFeature:
 
     starts_from_fits = False
 
-    def __init__(self, x: np.ndarray) -> None:
+    def __init__(self, x):
         self.x = x
 
-    def suits(self, D: Dataset, candidates: Any) -> bool:
+    def suits(self, D, candidates):
         return True
 
-    def fit(
-        self, D: Dataset, params: Params, start: Any, training: Any, held_out: Any
-    ) -> HeldOutValues:
+    def fit(self, D, params, start, training, held_out):
         return HeldOutValues(self.x[held_out][:, None])
 
 
@@ -192,8 +184,8 @@ class FirstFeature:
 )
 @pytest.mark.parametrize("name", SELECTION_METRICS)
 def test_scores_of_folds_over_many_shards_are_scikit_learns(
-    tmp_path: Path, name: str, order: str, weighted: bool, shared: bool
-) -> None:
+    tmp_path, name, order, weighted, shared
+):
     """A file that is sorted by label has chunks of one class only."""
     kind = "svr" if name.endswith("error") else "svc"
     rng = np.random.default_rng(5)
@@ -211,7 +203,7 @@ def test_scores_of_folds_over_many_shards_are_scikit_learns(
     with closing(load(str(path), options, Resources(jobs=1))) as whole:
         D = LabelledData.of(whole, str(path), kind).D
         validation = some_folds(D, job)
-        search_fits: Any = [FirstFeature(x)] * shared
+        search_fits = [FirstFeature(x)] * shared
         fits = fold_fits.FoldFits(
             validation, [Params(kind)], search_fits, criterion(name, 2), races=True
         )
@@ -229,7 +221,7 @@ def test_scores_of_folds_over_many_shards_are_scikit_learns(
     )
 
 
-def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by() -> None:
+def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
     """Also if all their differences are equal, so that their variance is 0."""
     for rare, expected in (2, []), (5, []), (6, [1]):
         y = (np.arange(200) < rare).astype(float)
@@ -244,7 +236,7 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by() -> None:
 # ---- mean and standard error ---------------------------------------------------------------
 
 
-def test_the_standard_error_is_that_of_the_mean() -> None:
+def test_the_standard_error_is_that_of_the_mean():
     scores = [1.0, 2.0, 4.0, 5.0]
     mean, error = selection.mean_and_error(scores, 4)
     assert mean == 3
@@ -254,13 +246,13 @@ def test_the_standard_error_is_that_of_the_mean() -> None:
     assert isnan(selection.mean_and_error([1.0], 4)[1])
 
 
-def tried(C: float, gamma: float, score: float, error: float = 1.0, **other: Any) -> Tried:
+def tried(C, gamma, score, error=1.0, **other):
     values = {"C": C, "gamma": gamma}
     given = {"resumed": False, "details": {}, "standard_error": error, **other}
     return Tried(values, "", "", [score], score, "accuracy", given.pop("rows", 9), 1, 1, **given)
 
 
-def test_the_simplest_combination_within_one_standard_error_is_marked() -> None:
+def test_the_simplest_combination_within_one_standard_error_is_marked():
     best = tried(10, 1, 90)
     several = [
         best,
@@ -279,7 +271,7 @@ def test_the_simplest_combination_within_one_standard_error_is_marked() -> None:
 # ---- the command ----------------------------------------------------------------------------
 
 
-def search(path: Path, model: Path, *words: object) -> Finished:
+def search(path, model, *words):
     return learn("randsvm", path, model, "-v", 3, *words)
 
 
@@ -292,9 +284,7 @@ def search(path: Path, model: Path, *words: object) -> Finished:
         ("absolute-error", "neg_mean_absolute_error"),
     ],
 )
-def test_a_search_selects_by_scikit_learns_score(
-    tmp_path: Path, name: str, scoring: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_search_selects_by_scikit_learns_score(tmp_path, name, scoring, capsys):
     kind = "svr" if name.endswith("error") else "svc"
     data = SETS["svr"] if kind == "svr" else gaussians(300)
     y, X = data
@@ -328,7 +318,7 @@ def test_a_search_selects_by_scikit_learns_score(
 
 
 @pytest.mark.parametrize("name", ["auc", "f1", "log-loss", "balanced-accuracy"])
-def test_races_drop_combinations_by_any_metric(tmp_path: Path, name: str) -> None:
+def test_races_drop_combinations_by_any_metric(tmp_path, name):
     path = gaussians(600).save(tmp_path / "d")
     grid = "-g", "0.001,0.05,30", "-c", "0.1,1", "--select-by", name
     raced = search(path, tmp_path / "m", *grid).of("searched")[0]["tried"]
@@ -338,9 +328,7 @@ def test_races_drop_combinations_by_any_metric(tmp_path: Path, name: str) -> Non
     assert raced[0]["scores"] == every[0]["scores"]
 
 
-def test_the_table_marks_the_choice_by_one_standard_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_marks_the_choice_by_one_standard_error(tmp_path, capsys):
     path = gaussians(300).save(tmp_path / "d")
     words = "-v", 3, "-c", "0.5,1,2,4", "-g", 0.05, "--no-racing", path, tmp_path / "m"
     run_train("randsvm", "--log", tmp_path / "log", *words)
@@ -365,21 +353,19 @@ def test_the_table_marks_the_choice_by_one_standard_error(
         (("--search-gap", 0.1), "--search-gap is for cross-validation"),
     ],
 )
-def test_metrics_that_do_not_suit_are_refused(
-    tmp_path: Path, words: tuple[object, ...], message: str
-) -> None:
+def test_metrics_that_do_not_suit_are_refused(tmp_path, words, message):
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(ParameterError, match=re.escape(message)):
         learn("randsvm", path, tmp_path / "m", *words)
 
 
-def test_metrics_of_two_classes_refuse_three(tmp_path: Path) -> None:
+def test_metrics_of_two_classes_refuse_three(tmp_path):
     path = oracle.write_svmlight(tmp_path / "d", *SETS["several"])
     with pytest.raises(ParameterError, match="--select-by auc is for two classes, found 4"):
         learn("randsvm", path, tmp_path / "m", "-v", 3, "--select-by", "auc")
 
 
-def test_sgd_refuses_a_gap_for_its_search(tmp_path: Path) -> None:
+def test_sgd_refuses_a_gap_for_its_search(tmp_path):
     path = gaussians(50).save(tmp_path / "d")
     with pytest.raises(ParameterError, match="--search-gap is for kernel machines"):
         learn("sgd", path, tmp_path / "m", "-v", 3, "--search-gap", 0.01)
@@ -388,7 +374,7 @@ def test_sgd_refuses_a_gap_for_its_search(tmp_path: Path) -> None:
 # ---- files that are sorted by class -----------------------------------------------------------
 
 
-def sorted_by_class(path: Path, share: float, shift: float) -> tuple[np.ndarray, np.ndarray]:
+def sorted_by_class(path, share, shift):
     """Write 20,000 rows, the rarer class first, which most chunks have none of."""
     rng = np.random.default_rng(6)
     y = np.where(np.arange(20_000) < share * 20_000, 1.0, -1.0)
@@ -398,7 +384,7 @@ def sorted_by_class(path: Path, share: float, shift: float) -> tuple[np.ndarray,
     return y, X
 
 
-def test_the_log_loss_of_a_sorted_file_is_that_of_logistic_regression(tmp_path: Path) -> None:
+def test_the_log_loss_of_a_sorted_file_is_that_of_logistic_regression(tmp_path):
     y, X = sorted_by_class(tmp_path / "d", 0.5, 0.6)
     found = learn("sgd", tmp_path / "d", tmp_path / "m", "-v", 3, "--select-by", "log-loss")
     p = cross_val_predict(LogisticRegression(), X, y, cv=StratifiedKFold(3), method="predict_proba")
@@ -407,9 +393,7 @@ def test_the_log_loss_of_a_sorted_file_is_that_of_logistic_regression(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["balanced-accuracy", "f1", "auc"])
-def test_a_race_on_a_sorted_file_keeps_the_combination_that_tells_classes_apart(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_race_on_a_sorted_file_keeps_the_combination_that_tells_classes_apart(tmp_path, name):
     sorted_by_class(tmp_path / "d", 0.05, 0.6)
     kernel = "-t", "rbf", "-g", "1e-9,0.1", "--components", 50, "--epochs", 2, "-w1", 19
     words = *kernel, "-v", 3, "--select-by", name

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import oracle
 import pytest
@@ -13,7 +10,6 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR
 from task_sets import GAMMA, SETS, open_dataset
 
-from randsvm.data.dataset import Dataset
 from randsvm.models.decisions import class_pairs, votes
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
@@ -24,7 +20,7 @@ from randsvm.training.labelled_data import LabelledData
 from randsvm.training.shared_kernel_fit import SharedKernelFit
 
 # The set, the parameters, and scikit-learn's machine with the same ones.
-MACHINES: dict[str, tuple[str, dict[str, Any], Any]] = {
+MACHINES = {
     "two classes": ("svc", {}, SVC(gamma=GAMMA)),
     "large C": ("svc", {"C": 1000.0}, SVC(gamma=GAMMA, C=1000.0)),
     "polynomial": (
@@ -55,9 +51,7 @@ MACHINES: dict[str, tuple[str, dict[str, Any], Any]] = {
 CLOSE = 5e-3
 
 
-def shared_fit(
-    D: Dataset, params: Params, algorithm: RandsvmParams | OsunaParams | None = None, **job: Any
-) -> tuple[Any, Params]:
+def shared_fit(D, params, algorithm=None, **job):
     """Return the preferred fits of a search on D, and the resolved parameters."""
     own = Job(StopParams(), resources=Resources(jobs=1), search=Search(folds=3), **job)
     name = "osuna" if isinstance(algorithm, OsunaParams) else "randsvm"
@@ -67,7 +61,7 @@ def shared_fit(
     return trainer.search_fits()[0], trainer.resolved(params)
 
 
-def expected_f(machine: Any, X: np.ndarray, order: np.ndarray) -> np.ndarray:
+def expected_f(machine, X, order):
     """Return f as the package has it. order: the classes as class indices of the package."""
     f = machine.decision_function(X) if hasattr(machine, "classes_") else machine.predict(X)
     if f.ndim == 1:
@@ -85,7 +79,7 @@ def expected_f(machine: Any, X: np.ndarray, order: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_decision_values_equal_those_of_scikit_learn(tmp_path: Path, name: str) -> None:
+def test_decision_values_equal_those_of_scikit_learn(tmp_path, name):
     kind, given, machine = MACHINES[name]
     path = oracle.write_svmlight(tmp_path / "d", *SETS[kind])
     y, X = SETS[kind]
@@ -112,7 +106,7 @@ def test_decision_values_equal_those_of_scikit_learn(tmp_path: Path, name: str) 
                 assert found == pytest.approx(wanted, abs=CLOSE * scale)
 
 
-def test_a_class_without_training_rows_is_never_predicted(tmp_path: Path) -> None:
+def test_a_class_without_training_rows_is_never_predicted(tmp_path):
     path = oracle.write_svmlight(tmp_path / "d", *SETS["several"])
     with open_dataset(path, "several") as D:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
@@ -124,7 +118,7 @@ def test_a_class_without_training_rows_is_never_predicted(tmp_path: Path) -> Non
         assert set(f.argmax(axis=1).tolist()) == {2}
 
 
-def test_memory_bounds_the_kernels_that_are_kept(tmp_path: Path) -> None:
+def test_memory_bounds_the_kernels_that_are_kept(tmp_path):
     path = oracle.write_svmlight(tmp_path / "d", *SETS["svc"])
     with open_dataset(path, "svc") as D:
         fits, params = shared_fit(D, Params(gamma=GAMMA))
@@ -147,8 +141,8 @@ def test_memory_bounds_the_kernels_that_are_kept(tmp_path: Path) -> None:
     ],
 )
 def test_few_rows_share_kernel_values_unless_a_gap_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[object, ...], shares: bool
-) -> None:
+    tmp_path, monkeypatch, words, shares
+):
     calls = []
     real = SharedKernelFit.fit
     monkeypatch.setattr(
@@ -161,9 +155,7 @@ def test_few_rows_share_kernel_values_unless_a_gap_is_asked_for(
     assert bool(calls) is shares
 
 
-def test_many_rows_do_not_share_kernel_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rows_do_not_share_kernel_values(tmp_path, monkeypatch):
     path = oracle.write_svmlight(tmp_path / "d", *SETS["svc"])
     monkeypatch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", len(SETS["svc"].y) - 1)
     with open_dataset(path, "svc") as D:

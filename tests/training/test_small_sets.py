@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import oracle
@@ -38,7 +37,7 @@ THREE_ROWS = {
 }  # fmt: skip
 
 
-def dual_of(data: Path, words: str) -> float:
+def dual_of(data, words):
     """D of svm-train's answer, by its own coefficients and float64 kernel values."""
     y, X = svmutil.svm_read_problem(str(data), return_scipy=True)
     found = svmutil.svm_train(y, X, f"-q {words}")
@@ -56,9 +55,7 @@ def dual_of(data: Path, words: str) -> float:
 
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("name", THREE_ROWS)
-def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(
-    tmp_path: Path, name: str
-) -> None:
+def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path, name):
     """Coefficients are 1e-10 or less of C."""
     text, words, libsvm = THREE_ROWS[name]
     data = tmp_path / "data"
@@ -71,7 +68,7 @@ def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(
 
 
 @pytest.mark.timeout(NEVER)
-def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path: Path) -> None:
+def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path):
     """Residuals of 0.4 beside kernel values times C of 1e10."""
     data = tmp_path / "data"
     data.write_text("1.5673 1:-21.15\n1.2471 1:-175.15\n1.982 1:-546.12\n")
@@ -82,7 +79,7 @@ def test_three_rows_that_svm_train_does_not_solve_end_no_worse(tmp_path: Path) -
 
 
 @pytest.mark.timeout(NEVER)
-def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path: Path) -> None:
+def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path):
     """The optimum is 0, and no gap relative to it can be reached."""
     X = oracle.as_float32(np.random.default_rng(1).normal(size=(600, 2)).round(2))
     data = oracle.write_svmlight(tmp_path / "data", np.ones(600), X)
@@ -96,7 +93,7 @@ def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path: P
 
 
 @pytest.fixture(scope="module")
-def iris() -> tuple[np.ndarray, np.ndarray]:
+def iris():
     X, y = load_iris(return_X_y=True)
     return StandardScaler().fit_transform(X), y
 
@@ -106,9 +103,7 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("gamma", [1e-9, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("C", [1e-2, 1e4, 1e7, 1e10])
-def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(
-    iris: tuple[np.ndarray, np.ndarray], C: float, gamma: float
-) -> None:
+def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(iris, C, gamma):
     """plot_rbf_parameters, with its extremes."""
     X, y = iris
     theirs = svm.SVC(C=C, gamma=gamma).fit(X, y)
@@ -119,7 +114,7 @@ def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(
     assert ours.gap_ <= 0.01
 
 
-def objectives(beta: np.ndarray, X: np.ndarray, y: np.ndarray, C: np.ndarray) -> tuple[float, ...]:
+def objectives(beta, X, y, C):
     """P at its best b, and D, of a linear machine."""
     w = X.T @ beta
     u = X @ w
@@ -129,7 +124,7 @@ def objectives(beta: np.ndarray, X: np.ndarray, y: np.ndarray, C: np.ndarray) ->
 
 @pytest.mark.timeout(NEVER)
 @pytest.mark.parametrize("columns", [4, 30])
-def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns: int) -> None:
+def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns):
     """scikit-learn ends with gaps of 10% and 3%: kernel values of 1e6 as float32 are no kernel."""
     X, labels = load_breast_cancer(return_X_y=True)
     X, y = oracle.as_float32(X[:, :columns]), np.where(labels == 1, 1.0, -1.0)
@@ -145,7 +140,7 @@ def test_a_linear_kernel_on_unscaled_rows_reaches_its_gap(columns: int) -> None:
 
 @pytest.mark.parametrize("name", ["linear", "rbf", "poly", "sigmoid"])
 @pytest.mark.parametrize("d", [5, 300])
-def test_kernel_values_in_float64_are_those_of_the_formulas(name: str, d: int) -> None:
+def test_kernel_values_in_float64_are_those_of_the_formulas(name, d):
     X = oracle.as_float32(np.random.default_rng(d).normal(size=(40, d)))
     if d > 100:
         X[:, 5:] *= np.random.default_rng(0).random((40, d - 5)) < 0.01
@@ -157,9 +152,7 @@ def test_kernel_values_in_float64_are_those_of_the_formulas(name: str, d: int) -
 
 
 @pytest.mark.parametrize(("columns", "rounds"), [(310, 1), (40, 2)])
-def test_rows_of_many_nonzeros_are_solved_at_once(
-    tmp_path: Path, columns: int, rounds: int
-) -> None:
+def test_rows_of_many_nonzeros_are_solved_at_once(tmp_path, columns, rounds):
     """Up to 4,096 rows with at least 300 nonzeros take one round, narrower ones several."""
     rng = np.random.default_rng(7)
     y = rng.choice([-1.0, 1.0], 3100)

@@ -7,21 +7,17 @@ import math
 import re
 import threading
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command
-from learning import LATE, Data, answer_of, board, gaussians, learn, optimum, read_log
+from learning import LATE, answer_of, board, gaussians, learn, optimum, read_log
 
 from randsvm import Arrays, train_randsvm
 from randsvm.events import Iteration
 from randsvm.svm import libsvm
-from randsvm.svm.libsvm import Outcome
 from randsvm.svm.solution import Certificate
 from randsvm.training import stopping
 from randsvm.training.rounds import BestSolution, Rounds
@@ -52,22 +48,22 @@ class Solution:
     within_bounds = True
 
 
-def scanned(primal: float, dual: float, certified: bool = True) -> SimpleNamespace:
+def scanned(primal, dual, certified=True):
     return SimpleNamespace(certificate=Certificate(primal, dual, certified))
 
 
-def record(tolerance: float = 1e-3, **numbers: Any) -> Record:
+def record(tolerance=1e-3, **numbers):
     return Record(tolerance, **numbers)
 
 
-def reason(answer: object) -> str:
+def reason(answer):
     return str(answer) if isinstance(answer, Stopped) else ""
 
 
 # ---- the best so far ------------------------------------------------------------------------
 
 
-def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round() -> None:
+def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     best = BestSolution()
     solutions = [Solution() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
@@ -78,7 +74,7 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round() -> N
     assert best.certificate.gap == pytest.approx((5 - 4) / 5)
 
 
-def test_a_certificate_describes_its_solution() -> None:
+def test_a_certificate_describes_its_solution():
     """If time ends before the evaluation, it describes the best or the last solution."""
     best, low, last = BestSolution(), Solution(), Solution()
     best.update(low, scanned(5.0, 1.0))
@@ -89,7 +85,7 @@ def test_a_certificate_describes_its_solution() -> None:
         assert found.certificate == Certificate(primal, 4.0, True)
 
 
-def test_without_a_certificate_the_latest_solution_is_the_best() -> None:
+def test_without_a_certificate_the_latest_solution_is_the_best():
     best = BestSolution()
     solutions = [Solution() for _ in range(3)]
     for solution, primal in zip(solutions, (9.0, 5.0, 7.0), strict=True):
@@ -101,7 +97,7 @@ def test_without_a_certificate_the_latest_solution_is_the_best() -> None:
 # ---- single rules ---------------------------------------------------------------------------
 
 
-def test_only_a_certified_gap_is_reached() -> None:
+def test_only_a_certified_gap_is_reached():
     rule = gap_reached(0.1, 0.1)
     answers = [reason(rule(record(gap=gap))) for gap in (0.2, 0.1, math.nan)]
     assert answers == ["", "gap <= 0.1", ""]
@@ -110,25 +106,25 @@ def test_only_a_certified_gap_is_reached() -> None:
     assert reason(gap_reached(0.1, 0.05)(record(gap=0.05))) == "gap <= 0.1"
 
 
-def test_the_support_bound_is_reached_at_k() -> None:
+def test_the_support_bound_is_reached_at_k():
     rule = support_bound(7)
     answers = [reason(rule(record(support_vectors=m))) for m in (0, 6, 7, 8)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
     assert "7" in answers[2]
 
 
-def test_the_iteration_limit_counts_rounds() -> None:
+def test_the_iteration_limit_counts_rounds():
     answers = [iterations(3)(record(rounds=number)) for number in (1, 2, 3, 4)]
     assert list(map(bool, answers)) == [0, 0, 1, 1]
 
 
-def test_the_time_limit_is_reached_when_no_time_is_left() -> None:
+def test_the_time_limit_is_reached_when_no_time_is_left():
     assert time_limit(record(seconds_left=1)) is None
     assert time_limit(record()) is None
     assert reason(time_limit(record(seconds_left=0))) == "time limit"
 
 
-def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) -> list[str]:
+def progress(*rounds, whole=False, steps=0):
     """Return the answers of the rule to rounds of (D, steepest violation)."""
     found, answers = record(), []
     for dual, steepest in rounds:
@@ -146,12 +142,12 @@ def progress(*rounds: tuple[float, float], whole: bool = False, steps: int = 0) 
     return answers
 
 
-def test_successive_rounds_without_progress_end_the_run() -> None:
+def test_successive_rounds_without_progress_end_the_run():
     answers = progress(*[(1.0, 0.5)] * (MAX_IDLE_ROUNDS + 2))
     assert answers == [""] * MAX_IDLE_ROUNDS + ["no progress (scale)"] * 2
 
 
-def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress() -> None:
+def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress():
     gains = [(1.0 + 1e-6 * i, 0.5) for i in range(19)]
     shrinks = [(1.0, 0.5 - 0.01 * i) for i in range(19)]
     assert set(progress(*gains)) == {""}
@@ -160,12 +156,12 @@ def test_a_gain_in_the_dual_or_a_smaller_violation_is_progress() -> None:
     assert "no progress (scale)" in progress(*too_small)
 
 
-def test_an_idle_round_over_all_rows_is_not_repeated() -> None:
+def test_an_idle_round_over_all_rows_is_not_repeated():
     answers = progress(*[(1.0, 0.5)] * 3, whole=True)
     assert list(map(bool, answers)) == [False, True, True]
 
 
-def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take() -> None:
+def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take():
     gains = [(1.0 + 1e-3 * i, 0.5) for i in range(9)]
     assert not any(progress(*gains, whole=True, steps=MAX_FURTHER_ITERATIONS // 10))
     # Of 4 millions each: the first, and further ones up to 4 + 10 millions.
@@ -174,10 +170,10 @@ def test_rounds_over_all_rows_take_about_as_many_steps_as_libsvm_may_take() -> N
     assert not any(progress(*gains, steps=MAX_FURTHER_ITERATIONS))
 
 
-def test_a_falling_gap_is_progress() -> None:
+def test_a_falling_gap_is_progress():
     """The dual and the violation may both stand still."""
 
-    def idle(factor: float) -> int:
+    def idle(factor):
         found = record()
         for i in range(19):
             gap = 0.5 * factor**i
@@ -190,7 +186,7 @@ def test_a_falling_gap_is_progress() -> None:
     assert idle(1 - 1e-6) > MAX_IDLE_ROUNDS
 
 
-def test_the_tolerance_tightens_before_a_run_without_progress_ends() -> None:
+def test_the_tolerance_tightens_before_a_run_without_progress_ends():
     """A few rows that violate the tolerance in turn may leave too large a gap."""
     found = record(tolerance=1e-3, violators=3, idle=MAX_IDLE_ROUNDS)
     rule = no_progress(True, "scale")
@@ -200,7 +196,7 @@ def test_the_tolerance_tightens_before_a_run_without_progress_ends() -> None:
     assert rule(tightest) == Stopped(StopReason.NO_PROGRESS, ("scale",))
 
 
-def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap() -> None:
+def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap():
     """With --gap a run without violators ends only if no smaller tolerance is possible."""
     rule, found, tolerances = no_violators(True), record(tolerance=1e-3), []
     while isinstance(rule(found), Tighten):
@@ -211,7 +207,7 @@ def test_the_tolerance_tightens_to_the_limit_of_float64_or_the_gap() -> None:
     assert rule(record(violators=1)) is None
 
 
-def test_the_tolerance_tightens_while_violators_are_few_and_never_ends_a_run() -> None:
+def test_the_tolerance_tightens_while_violators_are_few_and_never_ends_a_run():
     rule = few_violators(100)
     answers = [rule(record(violators=count)) for count in (0, 1, 49, 50, 1000)]
     assert [isinstance(answer, Tighten) for answer in answers] == [False, True, True, False, False]
@@ -220,14 +216,14 @@ def test_the_tolerance_tightens_while_violators_are_few_and_never_ends_a_run() -
 
 
 def test_a_run_tightens_its_tolerance_before_working_sets_run_empty(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     """A smooth regression reaches its gap in fewer changes, and the gap is the certified one."""
     rng = np.random.default_rng(11)
     X = rng.uniform(-1, 1, (1500, 4))
     y = np.sin(2 * X[:, 0] * X[:, 1]) + X[:, 2] ** 2 + np.cos(3 * X[:, 3])
 
-    def changes() -> int:
+    def changes():
         events = list[Any]()
         options = {"C": 10, "gamma": 1, "epsilon": 0.01, "sample_size": 200, "gap": 1e-4}
         fitted = train_randsvm(Arrays(X, y), task="svr", watch=events.append, **options)
@@ -239,12 +235,12 @@ def test_a_run_tightens_its_tolerance_before_working_sets_run_empty(
     assert tightened < changes()
 
 
-def test_without_a_requested_gap_a_run_without_violators_ends() -> None:
+def test_without_a_requested_gap_a_run_without_violators_ends():
     assert reason(no_violators(False)(record())) == "no violators"
     assert no_violators(False)(record(violators=1)) is None
 
 
-def test_the_first_rule_that_applies_gives_the_reason() -> None:
+def test_the_first_rule_that_applies_gives_the_reason():
     first, other = Stopped(StopReason.NO_PROGRESS), Stopped(StopReason.TIME_LIMIT)
     rules = [lambda record: None, lambda record: first, lambda record: other]
     assert first_answer(rules, record()) is first
@@ -256,9 +252,7 @@ def test_the_first_rule_that_applies_gives_the_reason() -> None:
 ENDLESS = ("osuna", *WORDS.split(), "--working-set", 300, "--swap", 1)
 
 
-def assert_certificate(
-    model: Path, metadata: dict[str, str], data: Data, words: str, kinds: Sequence[str] = EVALUATED
-) -> None:
+def assert_certificate(model, metadata, data, words, kinds=EVALUATED):
     """Check P and D of the trailer in dense float64; D may come from any round."""
     found, whole = answer_of(model, data, words), optimum("board", len(data.y), words)
     assert float(metadata["primal"]) == pytest.approx(found.primal, rel=1e-4)
@@ -271,7 +265,7 @@ def assert_certificate(
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("most", [1, 4])
-def test_max_iterations_limits_the_rounds(tmp_path: Path, algorithm: str, most: int) -> None:
+def test_max_iterations_limits_the_rounds(tmp_path, algorithm, most):
     data = board(2000)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -287,9 +281,7 @@ def test_max_iterations_limits_the_rounds(tmp_path: Path, algorithm: str, most: 
     assert_certificate(learnt.model, learnt.metadata, data, WORDS)
 
 
-def test_max_iterations_includes_rounds_after_an_evaluation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_max_iterations_includes_rounds_after_an_evaluation(tmp_path, monkeypatch):
     path = board(600).save(tmp_path / "data")
     words = (*WORDS.split(), "--sample-size", 60, "--gap", 0.2)
     first = len(learn("randsvm", path, tmp_path / "m", *words).rounds)
@@ -300,9 +292,7 @@ def test_max_iterations_includes_rounds_after_an_evaluation(
 
 @pytest.mark.parametrize("gap", [0.1, 0.001])
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_requested_gap_holds_for_the_saved_model(
-    tmp_path: Path, algorithm: str, gap: float
-) -> None:
+def test_the_requested_gap_holds_for_the_saved_model(tmp_path, algorithm, gap):
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     size = "--sample-size" if algorithm == "randsvm" else "--working-set"
@@ -317,9 +307,7 @@ def test_the_requested_gap_holds_for_the_saved_model(
 
 
 @pytest.mark.parametrize("limit, seconds", [("2s", 2.0), ("0.03m", 1.8)])
-def test_a_time_limit_exits_with_0_and_is_reported_everywhere(
-    command: Command, tmp_path: Path, limit: str, seconds: float
-) -> None:
+def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path, limit, seconds):
     data = board(5000)
     path = data.save(tmp_path / "data")
     words = ("--time-limit", limit, "--log", "log", "--report", "json")
@@ -339,11 +327,11 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(
     assert_certificate(tmp_path / "m", metadata, data, WORDS)
 
 
-def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_cancels_a_solve(tmp_path, monkeypatch):
     """The third subproblem would take a minute."""
     ended, calls, plain = threading.Event(), [], libsvm._Library._solve
 
-    def slow(library, *arguments: object) -> Outcome:
+    def slow(library, *arguments):
         calls.append(arguments)
         if len(calls) == 3:
             ended.wait(60)
@@ -368,9 +356,7 @@ def test_a_time_limit_cancels_a_solve(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 @pytest.mark.parametrize("words", ["-t sigmoid", "-t 3", "-t poly -r -1"])
-def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(
-    command: Command, tmp_path: Path, algorithm: str, words: str
-) -> None:
+def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(command, tmp_path, algorithm, words):
     path = gaussians(50).save(tmp_path / "data")
     ended = command("train", algorithm, *words.split(), "--gap", "0.01", path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")
@@ -391,9 +377,7 @@ def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(
         ("--working-set 1", "--working-set must be >= 2 rows, got 1"),
     ],
 )
-def test_limits_out_of_range_are_refused(
-    command: Command, tmp_path: Path, words: str, message: str
-) -> None:
+def test_limits_out_of_range_are_refused(command, tmp_path, words, message):
     path = gaussians(50).save(tmp_path / "data")
     ended = command("train", "osuna", *words.split(), path, "m")
     assert (ended.returncode, ended.stdout) == (2, "")

@@ -5,12 +5,10 @@ rows.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command, Predict, RealSet
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
@@ -26,26 +24,24 @@ DECOMPOSED = (
 )
 
 
-def noisy(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def noisy(rows, seed=0):
     """A wave with noise: y (m,), X (m, 2)."""
     rng = np.random.default_rng([seed, 11])
     X = oracle.as_float32(rng.uniform(-3, 3, (rows, 2)))
     return np.round(np.sin(X[:, 0]) + X[:, 1] + rng.normal(size=rows) * 0.3, 6), X
 
 
-def write_set(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
+def write_set(path, y, X):
     path.write_text(oracle.svmlight_text([repr(float(target)) for target in y], X))
     return path
 
 
-def read_with_libsvm(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def read_with_libsvm(path):
     y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
     return y, oracle.as_float32(X.toarray())
 
 
-def libsvm_solution(
-    y: np.ndarray, X: np.ndarray, words: str
-) -> tuple[np.ndarray, float, float, float]:
+def libsvm_solution(y, X, words):
     """Return LIBSVM's f (m,) of the rows, P, D and the number of support vectors."""
     model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -e 0.0005 {words}")
     letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
@@ -68,9 +64,7 @@ def libsvm_solution(
         ("abalone_scale", "-c 10 -g 0.5 -p 1", 1000),
     ],
 )
-def test_real_sets_reach_libsvms_optimum(
-    real: RealSet, tmp_path: Path, predict: Predict, words: str, name: str, letters: str, B: int
-) -> None:
+def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
     """The working set is smaller than the number of support vectors."""
     path = real(name)
     y, X = read_with_libsvm(path)
@@ -88,9 +82,7 @@ def test_real_sets_reach_libsvms_optimum(
 
 
 @pytest.mark.parametrize("kernel", ["-t linear", "-t rbf -g 0.5", "-t poly -g 0.3 -r 1 -d 2"])
-def test_every_kernel_gives_libsvms_decision_values(
-    tmp_path: Path, predict: Predict, kernel: str
-) -> None:
+def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
     y, X = noisy(600)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn(
@@ -113,7 +105,7 @@ def test_every_kernel_gives_libsvms_decision_values(
     assert predict(path, learnt.model).scores == pytest.approx(expected, abs=2e-3)
 
 
-def test_the_certificate_describes_the_written_model(tmp_path: Path) -> None:
+def test_the_certificate_describes_the_written_model(tmp_path):
     y, X = noisy(800)
     path = write_set(tmp_path / "data", y, X)
     words = ("-s", "svr", "-g", 0.5, "-c", 3, "-p", 0.1, "--working-set", 200)
@@ -132,7 +124,7 @@ def test_the_certificate_describes_the_written_model(tmp_path: Path) -> None:
     assert abs(found.beta.sum()) < 1e-8
 
 
-def test_the_dual_objective_never_falls(tmp_path: Path) -> None:
+def test_the_dual_objective_never_falls(tmp_path):
     y, X = noisy(1500)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", *["-s", "svr", "-g", "0.5", "-p", "0.1"],
@@ -142,7 +134,7 @@ def test_the_dual_objective_never_falls(tmp_path: Path) -> None:
     assert (np.diff(duals) >= -1e-6 * duals[:-1]).all()
 
 
-def test_a_warm_start_takes_fewer_rounds(tmp_path: Path) -> None:
+def test_a_warm_start_takes_fewer_rounds(tmp_path):
     y, X = noisy(2000)
     path = write_set(tmp_path / "data", y, X)
     words = (*["-s", "svr", "-g", "0.5", "-p", "0.1"], "--working-set", 400)
@@ -152,7 +144,7 @@ def test_a_warm_start_takes_fewer_rounds(tmp_path: Path) -> None:
     assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
 
 
-def test_scores_are_svm_predicts_lines(tmp_path: Path, predict: Predict) -> None:
+def test_scores_are_svm_predicts_lines(tmp_path, predict):
     y, X = noisy(400)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
@@ -170,7 +162,7 @@ def test_scores_are_svm_predicts_lines(tmp_path: Path, predict: Predict) -> None
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
 
 
-def test_a_regression_model_of_libsvm_is_read(tmp_path: Path, predict: Predict) -> None:
+def test_a_regression_model_of_libsvm_is_read(tmp_path, predict):
     y, X = noisy(300)
     path = write_set(tmp_path / "data", y, X)
     for form in ("-s 3", "-s 4"):
@@ -181,7 +173,7 @@ def test_a_regression_model_of_libsvm_is_read(tmp_path: Path, predict: Predict) 
         assert mine == pytest.approx(expected, abs=1e-6)
 
 
-def test_unlabelled_rows_are_predicted_and_left_out(tmp_path: Path, predict: Predict) -> None:
+def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
     y, X = noisy(200)
     path = write_set(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
@@ -203,9 +195,7 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path: Path, predict: Pre
         ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
     ],
 )
-def test_invalid_options_of_a_regression_are_refused(
-    command: Command, tmp_path: Path, words: str, text: str, code: int, message: str
-) -> None:
+def test_invalid_options_of_a_regression_are_refused(command, tmp_path, words, text, code, message):
     (tmp_path / "data").write_text(text)
     ended = command("train", "osuna", *words.split(), "data", "m")
     assert ended.returncode == code
@@ -213,7 +203,7 @@ def test_invalid_options_of_a_regression_are_refused(
     assert not (tmp_path / "m").exists()
 
 
-def test_slopes_and_loss_of_the_task_hold_at_an_optimum() -> None:
+def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
     """At scikit-learn's optimum no row violates a KKT condition, and the loss is
     epsilon-insensitive.
     """
@@ -234,9 +224,7 @@ def test_slopes_and_loss_of_the_task_hold_at_an_optimum() -> None:
 
 
 @pytest.mark.parametrize(("words", "size"), [("-t linear", 1.7e12), ("-t poly -g 1", 1e5)], ids=str)
-def test_kernel_values_beyond_float32_are_an_error_of_one_line(
-    tmp_path: Path, words: str, size: float
-) -> None:
+def test_kernel_values_beyond_float32_are_an_error_of_one_line(tmp_path, words, size):
     """Unscaled milliseconds since 1970 are such features."""
     y, X = noisy(500)
     path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,51 +13,50 @@ from sklearn.exceptions import ConvergenceWarning
 
 import randsvm
 from randsvm.events import Notice
-from randsvm.models.fitted import FittedModel
 from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 N, D = 1200, 12
 
 
-def make_rows(n: int = N) -> np.ndarray:
+def make_rows(n=N):
     return np.random.default_rng(0).normal(size=(n, D)).round(3)
 
 
-def noise(n: int = N) -> np.ndarray:
+def noise(n=N):
     return np.random.default_rng(1).normal(size=n)
 
 
-def one_large(X: np.ndarray) -> np.ndarray:
+def one_large(X):
     """Return rows with one unscaled feature."""
     X = X.copy()
     X[:, 3] *= 1e5
     return X
 
 
-def curved(X: np.ndarray) -> np.ndarray:
+def curved(X):
     return np.where(X[:, 0] + X[:, 1] ** 2 - 1 + noise(len(X)) / 2 > 0, 1, -1)
 
 
-def thirds(X: np.ndarray) -> np.ndarray:
+def thirds(X):
     return np.searchsorted([-0.5, 0.5], X[:, 0])
 
 
-def rare(X: np.ndarray) -> np.ndarray:
+def rare(X):
     return np.where(X[:, 0] > 1.3, 1, -1)
 
 
-def slope(X: np.ndarray) -> np.ndarray:
+def slope(X):
     return X[:, 0] + noise(len(X)) / 2
 
 
-def random(X: np.ndarray) -> np.ndarray:
+def random(X):
     return np.where(noise(len(X)) > 0, 1, -1)
 
 
-def notes(X: np.ndarray, y: np.ndarray, **options: Any) -> tuple[FittedModel, list[str]]:
-    emitted: list[str] = []
+def notes(X, y, **options):
+    emitted = []
 
-    def watch(event: object) -> None:
+    def watch(event):
         if isinstance(event, Notice) and event.text in POOR_FIT_NOTICES:
             emitted.append(event.text)
 
@@ -85,12 +81,12 @@ def notes(X: np.ndarray, y: np.ndarray, **options: Any) -> tuple[FittedModel, li
 )
 @pytest.mark.parametrize("n", [N, 2 * N])
 def test_a_model_that_fails_on_held_out_rows_is_noted(
-    change: Callable[..., Any],
-    labels: Callable[..., Any],
-    options: dict[str, Any],
-    text: str,
-    n: int,
-) -> None:
+    change,
+    labels,
+    options,
+    text,
+    n,
+):
     X, test = change(make_rows(n + 500)[:n]), change(make_rows(n + 500)[n:])
     y, truth = labels(X), labels(test)
     fitted, emitted = notes(X, y, sample_size=500 if n > N else None, **options)
@@ -124,27 +120,23 @@ def test_a_model_that_fails_on_held_out_rows_is_noted(
         (curved, {"task": "one-class", "nu": 0.05}),
     ],
 )
-def test_noise_and_many_support_vectors_are_not_noted(
-    labels: Callable[..., Any], options: dict[str, Any]
-) -> None:
+def test_noise_and_many_support_vectors_are_not_noted(labels, options):
     assert notes(make_rows(), labels(make_rows()), **options)[1] == []
 
 
 @pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
-def test_real_data_is_noted_only_if_its_features_are_unscaled(load: Callable[..., Any]) -> None:
+def test_real_data_is_noted_only_if_its_features_are_unscaled(load):
     X, y = load(return_X_y=True)
     assert notes(X, y)[1] == [OVERFITTED]
     assert notes(X, y, scale="standard")[1] == []
     assert notes(X, y, gamma="scale")[1] == []
 
 
-def test_few_rows_are_not_noted_if_all_are_support_vectors() -> None:
+def test_few_rows_are_not_noted_if_all_are_support_vectors():
     assert notes(make_rows(40), curved(make_rows(40)))[1] == []
 
 
-def test_the_note_is_on_stderr_and_in_the_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
     X = one_large(make_rows(400))
     lines = (
         f"{label} " + " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(x)) + "\n"
@@ -160,7 +152,7 @@ def test_the_note_is_on_stderr_and_in_the_log(
     assert OVERFITTED not in (tmp_path / "m").read_text()
 
 
-def test_fit_warns_of_a_useless_model() -> None:
+def test_fit_warns_of_a_useless_model():
     X = one_large(make_rows(400))
     with pytest.warns(UserWarning, match="try scaled features"):
         randsvm.SVC(gamma="auto").fit(X, curved(X))

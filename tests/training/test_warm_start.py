@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from fixtures import Command
 from learning import OLD_MODEL, Data, Finished, answer_of, board, gaussians, kernel, learn
 from libsvm import svmutil
 
@@ -25,30 +23,30 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def today() -> Data:
+def today():
     return gaussians(NEW)
 
 
 @pytest.fixture(scope="module")
-def yesterday(today: Data) -> Data:
+def yesterday(today):
     """Return today's rows without the last 2%."""
     return Data(today.y[:OLD], today.X[:OLD])
 
 
 @pytest.fixture(scope="module")
-def optimal(today: Data) -> float:
+def optimal(today):
     y, X = today
     whole = oracle.libsvm_train(y, X, f"{WORDS} -e 1e-5")
     Z = X[whole.rows]
     return float(y[whole.rows] @ whole.beta - whole.beta @ kernel(WORDS, Z, Z) @ whole.beta / 2)
 
 
-def changes(learnt: Finished) -> int:
+def changes(learnt):
     """Return the number of changed coefficients in all rounds, a measure of the work."""
     return sum(event["changed"] for event in learnt.rounds)
 
 
-def assert_faster(warm: Finished, cold: Finished, data: Data, optimal: float) -> None:
+def assert_faster(warm, cold, data, optimal):
     """Check that P and D are those of the optimum, after fewer changes than from a cold start."""
     found = answer_of(warm.model, data, WORDS)
     assert abs(found.primal - optimal) <= 1e-3 * optimal
@@ -58,8 +56,8 @@ def assert_faster(warm: Finished, cold: Finished, data: Data, optimal: float) ->
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_percent_of_new_rows_take_fewer_changes_than_a_cold_start(
-    tmp_path: Path, yesterday: Data, today: Data, optimal: float, kind: str
-) -> None:
+    tmp_path, yesterday, today, optimal, kind
+):
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     old = learn(algorithm, yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     path = today.save(tmp_path / "new")
@@ -69,7 +67,7 @@ def test_two_percent_of_new_rows_take_fewer_changes_than_a_cold_start(
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_same_rows_take_one_or_two_rounds(tmp_path: Path, today: Data, algorithm: str) -> None:
+def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
     words = (*KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:], *WORDS.split())
     path = today.save(tmp_path / "data")
     old = learn(algorithm, path, tmp_path / "old.model", *words)
@@ -77,16 +75,14 @@ def test_the_same_rows_take_one_or_two_rounds(tmp_path: Path, today: Data, algor
     assert len(again.rounds) <= 2 < len(old.rounds)
 
 
-def libsvm_model(data: Data, path: Path) -> Path:
+def libsvm_model(data, path):
     model = oracle.libsvm_train(*data, f"{WORDS} -e 0.001").model
     svmutil.svm_save_model(str(path), model)
     return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_starts_from_a_model_of_libsvm(
-    tmp_path: Path, yesterday: Data, today: Data, optimal: float, kind: str
-) -> None:
+def test_a_run_starts_from_a_model_of_libsvm(tmp_path, yesterday, today, optimal, kind):
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     old = libsvm_model(yesterday, tmp_path / "libsvm.model")
     path = today.save(tmp_path / "new")
@@ -95,16 +91,14 @@ def test_a_run_starts_from_a_model_of_libsvm(
     assert_faster(warm, cold, today, optimal)
 
 
-def write(path: Path, data: Data, names: dict[float, str]) -> Path:
+def write(path, data, names):
     path.write_text(oracle.svmlight_text([names[label] for label in data.y], data.X))
     return path
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [{1.0: "7", -1.0: "3"}, {1.0: "spam", -1.0: "ham"}], ids=str)
-def test_labels_may_appear_in_another_order(
-    tmp_path: Path, yesterday: Data, today: Data, names: dict[float, str], kind: str
-) -> None:
+def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, kind):
     """The first label of a file is the positive class, so f may have to change its sign."""
     algorithm, *words = (*KINDS[kind], *WORDS.split())
     order = [np.argsort(sign * today.y, kind="stable")[:1] for sign in (1, -1)]
@@ -124,7 +118,7 @@ def test_labels_may_appear_in_another_order(
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_start_from_another_problem_reaches_the_optimum(tmp_path: Path, algorithm: str) -> None:
+def test_a_start_from_another_problem_reaches_the_optimum(tmp_path, algorithm):
     """f of a checkerboard is a poor start for two Gaussians."""
     data = gaussians(1000)
     words = KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:]
@@ -137,7 +131,7 @@ def test_a_start_from_another_problem_reaches_the_optimum(tmp_path: Path, algori
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_other_labels_are_refused(command: Command, tmp_path: Path, algorithm: str) -> None:
+def test_other_labels_are_refused(command, tmp_path, algorithm):
     data = gaussians(60)
     write(tmp_path / "old", data, {1.0: "1", -1.0: "2"})
     data.save(tmp_path / "new")
@@ -151,7 +145,7 @@ def test_other_labels_are_refused(command: Command, tmp_path: Path, algorithm: s
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
     path = gaussians(60).save(tmp_path / "data")
     with pytest.raises(ModelError):
         learn("osuna", path, tmp_path / "m", "--warm-start", path)
@@ -159,9 +153,7 @@ def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> N
         learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
 
 
-def test_a_start_with_k_support_vectors_is_solved_at_least_once(
-    tmp_path: Path, today: Data, yesterday: Data
-) -> None:
+def test_a_start_with_k_support_vectors_is_solved_at_least_once(tmp_path, today, yesterday):
     words = (*WORDS.split(), "--gap", 1e-4)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     words = ("-k", 500, "--sample-size", 1000)
@@ -183,9 +175,9 @@ class Start(NamedTuple):
 
 
 def start(
-    folder: Path, old: tuple[np.ndarray, np.ndarray], new: tuple[np.ndarray, np.ndarray],
-    before: str, after: str,
-) -> Start:  # fmt: skip
+    folder, old, new,
+    before, after,
+):  # fmt: skip
     """Return distinct rows; both sets begin with the same rows."""
     paths, betas = [], []
     for name, (y, X) in (("old", old), ("new", new)):
@@ -205,9 +197,7 @@ def start(
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (1, 0.3), (0.7, 0.7), (3, 1000)])
-def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(
-    tmp_path: Path, before: float, after: float
-) -> None:
+def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(tmp_path, before, after):
     data = gaussians(400)
     begun = start(tmp_path, data, data, f"{WORDS} -c {before}", f"-c {after}")
     bounded = np.abs(begun.old) == before
@@ -218,9 +208,7 @@ def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(
 
 
 @pytest.mark.parametrize("weights", ["-w 1 0.5", "-w 1 3 -w -1 0.2", "-w 1 20"])
-def test_class_weights_clip_coefficients_and_the_sum_is_restored(
-    tmp_path: Path, weights: str
-) -> None:
+def test_class_weights_clip_coefficients_and_the_sum_is_restored(tmp_path, weights):
     y, X = gaussians(400)
     begun = start(tmp_path, (y, X), (y, X), WORDS, weights)
     letters = weights.split()
@@ -235,12 +223,12 @@ def test_class_weights_clip_coefficients_and_the_sum_is_restored(
     assert (alpha[at_bound] == upper[at_bound]).all()
 
 
-def targets(X: np.ndarray) -> np.ndarray:
+def targets(X):
     return np.round(np.sin(X[:, 0]) + X[:, 1] / 2, 4)
 
 
 @pytest.mark.parametrize("C", [0.5, 1, 6])
-def test_a_regression_starts_with_its_old_coefficients(tmp_path: Path, C: float) -> None:
+def test_a_regression_starts_with_its_old_coefficients(tmp_path, C):
     X = gaussians(300).X
     begun = start(tmp_path, (targets(X), X), (targets(X), X), "-s svr -g 1", f"-c {C}")
     assert begun.new == pytest.approx(begun.old * C, rel=1e-9)
@@ -250,7 +238,7 @@ def test_a_regression_starts_with_its_old_coefficients(tmp_path: Path, C: float)
 
 
 @pytest.mark.parametrize("nu", [0.1, 0.2, 0.4])
-def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path: Path, nu: float) -> None:
+def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
     """The rows grow from 600 with nu = 0.2 to 660."""
     X = gaussians(660).X
     y = np.ones(660)
@@ -267,7 +255,7 @@ def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path: Path, nu: f
         assert u[added].max() <= u[begun.new < 1].min() + 1e-5
 
 
-def test_missing_rows_are_compensated(tmp_path: Path) -> None:
+def test_missing_rows_are_compensated(tmp_path):
     """Today's file lacks a third of the rows of one class."""
     y, X = gaussians(400)
     kept = (y > 0) | (np.arange(400) % 3 > 0)
@@ -285,9 +273,7 @@ def test_missing_rows_are_compensated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scale", ["minmax", "standard", "unit"])
-def test_rows_of_a_scaled_model_are_matched(
-    tmp_path: Path, today: Data, yesterday: Data, scale: str
-) -> None:
+def test_rows_of_a_scaled_model_are_matched(tmp_path, today, yesterday, scale):
     words = (*WORDS.split(), "--scale", scale, "--gap", 1e-3)
     old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
     path = today.save(tmp_path / "new")
@@ -297,7 +283,7 @@ def test_rows_of_a_scaled_model_are_matched(
     assert new.rounds[0]["bounded"] == old.outcome["bounded"]
 
 
-def test_each_class_starts_with_its_own_column(tmp_path: Path) -> None:
+def test_each_class_starts_with_its_own_column(tmp_path):
     y, X = oracle.clouds(500)
     path = Data(y, X).save(tmp_path / "data")
     words = ("-g", 0.5, "--gap", 1e-3, "--multiclass", "ovr")
@@ -310,9 +296,7 @@ def test_each_class_starts_with_its_own_column(tmp_path: Path) -> None:
     assert len(again.rounds) == 4
 
 
-def test_rows_in_another_notation_start_from_their_decision_values(
-    tmp_path: Path, today: Data
-) -> None:
+def test_rows_in_another_notation_start_from_their_decision_values(tmp_path, today):
     """With another precision no row is matched, but D of the start is near the optimum."""
     y, X = today
     old = learn(
@@ -339,7 +323,7 @@ def test_rows_in_another_notation_start_from_their_decision_values(
 # ---- parameters -------------------------------------------------------------------------------
 
 
-def test_options_default_to_those_of_the_model(tmp_path: Path) -> None:
+def test_options_default_to_those_of_the_model(tmp_path):
     X = gaussians(200).X
     path = tmp_path / "data"
     path.write_text(oracle.svmlight_text([f"{label:.9g}" for label in targets(X)], X))
@@ -353,7 +337,7 @@ def test_options_default_to_those_of_the_model(tmp_path: Path) -> None:
     assert own.notices == []
 
 
-def test_another_kernel_uses_its_own_parameters(tmp_path: Path) -> None:
+def test_another_kernel_uses_its_own_parameters(tmp_path):
     data = gaussians(200)
     path = data.save(tmp_path / "data")
     old = learn("osuna", path, tmp_path / "old.model", "-g", 3, "-c", 2)
@@ -362,7 +346,7 @@ def test_another_kernel_uses_its_own_parameters(tmp_path: Path) -> None:
     assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.metadata["configuration"]
 
 
-def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path: Path) -> None:
+def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path):
     data = gaussians(200)
     model = oracle.libsvm_train(*data, "-t 2 -g 1 -c 0.75").model
     svmutil.svm_save_model(str(tmp_path / "old.model"), model)
@@ -374,9 +358,7 @@ def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path: Path)
 @pytest.mark.parametrize(
     ("was", "is_"), [("svr", "one-class"), ("one-class", "svr"), ("svc", "svr")]
 )
-def test_a_model_of_another_task_is_refused(
-    command: Command, tmp_path: Path, was: str, is_: str
-) -> None:
+def test_a_model_of_another_task_is_refused(command, tmp_path, was, is_):
     gaussians(60).save(tmp_path / "data")
     assert command("train", "osuna", "-q", "-s", was, "data", "old.model").returncode == 0
     ended = command("train", "osuna", "-q", "-s", is_, "--warm-start", "old.model", "data", "m")

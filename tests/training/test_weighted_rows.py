@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import oracle
 import pytest
-from fixtures import MakeSet
 from learning import learn
 from scans import case, problem
 from sklearn import svm
@@ -22,7 +18,7 @@ from randsvm.training.cross_validation import kept_values
 
 ROWS = 300
 # The task, the number of classes (0: a regression) and the parameters of each case.
-CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
+CASES = {
     "2 classes": ("svc", 2, {"C": 2.0}),
     "3 classes": ("svc", 3, {"C": 2.0}),
     "10 classes": ("svc", 10, {"C": 2.0}),
@@ -36,7 +32,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 
 
-def rows(classes: int) -> tuple[np.ndarray, np.ndarray]:
+def rows(classes):
     rng = np.random.default_rng([classes, 30])
     X = rng.normal(size=(ROWS, 3))
     if not classes:
@@ -45,7 +41,7 @@ def rows(classes: int) -> tuple[np.ndarray, np.ndarray]:
     return (X + 1.5 * np.eye(10)[y, :3] + 0.3 * y[:, None]).astype(np.float32), y.astype(float)
 
 
-def trained(train: Any, arrays: Arrays, task: str, gap: float, **parameters: Any) -> Trained:
+def trained(train, arrays, task, gap, **parameters):
     if parameters.get("kernel") != "linear":
         parameters["gamma"] = 0.5
     outcome = train(arrays, task=task, gap=gap, **parameters).outcome
@@ -57,7 +53,7 @@ def trained(train: Any, arrays: Arrays, task: str, gap: float, **parameters: Any
 @pytest.mark.parametrize(
     "algorithm, options", [(train_randsvm, {}), (train_osuna, {"working_set": 60})]
 )
-def test_a_weight_is_as_many_equal_rows(name: str, algorithm: Any, options: dict[str, Any]) -> None:
+def test_a_weight_is_as_many_equal_rows(name, algorithm, options):
     task, classes, parameters = CASES[name]
     X, y = rows(classes)
     weights = np.random.default_rng(3).integers(0, 4, ROWS).astype(float)
@@ -71,7 +67,7 @@ def test_a_weight_is_as_many_equal_rows(name: str, algorithm: Any, options: dict
     assert pytest.approx(plain.J, rel=1e-4) == weighted.J
 
 
-REFERENCES: dict[str, tuple[Any, int, dict[str, Any]]] = {
+REFERENCES = {
     "svc": (svm.SVC(C=2.0, gamma=0.5, tol=1e-7), 2, {"C": 2.0}),
     "svr": (svm.SVR(C=2.0, gamma=0.5, epsilon=0.1, tol=1e-7), 0, {"C": 2.0}),
     "one-class": (svm.OneClassSVM(nu=0.2, gamma=0.5, tol=1e-7), 1, {"nu": 0.2}),
@@ -81,7 +77,7 @@ REFERENCES: dict[str, tuple[Any, int, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("task", REFERENCES)
-def test_decision_values_equal_those_of_scikit_learn(task: str) -> None:
+def test_decision_values_equal_those_of_scikit_learn(task):
     reference, classes, parameters = REFERENCES[task]
     X, y = rows(classes)
     if classes == 2:
@@ -100,12 +96,12 @@ def test_decision_values_equal_those_of_scikit_learn(task: str) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-3 * max(1.0, np.abs(expected).max()))
 
 
-def weighted_file(path: Path, y: np.ndarray, X: np.ndarray, weights: np.ndarray) -> Path:
+def weighted_file(path, y, X, weights):
     path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
     return path
 
 
-def test_the_largest_products_of_weight_and_violation_come_first(tmp_path: Path) -> None:
+def test_the_largest_products_of_weight_and_violation_come_first(tmp_path):
     """The steepest rows, which measure the optimality, are those of the violations alone."""
     rng = np.random.default_rng(2)
     y, X = oracle.two_gaussians(450)
@@ -132,9 +128,7 @@ def test_the_largest_products_of_weight_and_violation_come_first(tmp_path: Path)
 
 
 @pytest.mark.parametrize("options", [(), ("-s", "svr", "-p", 0.3), ("-s", "one-class", "-n", 0.2)])
-def test_a_warm_start_goes_on_from_weighted_coefficients(
-    tmp_path: Path, options: tuple[Any, ...]
-) -> None:
+def test_a_warm_start_goes_on_from_weighted_coefficients(tmp_path, options):
     """Also where weights have changed: a coefficient beyond its new bound moves to the bound."""
     y, X = oracle.checkerboard(1500)
     weights = np.random.default_rng(5).exponential(size=len(y))
@@ -154,9 +148,7 @@ def test_a_warm_start_goes_on_from_weighted_coefficients(
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_balanced_class_weights_of_the_command_count_weights_of_rows(
-    tmp_path: Path, classes: int
-) -> None:
+def test_balanced_class_weights_of_the_command_count_weights_of_rows(tmp_path, classes):
     X, y = rows(classes)
     keep = (y > 0) | (np.arange(ROWS) % 4 == 0)
     X, y = X[keep], y[keep] + 1
@@ -178,7 +170,7 @@ def test_balanced_class_weights_of_the_command_count_weights_of_rows(
     assert float(other.metadata["primal"]) != pytest.approx(wanted, rel=0.02)
 
 
-def spread_rows(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+def spread_rows(seed):
     """Return X, y, weights over orders of magnitude or whole numbers, gamma and nu."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(40, 260)), int(rng.integers(1, 8))
@@ -194,7 +186,7 @@ def spread_rows(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, f
 # 32, 61 and 88: coefficients that end a rounding error from their bounds. 34: the rounding of
 # float32 values exceeds the tolerance of a solve.
 @pytest.mark.parametrize("seed", [32, 34, 61, 88])
-def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed: int) -> None:
+def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed):
     X, y, weights, gamma, nu = spread_rows(seed)
     asked = 1e-7
     machine = NuSVC(nu=nu, gamma=gamma, gap=asked).fit(X, y, sample_weight=weights)
@@ -212,7 +204,7 @@ def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed: int) -> None:
     assert 0 <= primal + norm / 2 <= 2 * asked * max(abs(primal), norm / 2)
 
 
-def test_scores_of_folds_have_the_weights_of_their_rows(made: MakeSet) -> None:
+def test_scores_of_folds_have_the_weights_of_their_rows(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         weights = np.arange(450) / 100
         D = one.D.reweighted(weights).subset(np.arange(450) % 2 == 0)

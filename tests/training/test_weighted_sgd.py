@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.datasets import make_blobs, make_regression
@@ -19,7 +16,7 @@ from randsvm.parameters.sgd import LOSSES
 from randsvm.svm.linear import Linear, with_share_outside
 
 ROWS = 1500
-CASES: dict[str, tuple[int, dict[str, Any]]] = {
+CASES = {
     "hinge": (2, {}),
     "squared hinge": (2, {"loss": "squared-hinge"}),
     "log": (2, {"loss": "log"}),
@@ -33,14 +30,14 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def rows(classes: int) -> tuple[np.ndarray, np.ndarray]:
+def rows(classes):
     if not classes:
         X, y = make_regression(ROWS, 5, noise=20, random_state=0)
         return X, y / np.abs(y).mean()
     return make_blobs(ROWS, 5, centers=classes, cluster_std=4, random_state=0)[:2]
 
 
-def trained(arrays: Arrays, **parameters: Any) -> LinearTrained:
+def trained(arrays, **parameters):
     outcome = train_sgd(arrays, **parameters).outcome
     assert isinstance(outcome, LinearTrained)
     return outcome
@@ -48,7 +45,7 @@ def trained(arrays: Arrays, **parameters: Any) -> LinearTrained:
 
 @pytest.mark.parametrize("unit", [1.0, 1e-4])
 @pytest.mark.parametrize("name", CASES)
-def test_a_weight_is_as_many_equal_rows(name: str, unit: float) -> None:
+def test_a_weight_is_as_many_equal_rows(name, unit):
     """With all weights `unit` times as large, C is as many times smaller."""
     classes, parameters = CASES[name]
     X, y = rows(classes)
@@ -74,7 +71,7 @@ def test_a_weight_is_as_many_equal_rows(name: str, unit: float) -> None:
     assert unweighted is not None and abs(unweighted - plain.J) > 0.001 * plain.J
 
 
-def test_weights_over_many_magnitudes_reach_the_objective_of_many_passes() -> None:
+def test_weights_over_many_magnitudes_reach_the_objective_of_many_passes():
     """Some rows have a hundred times the mean weight: they make many steps."""
     X, y = rows(2)
     weights = np.exp(3 * np.random.default_rng(2).normal(size=ROWS))
@@ -86,12 +83,12 @@ def test_weights_over_many_magnitudes_reach_the_objective_of_many_passes() -> No
 
 
 @pytest.mark.parametrize("options", [{"early_stopping": 0.2}, {"epochs": "auto"}], ids=str)
-def test_small_and_held_out_sets_count_weights(options: dict[str, Any]) -> None:
+def test_small_and_held_out_sets_count_weights(options):
     X, y = rows(2)
     # The labels of light rows are wrong: only weighted losses fall.
     heavy = np.random.default_rng(3).random(ROWS) < 0.4
     weights = np.where(heavy, 1.0, 1e-6)
-    events: list[Any] = []
+    events = []
     fitted = train_sgd(
         Arrays(X, np.where(heavy, y, 1 - y), weights=weights), watch=events.append, **options
     )
@@ -101,7 +98,7 @@ def test_small_and_held_out_sets_count_weights(options: dict[str, Any]) -> None:
         assert min(held_out) < 0.5
 
 
-def test_the_share_outside_is_one_of_the_weight() -> None:
+def test_the_share_outside_is_one_of_the_weight():
     X = rows(1)[0]
     weights = np.random.default_rng(4).exponential(size=ROWS) ** 3
     fitted = train_sgd(Arrays(X, weights=weights), task="one-class", nu=0.2)
@@ -115,7 +112,7 @@ def test_the_share_outside_is_one_of_the_weight() -> None:
     assert found.b.tolist() == [-2.5]
 
 
-def written(path: Path, X: np.ndarray, y: np.ndarray, costs: np.ndarray | None = None) -> str:
+def written(path, X, y, costs=None):
     lines = []
     for i, (label, x) in enumerate(zip(y, X, strict=True)):
         cost = "" if costs is None else f" cost:{costs[i]:g}"
@@ -125,7 +122,7 @@ def written(path: Path, X: np.ndarray, y: np.ndarray, costs: np.ndarray | None =
 
 
 @pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "log"])
-def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss: str) -> None:
+def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
     X, y = rows(2)
     y = 2 * y - 1
     first = np.arange(ROWS) < 300
@@ -135,7 +132,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss
     weights = np.random.default_rng(5).integers(0, 4, len(y)).astype(float)
     repeated = np.repeat(np.arange(len(y)), weights.astype(int))
     (tmp_path / "weights").write_text("".join(f"{weight:g}\n" for weight in weights))
-    sources: dict[str, tuple[str, dict[str, Any]]] = {
+    sources = {
         "repeated": (written(tmp_path / "r", X[repeated], y[repeated]), {}),
         "cost": (written(tmp_path / "c", X, y, weights), {}),
         "file": (written(tmp_path / "f", X, y), {"row_weights": str(tmp_path / "weights")}),
@@ -144,7 +141,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss
     losses, w = {}, {}
     for name, (data, options) in sources.items():
         train_sgd(data, str(tmp_path / name), update=start, **options)
-        model: Any = load(str(tmp_path / name)).model
+        model = load(str(tmp_path / name)).model
         z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
         losses[name] = float(weights @ LOSSES[loss].of(z)) / weights.sum()
         w[name] = np.append(model.w, model.b)
@@ -154,7 +151,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path: Path, loss
     assert losses["cost"] == pytest.approx(losses["repeated"], rel=0.1)
 
 
-def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path: Path) -> None:
+def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
     """A fixed rate of nearly 0 keeps the weights of the old model."""
     X, y = rows(2)
     y = 2 * y - 1
@@ -162,8 +159,8 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path: Path) ->
     train_sgd(written(tmp_path / "first", X[:300], y[:300]), start)
     weights = np.random.default_rng(5).integers(1, 9, len(y)).astype(float)
     data = written(tmp_path / "d", X, y, weights)
-    found: Any = train_sgd(data, str(tmp_path / "m"), update=start, update_rate=1e-300).outcome
-    model: Any = load(start).model
+    found = train_sgd(data, str(tmp_path / "m"), update=start, update_rate=1e-300).outcome
+    model = load(start).model
     f = X @ model.w[:, 0] + model.b[0]
     z = y * f * (1 if model.labels[0] == "1" else -1)
     expected = np.average(LOSSES["hinge"].of(z), weights=weights)
@@ -171,7 +168,7 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path: Path) ->
     assert found.progressive_errors == pytest.approx(np.average(z <= 0, weights=weights))
 
 
-def test_an_update_needs_a_weight_for_each_row(tmp_path: Path) -> None:
+def test_an_update_needs_a_weight_for_each_row(tmp_path):
     X, y = rows(2)
     data = written(tmp_path / "d", X[:20], 2 * y[:20] - 1)
     train_sgd(data, str(tmp_path / "m"))
@@ -198,9 +195,7 @@ def test_an_update_needs_a_weight_for_each_row(tmp_path: Path) -> None:
         ([-1.0, -1, -1, -1], 0.99, 0),
     ],
 )
-def test_rows_with_equal_values_are_on_the_same_side(
-    u: list[float], share: float, outside: int, weights: list[float] | None
-) -> None:
+def test_rows_with_equal_values_are_on_the_same_side(u, share, outside, weights):
     """At most the share of the rows has f <= 0."""
     rows = Arrays([[1.0, one] for one in u], weights=weights)
     D = load_dataset(rows, ParseOptions(any_label=True), Resources())
