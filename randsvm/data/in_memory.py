@@ -251,7 +251,7 @@ def with_row_numbers(X: Matrix) -> Matrix:
 
 def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
     """Yield chunks of X for prediction; labels are nan."""
-    matrix = to_matrix(X)
+    matrix = X if isinstance(X, CsrMatrix) else to_matrix(X)
     n = matrix.shape[0]
     starts = np.append(np.arange(0, n, rows), n)
     store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)

@@ -186,7 +186,10 @@ def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
         order = np.argsort(u, kind="stable")
         u, sums = u[order], np.cumsum(weights[order])
         count = int(np.searchsorted(sums, share * sums[-1], side="right"))
-    inside = u[min(count, len(u) - 1)]
+    if count == len(u):
+        largest = u[-1] + (ROUNDING * abs(u[-1]) or np.finfo(float).tiny)
+        return Linear(linear.w, np.array([-largest]))
+    inside = u[count]
     # Rows with equal u are on the same side.
     count = int(np.searchsorted(u, inside))
     # b lies between the last row outside and the first one inside, so that neither has f = 0. If no

@@ -85,9 +85,14 @@ class Violators:
 
 
 class Scan(RunningValues):
-    """Scans of D for one problem. latest: result of the last scan, and its tolerance."""
+    """Scans of D for one problem.
+
+    latest: the result of the last scan, and its tolerance; None: a step followed it
+    settled: u is that of the coefficients; False while a step is made, and if it was broken off
+    """
 
     latest: tuple[KernelSolution, Violators, float] | None = None
+    settled: bool = True
     _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
 
     def after(
@@ -120,14 +125,17 @@ class Scan(RunningValues):
         """Make the step: advance u by the coefficients that change, and return their number."""
         points = step.points
         assert points.beta is not None
+        # An exception, as that of a time limit, may leave u between two solutions.
+        was_settled, self.settled, self.latest = self.settled, False, None
         self._update(machine=step.machine)
         self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
-        if len(at) < len(self.coefficients.rows):
+        if was_settled and len(at) < len(self.coefficients.rows):
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
             same = np.array_equal(points.rows, self.coefficients.rows)
             self.restart(points.X if same else None)
+        self.settled = True
         return len(at)
 
     def find_violators(
@@ -353,7 +361,8 @@ class Scan(RunningValues):
     def return_to(self, solution: KernelSolution) -> None:
         """Make the coefficients those of an earlier solution, and advance u."""
         now = self.coefficients
-        if now.rows is not solution.rows or now.beta is not solution.beta:
+        is_same = now.rows is solution.rows and now.beta is solution.beta
+        if not (is_same and self.settled):
             rows = sorted_union(now.rows, solution.rows)
             beta = Coefficients(solution.rows, solution.beta).of(rows)
             machine = solution if isinstance(solution, ReducedMachine) else None

@@ -425,9 +425,11 @@ class Rounds:
                 if time.perf_counter() + self.scan_seconds > end:
                     raise TimeLimitError
                 SV, V = self.scan.evaluate(SV)
-                V = replace(V, certificate=self._with_best_dual(SV, V.certificate))
         except TimeLimitError:
             return self.unevaluated(SV, stopped)
+        # Without time for another D, the evaluation has its own.
+        with suppress(TimeLimitError), self.clock.until(lambda: end):
+            V = replace(V, certificate=self._with_best_dual(SV, V.certificate))
         if self._should_continue(SV, V, stopped):
             self.algorithm_spec = replace(self.algorithm_spec, warm_start=empty_step)
             self.best = BestSolution()
