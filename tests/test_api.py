@@ -196,7 +196,7 @@ def test_weights_are_a_dictionary(weights):
         ({"C": None}, ParameterError, "C must have a value, got None"),
         ({"C": {}}, ParameterError, "C must be a number or a list of numbers, got {}"),
         ({"gap": [1]}, ParameterError, "gap must be a number or 'none', got "),
-        ({"folds": [2]}, ParameterError, "folds must be a number or a text, got"),
+        ({"folds": [2]}, ParameterError, "folds must be a whole number or a text, got"),
         ({"cache": 5}, ParameterError, "cache must be the name of a file, got 5"),
         ({"weights": 3}, ParameterError, "weights must be a dictionary of labels and numbers, got"),
         ({"weights": {"1": "x"}}, ParameterError, "weights must be a dictionary of labels and"),

@@ -84,7 +84,9 @@ def test_a_table_is_what_pandas_makes_of_it(tmp_path):
     frame.to_csv(tmp_path / "t.csv", index=False)
     expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
     with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
-        assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
+        assert np.array_equal(
+            matrix(D, expected.shape[1]).astype(np.float32), expected.astype(np.float32)
+        )
         assert sorted(D.summary.names) == ["-_50000.", "50000+."]
         names = np.array(D.summary.names)[D.labels().astype(int)]
     assert np.array_equal(names, frame.income.str.strip().str.replace(" ", "_"))

@@ -295,4 +295,7 @@ def test_the_certificate_is_of_the_rows_of_the_file(tmp_path, C):
     P = norm / 2 + C * np.maximum(0, 1 - y * f).sum()
     D = np.abs(beta).sum() - norm / 2
     said = float(run.metadata["gap"])
-    assert pytest.approx(said, rel=1e-3, abs=1e-9) == (P - D) / P
+    # What is said contains the bounds of the rounding of P and D, which grows with C.
+    rounding = float(run.metadata["primal_error"]) + float(run.metadata["dual_error"])
+    assert (P - D) / P <= said * (1 + 1e-9)
+    assert said <= ((P - D) + 3 * rounding) / P * (1 + 1e-3)

@@ -89,7 +89,10 @@ def test_novelty_detection_ends_where_the_origin_lies_among_the_rows(tmp_path):
     primal, dual = float(metadata["primal"]), float(metadata["dual"])
     assert metadata["stopped"] == "gap <= 0.001"
     assert 0 <= primal - dual <= 1e-3 * nothing
-    assert float(metadata["gap"]) == pytest.approx((primal - dual) / nothing, rel=1e-6)
+    # The gap contains the bounds of the rounding of P and D.
+    rounding = float(metadata["primal_error"]) + float(metadata["dual_error"])
+    assert (primal - dual) / nothing <= float(metadata["gap"])
+    assert float(metadata["gap"]) <= (primal - dual + 2 * rounding) / nothing * (1 + 1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,8 @@ def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(iris, C, gamma
         warnings.simplefilter("ignore", ConvergenceWarning)  # two of them at C = 1e10
         ours = SVC(C=C, gamma=gamma).fit(X, y)
     assert ours.score(X, y) >= theirs.score(X, y) - 0.02
-    assert ours.gap_ <= 0.01
+    # The rounding of a decision value, times C, is up to a tenth of P there, and the gap contains it.
+    assert ours.gap_ <= (0.01 if C < 1e10 else 0.1)
 
 
 def objectives(beta, X, y, C):
