@@ -205,6 +205,25 @@ def test_a_scan_returns_to_an_earlier_solution(made):
         assert one.u == pytest.approx(one.K @ one.some(0), rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("broken", ["first", "last"])
+def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(made, monkeypatch, broken):
+    """A time limit may end a step before u has advanced, or after the audit of its values."""
+    with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
+        beta = one.some(0, m=40)
+        SV, _ = one.scan.after(one.step(beta), KEEP_ALL)
+
+        def late(*args, **more):
+            raise TimeoutError
+
+        name = "advance" if broken == "first" else "_audit_values"
+        with monkeypatch.context() as patched, pytest.raises(TimeoutError):
+            patched.setattr(one.scan, name, late)
+            one.scan.make_step(one.step(one.some(1, m=60)))
+        SV, V = one.scan.evaluate(SV)
+        assert_certificate(V, one, beta, SV.b, 1e-5)
+        assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
+
+
 def test_values_beyond_float64_are_refused(tmp_path):
     """Of a row that no working set holds."""
     path = tmp_path / "data"
