@@ -61,9 +61,6 @@ class Bar:
                 ncols=_width(sys.stderr),
                 # Draw after each event, also without progress, if the last one is 0.1 s ago.
                 miniters=0,
-                # Estimate the time left by the mean speed: the speed of the last events is 0 if
-                # these are without progress.
-                smoothing=0,
                 **UNITS.get(event.unit, {}),
             )
             self.bar.dynamic_ncols = lambda stream: (_width(stream), None)
@@ -88,7 +85,7 @@ def _layout(event: Progress) -> str:
     if event.total is None:
         return "{desc}: {n_fmt}{unit}, {elapsed}"
     done = "{percentage:3.0f}%" if event.unit != "fit" else "{n_fmt} of {total_fmt}"
-    return "{desc}: " + done + " |{bar}| {elapsed}, {remaining} left"
+    return "{desc}: " + done + " |{bar}| {elapsed}"
 
 
 def _columns(stream: TextIO) -> int:
