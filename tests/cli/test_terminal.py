@@ -177,7 +177,7 @@ def test_a_bar_moves_while_nothing_is_done_yet(opened):
     bar.draw(Progress("cross-validation", 0, 5, "fit"))
     bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 3
     bar.draw(Progress("cross-validation", 0, 5, "fit"))
-    assert "00:03, ? left" in terminal.seen[0]
+    assert "| 00:03" in terminal.seen[0]
 
 
 def test_a_bar_goes_on_after_a_line(opened):
@@ -187,14 +187,14 @@ def test_a_bar_goes_on_after_a_line(opened):
     bar.draw(Progress("cross-validation", 0, 12, "fit"))
     bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 60
     bar.draw(Progress("cross-validation", 3, 12, "fit"))
-    assert "01:00, 03:00 left" in terminal.seen[0]
+    assert "| 01:00" in terminal.seen[0]
     bar.close()
     bar.draw(Progress("cross-validation", 3, 12, "fit"))
     bar.bar.refresh()
-    assert "01:00, 03:00 left" in terminal.seen[0]
+    assert "| 01:00" in terminal.seen[0]
     bar.close()
     bar.draw(Progress("cross-validation", 0, 12, "fit"))
-    assert "00:00, ? left" in terminal.seen[0]
+    assert "| 00:00" in terminal.seen[0]
 
 
 def test_the_bar_of_an_epoch_stays_until_the_next(opened):
