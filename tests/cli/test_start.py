@@ -24,34 +24,6 @@ finally:
     print()
     print(*sys.modules)
 """
-# Modules of the package that a small training does not need, beside those of cluster and tables.
-UNUSED = {
-    *("algorithms.reduced_set", "data.matching", "kernels.random_features", "models.certification"),
-    *(
-        "models.export",
-        "models.linear_model",
-        "models.prediction",
-        "svm.basis",
-    ),
-    *("svm.linear", "svm.shared_kernel", "training.reduction", "training.shared_kernel_fit"),
-    *("training.fold_fits", "training.grid_search"),
-    *("training.linear_machine", "training.online", "training.warm_start", "data.table"),
-}
-# Modules of the package that a small prediction does not need, beside those of trainings.
-UNUSED_BY_PREDICT = {"data.cache", "data.dataset", "data.in_memory", "data.shard_executor"} | {
-    *("models.fitted", "training.job", "svm", "algorithms")
-}
-# The most modules of the package that a training or prediction of 100 rows imports.
-MAX_MODULES = {"train": 95, "predict": 53}
-# Prints the number of garbage collections while the modules of a command are imported.
-COLLECTED = """
-import gc, sys
-sys.argv = ["randsvm-train"]
-import randsvm.cli
-before = [one["collections"] for one in gc.get_stats()]
-import randsvm.cli.train
-print(*(one["collections"] - old for one, old in zip(gc.get_stats(), before)))
-"""
 
 
 def output(code, folder):
@@ -114,19 +86,3 @@ def test_a_small_run_imports_what_it_works_with(folder, algorithm):
     for found in (trained, predicted):
         assert "randsvm.models.certification" not in found
         assert [name for name in found if name.partition(".")[0] in ("scipy", "tqdm")] == []
-
-
-def test_a_small_run_imports_few_modules(folder):
-    trained = imported(folder, "train", "rows", "model")
-    predicted = imported(folder, "predict", "rows", "model", "labels")
-    assert [name for name in sorted(UNUSED) if f"randsvm.{name}" in trained] == []
-    assert [name for name in sorted(UNUSED_BY_PREDICT) if f"randsvm.{name}" in predicted] == []
-    for command, found in (("train", trained), ("predict", predicted)):
-        own = {name for name in found if name.startswith("randsvm")}
-        assert len(own) <= MAX_MODULES[command]
-        assert not {name for name in own if name.startswith("randsvm.cluster")}
-
-
-def test_modules_are_imported_without_a_search_for_garbage(folder):
-    """With Python's default threshold there are 30, which take a tenth of the time of --help."""
-    assert output(COLLECTED, folder) == ["0", "0", "0"]

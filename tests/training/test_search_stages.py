@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import oracle
@@ -18,11 +17,11 @@ from learning import Finished, gaussians, learn
 from task_sets import SETS, open_dataset
 
 from randsvm import api
-from randsvm.events import Notice, Progress, Queued, Tried, Waiting, emit, listening
+from randsvm.events import Notice, Progress, Tried, emit, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import cross_validation, grid_search, run
+from randsvm.training import grid_search, run
 from randsvm.training.job import Job
 
 ROWS = 1200
@@ -140,37 +139,6 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_f
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_scores_on_more_rows_decide(labelled_file, clock):
-    """A score on few rows is not compared with one on more rows."""
-
-    def fit(D, params):
-        few = D.n < 300
-        return predict_share({1: 0.99 if few else 0.6, 2: 0.95 if few else 0.7}.get(params.C, 0.65))
-
-    searched, params, _ = search(labelled_file, fit, Search(3, None, C_GRID), clock, 50_000)
-    assert params.C == 2
-    assert searched.tried[0].score < 80
-
-
-def test_combinations_with_equal_scores_are_kept(labelled_file, clock):
-    """More rows decide between them, not the position in the grid."""
-
-    def fit(D, params):
-        return predict_share(
-            0.9 if params.C in (8, 16, 32, 64) and (D.n < 300 or params.C == 64) else 0.6
-        )
-
-    _, params, found = search(labelled_file, fit, Search(3, None, C_GRID), clock, 50_000)
-    assert found.by_rows[200] == 12
-    assert found.by_rows[800] == 4
-    assert params.C == 64
-
-
-def test_no_combination_is_dropped_with_enough_time(labelled_file, clock):
-    _, _, found = search(labelled_file, by_log_distance, Search(3, None, C_GRID), clock, 1e6)
-    assert found.by_rows == {200: 12, 1200: 12}
-
-
 def test_a_slow_fit_is_cancelled(labelled_file, clock):
     """The other combinations are scored on all rows."""
 
@@ -187,21 +155,6 @@ def test_a_slow_fit_is_cancelled(labelled_file, clock):
     assert found.notices == ["no time for 1 of 3 combinations on 200 rows"]
 
 
-def test_a_stage_with_few_scores_does_not_decide(labelled_file, clock):
-    """One combination in three is scored on all rows, so the best of the previous stage wins."""
-
-    def fit(D, params):
-        if D.n > 300 and params.C != 1:
-            endless(clock)
-        return predict_share(0.5 + params.C / 10)
-
-    grid = (("C", (1.0, 2.0, 4.0)),)
-    searched, params, found = search(labelled_file, fit, Search(2, None, grid), clock, 40_000)
-    assert params.C == 4
-    assert searched.tried[0].rows == 200
-    assert found.notices == ["no time for 2 of 3 combinations"]
-
-
 def test_without_time_the_first_combination_wins(labelled_file, clock):
     searched, params, found = search(
         labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
@@ -209,13 +162,6 @@ def test_without_time_the_first_combination_wins(labelled_file, clock):
     assert searched is None
     assert params.C == 1
     assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
-
-
-def test_cross_validation_alone_uses_the_rows_that_the_time_allows(labelled_file, clock):
-    searched, _, found = search(labelled_file, by_log_distance, Search(5), clock, 4000)
-    assert found.by_rows == {200: 1, 400: 1}
-    assert searched.tried[0].rows == 400
-    assert found.notices == ["no time to cross-validate on more than 400 of 1,200 rows"]
 
 
 def test_a_distant_time_limit_changes_nothing(tmp_path):
@@ -311,115 +257,3 @@ def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stage
     # Each combination of grid.py's table occurs once.
     assert len({tuple(one.values.values()) for one in searched.tried}) == len(searched.tried)
     assert searched.of == len(searched.tried)
-
-
-def test_a_range_and_a_list_are_searched_together(labelled_file, small_stages, clock):
-    grid = (("C", "auto"), ("gamma", (2**-3.5, 8.0)))
-    _, params, found = search(labelled_file, by_log_distance, Search(3, None, grid), clock)
-    assert found.by_rows[60] == 22
-    assert found.by_rows[960] == 3
-    assert params.gamma == 2**-3.5
-
-
-def test_subset_limits_the_rows_of_a_range_search(labelled_file, small_stages, clock):
-    _, _, found = search(labelled_file, by_log_distance, Search(3, 200, AUTO), clock)
-    assert set(found.by_rows) == {60, 200}
-
-
-@pytest.mark.parametrize("until", [1000, 10_000])
-def test_a_range_search_under_a_time_limit_uses_the_finished_scores(
-    labelled_file, small_stages, clock, until
-):
-    searched, params, found = search(
-        labelled_file, by_log_distance, Search(2, None, AUTO), clock, until
-    )
-    assert {**found.by_rows, 60: 0} == {60: 0}
-    assert found.by_rows[60] == (110 if until == 10_000 else len(searched.tried))
-    assert searched.tried[0].values["C"] == params.C
-    assert found.notices[-1] == "no time for a finer grid on 240 rows"
-
-
-def test_a_range_search_with_little_time_begins_in_the_middle_of_the_grid(
-    labelled_file, small_stages, clock
-):
-    fitted = []
-
-    def fit(D, params):
-        assert isinstance(params.gamma, float)
-        fitted.append((params.C, params.gamma))
-        return by_log_distance(D, params)
-
-    search(labelled_file, fit, Search(2, None, AUTO), clock, 10_000)
-    for C, gamma in fitted[:24]:
-        # The grid is C from 2^-5 to 2^15 and gamma from 2^-15 to 2^3.
-        assert abs(math.log2(C) - 5) <= 6
-        assert abs(math.log2(gamma) + 6) <= 6
-
-
-@pytest.mark.parametrize("share, said", [(0.0, True), (0.004, False)])
-def test_equal_scores_are_said(labelled_file, clock, share, said):
-    def fit(D, params):
-        return predict_share(0.5 + share * params.C / 20)
-
-    _, _, found = search(labelled_file, fit, Search(2, None, (("C", (1.0, 900.0, 1800.0)),)), clock)
-    assert any("scores are equal" in text for text in found.notices) == said
-
-
-def test_the_printed_command_contains_auto(tmp_path, capsys):
-    labelled_file = gaussians(80).save(tmp_path / "d")
-    words = ("-v", 2, "-c", "auto", "--epochs", 1)
-    learnt = learn("sgd", labelled_file, tmp_path / "m", *words)
-    (started,) = learnt.of("started")
-    assert " -c auto " in started["parameters"]
-    costs = {one["values"]["C"] for one in learnt.of("tried")}
-    assert costs >= {2.0**power for power in range(-5, 16, 2)}
-    assert f"searched {len(costs)}" in learnt.model.read_text()
-
-
-# ---- a subset -----------------------------------------------------------------------------------
-
-
-def test_gathered_rows_equal_those_of_the_view(labelled_file):
-    with open_dataset(labelled_file, "svc") as D:
-        view = D.subset(np.random.default_rng(0).random(D.n) < 0.3)
-        own = view.materialized()
-        rows = np.arange(view.n)
-        for one, other in ((own, view), (own.subset(rows % 2 == 0), view.subset(rows % 2 == 0))):
-            few = rows[: one.n : 3]
-            a, b = one.points(few), other.points(few)
-            assert (a.X.toarray() == b.X.toarray()).all()
-            assert (a.y == b.y).all()
-            assert (one.labels() == other.labels()).all()
-            assert (one.n, one.nnz) == (other.n, other.nnz)
-        assert own.store is not view.store
-
-
-def test_the_time_of_a_task_starts_when_a_worker_begins_it(monkeypatch):
-    """A task has ten seconds; two of these tasks wait longer for a worker, and again after its
-    loss.
-    """
-    clock, seen = FakeClock(), []
-    monkeypatch.setattr(cross_validation, "time", SimpleNamespace(perf_counter=clock))
-
-    def patience(left, taken):
-        seen.append(max(taken, default=0.0))
-        return 10.0
-
-    def task():
-        for seconds in (12.0, 4.0, 12.0):
-            clock.now += seconds
-            emit(Queued())
-        clock.now += 3.0
-        emit(Waiting())
-        return 1
-
-    def late():
-        emit(Queued())
-        clock.now += 12.0
-        emit(Waiting())
-        return 2
-
-    tasks = [task, late, task]
-    found = cross_validation.run_concurrently(tasks, 1, math.inf, "cells", patience)
-    assert list(found) == [1, 1]
-    assert max(seen) == 3.0
