@@ -145,10 +145,12 @@ def section(command: click.Command, name: str, parent: click.Context | None = No
 
 def page() -> str:
     """Return the whole page."""
-    parent = click.Context(train, info_name="randsvm-train")
-    parts = [TOP, section(train, "randsvm-train")]
-    parts += [section(command, name, parent) for name, command in train.commands.items()]
-    return "\n".join([*parts, section(predict, "randsvm-predict")])
+    parts = [TOP]
+    for program, group in (("randsvm-train", train), ("randsvm-predict", predict)):
+        parent = click.Context(group, info_name=program)
+        parts.append(section(group, program))
+        parts += [section(command, name, parent) for name, command in group.commands.items()]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

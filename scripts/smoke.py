@@ -30,7 +30,7 @@ def main(data: str) -> None:
             said = run(programs / "randsvm-predict", "-q", data, model, output)
             accuracy = float(said.split("=")[1].partition("%")[0])
             assert accuracy > MIN_ACCURACY, f"{algorithm[0]}: accuracy {accuracy}"
-            said = run(programs / "randsvm-predict", "--info", model)
+            said = run(programs / "randsvm-predict", "info", model)
             assert "labels" in said, said
         arrays = randsvm.Arrays([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
         assert randsvm.train_randsvm(arrays, gamma=1).predict([[0.5], [2.5]]).tolist() == [-1, 1]

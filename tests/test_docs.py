@@ -178,7 +178,7 @@ def test_files_that_examples_write_are_ignored_by_git():
 def test_every_named_option_exists(page):
     commands = [
         *training.train.commands.values(),
-        predicting.predict,
+        *predicting.predict.commands.values(),
         *drawing.main.commands.values(),
     ]
     options = {word for each in commands for option in each.params for word in option.opts}

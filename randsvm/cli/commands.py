@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from randsvm.files import file_exists
 from randsvm.parameters.option import BALANCED, Option
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Command(click.Command):
         try:
             rest = super().parse_args(ctx, words)
             if not ctx.resilient_parsing:
-                self.check_files(ctx)
+                self._check_first_file(ctx)
             return rest
         except click.NoSuchOption as error:
             word = error.option_name
@@ -161,8 +162,14 @@ class Command(click.Command):
             message = f"No such option {word!r}. Did you mean {near!r}?"
             raise click.NoSuchOption(word, message, ctx=ctx) from None
 
-    def check_files(self, ctx: click.Context) -> None:
-        """Raise an error if files or options of the command line contradict each other."""
+    def _check_first_file(self, ctx: click.Context) -> None:
+        """Raise an error if the first file is missing and has the name of a command."""
+        group = None if ctx.parent is None else ctx.parent.command
+        first = next(one.name for one in self.params if isinstance(one, click.Argument))
+        name = ctx.params[first or ""]
+        if isinstance(group, Commands) and name in group.commands and not file_exists(name):
+            comes_first = f"{group.metavar} comes first, as in {ctx.find_root().info_name} {name}"
+            raise click.UsageError(f"no file {name!r}: {comes_first}", ctx)
 
     def title_of(self, option: click.Option) -> str:
         """Return the title of the group of an option in the help."""
@@ -189,17 +196,25 @@ class Command(click.Command):
 
 
 class Commands(click.Group):
-    """A group of commands; without the name of one, the command `plain` takes the words."""
+    """A group of commands; without the name of one, the command `plain` takes the words.
+
+    metavar: what a command is called in the help. usage: the words of a command line. note: about a
+    command line without the name of a command.
+    """
 
     def __init__(
         self,
         *arguments: Any,
         plain: str,
+        metavar: str,
+        usage: str,
+        note: str,
         examples: dict[str, str],
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.plain = plain
+        self.metavar, self.usage, self.note = metavar, usage, note
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -233,17 +248,16 @@ class Commands(click.Group):
         return list({item.value: item for item in [*found, *more]}.values())
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write_usage(ctx.command_path, "[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]")
+        formatter.write_usage(ctx.command_path, self.usage)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Algorithms"):
+        with formatter.section(f"{self.metavar.capitalize()}s"):
             formatter.write_dl(
                 [(name, one.short_help or "") for name, one in self.commands.items()]
             )
-        formatter.write(
-            f"\nWithout ALGORITHM it is {self.plain}. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h\n"
-            f"-w -b -v -q keep their meaning. All options: {ctx.command_path} ALGORITHM --help\n"
-        )
+        formatter.write_paragraph()
+        line = f"{ctx.command_path} {self.metavar} --help"
+        formatter.write_text(f"{self.note} All options: {line}")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)

@@ -11,28 +11,18 @@ import click
 from randsvm import __version__
 from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command, Commands
-from randsvm.files import file_exists
 
 COMMAND = "randsvm-train"
-
-
-class TrainCommand(Command):
-    """A command whose MODEL_FILE may have a default name."""
-
-    def check_files(self, ctx: click.Context) -> None:
-        data, _ = options.files_of(ctx.params)
-        names = [data] if isinstance(data, str) else data
-        group = ctx.parent.command if ctx.parent is not None else None
-        if isinstance(group, Commands) and names[0] in group.commands and not file_exists(names[0]):
-            raise click.UsageError(
-                f"no file {names[0]!r}: an algorithm comes first, as in {COMMAND} {names[0]}", ctx
-            )
 
 
 @click.group(
     cls=Commands,
     context_settings=SETTINGS,
     plain="randsvm",
+    metavar="ALGORITHM",
+    usage="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
+    note="Without ALGORITHM it is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -v -q "
+    "keep their meaning.",
     examples={
         "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",
         "randsvm-train -c 1,8,64 -g 0.05,0.5 -v 5 data.svm data.model": (
@@ -52,7 +42,7 @@ def train() -> None:
 
 
 @train.command(
-    cls=TrainCommand,
+    cls=Command,
     short_help="Any kernel: random sampling, certified; start here.",
     examples={
         "randsvm-train randsvm -c 1 -g 0.5 data.svm": (
@@ -84,7 +74,7 @@ def randsvm(**given: Any) -> None:
 
 
 @train.command(
-    cls=TrainCommand,
+    cls=Command,
     short_help="Any kernel: a working set of fixed size, for comparison.",
     examples={
         "randsvm-train osuna -c 1 -g 0.5 data.svm": (
@@ -109,7 +99,7 @@ def osuna(**given: Any) -> None:
 
 @train.command(
     "osuna-closest",
-    cls=TrainCommand,
+    cls=Command,
     short_help="Any kernel: osuna with the worst violators, for clean data.",
     examples={
         "randsvm-train osuna-closest -c 1 -g 0.5 data.svm": (
@@ -133,7 +123,7 @@ def osuna_closest(**given: Any) -> None:
 
 
 @train.command(
-    cls=TrainCommand,
+    cls=Command,
     short_help="Linear, by stochastic gradient: text, many features.",
     examples={
         "randsvm-train sgd --lambda 1e-4 text.svm.gz text.model": (

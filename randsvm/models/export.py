@@ -105,9 +105,9 @@ def export(
     paths = None if data is None else files.inputs(data)
     for path in paths or ():
         if files.is_stream(path):
-            raise ParameterError("--export reads TEST_FILE several times: name a file")
+            raise ParameterError("an export reads TEST_FILE several times: name a file")
         files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path})
-        check_is_not_model(path, "[TEST_FILE] MODEL_FILE OUTPUT_FILE")
+        check_is_not_model(path, "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
     files.check_distinct({"OUTPUT_FILE": output}, {"MODEL_FILE": model})
     files.check_output(output)
     kind, recognised = FILE_TYPES[format]

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import (
@@ -381,8 +381,8 @@ class Resources:
         None,
         "path",
         "--cluster",
-        help="Scan on the workers of a Dask cluster: host:port, a scheduler file, or local:N for N "
-        "processes of this machine. --memory holds for each.",
+        help="Work on a Dask cluster, each worker with --memory: host:port, a scheduler file, or "
+        "local:N for N processes of this machine.",
     )
 
     def __post_init__(self) -> None:
@@ -426,46 +426,85 @@ EXPORT_FORMATS = ("c", "onnx")
 
 @dataclass(frozen=True)
 class PredictParams:
-    """Options of predictions.
+    """Options of predictions."""
 
-    scores : whether to write decision values instead of labels
-    probabilities : whether to write the most probable label and the probability of each class; for
-    a regression whether to report the scale of its noise
-    metrics : whether to report more metrics than accuracy or squared error
-    labels : whether labels are written as in the training file ("file") or as in LIBSVM ("libsvm")
-    coverage : probability with which a label set is to contain the true label, or an interval the
-    true target; None: neither is written
-    format : format of the files; None: that of the training files
-    keep : columns of a table that are written before each prediction, separated by commas
-    row_weights : file of the weights with which rows count in metrics; None: `cost:` in the rows
-    no_header : whether the first line of a CSV or TSV file is a row, with the columns of the
-    training
-    """
-
-    scores: bool = False
-    probabilities: bool = False
-    metrics: bool = False
-    labels: Literal["file", "libsvm"] = "file"
-    coverage: float | None = None
-    format: str | None = None
-    keep: str | None = None
-    row_weights: str | None = None
-    no_header: bool = False
+    scores: bool = option(
+        False,
+        "flag",
+        "--scores",
+        help="Write decision values instead of labels: one for each row; with three or more "
+        "classes one for each pair of classes, in LIBSVM's order, or one for each class if the "
+        "model was trained by sgd or with --multiclass ovr.",
+    )
+    probabilities: bool = option(
+        False,
+        "switch",
+        "-b",
+        "--probability",
+        help="1: write the label and the probability of each class, as svm-predict does; of a "
+        "regression, print the scale of its noise.  [default: 0]",
+    )
+    metrics: bool = option(
+        False,
+        "flag",
+        "--metrics",
+        help="Print the confusion matrix, precision, recall and F1 of each class; for two classes "
+        "also the areas under the precision-recall and ROC curves; with -b 1 also log loss and "
+        "Brier score.",
+    )
+    labels: str = option(
+        "file",
+        LABEL_SPELLINGS,
+        "--labels",
+        help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
+    )
+    coverage: float | None = option(
+        None,
+        "float",
+        "--coverage",
+        help="Write for each row a set of labels that contains the true one with this probability, "
+        "or for a regression the prediction and an interval. The model must have been trained with "
+        "--conformal.",
+        above=0,
+        below=1,
+    )
+    format: str | None = option(
+        None,
+        FORMATS,
+        "--format",
+        help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
+        "names, in any order]",
+    )
+    keep: str | None = option(
+        None,
+        "text",
+        "--keep",
+        help="Write a table: these columns of TEST_FILE, names separated by commas, and the "
+        "prediction of each row.",
+    )
+    row_weights: str | None = option(
+        None,
+        "path",
+        "--row-weights",
+        help="File of weights, one number a line for each row of TEST_FILE, in place of cost: in "
+        "the rows. A row counts in scores as its weight.",
+    )
+    no_header: bool = option(
+        False,
+        "flag",
+        "--no-header",
+        help="The first line of a CSV or TSV file is a row. Its columns are those of the training "
+        "in their order, with or without the label, or those of the features.",
+    )
 
     def __post_init__(self) -> None:
-        if self.labels not in LABEL_SPELLINGS:
-            raise ParameterError(
-                f"expected labels {' or '.join(LABEL_SPELLINGS)}, found {self.labels!r}"
-            )
-        if self.format is not None and self.format not in FORMATS:
-            raise ParameterError(f"expected format {', '.join(FORMATS)}, found {self.format!r}")
+        check_bounds(self)
         if self.scores and self.labels != "file":
             raise ParameterError("give one of --scores and --labels, not both")
         if self.scores and self.probabilities:
             raise ParameterError("give one of --scores and -b 1, not both")
         if self.coverage is None:
             return
-        require(0 < self.coverage < 1, f"--coverage must be in (0, 1), got {self.coverage:g}")
         if self.scores or self.probabilities:
             raise ParameterError("give one of --coverage, --scores and -b 1")
         # A label set has any number of labels, and a table the same columns in each row.
@@ -474,50 +513,41 @@ class PredictParams:
 
 @dataclass(frozen=True)
 class CertifyParams:
-    """The problem of a model, which its file does not hold, and the required gap.
-
-    row_weights : file of the weights of the rows; None: `cost:` in the rows
-    """
+    """The problem of a model, which its file does not hold, and the required gap."""
 
     C: float = option(
-        1.0,
-        "float",
-        "-c",
-        "--cost",
-        help="With --certify: C of the training.",
-        above=0,
-        below=math.inf,
+        1.0, "float", "-c", "--cost", help="C of the training.", above=0, below=math.inf
     )
     epsilon: float = option(
         0.1,
         "float",
         "-p",
         "--epsilon",
-        help="With --certify: half width of the tube of an epsilon-regression.",
+        help="Half width of the tube of an epsilon-regression.",
         least=0,
         below=math.inf,
     )
     nu: float = option(
-        0.5,
-        "float",
-        "-n",
-        "--nu",
-        help="With --certify: nu of one-class, nu-svc and nu-svr.",
-        above=0,
-        most=1,
+        0.5, "float", "-n", "--nu", help="nu of one-class, nu-svc and nu-svr.", above=0, most=1
     )
     weights: tuple[tuple[str, float], ...] = shared_option(
-        (), WEIGHTS._replace(help="With --certify: class weights, as in randsvm-train.")
+        (), WEIGHTS._replace(help="Class weights, as in randsvm-train.")
     )
     require_gap: float | None = option(
         None,
         "float",
         "--require-gap",
-        help="With --certify: end with exit code 75 if the gap is above this one.",
+        help="End with exit code 75 if the gap is above this one.",
         above=0,
         below=1,
     )
-    row_weights: str | None = None
+    row_weights: str | None = option(
+        None,
+        "path",
+        "--row-weights",
+        help="File of weights, one number a line for each row of TRAIN_FILE, in place of cost: in "
+        "the rows. C of a row is C times its weight.",
+    )
 
     def __post_init__(self) -> None:
         check_bounds(self)

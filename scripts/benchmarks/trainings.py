@@ -1,6 +1,6 @@
 """The works that train kernel machines: data sets, options and peers.
 
-`randsvm-predict --certify` judges every model.
+`randsvm-predict certify` judges every model.
 """
 
 from __future__ import annotations

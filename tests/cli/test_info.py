@@ -1,4 +1,4 @@
-"""randsvm-predict --info: what a model file is, whoever wrote it."""
+"""randsvm-predict info: what a model file is, whoever wrote it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commands import run_predict
 from learning import gaussians, learn
 from libsvm import svmutil
 
-from randsvm.errors import InputError, ParameterError
+from randsvm.errors import InputError
 
 DATA = gaussians(60)
 
@@ -21,7 +21,7 @@ DATA = gaussians(60)
 @pytest.fixture
 def info(capsys):
     def of(model):
-        run_predict("--info", model, "--report", "json")
+        run_predict("info", model, "--report", "json")
         return json.loads(capsys.readouterr().out)
 
     return of
@@ -76,7 +76,7 @@ def test_a_model_of_libsvm(tmp_path, info, words, expected):
 
 def test_text_has_a_line_for_each_fact_that_is_known(tmp_path, capsys, data):
     trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "--gap", 0.01)
-    run_predict("--info", trained.model)
+    run_predict("info", trained.model)
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     assert lines["gap"] == f"{trained.outcome['gap']:.6g}"
     assert lines["labels"] == "+1 -1"
@@ -84,20 +84,19 @@ def test_text_has_a_line_for_each_fact_that_is_known(tmp_path, capsys, data):
     assert lines["model"] == str(trained.model)
 
 
-def test_info_stands_alone(tmp_path):
-    for words in (["a"], ["a", "b", "c"]):
-        with pytest.raises(ParameterError, match="takes no other files"):
-            run_predict("--info", "m", *words)
-    with pytest.raises(InputError, match="cannot open"):
-        run_predict("--info", tmp_path / "none")
-    for words in (["x"], ["x", "y"], []):
+def test_info_takes_one_model_and_a_prediction_three_files(tmp_path):
+    for words in (["info"], ["predict"], ["x"], ["x", "y"]):
         with pytest.raises(click.MissingParameter):
             run_predict(*words)
+    with pytest.raises(click.UsageError, match="unexpected extra argument"):
+        run_predict("info", "m", "a")
+    with pytest.raises(InputError, match="cannot open"):
+        run_predict("info", tmp_path / "none")
 
 
 def test_many_labels_are_cut_short_in_text(tmp_path, capsys):
     rows = np.arange(30)
     path = oracle.write_svmlight(tmp_path / "d", rows, rows[:, None] + 1.0)
     learn("sgd", path, tmp_path / "m", "--epochs", 1)
-    run_predict("--info", tmp_path / "m")
+    run_predict("info", tmp_path / "m")
     assert " ... (30)" in capsys.readouterr().out

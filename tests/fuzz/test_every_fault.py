@@ -26,7 +26,7 @@ RUNS = {
     "cache": Run(f"train randsvm {SMALL} --cache c two m", ("m", "c")),
     "table": Run("train randsvm --format csv --label-column y --jobs 1 -q table m"),
     "predict": Run("predict -q --jobs 1 -b 1 two kernel o", ("o",), ()),
-    "export": Run("predict -q --export c kernel o", ("o",), ()),
+    "export": Run("predict export -q c kernel o", ("o",), ()),
 }
 
 

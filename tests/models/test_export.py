@@ -12,6 +12,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import oracle
 import pytest
@@ -152,7 +153,7 @@ class Library:
 @needs_compiler
 def test_the_export_predicts_as_the_model(trained, tmp_path, capsys):
     name, data, path, X = trained
-    run_predict("--export", "c", data, path, tmp_path / "m.c")
+    run_predict("export", "c", "--data", data, path, tmp_path / "m.c")
     reported = capsys.readouterr().out
     assert re.fullmatch(
         r"largest difference of decision values \S+ over 250 rows, 0 labels differ \(cc\)\n",
@@ -185,7 +186,7 @@ def test_the_graph_predicts_as_the_model(trained, tmp_path, capsys):
     runtime = pytest.importorskip("onnxruntime")
     name, data, path, X = trained
     for _ in range(2):  # the second export replaces the first one
-        run_predict("--export", "onnx", data, path, tmp_path / "m.onnx")
+        run_predict("export", "onnx", "--data", data, path, tmp_path / "m.onnx")
     assert "over 250 rows, 0 labels differ (onnxruntime)" in capsys.readouterr().out
     session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
     (rows_input,) = session.get_inputs()
@@ -336,7 +337,7 @@ def test_without_data_the_models_own_rows_are_compared(tmp_path, name, capsys):
     run_train(
         *options.split(), "-q", written(tmp_path / "train", X, labels(X, kind), 1), tmp_path / "m"
     )
-    run_predict("--export", "c", tmp_path / "m", tmp_path / "m.c", "--report", "json")
+    run_predict("export", "c", tmp_path / "m", tmp_path / "m.c", "--report", "json")
     record = json.loads(capsys.readouterr().out)
     model = randsvm.load(str(tmp_path / "m")).info()
     assert record["rows"] == model.get("support_vectors", exporting.DRAWN_ROWS)
@@ -384,7 +385,7 @@ def test_an_export_that_decides_one_row_otherwise_is_a_bug(small, monkeypatch):
 
 def test_without_a_compiler_the_export_is_written_and_says_so(small, monkeypatch, capsys):
     monkeypatch.setenv("CC", "no-such-compiler")
-    run_predict("--export", "c", small, small.with_name("m.c"))
+    run_predict("export", "c", small, small.with_name("m.c"))
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "there is no C compiler: the exported code was not compiled and tested" in shown.err
@@ -412,13 +413,13 @@ def test_an_export_replaces_no_other_file(small):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--export", "c", "--scores", "d", "m", "o"], "--scores has no effect with --export"),
-        (["--export", "c", "--certify", "d", "m"], "give one of --certify and --export, not both"),
-        (["-c", "2", "d", "m", "o"], "--cost is for --certify"),
+        (["export", "c", "--scores", "m", "o"], "--scores is an option of"),
+        (["export", "c", "-c", "2", "m", "o"], "-c is an option of"),
+        (["-c", "2", "d", "m", "o"], "-c is an option of"),
     ],
 )
 def test_options_that_have_no_effect_are_refused(words, message):
-    with pytest.raises(ParameterError, match=re.escape(message)):
+    with pytest.raises(click.NoSuchOption, match=message):
         run_predict(*words)
 
 
@@ -443,7 +444,7 @@ def test_polynomial_features_of_large_values_are_exported(tmp_path):
     for seed in range(3):
         words = ("-t", "poly", "-g", 0.2, "--components", 50, "--seed", seed, "--epochs", 1)
         run_train("sgd", "-q", *words, train, tmp_path / "m")
-        run_predict("--export", "c", train, tmp_path / "m", tmp_path / "m.c")
+        run_predict("export", "c", "--data", train, tmp_path / "m", tmp_path / "m.c")
 
 
 @pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
@@ -467,7 +468,7 @@ def test_without_onnx_the_message_names_the_extra(small, monkeypatch):
 def test_without_onnxruntime_the_graph_is_written_and_says_so(small, monkeypatch, capsys):
     pytest.importorskip("onnx")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    run_predict("--export", "onnx", small, small.with_name("m.onnx"))
+    run_predict("export", "onnx", small, small.with_name("m.onnx"))
     assert "the exported graph was not run" in capsys.readouterr().err
     assert small.with_name("m.onnx").stat().st_size
 

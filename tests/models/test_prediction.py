@@ -86,7 +86,7 @@ def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predic
 
 
 def test_data_and_model_are_not_both_standard_input(tmp_path):
-    with pytest.raises(ParameterError, match="standard input is both TEST_FILE and MODEL_FILE"):
+    with pytest.raises(ParameterError, match="standard input is both the data and MODEL_FILE"):
         predict_command.main(["-", "-", str(tmp_path / "out")], standalone_mode=False)
 
 

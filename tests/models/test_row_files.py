@@ -91,7 +91,7 @@ def test_values_of_columns_add_up_to_the_scores(tmp_path, form, capsys):
     words = ["--format", form, "--keep", "id"]
     run_predict("--scores", *words, "-q", data, model, tmp_path / "f")
     capsys.readouterr()
-    run_predict("--explain", *words, "--report", "json", data, model, tmp_path / "phi")
+    run_predict("explain", *words, "--report", "json", data, model, tmp_path / "phi")
     record = json.loads(capsys.readouterr().out)
     between = "\t" if form == "tsv" else ","
     scores = pd.read_csv(tmp_path / "f", sep=between).to_numpy()
@@ -103,9 +103,9 @@ def test_values_of_columns_add_up_to_the_scores(tmp_path, form, capsys):
     base = np.tile(record["base_values"], len(test))
     np.testing.assert_allclose(found[VALUES].sum(axis=1) + base, found.f, atol=1e-9)
     # The same columns replace the file, others do not.
-    run_predict("--explain", *words, "-q", data, model, tmp_path / "phi")
+    run_predict("explain", *words, "-q", data, model, tmp_path / "phi")
     with pytest.raises(OutputError, match="not a file of Shapley values of the same columns"):
-        run_predict("--explain", "--format", form, "-q", data, model, tmp_path / "phi")
+        run_predict("explain", "--format", form, "-q", data, model, tmp_path / "phi")
 
 
 def test_the_code_in_c_has_the_names_of_features(tmp_path):
@@ -161,10 +161,10 @@ def test_formats_without_columns_are_refused(tmp_path):
     data, model, _ = trained(tmp_path, "-g", "1")
     (tmp_path / "t.svm").write_text("1 1:1\n-1 1:2\n")
     run_train("-q", tmp_path / "t.svm", tmp_path / "plain")
-    for words in (["--explain"], ["--export", "c"]):
+    for words in (["explain", data], ["export", "c", "--data", data]):
         with pytest.raises(ParameterError, match="was trained without a table"):
-            run_predict(*words, "--format", "csv", data, tmp_path / "plain", tmp_path / "out")
+            run_predict(*words, "--format", "csv", tmp_path / "plain", tmp_path / "out")
     with pytest.raises(ParameterError, match="expected format svmlight, csv"):
         randsvm.explain(data, model, tmp_path / "phi", format="xls")
     with pytest.raises(ParameterError, match="--keep is for tables"):
-        run_predict("--explain", "--keep", "id", tmp_path / "t.svm", tmp_path / "plain", "-")
+        run_predict("explain", "--keep", "id", tmp_path / "t.svm", tmp_path / "plain", "-")

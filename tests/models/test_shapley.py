@@ -69,7 +69,7 @@ def test_values_and_base_value_add_up_to_f(tmp_path, kind, capsys):
     run_predict("--scores", "-q", data, tmp_path / "m", tmp_path / "f")
     f = np.loadtxt(tmp_path / "f", ndmin=2)
     capsys.readouterr()
-    run_predict("--explain", "--report", "json", data, tmp_path / "m", tmp_path / "phi")
+    run_predict("explain", "--report", "json", data, tmp_path / "m", tmp_path / "phi")
     record = json.loads(capsys.readouterr().out)
     assert record["event"] == "explained"
     assert record["rows"] == len(f)

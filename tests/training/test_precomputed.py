@@ -270,7 +270,7 @@ def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path):
 
 def test_a_model_names_its_kernel(tmp_path, capsys):
     learnt = learn("randsvm", some_rows().save(tmp_path / "d"), tmp_path / "m", "-t", 4)
-    run_predict("--info", learnt.model, "--report", "json")
+    run_predict("info", learnt.model, "--report", "json")
     found = json.loads(capsys.readouterr().out)
     assert (found["kernel"], found["index_base"], found["n"]) == ("precomputed", 0, 90)
     assert "gamma" not in found and " -t precomputed " in found["configuration"]

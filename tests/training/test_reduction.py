@@ -267,7 +267,7 @@ def test_the_report_and_info_show_the_reduction(tmp_path, capsys):
     record = json.loads(out)
     assert record["reduced"]["support_vectors_before"] > record["support_vectors"] == 20
     assert "P is of the reduced machine, D of the full one" in err
-    run_predict("--info", model)
+    run_predict("info", model)
     assert "reduced" in capsys.readouterr().out
 
 
