@@ -234,10 +234,11 @@ class BaseSVM(BaseEstimator):
         ModelError
             If the kernel is precomputed or a function.
         """
+        from randsvm.models.normal_form import normal_form
         from randsvm.models.onnx_graph import onnx_graph
 
         check_is_fitted(self)
-        return onnx_graph(self.model_.model)
+        return onnx_graph(self.model_.model, normal_form(self.model_.model))
 
     def _repr_html_inner(self) -> str:
         shown = super()._repr_html_inner()

@@ -5,33 +5,33 @@ An export is written only after it has predicted rows as the model does.
 
 from __future__ import annotations
 
+import io
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, absolute, squared_norms
+from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.data import svmlight
+from randsvm.data.chunks import as_stored
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
-from randsvm.models.c_source import BEGINNING, StoredRows, c_source, input_count
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.linear_model import LinearModel
+from randsvm.models.c_source import BEGINNING, c_source
 from randsvm.models.load import check_is_not_model, load
-from randsvm.models.model import Model, ModelRows
+from randsvm.models.model import Model
+from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.row_files import RowFiles
-from randsvm.models.trailer import MAX_FEATURES
 from randsvm.parameters.run import EXPORT_FORMATS
 
 if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
-# Rows that the exported program stores for its own test.
-STORED_ROWS = 20
 # Support vectors, or drawn rows, that stand for a data set if there is none.
 MAX_OWN_ROWS = 10_000
 DRAWN_ROWS = 500
@@ -39,12 +39,6 @@ DRAWN_ROWS = 500
 DRAWN_VALUES = 100
 # Bytes of the arrays of rows that are compared at once.
 BLOCK_BYTES = 1 << 25
-# Rounding of sums relative to the sum of the absolute terms: float64, random features, float32.
-DOUBLE_ROUNDING = 1e-10
-RANDOM_FEATURES_ROUNDING = 1e-5
-FLOAT_ROUNDING = 2e-5
-# Error of an exponent gamma |x - z|^2, divided by gamma times the squared norms of x and z.
-EXPONENT_ROUNDING = {"double": 1e-14, "float": 1e-6}
 MAX_SHOWN_PROBLEM = 300
 
 
@@ -114,10 +108,6 @@ def export(
     files.check_file_type(output, kind, recognised)
     with listening(watch):
         loaded = load(model)
-        if loaded.has_row_numbers:
-            raise ModelError(
-                f"{model}: expected a kernel of features: a precomputed kernel cannot be exported"
-            )
         if len(loaded.labels) == 1:
             raise ModelError(f"{model}: expected a model of two or more classes")
         row_files = (
@@ -125,9 +115,12 @@ def export(
             if paths is None
             else RowFiles(loaded, model, paths, data_format, no_header=no_header)
         )
-        rows = _Rows(loaded, row_files)
-        content, check = _EXPORTERS[format](loaded, rows)
-        found = check()
+        form = normal_form(loaded)
+        make, predictor = EXPORTERS[format]
+        content = make(loaded, form)
+        with predictor(content, loaded) as found_predictor:
+            rows = _Rows(loaded, form, row_files)
+            found = Found() if found_predictor is None else _compare(found_predictor, rows)
         with files.create_output(output) as stream:
             stream.write(content)
         outcome = Exported(
@@ -174,41 +167,37 @@ class Found(NamedTuple):
     labels_differ: int | None = None
 
 
-# --- rows to compare -----------------------------------------------------------------------
+class Predictions(NamedTuple):
+    """What a model or its export predicts for m rows.
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """Rows and what the model predicts for them.
-
-    X : (m, inputs) CSR of float64, column i is entry i of a row of the exported function
-    f : (m, columns) float64; predicted : (m,) class indices, or f of a regression
-    probabilities : (m, classes), or None
-    size : (m, columns), sums of the absolute terms of f
-    norms : (m,), squared norms of the rows after scaling
+    f : (m, columns) float64; predicted : (m,) class indices, or f of a regression; probabilities :
+    (m, classes), or None.
     """
 
-    X: CsrMatrix
     f: np.ndarray
     predicted: np.ndarray
     probabilities: np.ndarray | None
-    size: np.ndarray
-    norms: np.ndarray
+
+
+# The name of the program that runs an export, and a function that predicts rows by it.
+Predictor: TypeAlias = tuple[str, Callable[[CsrMatrix], Predictions]]
+
+
+# --- rows to compare -----------------------------------------------------------------------
 
 
 class _Rows:
     """The rows with which an export is compared: those of files, or some of the model's own."""
 
-    def __init__(self, model: Model, row_files: RowFiles | None) -> None:
-        self.model, self.files = model, row_files
-        self.inputs = input_count(model)
-        self.at_once = max(1, min(8192, BLOCK_BYTES // (8 * self.inputs)))
+    def __init__(self, model: Model, form: NormalForm, row_files: RowFiles | None) -> None:
+        self.model, self.form, self.files = model, form, row_files
+        self.at_once = max(1, min(8192, BLOCK_BYTES // (8 * form.inputs)))
         self.cut_values = 0
 
-    def __iter__(self) -> Iterator[Comparison]:
-        self.cut_values = 0
+    def __iter__(self) -> Iterator[tuple[CsrMatrix, Predictions, float]]:
+        """Yield rows over all inputs, what the model predicts, and the largest norm."""
         for indptr, indices, values in self._parts():
-            yield self._compared(indptr, indices, values)
+            yield self._predicted(indptr, indices, values)
         if self.cut_values:
             emit(Notice(f"left out {self.cut_values} values of features beyond the model's"))
         if self.files is not None:
@@ -216,16 +205,14 @@ class _Rows:
 
     def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield indptr, indices and values of consecutive rows."""
-        model = self.model
         if self.files is None:
-            X = _own_rows(model, self.inputs)
+            X = _own_rows(self.form)
             for begin in range(0, X.shape[0], self.at_once):
                 part = X[begin : begin + self.at_once]
-                index = part.indices + model.index_base
+                index = part.indices + self.model.index_base
                 yield part.indptr, index.astype(np.int32), part.data
             return
         done = 0
-        self.files.other_texts.clear()
         for block in self.files.blocks():
             for begin in range(0, len(block), self.at_once):
                 indptr = block.indptr[begin : begin + self.at_once + 1]
@@ -234,210 +221,105 @@ class _Rows:
             done += len(block)
             emit(Progress("comparing", done, None, "row"))
 
-    def _compared(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> Comparison:
-        model, m = self.model, len(indptr) - 1
-        first = model.index_base
-        inside = indices < self.inputs + first
+    def _predicted(
+        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+    ) -> tuple[CsrMatrix, Predictions, float]:
+        model, m, first = self.model, len(indptr) - 1, self.model.index_base
+        inside = indices < self.form.inputs + first
         if not inside.all():
             self.cut_values += int((~inside).sum())
             indptr = np.concatenate([[0], np.cumsum(inside)])[indptr]
             indices, values = indices[inside], values[inside]
-        X = CsrMatrix(values.astype(np.float64), indices - first, indptr, (m, self.inputs))
+        X = CsrMatrix(values.astype(np.float64), indices - first, indptr, (m, self.form.inputs))
         rows = model.rows(np.asarray(indptr, np.int64), indices, values)
         f = model.decision(rows)
-        probabilities = None
-        if model.has_probabilities and not model.is_regression:
-            probabilities = model.probabilities(f)
-        norms = rows.extra + squared_norms(rows.X)
-        size = absolute_sums(model, rows)
-        matrix = f.reshape(m, -1)
-        return Comparison(X, matrix, model.predicted(f), probabilities, size, norms)
+        probabilities = model.probabilities(f) if model.has_class_probabilities else None
+        largest = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
+        return X, Predictions(f.reshape(m, -1), model.predicted(f), probabilities), largest
 
 
-def absolute_sums(model: Model, rows: ModelRows) -> np.ndarray:
-    """Return a bound on the sums of the absolute terms of f, (m, columns) float64."""
-    if isinstance(model, KernelModel):
-        positive = replace(model, beta=np.abs(model.beta), b=np.abs(model.b))
-        if model.kernel.name != "rbf":
-            kernel = replace(model.kernel, coef0=abs(model.kernel.coef0))
-            positive = replace(positive, Z=model.Z.with_data(np.abs(model.Z.data)), kernel=kernel)
-            rows = rows._replace(X=absolute(rows.X))
-        f = positive.decision(rows)
-    else:
-        assert isinstance(model, LinearModel)
-        f = model.absolute_sums(rows)
-    return f.reshape(rows.X.shape[0], -1) + 1e-300
-
-
-def _own_rows(model: Model, inputs: int) -> CsrMatrix:
+def _own_rows(form: NormalForm) -> CsrMatrix:
     """Return rows to compare if there are no files, (m, inputs) CSR of float64.
 
     They are support vectors as they were before scaling, or rows that are drawn at random.
     """
-    first = model.index_base
-    if isinstance(model, KernelModel) and len(model.beta):
-        Z = model.Z[:: max(1, -(-len(model.beta) // MAX_OWN_ROWS))]
-        columns = model.features.astype(np.int64) - first
-        X = CsrMatrix(Z.data, columns[Z.indices], Z.indptr, (Z.shape[0], inputs))
-        X = X.astype(np.float64)
+    inputs = form.inputs
+    if form.phi in ("rbf", "power", "tanh") and len(form.c):
+        X = form.Z[:: max(1, -(-len(form.c) // MAX_OWN_ROWS))].astype(np.float64)
     else:
         random = np.random.default_rng(0)
-        if inputs <= DRAWN_VALUES:
-            X = CsrMatrix.from_dense(random.standard_normal((DRAWN_ROWS, inputs)))
-        else:
-            from scipy import sparse
-
-            places = random.integers(0, inputs, (DRAWN_ROWS, DRAWN_VALUES))
-            values = random.standard_normal(places.size)
-            row = np.repeat(np.arange(DRAWN_ROWS), DRAWN_VALUES)
-            shape = (DRAWN_ROWS, inputs)
-            X = CsrMatrix.from_scipy(sparse.coo_matrix((values, (row, places.ravel())), shape))
-    if model.scaling is not None and model.scaling.factor is not None and model.seen is not None:
-        seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - first
-        factor, shift = np.zeros(inputs), np.zeros(inputs)
-        factor[seen] = model.scaling.factor
-        if model.scaling.shift is not None:
-            shift[seen] = model.scaling.shift
-        size = np.divide(1, factor, out=np.zeros(inputs), where=factor != 0)
+        count = min(inputs, DRAWN_VALUES)
+        at = np.argsort(random.random((DRAWN_ROWS, min(inputs, 10 * count))), axis=1)[:, :count]
+        at = np.sort(at * max(1, inputs // (10 * count)), axis=1)
+        starts = np.arange(DRAWN_ROWS + 1) * count
+        values = random.standard_normal(at.size)
+        X = CsrMatrix(values, at.ravel(), starts, (DRAWN_ROWS, inputs))
+    if form.factor is not None and form.shift is not None:
+        size = np.divide(1, form.factor, out=np.zeros(inputs), where=form.factor != 0)
         X = X.with_data(X.data * size[X.indices])
-        if shift.any():
-            X = CsrMatrix.from_dense(X.toarray() + shift)
-    if not model.float64:
-        X = X.astype(np.float32).astype(np.float64)
-    return X
+        if form.shift.any():
+            X = CsrMatrix.from_dense(X.toarray() + form.shift)
+    return X.astype(np.float32).astype(np.float64) if form.single else X
 
 
-# --- differences ---------------------------------------------------------------------------
+# --- the comparison ------------------------------------------------------------------------
 
 
-class _Differences:
-    """Adds up the differences between a model and its export."""
-
-    def __init__(self, model: Model, rounding: float, name: str) -> None:
-        """rounding : relative error of sums; name : the program that predicted."""
-        self.model, self.rounding, self.name = model, rounding, name
-        self.rows = self.labels = 0
-        self.largest = 0.0
-
-    def add(
-        self,
-        rows: Comparison,
-        f: np.ndarray,
-        predicted: np.ndarray,
-        probabilities: np.ndarray | None,
-    ) -> None:
-        """Compare m rows.
-
-        f : (m, columns); predicted : (m,) class indices, or f of a regression; probabilities : (m,
-        classes), or None. Raise ExportError if they differ by more than rounding.
-        """
-        model = self.model
-        difference = np.abs(f - rows.f)
+def _compare(predictor: Predictor, rows: _Rows) -> Found:
+    """Compare an export with its model. Raise ExportError if they differ by more than rounding."""
+    (name, predict), model = predictor, rows.model
+    count = labels = 0
+    largest = 0.0
+    for X, own, norm in rows:
+        found = predict(X)
+        difference = np.abs(found.f - own.f)
         # A nan compares as False.
-        wrong = ~(difference <= tolerances(model, rows, self.rounding)).all(axis=1)
-        self.rows += len(f)
-        self.largest = float(np.max([self.largest, difference.max(initial=0.0)]))
+        wrong = ~(difference <= rows.form.tolerance(norm)).all(axis=1)
+        largest = float(np.max([largest, difference.max(initial=0.0)]))
+        f = found.f[:, 0] if found.f.shape[1] == 1 else found.f
         if not model.is_regression:
-            own = model.predicted(f[:, 0] if f.shape[1] == 1 else f)
-            self.labels += int((predicted != rows.predicted).sum())
-            wrong |= predicted != own
-        if probabilities is not None and rows.probabilities is not None:
-            again = model.probabilities(f[:, 0] if f.shape[1] == 1 else f)
-            wrong |= ~(np.abs(probabilities - again) <= self.rounding * 10 + 1e-9).all(axis=1)
+            labels += int((found.predicted != own.predicted).sum())
+            wrong |= found.predicted != model.predicted(f)
+        if found.probabilities is not None:
+            again = model.probabilities(f)
+            wrong |= ~(np.abs(found.probabilities - again) <= 1e-8).all(axis=1)
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
             raise ExportError(
-                f"the export is not written: {self.name} computes f = {_shown(f[first])} for row "
-                f"{self.rows - len(f) + first + 1}, and the model {_shown(rows.f[first])}"
+                f"the export is not written: {name} computes f = {_shown(found.f[first])} for row "
+                f"{count + first + 1}, and the model {_shown(own.f[first])}"
             )
-
-    @property
-    def found(self) -> Found:
-        return Found(self.name, self.rows, self.largest, self.labels)
+        count += len(f)
+    return Found(name, count, largest, labels)
 
 
 def _shown(values: np.ndarray) -> str:
     return " ".join(f"{value:.10g}" for value in values.ravel()[:4])
 
 
-def tolerances(model: Model, rows: Comparison, rounding: float) -> np.ndarray:
-    """Return the differences of f that rounding explains, (m, columns) float64."""
-    relative = np.full(len(rows.norms), rounding)
-    if isinstance(model, KernelModel) and model.kernel.name == "rbf":
-        kind = "double" if rounding < FLOAT_ROUNDING else "float"
-        largest = float(squared_norms(model.Z).max()) if len(model.beta) else 0.0
-        relative += EXPONENT_ROUNDING[kind] * model.kernel.gamma * (rows.norms + largest)
-    return rows.size * relative[:, None]
-
-
 # --- C -------------------------------------------------------------------------------------
 
 
-def _export_c(model: Model, rows: _Rows) -> tuple[bytes, Callable[[], Found]]:
-    stored = next(iter(rows), None)
-    if stored is None:
-        stored = next(iter(_Rows(model, None)))
-    rounding = _rounding(model)
-    content = c_source(model, _stored_rows(model, stored, rounding))
+@contextmanager
+def _c_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
+    """Compile the code, and yield a function that runs it."""
+    import subprocess
+    import tempfile
 
-    def check() -> Found:
-        import subprocess
-        import tempfile
-
-        compiler = find_compiler()
-        if compiler is None:
-            emit(Notice("there is no C compiler: the exported code was not compiled and tested"))
-            return Found()
-        with tempfile.TemporaryDirectory() as folder:
-            program = compiled(compiler, content, Path(folder))
-            try:
-                tested = subprocess.run([program], capture_output=True, check=False)
-            except OSError as error:
-                emit(Notice(f"the exported code is compiled but not tested: {error.strerror}"))
-                return Found()
-            if tested.returncode:
-                raise ExportError(f"the export is not written: {_problem(tested)}")
-            differences = _Differences(model, rounding, compiler[0])
-            for part in rows:
-                differences.add(part, *run_program(program, model, part))
-            return differences.found
-
-    return content, check
-
-
-def _rounding(model: Model) -> float:
-    mapped = isinstance(model, LinearModel) and model.mapping is not None
-    return RANDOM_FEATURES_ROUNDING if mapped else DOUBLE_ROUNDING
-
-
-def _stored_rows(model: Model, rows: Comparison, rounding: float) -> StoredRows:
-    """Return rows for the test, of all predicted classes if possible."""
-    m = len(rows.f)
-    chosen = np.unique(np.linspace(0, m - 1, min(m, STORED_ROWS)).astype(np.int64))
-    if not model.is_regression:
-        # Rows of each class in turn: the nth row of its class comes before each n + 1st.
-        turn = np.empty(m, np.int64)
-        for one in np.unique(rows.predicted):
-            at = np.flatnonzero(rows.predicted == one)
-            turn[at] = np.arange(len(at))
-        chosen = np.sort(np.argsort(turn, kind="stable")[:STORED_ROWS])
-    f = rows.f[chosen]
-    if f.shape[1] == 1 or isinstance(model, PairwiseModel):
-        margin = np.abs(f).min(axis=1)
-    else:
-        second, largest = np.sort(f, axis=1)[:, -2:].T
-        margin = (largest - second) / 2
-    some = Comparison(
-        rows.X[chosen], f, rows.predicted[chosen], None, rows.size[chosen], rows.norms[chosen]
-    )
-    return StoredRows(
-        some.X,
-        f,
-        some.predicted,
-        margin,
-        float(tolerances(model, some, rounding).max()),
-        float(tolerances(model, some, FLOAT_ROUNDING).max()),
-    )
+    compiler = find_compiler()
+    if compiler is None:
+        emit(Notice("there is no C compiler: the exported code was not compiled and compared"))
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        program = compiled(compiler, content, Path(folder))
+        try:
+            subprocess.run([program], input=b"", capture_output=True, check=False)
+        except OSError as error:
+            emit(Notice(f"the exported code is compiled but not compared: {error.strerror}"))
+            yield None
+        else:
+            yield compiler[0], partial(run_program, program, model)
 
 
 def find_compiler() -> list[str] | None:
@@ -477,55 +359,60 @@ def _problem(ran: CompletedProcess[bytes]) -> str:
     return " ".join(text.split())[:MAX_SHOWN_PROBLEM] or f"exit code {ran.returncode}"
 
 
-def run_program(
-    program: Path, model: Model, rows: Comparison
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return f, predictions and probabilities of rows as the compiled program computes them."""
+def run_program(program: Path, model: Model, X: CsrMatrix) -> Predictions:
+    """Return what the compiled program computes for rows over all inputs."""
     import subprocess
 
-    columns = rows.f.shape[1]
-    classes = 0 if rows.probabilities is None else rows.probabilities.shape[1]
-    ran = subprocess.run(
-        [program, "rows"], input=rows.X.toarray().tobytes(), capture_output=True, check=False
-    )
-    width = columns + 1 + classes
-    if ran.returncode or len(ran.stdout) != 8 * width * len(rows.f):
+    m, columns = X.shape[0], len(model.b)
+    rows = io.BytesIO()
+    # float32 values have shorter decimals, which are the same numbers.
+    indices = (X.indices + model.index_base).astype(np.int32)
+    svmlight.write(rows, ["0"] * m, X.indptr, indices, as_stored(X.data))
+    ran = subprocess.run([program], input=rows.getvalue(), capture_output=True, check=False)
+    out = np.array(ran.stdout.split(), np.float64)
+    classes = len(model.labels) if model.has_class_probabilities else 0
+    width = columns + (not model.is_regression) + classes
+    if ran.returncode or out.size != m * width:
         raise ExportError(f"the export is not written: the code fails: {_problem(ran)}")
-    out = np.frombuffer(ran.stdout).reshape(-1, width)
-    f = out[:, :columns]
-    predicted = f[:, 0] if model.is_regression else out[:, columns].astype(np.int64)
-    return f, predicted, out[:, columns + 1 :] if classes else None
+    f, others = np.split(out.reshape(m, width), [columns], axis=1)
+    if model.is_regression:
+        return Predictions(f, f[:, 0], None)
+    return Predictions(f, others[:, 0].astype(np.int64), others[:, 1:] if classes else None)
 
 
 # --- ONNX ----------------------------------------------------------------------------------
 
 
-def _export_onnx(model: Model, rows: _Rows) -> tuple[bytes, Callable[[], Found]]:
+def _onnx_content(model: Model, form: NormalForm) -> bytes:
+    # onnx is optional.
     from randsvm.models.onnx_graph import onnx_graph
 
-    content: bytes = onnx_graph(model).SerializeToString()
-
-    def check() -> Found:
-        try:
-            import onnxruntime
-        except ImportError:
-            emit(Notice("there is no onnxruntime: the exported graph was not run"))
-            return Found()
-        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-        names = [one.name for one in session.get_outputs()]
-        index = {value: number for number, value in enumerate(model.values)}
-        differences = _Differences(model, _rounding(model), "onnxruntime")
-        for part in rows:
-            outputs = session.run(None, {"X": part.X.toarray()})
-            found = dict(zip(names, outputs, strict=True))
-            f = found["f"]
-            predicted = f[:, 0]
-            if not model.is_regression:
-                predicted = np.array([index[value] for value in found["label"].tolist()])
-            differences.add(part, f, predicted, found.get("probabilities"))
-        return differences.found
-
-    return content, check
+    content: bytes = onnx_graph(model, form).SerializeToString()
+    return content
 
 
-_EXPORTERS = {"c": _export_c, "onnx": _export_onnx}
+@contextmanager
+def _onnx_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
+    """Yield a function that runs the graph."""
+    try:
+        import onnxruntime
+    except ImportError:
+        emit(Notice("there is no onnxruntime: the exported graph was not run"))
+        yield None
+        return
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [one.name for one in session.get_outputs()]
+    index = {value: number for number, value in enumerate(model.values)}
+
+    def predict(X: CsrMatrix) -> Predictions:
+        found = dict(zip(names, session.run(None, {"X": X.toarray()}), strict=True))
+        predicted = found["f"][:, 0]
+        if not model.is_regression:
+            predicted = np.array([index[value] for value in found["label"].tolist()])
+        return Predictions(found["f"], predicted, found.get("probabilities"))
+
+    yield "onnxruntime", predict
+
+
+# Format -> functions that return the content of the file, and that predict by it.
+EXPORTERS = {"c": (c_source, _c_predictor), "onnx": (_onnx_content, _onnx_predictor)}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import absolute, to_csr
+from randsvm.arrays import to_csr
 from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models import liblinear_format
@@ -58,25 +58,6 @@ class LinearModel(Model):
         """The random numbers of `mapping`, as `FeatureTransform.tables` returns them."""
         assert self._transform is not None, "the model has a mapping"
         return self._transform.tables
-
-    def absolute_sums(self, rows: ModelRows) -> np.ndarray:
-        """Return the sums of the absolute terms of f.
-
-        Parameters
-        ----------
-        rows : ModelRows
-            Rows from `rows`.
-
-        Returns
-        -------
-        array of shape (m, columns), float64
-            Sums, in which random features count by their sizes, see `FeatureTransform.sizes`.
-        """
-        if self._transform is None:
-            sizes = absolute(rows.X)
-        else:
-            sizes = self._transform.sizes(to_csr(rows.X))
-        return sizes @ np.abs(self.w) + np.abs(self.b)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         X = rows.X if self._transform is None else self._transform.values(to_csr(rows.X))

@@ -218,6 +218,11 @@ class Model:
         """Return whether `probabilities` can be called."""
         return self.sigmoid_in_use is not None
 
+    @property
+    def has_class_probabilities(self) -> bool:
+        """Return whether `probabilities` can be called, and the task is not a regression."""
+        return self.has_probabilities and not self.is_regression
+
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Return the probability of each class.
 

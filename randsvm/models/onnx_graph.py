@@ -19,41 +19,36 @@ from typing import Any
 import numpy as np
 
 from randsvm import __version__
-from randsvm.errors import ModelError, ParameterError
+from randsvm.errors import ParameterError
 from randsvm.models import decisions
-from randsvm.models.c_source import input_count
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
-from randsvm.models.trailer import MAX_FEATURES
+from randsvm.models.normal_form import NormalForm
 
 # Versions that all runtimes of the last years read.
 OPSET, IR_VERSION = 13, 7
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
 
-def onnx_graph(model: Model) -> Any:
+def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
     """Return the onnx.ModelProto of a model.
 
-    Raise ModelError for a precomputed kernel, and ParameterError without the package onnx.
+    floats : whether X is float32. Raise ParameterError without the package onnx.
     """
-    if model.has_row_numbers:
-        raise ModelError("expected a kernel of features: a precomputed kernel has no graph")
     try:
         import onnx
     except ImportError as error:
         raise ParameterError(
             f"an export to ONNX needs onnx (pip install 'randsvm[onnx]'): {error}"
         ) from error
-    return _Graph(model, onnx).proto()
+    return _Graph(model, form, onnx).proto(floats)
 
 
 class _Graph:
     """Adds nodes for a model."""
 
-    def __init__(self, model: Model, onnx: Any) -> None:
-        self.model, self.onnx = model, onnx
-        self.inputs = input_count(model)
+    def __init__(self, model: Model, form: NormalForm, onnx: Any) -> None:
+        self.model, self.form, self.onnx = model, form, onnx
         self.nodes: list[Any] = []
         self.node_count = 0
         self.constants: list[Any] = []
@@ -65,11 +60,12 @@ class _Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def node(self, operator: str, *inputs: str, output: str | None = None, **given: Any) -> str:
-        """Add a node and return the name of its output."""
+    def node(self, operator: str, *inputs: Any, output: str | None = None, **given: Any) -> str:
+        """Add a node and return the name of its output. Arrays and numbers become constants."""
         self.node_count += 1
         name = output or f"node{self.node_count}"
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **given))
+        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
+        self.nodes.append(self.onnx.helper.make_node(operator, names, [name], **given))
         return name
 
     def cast(self, value: str, kind: str, output: str | None = None) -> str:
@@ -77,22 +73,19 @@ class _Graph:
 
     def rounded(self, value: str) -> str:
         """Return values as the model stores them: rounded to float32 unless it is float64."""
-        return value if self.model.float64 else self.cast(self.cast(value, "FLOAT"), "DOUBLE")
+        return self.cast(self.cast(value, "FLOAT"), "DOUBLE") if self.form.single else value
 
     def squares(self, value: str) -> str:
         return self.node("ReduceSumSquare", value, axes=[1], keepdims=1)
 
     # ---- the parts ----
 
-    def proto(self) -> Any:
+    def proto(self, floats: bool) -> Any:
         helper, kinds, model = self.onnx.helper, self.onnx.TensorProto, self.model
-        x = self.prepared()
-        f = self.node("Add", self.sums(x), self.constant(model.b), output="f")
-        columns = len(model.b)
+        f, columns = self.decisions("X"), len(model.b)
         outputs = []
         if model.is_regression:
-            shape = self.constant([-1], np.int64)
-            self.node("Reshape", f, shape, output="prediction")
+            self.node("Reshape", f, self.constant([-1], np.int64), output="prediction")
             outputs.append(helper.make_tensor_value_info("prediction", kinds.DOUBLE, ["rows"]))
         else:
             integers = all(isinstance(v, int) and abs(v) < 2**63 for v in model.values)
@@ -102,11 +95,12 @@ class _Graph:
             kind = kinds.INT64 if integers else kinds.STRING
             outputs.append(helper.make_tensor_value_info("label", kind, ["rows"]))
         outputs.append(helper.make_tensor_value_info("f", kinds.DOUBLE, ["rows", columns]))
-        if model.has_probabilities and not model.is_regression:
+        if model.has_class_probabilities:
             self.probabilities(f, columns)
             shape_of_p = ["rows", len(model.labels)]
             outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape_of_p))
-        rows = helper.make_tensor_value_info("X", kinds.DOUBLE, ["rows", self.inputs])
+        kind = kinds.FLOAT if floats else kinds.DOUBLE
+        rows = helper.make_tensor_value_info("X", kind, ["rows", self.form.inputs])
         graph = helper.make_graph(self.nodes, "randsvm", [rows], outputs, self.constants)
         made = helper.make_model(
             graph,
@@ -116,106 +110,79 @@ class _Graph:
             ir_version=IR_VERSION,
         )
         if model.columns is not None:
-            names = json.dumps(model.columns.feature_names[: self.inputs])
+            names = json.dumps(model.columns.feature_names[: self.form.inputs])
             helper.set_model_props(made, {"feature_names": names})
         self.onnx.checker.check_model(made)
         return made
 
-    def prepared(self) -> str:
-        """Return rows after rounding and scaling, over all inputs."""
-        model, scaling = self.model, self.model.scaling
-        x = self.rounded("X")
-        if scaling is None or model.seen is None:
+    def decisions(self, x: str) -> str:
+        """Return f = b + v L + sum_j c_j phi_j(v)."""
+        form, v = self.form, self.prepared(self.cast(x, "DOUBLE"))
+        parts = []
+        if form.L.any() or form.phi is None:
+            parts.append(self.node("MatMul", v, form.L))
+        if form.phi is not None:
+            parts.append(self.node("MatMul", self.phi(v), form.dense_coefficients()))
+        f = self.node("Sum", *parts)
+        return self.node("Add", f, form.b, output="f")
+
+    def prepared(self, x: str) -> str:
+        """Return rows after rounding and scaling."""
+        form, x = self.form, self.rounded(x)
+        if form.factor is None or form.shift is None:
             return x
-        seen = model.seen.indices(MAX_FEATURES).astype(np.int64) - model.index_base
-        factor, shift = np.zeros(self.inputs), np.zeros(self.inputs)
-        factor[seen] = 1.0 if scaling.factor is None else scaling.factor
-        if scaling.shift is not None:
-            shift[seen] = scaling.shift
-            x = self.node("Sub", x, self.constant(shift))
-        x = self.node("Mul", x, self.constant(factor))
-        if scaling.factor is None:
+        x = self.node("Mul", self.node("Sub", x, form.shift), form.factor)
+        if form.unit:
             norms = self.node("Sqrt", self.squares(x))
-            positive = self.node("Greater", norms, self.constant(0.0))
-            x = self.node("Div", x, self.node("Where", positive, norms, self.constant(1.0)))
-        limits = (self.constant(sign * MAX_FLOAT) for sign in (-1, 1))
-        return self.rounded(self.node("Clip", x, *limits))
+            positive = self.node("Greater", norms, 0.0)
+            x = self.node("Div", x, self.node("Where", positive, norms, 1.0))
+        return self.rounded(self.node("Clip", x, -MAX_FLOAT, MAX_FLOAT))
 
-    def sums(self, x: str) -> str:
-        """Return f without its offsets."""
-        model = self.model
-        positions = model.features.astype(np.int64) - model.index_base
-        v = self.node("Gather", x, self.constant(positions, np.int64), axis=1)
-        if isinstance(model, KernelModel):
-            K = self.kernel(model, x, v)
-            return self.node("MatMul", K, self.constant(model.coefficients))
-        assert isinstance(model, LinearModel)
-        z = v if model.mapping is None else self.random_features(model, v)
-        return self.node("MatMul", z, self.constant(model.w))
+    def phi(self, v: str) -> str:
+        """Return the values of all phi_j, (rows, terms)."""
+        form = self.form
+        if form.phi == "signs":
+            return self.products_of_signs(v)
+        Z = form.Z.toarray().astype(np.float64)
+        products = self.node("MatMul", v, form.gamma * Z.T)
+        if form.phi == "rbf":
+            own = self.node("Mul", self.squares(v), form.gamma)
+            norms = form.gamma * np.square(Z).sum(axis=1)
+            twice = self.node("Add", products, products)
+            exponents = self.node("Sub", self.node("Sub", twice, own), norms)
+            return self.node("Exp", self.node("Min", exponents, 0.0))
+        products = self.node("Add", products, form.offset)
+        if form.phi == "power":
+            return self.node("Pow", products, form.degree)
+        return self.node("Tanh" if form.phi == "tanh" else "Cos", products)
 
-    def kernel(self, model: KernelModel, x: str, v: str) -> str:
-        """Return kernel values, (rows, support vectors). x : over all inputs; v : of the model."""
-        kernel = model.kernel
-        Z = model.Z.toarray().astype(np.float64)
-        if kernel.name == "rbf":
-            products = self.node("MatMul", v, self.constant(2 * kernel.gamma * Z.T))
-            own = self.node("Mul", self.squares(x), self.constant(kernel.gamma))
-            norms = self.constant(kernel.gamma * np.square(Z).sum(axis=1))
-            exponents = self.node("Sub", self.node("Sub", products, own), norms)
-            return self.node("Exp", self.node("Min", exponents, self.constant(0.0)))
-        products = self.node("MatMul", v, self.constant(Z.T))
-        if kernel.name in ("poly", "sigmoid"):
-            products = self.node("Mul", products, self.constant(kernel.gamma))
-            products = self.node("Add", products, self.constant(kernel.coef0))
-        if kernel.name == "poly":
-            return self.node("Pow", products, self.constant(kernel.degree))
-        if kernel.name == "sigmoid":
-            return self.node("Tanh", products)
-        if kernel.name == "linear":
-            return products
-        raise ModelError(f"the kernel {kernel.name} has no ONNX graph")
-
-    def random_features(self, model: LinearModel, v: str) -> str:
-        mapping = model.mapping
-        assert mapping is not None
-        if mapping.kernel == "rbf":
-            W, phases, scale = model.map_tables
-            turns = self.node("MatMul", v, self.constant(W))
-            turns = self.node("Add", turns, self.constant(phases))
-            return self.node("Mul", self.node("Cos", turns), self.constant(scale))
-        signs, degrees, scales, length = model.map_tables
-        first = np.cumsum(degrees) - degrees
-        z = self.constant(scales)
-        for factor in range(int(degrees.max(initial=0))):
-            has = degrees > factor
-            # Components of a lower degree are multiplied by 1.
-            W = np.zeros((len(model.features), len(degrees)))
-            W[:, has] = float(length) * signs[first[has] + factor].T
-            values = self.node("MatMul", v, self.constant(W))
-            z = self.node("Mul", z, self.node("Add", values, self.constant(~has)))
-        parts = [z]
-        if mapping.low_degree_factors[0] > 0:
-            zeros = self.node("MatMul", v, self.constant(np.zeros((len(model.features), 1))))
-            parts.append(self.node("Add", zeros, self.constant(mapping.low_degree_factors[0])))
-        if mapping.low_degree_factors[1] > 0:
-            parts.append(self.node("Mul", v, self.constant(mapping.low_degree_factors[1])))
-        return self.node("Concat", *parts, axis=1) if len(parts) > 1 else z
+    def products_of_signs(self, v: str) -> str:
+        degree, signs = self.form.degree, self.form.Z
+        first = np.cumsum(degree) - degree
+        z = ""
+        # Terms of a lower degree are multiplied by 1. A matrix of 0 gives the terms of degree 0.
+        for factor in range(max(1, int(degree.max(initial=0)))):
+            has = degree > factor
+            W = np.zeros((self.form.inputs, len(degree)))
+            W[:, has] = signs[first[has] + factor].T
+            values = self.node("Add", self.node("MatMul", v, W), ~has)
+            z = self.node("Mul", z, values) if z else values
+        return z
 
     def classes(self, f: str, columns: int) -> str:
         """Return class indices by the rule of the model, (rows,) int64."""
         model = self.model
-        wins = self.cast(self.node("Greater", f, self.constant(0.0)), "DOUBLE")
+        wins = self.cast(self.node("Greater", f, 0.0), "DOUBLE")
         if isinstance(model, PairwiseModel):
             first, second = decisions.class_pairs(len(model.labels))
             one_hot = np.eye(len(model.labels))
             # A lost pair is a vote for its second class.
-            change = self.constant(one_hot[first] - one_hot[second])
-            votes = self.node("MatMul", wins, change)
-            votes = self.node("Add", votes, self.constant(one_hot[second].sum(axis=0)))
+            votes = self.node("MatMul", wins, one_hot[first] - one_hot[second])
+            votes = self.node("Add", votes, one_hot[second].sum(axis=0))
             return self.node("ArgMax", votes, axis=1, keepdims=0)
         if columns > 1:
             return self.node("ArgMax", f, axis=1, keepdims=0)
-        lost = self.node("Sub", self.constant(1.0), wins)
+        lost = self.node("Sub", 1.0, wins)
         return self.node("Reshape", self.cast(lost, "INT64"), self.constant([-1], np.int64))
 
     # ---- probabilities ----
@@ -229,43 +196,37 @@ class _Graph:
             return
         sigmoid = model.sigmoid_in_use
         assert sigmoid is not None, "has_probabilities comes first"
-        half = self.node("Mul", f, self.constant(sigmoid[0] / 2))
-        half = self.node("Add", half, self.constant(sigmoid[1] / 2))
-        change = self.node("Mul", self.node("Tanh", half), self.constant(0.5))
-        p = self.node("Sub", self.constant(0.5), change)
+        half = self.node("Mul", f, sigmoid[0] / 2)
+        half = self.node("Add", half, sigmoid[1] / 2)
+        change = self.node("Mul", self.node("Tanh", half), 0.5)
+        p = self.node("Sub", 0.5, change)
         least = decisions.MIN_PROBABILITY
-        p = self.node("Clip", p, self.constant(least), self.constant(1 - least))
-        if self.is_pairwise:
+        p = self.node("Clip", p, least, 1 - least)
+        if isinstance(model, PairwiseModel):
             self.coupled(p)
         elif columns == 1:
             self.with_complement(p)
         else:
-            ones = self.constant(np.ones((columns, 1)))
+            ones = np.ones((columns, 1))
             self.node("Div", p, self.node("MatMul", p, ones), output="probabilities")
-
-    @property
-    def is_pairwise(self) -> bool:
-        return isinstance(self.model, PairwiseModel)
 
     def with_complement(self, p: str) -> None:
         """Add the probabilities p and 1 - p. p : (rows, 1)"""
-        other = self.node("Sub", self.constant(1.0), p)
+        other = self.node("Sub", 1.0, p)
         self.node("Concat", p, other, axis=1, output="probabilities")
 
     def novelty_probability(self, f: str, marks: np.ndarray) -> str:
         """Return the first column of `decisions.novelty_probabilities`, (rows, 1)."""
-        reached = self.node("Not", self.node("Less", f, self.constant(marks)))
-        count = self.node(
-            "MatMul", self.cast(reached, "DOUBLE"), self.constant([[1.0]] * len(marks))
-        )
-        p = self.node("Div", count, self.constant(float(len(marks))))
+        reached = self.node("Not", self.node("Less", f, marks))
+        count = self.node("MatMul", self.cast(reached, "DOUBLE"), [[1.0]] * len(marks))
+        p = self.node("Div", count, float(len(marks)))
         for operator, mark, value in (
             ("Less", marks[0], 0.001),
             ("Greater", marks[-1], 0.999),
             ("Equal", marks[-1], 0.0),
         ):
-            is_there = self.node(operator, f, self.constant(mark))
-            p = self.node("Where", is_there, self.constant(value), p)
+            is_there = self.node(operator, f, mark)
+            p = self.node("Where", is_there, value, p)
         return p
 
     def coupled(self, pairwise: str) -> None:
@@ -277,19 +238,19 @@ class _Graph:
         place[np.arange(len(i)), j, i] = -1
         below: np.ndarray = np.zeros((classes, classes))
         below[j, i] = 1
-        flat = self.node("MatMul", pairwise, self.constant(place.reshape(len(i), -1)))
-        flat = self.node("Add", flat, self.constant(below.ravel()))
+        flat = self.node("MatMul", pairwise, place.reshape(len(i), -1))
+        flat = self.node("Add", flat, below.ravel())
         r = self.node("Reshape", flat, self.constant([-1, classes, classes], np.int64))
         products = self.node("Mul", r, self.node("Transpose", r, perm=[0, 2, 1]))
         squares = self.node("ReduceSumSquare", r, axes=[1], keepdims=1)
         # The diagonals of r and of the products are 0.
-        on_diagonal = self.node("Mul", squares, self.constant(np.eye(classes)))
+        on_diagonal = self.node("Mul", squares, np.eye(classes))
         Q = self.node("Sub", on_diagonal, products)
         rows_of_Q = [
             self.node("Gather", Q, self.constant(t, np.int64), axis=1) for t in range(classes)
         ]
-        zeros = self.node("MatMul", pairwise, self.constant(np.zeros((len(i), classes))))
-        start = self.node("Add", zeros, self.constant(1 / classes))
+        zeros = self.node("MatMul", pairwise, np.zeros((len(i), classes)))
+        start = self.node("Add", zeros, 1 / classes)
         steps = self.constant(max(decisions.MAX_COUPLING_STEPS, classes), np.int64)
         body = self.coupling_step(Q, rows_of_Q, classes)
         yes = self.constant(True, np.bool_)
@@ -309,15 +270,15 @@ class _Graph:
         pQp = self.node("ReduceSum", self.node("Mul", p, Qp), first, keepdims=1)
         distance = self.node("Abs", self.node("Sub", Qp, pQp))
         distance = self.node("ReduceMax", distance, axes=[1], keepdims=1)
-        tolerance = self.constant(decisions.COUPLING_TOLERANCE / classes)
+        tolerance = decisions.COUPLING_TOLERANCE / classes
         is_far = self.node("Not", self.node("Less", distance, tolerance))
         for t, row in enumerate(rows_of_Q):
             column = self.constant([t], np.int64)
             Q_tt = self.node("Gather", row, column, axis=1)
             Qp_t = self.node("Gather", Qp, column, axis=1)
             change = self.node("Div", self.node("Sub", pQp, Qp_t), Q_tt)
-            total = self.node("Add", self.constant(1.0), change)
-            unit = self.constant(np.eye(classes)[t])
+            total = self.node("Add", 1.0, change)
+            unit = np.eye(classes)[t]
             p = self.node("Div", self.node("Add", p, self.node("Mul", change, unit)), total)
             more = self.node("Add", self.node("Mul", change, Q_tt), self.node("Add", Qp_t, Qp_t))
             pQp = self.node("Add", pQp, self.node("Mul", change, more))

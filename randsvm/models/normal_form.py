@@ -1,0 +1,211 @@
+"""The normal form of decision functions, which the exports to C and to ONNX read:
+
+    f = b + v L + sum_j c_j phi_j(v)
+
+v is a row after rounding and scaling. phi_j is an RBF, a power, tanh or cos of <v, z_j>, or a
+product of <v, s> over rows s of signs. Kernels that are linear fold into L and b, and scales of
+random features into c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.errors import ModelError
+from randsvm.models import decisions
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.model import Model
+from randsvm.models.trailer import MAX_FEATURES
+
+# A row is an array with an entry for every index, of which the code in C has a copy on the stack.
+MAX_INPUTS = 250_000
+# Rounding of f relative to the sum of its absolute terms, in float64 and with random features,
+# which training and prediction compute in float32.
+DOUBLE_ROUNDING = 1e-10
+RANDOM_FEATURES_ROUNDING = 1e-5
+# Error of an exponent gamma |v - z|^2, divided by gamma times the squared norms of v and z.
+EXPONENT_ROUNDING = 1e-14
+
+Phi = Literal["rbf", "power", "tanh", "cos", "signs"]
+PHI_OF_KERNELS: dict[str, Phi] = {"rbf": "rbf", "poly": "power", "sigmoid": "tanh"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormalForm:
+    """Decision functions f = b + v L + sum_j c_j phi_j(v) of rows with an entry for every index.
+
+    Parameters
+    ----------
+    inputs : int
+        Number of entries of a row.
+    single : bool
+        Whether entries are rounded to float32, before scaling and after it.
+    shift, factor : array of shape (inputs,), optional
+        Scaling (x - shift) factor; factor is 0 for unknown features. None: no scaling.
+    unit : bool
+        Whether scaled rows are divided by their norm.
+    b : array of shape (columns,)
+    L : array of shape (inputs, columns)
+    phi : str, optional
+        rbf: exp(-gamma |v - z_j|^2). power, tanh, cos: of gamma <v, z_j> + offset_j. signs: the
+        product of <v, s> over `degree[j]` rows s of `signs`. None: no terms.
+    Z : CSR matrix of shape (m, inputs), or array of signs of shape (sum of degree, inputs), int8
+    gamma : float
+    offset : array of shape () or (m,)
+    degree : array of shape () of a power, or (m,) of signs
+    c : array of shape (m, k)
+        Coefficients. Column i of group g belongs to column `columns[g, i]` of f.
+    groups : array of shape (groups + 1,)
+        Terms groups[g] to groups[g + 1] form the group g.
+    columns : array of shape (groups, k)
+    rounding : float
+        Error of f that rounding explains, relative to `magnitude`.
+    """
+
+    inputs: int
+    single: bool
+    shift: np.ndarray | None = None
+    factor: np.ndarray | None = None
+    unit: bool = False
+    b: np.ndarray
+    L: np.ndarray
+    phi: Phi | None = None
+    Z: Any = None
+    gamma: float = 1.0
+    offset: np.ndarray = field(default_factory=lambda: np.array(0.0))
+    degree: np.ndarray = field(default_factory=lambda: np.array(1))
+    c: np.ndarray
+    groups: np.ndarray
+    columns: np.ndarray
+    rounding: float = DOUBLE_ROUNDING
+
+    def dense_coefficients(self) -> np.ndarray:
+        """Return the coefficient of each term in each column of f, (m, columns of f)."""
+        found = np.zeros((len(self.c), len(self.b)))
+        for g, columns in enumerate(self.columns):
+            at = slice(self.groups[g], self.groups[g + 1])
+            found[at, columns] = self.c[at]
+        return found
+
+    def tolerance(self, largest_norm: float) -> float:
+        """Return the difference of f that rounding explains for rows up to a norm after scaling.
+
+        It is relative to the sum of the absolute terms of such a row, in which a product of signs
+        counts as the root of its mean square over the choice of the signs.
+        """
+        r, rounding = largest_norm, self.rounding
+        sizes = np.ones(len(self.c))
+        if self.phi == "rbf":
+            largest = float(squared_norms(self.Z).max(initial=0.0))
+            rounding += EXPONENT_ROUNDING * self.gamma * (r * r + largest)
+        elif self.phi == "power":
+            products = self.gamma * r * np.sqrt(squared_norms(self.Z)) + np.abs(self.offset)
+            sizes = products**self.degree
+        elif self.phi == "signs":
+            sizes = r**self.degree
+        linear = r * np.sqrt(np.square(self.L).sum(axis=0))
+        magnitude = np.abs(self.b) + linear + sizes @ np.abs(self.dense_coefficients())
+        return float(rounding * magnitude.max()) + 1e-300
+
+
+def input_count(model: Model) -> int:
+    """Return the number of entries of a row, one for each index up to the largest known."""
+    if model.width > MAX_INPUTS:
+        raise ModelError(
+            f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {model.width:,}"
+        )
+    return model.width
+
+
+def normal_form(model: Model) -> NormalForm:
+    """Return the decision functions of a model.
+
+    Raise ModelError for a kernel without a normal form, and for indices above MAX_INPUTS.
+    """
+    inputs = input_count(model)
+    if isinstance(model, KernelModel):
+        terms = _kernel_terms(model, inputs)
+    else:
+        assert isinstance(model, LinearModel)
+        terms = _linear_terms(model, inputs)
+    return NormalForm(inputs=inputs, single=not model.float64, **_scaling(model), **terms)
+
+
+def _positions(model: Model) -> np.ndarray:
+    """Return the entry of a row for each feature of the model, (d,)."""
+    return model.features.astype(np.int64) - model.index_base
+
+
+def _scaling(model: Model) -> dict[str, Any]:
+    scaling, seen = model.scaling, model.seen
+    if scaling is None or seen is None:
+        return {}
+    at = seen.indices(MAX_FEATURES).astype(np.int64) - model.index_base
+    shift, factor = np.zeros((2, model.width))
+    factor[at] = 1.0 if scaling.factor is None else scaling.factor
+    shift[at] = 0.0 if scaling.shift is None else scaling.shift
+    return {"shift": shift, "factor": factor, "unit": scaling.factor is None}
+
+
+def _in_one_group(c: np.ndarray) -> dict[str, Any]:
+    """Return the fields of terms whose coefficients have a column for each decision value."""
+    return {"c": c, "groups": np.array([0, len(c)]), "columns": np.arange(c.shape[1])[None]}
+
+
+def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
+    """Return the fields b, L, and those of the terms."""
+    kernel, shape = model.kernel, (len(model.beta), inputs)
+    Z = CsrMatrix(model.Z.data, _positions(model)[model.Z.indices], model.Z.indptr, shape)
+    L = np.zeros((inputs, len(model.b)))
+    if kernel.name == "linear":
+        L = np.asarray(Z.to_scipy().astype(np.float64).T @ model.coefficients)
+        return {"b": model.b, "L": L, **_in_one_group(L[:0])}
+    phi = PHI_OF_KERNELS.get(kernel.name)
+    if phi is None:
+        raise ModelError(
+            "expected a kernel of features, linear, poly, rbf or sigmoid, for an export, "
+            f"found {kernel.name}"
+        )
+    terms = _in_one_group(model.beta)
+    if isinstance(model, PairwiseModel):
+        K = len(model.nr_sv)
+        columns = np.zeros((K, K - 1), np.int64)
+        for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
+            columns[i, j - 1] = columns[j, i] = number
+        terms |= {"groups": np.cumsum([0, *model.nr_sv]), "columns": columns}
+    offset, degree = np.array(kernel.coef0), np.array(kernel.degree)
+    fields = {"phi": phi, "Z": Z, "gamma": kernel.gamma, "offset": offset, "degree": degree}
+    return {"b": model.b, "L": L, **fields, **terms}
+
+
+def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
+    """Return the fields b, L, and those of the terms, which are random features."""
+    mapping, at = model.mapping, _positions(model)
+    b, L = model.b, np.zeros((inputs, len(model.b)))
+    if mapping is None:
+        L[at] = model.w
+        return {"b": b, "L": L, **_in_one_group(L[:0])}
+    w, others = np.split(model.w, [mapping.components])
+    if mapping.kernel == "rbf":
+        W, phases, scale = model.map_tables
+        rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
+        Z = CsrMatrix(rows.data, at[rows.indices], rows.indptr, (len(w), inputs))
+        fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_group(scale * w)}
+    else:
+        signs, degree, scales, length = model.map_tables
+        # An exact map ends with a constant and a linear part.
+        constant, linear = map(float, mapping.low_degree_factors)
+        if constant > 0:
+            b, others = b + constant * others[0], others[1:]
+        if linear > 0:
+            L[at] = linear * others
+        spread = np.zeros((len(signs), inputs), np.int8)
+        spread[:, at] = signs
+        c = (scales * float(length) ** degree)[:, None] * w
+        fields = {"phi": "signs", "Z": spread, "degree": degree, **_in_one_group(c)}
+    return {"b": b, "L": L, "rounding": RANDOM_FEATURES_ROUNDING, **fields}
