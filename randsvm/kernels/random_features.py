@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices, squared_norms, to_dense
+from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices, to_dense
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import require
@@ -417,24 +417,6 @@ class FeatureTransform:
         numbers of factors; scales (N,) and the length of a factor (), float32.
         """
         return self._components.tables
-
-    def sizes(self, X: CsrMatrix) -> np.ndarray:
-        """Return sizes to which rounding errors of z(x) are relative, (m, width) float64.
-
-        rbf: the largest value. poly: the root of the mean square over the choice of the signs,
-        since factors near 0 are differences of large terms. X : as in `values`.
-        """
-        given, m = self.map, X.shape[0]
-        if given.kernel == "rbf":
-            return np.full((m, self.width), math.sqrt(2 / given.components))
-        factors = np.sqrt(given.gamma * squared_norms(X))
-        sizes = given.scales * factors[:, None] ** given.degrees
-        constant, linear = given.low_degree_factors
-        if constant > 0:
-            sizes = np.hstack([sizes, np.full((m, 1), constant)])
-        if linear > 0:
-            sizes = np.hstack([sizes, linear * np.abs(to_dense(X))])
-        return sizes
 
     def values(self, X: CsrMatrix, out: np.ndarray | None = None) -> np.ndarray:
         """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or
