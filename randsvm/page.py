@@ -18,10 +18,12 @@ from randsvm.api import load
 from randsvm.errors import ContentError, RandsvmError
 from randsvm.plot import Record
 
-SIZES = "n", "d", "nnz"
 FIELDS = "score", "standard_error", "rows", "dropped_after"
 MAX_ROWS = 200  # combinations in the table of a search
 LONGEST_TEXT = 500  # characters of a name or a label
+LEAST_SCALE = (
+    3.2  # rem of the page for each inch of a picture: on narrow screens wide pictures scroll
+)
 
 CSS = """
 :root{color-scheme:light dark}
@@ -32,7 +34,7 @@ table{border-collapse:collapse}
 td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
 .scroll{overflow-x:auto}.scroll td,.scroll th{white-space:nowrap;text-align:right}
 pre{white-space:pre-wrap;padding:.6rem;background:#8882}
-figure{margin:1rem 0}svg{max-width:100%;height:auto}
+figure{margin:1rem 0;overflow-x:auto}svg{max-width:100%;height:auto}
 .bad{color:#c22;font-weight:bold}.scroll tr:nth-child(2){font-weight:bold}
 @media(prefers-color-scheme:dark){body{background:#16181a;color:#e6e6e6}.bad{color:#f77}}
 @media print{body{background:#fff;color:#000}h2,figure{break-inside:avoid}}
@@ -166,8 +168,8 @@ def svg(figure: Any) -> str:
     """Return a figure as an element of HTML whose ink has the colour of the text around it."""
     stream = io.StringIO()
     plot.write(figure, stream, format="svg", transparent=True, metadata={"Date": None})
-    drawn = stream.getvalue()
-    return drawn[drawn.index("<svg") :].replace(plot.INK, "currentColor")
+    drawn = stream.getvalue().replace(plot.INK, "currentColor").partition("<svg ")[2]
+    return f'<svg style="min-width:{LEAST_SCALE * figure.get_figwidth():.0f}rem" {drawn}'
 
 
 def _search_table(records: Sequence[Record]) -> str:
@@ -175,19 +177,11 @@ def _search_table(records: Sequence[Record]) -> str:
         return ""
     tried, best = plot.trials(records)
     sign = 1 if plot.is_loss(best) else -1
-    tried.sort(
-        key=lambda one: (one is not best, one["dropped_after"] is not None, sign * one["score"])
-    )
+    tried.sort(key=lambda t: (t is not best, t["dropped_after"] is not None, sign * t["score"]))
     head = [*best["values"], best["score_name"], "standard error", "rows", "dropped after folds"]
     lines = ["".join(f"<th>{text(name)}</th>" for name in head)]
     for one in tried[:MAX_ROWS]:
-        values = [
-            *one["values"].values(),
-            one["score"],
-            one["standard_error"],
-            one["rows"],
-            one["dropped_after"],
-        ]
+        values = [*one["values"].values(), *(one[field] for field in FIELDS)]
         lines.append("".join(f"<td>{'' if v is None else f'{v:.6g}'}</td>" for v in values))
     rows = "".join(f"<tr>{line}</tr>" for line in lines)
     rest = f"<p>and {len(tried) - MAX_ROWS:,} more</p>" if len(tried) > MAX_ROWS else ""
@@ -197,12 +191,10 @@ def _search_table(records: Sequence[Record]) -> str:
 def _description(end: Record, model: str | None) -> str:
     """Return what ran, on which data and where."""
     metadata = {} if model is None else load(model).model.metadata
+    sizes = " / ".join(f"{end[size]:,}" for size in ("n", "d", "nnz") if end.get(size))
     rows = [
         ("data", _names(end["data"])),
-        (
-            "rows, features, nonzeros",
-            " / ".join(f"{end[k]:,}" for k in ("n", "d", "nnz") if end.get(k)),
-        ),
+        ("rows, features, nonzeros", sizes),
         ("digest of the data", metadata.get("digest")),
         ("model", end["model"]),
         ("certificate", metadata.get("certificate")),
@@ -221,7 +213,6 @@ def _commands(end: Record, model: str | None, data: str | None) -> str:
     words = shlex.join([*training, end["model"]])
     lines = [f"{end['command']} {end['algorithm']} {end.get('parameters', '')} {words}"]
     if model is not None and data is not None:
-        lines.append(
-            shlex.join(["randsvm-predict", "--metrics", data, model, f"{model}.predictions"])
-        )
+        words = shlex.join([data, model, f"{model}.predictions"])
+        lines.append(f"randsvm-predict --metrics {words}")
     return f"<h2>To repeat it</h2><pre>{chr(10).join(map(text, lines))}</pre>"

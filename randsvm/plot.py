@@ -1,8 +1,9 @@
 """Draw trainings, searches, scores, boundaries and explanations as figures of matplotlib.
 
 Logs, data and models are names of files; models may also be fitted models or estimators, and data
-may be a pair (X, y) of arrays. Each function returns a figure that belongs to no window:
-``figure.savefig("gap.svg")`` writes it, and a notebook shows it. Needs matplotlib (extra plot).
+may be a pair (X, y) of arrays. All rows are kept in memory. Each function returns a figure that
+belongs to no window: ``figure.savefig("gap.svg")`` writes it, and a notebook shows it. Needs
+matplotlib and scikit-learn (extra plot).
 """
 
 from __future__ import annotations
@@ -16,30 +17,29 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import scipy.sparse
 
 from randsvm import files
 from randsvm.api import FittedModel, load
-from randsvm.data.in_memory import chunks_of
 from randsvm.data.labels import LabelTable
 from randsvm.errors import ContentError, InputError, ModelError, ParameterError
-from randsvm.events import silent
 from randsvm.models.fitted import decision_values, original_values
 from randsvm.models.load import check_is_not_model
-from randsvm.models.metrics import average_precision
-from randsvm.models.model import ROWS_AT_ONCE
-from randsvm.models.prediction import Predictor, predict_in_threads
 from randsvm.models.row_files import RowFiles
 
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
+    from sklearn import metrics
 except ImportError as error:
-    raise ParameterError("pictures need matplotlib: pip install 'randsvm[plot]'") from error
+    raise ParameterError(
+        "pictures need matplotlib and scikit-learn: pip install 'randsvm[plot]'"
+    ) from error
 
 __all__ = ["boundary", "convergence", "explain", "scores", "search"]
 
-# A record of a log.
-Record: TypeAlias = "dict[str, Any]"
+Record: TypeAlias = "dict[str, Any]"  # of a log
 
 # Okabe and Ito's colours, which readers with any colour vision tell apart. Classes and runs take
 # them in this order in every picture, each with a mark and a line of its own for prints in grey.
@@ -47,7 +47,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8
 MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")
 # Colour of text and axes; a page replaces it by that of the text around the picture.
 INK = "#1d1f21"
-GREY = "#7F7F7F"
+GREY = COLOURS[-1]
 STYLE: Any = {
     "text.parse_math": False,  # a label with $ signs is text
     "axes.grid": True,
@@ -58,13 +58,12 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.fonttype": "none",
     "figure.constrained_layout.use": True,
-    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor"), INK),
-    **dict.fromkeys(("xtick.color", "ytick.color"), INK),
-}
+} | dict.fromkeys(
+    ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
+)
 PANEL = 4.6, 3.6  # width and height of a panel, inches
 LONGEST_NAME = 24  # characters of a label or a file name in a picture
 GRID_POINTS = 150  # on each side of a boundary
-GRID_VALUES = 1 << 22  # numbers of a block of grid rows
 MAX_POINTS = 4_000  # rows that a picture shows, drawn at random with a fixed seed
 MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
 MAX_BARS = 20
@@ -99,7 +98,11 @@ def _label(axis: Any, x: str, y: str, title: str = "", legend: str | None = None
     axis.set(xlabel=x, ylabel=y, title=title)
     for own in (axis.xaxis, axis.yaxis):
         if own.get_scale() == "log":  # whose own formatter writes formulas
+            low, high = sorted(own.get_view_interval())
+            subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+            own.set_major_locator(LogLocator(subs=subs))
             own.set_major_formatter("{x:g}")
+            own.set_minor_formatter(NullFormatter())
     if legend is not None:
         axis.legend(loc=legend)
 
@@ -178,23 +181,20 @@ def _epochs(runs: dict[str, list[Record]]) -> Figure:
             at, style = [one["number"] for one in epochs], _style(number) | {"markersize": 3}
             axes[0].plot(at, _column(epochs, "loss"), label=name, **style)
             if not np.isnan(held_out := _column(epochs, "held_out")).all():
-                style |= {"linestyle": "dashed", "label": f"{name}: held-out rows"}
-                axes[0].plot(at, held_out, **style)
+                axes[0].plot(at, held_out, "--", label=f"{name}: held-out rows", **style)
             if has_errors:
-                accuracy = 100 * (1 - _column(epochs, "errors"))
-                axes[1].plot(at, accuracy, label=name, **_style(number), markersize=3)
-        _label(axes[0], "epoch", "mean loss of rows before their step", "Loss", "best")
-        if has_errors:
-            _label(axes[1], "epoch", "accuracy of rows before their step, %", "Accuracy", "best")
-        for axis in axes:
+                axes[1].plot(at, 100 * (1 - _column(epochs, "errors")), label=name, **style)
+        titles = ("mean loss", "Loss"), ("accuracy, %", "Accuracy")
+        for axis, (y, title) in zip(axes, titles, strict=False):
+            _label(axis, "epoch", f"{y} of rows before their step", title, "best")
             axis.xaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
 def _rounds(runs: dict[str, list[Record]]) -> Figure:
     """Draw the rounds of kernel machines. Each binary problem of a run has a line of its own."""
-    violated = any(one["violators"] for rounds in runs.values() for one in rounds)
-    with panels(1, 2 + violated) as (figure, axes):
+    everything = [one for rounds in runs.values() for one in rounds]
+    with panels(1, 2 + any(one["violators"] for one in everything)) as (figure, axes):
         for number, (name, rounds) in enumerate(runs.items()):
             machines = dict.fromkeys(one["machine"] for one in rounds)
             for machine in machines:
@@ -202,23 +202,24 @@ def _rounds(runs: dict[str, list[Record]]) -> Figure:
                 _draw_rounds(axes, own, number, thin=len(machines) > 1)
             problems = f" ({len(machines)} binary problems)" if len(machines) > 1 else ""
             axes[0].plot([], [], label=f"{name}{problems}", **_style(number))
-        ends = [rounds[-1]["seconds"] for rounds in runs.values()]
         ink = {"color": INK, "markersize": 4}
         for style, label in (("-", "P, primal"), ("--", "D, dual"), ("o", "round on all rows")):
             axes[1].plot([], [], style, label=label, **ink)
-        if any(one["inner_set"] for rounds in runs.values() for one in rounds):
+        if any(one["inner_set"] for one in everything):
             axes[1].plot([], [], "o", label="on some rows", markerfacecolor="none", **ink)
-        objectives = np.concatenate([_column(rounds, "primal") for rounds in runs.values()])
+        objectives = _column(everything, "primal")
         # The first P may be a hundred times the optimum.
         if objectives.max() > 2 * (most := np.quantile(objectives, 0.9)) > 0:
             axes[1].set_ylim(top=1.1 * most)
-        gap, violators = "gap of the best solution, %", "rows that violate the KKT conditions"
-        for axis, y, title in zip(
-            axes, (gap, "objective", violators), ("Gap", "Objectives", "Violators"), strict=False
+        ends = [rounds[-1]["seconds"] for rounds in runs.values()]
+        for axis, title, y in (
+            (axes[0], "Gap", "gap of the best solution, %"),
+            (axes[1], "Objectives", "objective"),
+            *((axis, "Violators", "rows that violate the KKT conditions") for axis in axes[2:]),
         ):
             axis.set_yscale("linear" if axis is axes[1] else "log")
             axis.set_xscale("log" if max(ends) > LONG_RUN * min(ends) > 0 else "linear")
-            _label(axis, "seconds since the start", y, title, None if y == violators else "best")
+            _label(axis, "seconds since the start", y, title, None if axis in axes[2:] else "best")
     return figure
 
 
@@ -227,17 +228,13 @@ def _draw_rounds(axes: Sequence[Any], rounds: list[Record], number: int, *, thin
     gap, P, D, count = (_column(rounds, key) for key in ("gap", "primal", "dual", "violators"))
     # A logarithmic axis has no 0.
     gap, count = (np.where(values > 0, values, np.nan) for values in (100 * gap, count))
-    style, width = _style(number), 0.6 if thin else 1.4
-    for axis, values, line in (
-        (axes[0], gap, "-"),
-        (axes[1], P, "-"),
-        (axes[1], D, "--"),
-        *((axis, count, "-") for axis in axes[2:]),
-    ):
-        axis.plot(seconds, values, line, color=style["color"], linewidth=width)
-        for some, face in ((part, "none"), (~part, style["color"])):
-            points = {"marker": style["marker"], "facecolors": face, "edgecolors": style["color"]}
-            axis.scatter(seconds[some], values[some], s=5 if thin else 14, **points)
+    colour, mark = _style(number).values()
+    lines = [(axes[0], gap, "-"), (axes[1], P, "-"), (axes[1], D, "--")]
+    for axis, values, line in lines + [(axis, count, "-") for axis in axes[2:]]:
+        axis.plot(seconds, values, line, color=colour, linewidth=0.6 if thin else 1.4)
+        for some, face in ((part, "none"), (~part, colour)):
+            points = {"s": 5 if thin else 14, "facecolors": face, "edgecolors": colour}
+            axis.scatter(seconds[some], values[some], marker=mark, **points)
 
 
 # ---- searches ----------------------------------------------------------------------------------
@@ -298,12 +295,10 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
     rest = [name for name in varying if name not in shown]
     tried = [one for one in tried if all(one["values"][o] == best["values"][o] for o in rest)]
     unit = best["score_name"] + ", %" * (best["score_name"] in ("accuracy", "balanced accuracy"))
-    width, height = (len(values[name]) for name in (shown * 2)[:2])
-    size = (1.0, 1.0) if len(shown) == 1 else [min(3.0, max(1.0, n / 6)) for n in (width, height)]
-    with panels(1, 1, *size) as (figure, (axis,)):
-        chosen = [f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest]]
-        title = f"chosen: {', '.join(chosen)}"
-        title += f"\n{best['score_name']} {best['score']:.5g}{_error(best)}"
+    chosen = ", ".join(f"{name} = {best['values'][name]:.4g}" for name in [*shown, *rest])
+    title = f"chosen: {chosen}\n{best['score_name']} {best['score']:.5g} {_error(best)}"
+    size = [min(3.0, max(1.0, len(values[name]) / 6)) for name in shown]
+    with panels(1, 1, *(size if len(shown) > 1 else ())) as (figure, (axis,)):
         if len(shown) == 1:
             _draw_line(axis, tried, best, shown[0])
             _label(axis, shown[0], unit, title, "best")
@@ -314,7 +309,7 @@ def search(log: str | Sequence[Record], axes: Sequence[str] | None = None) -> Fi
 
 
 def _error(one: Record) -> str:
-    return "" if one["standard_error"] is None else f" ± {one['standard_error']:.2g}"
+    return "" if one["standard_error"] is None else f"± {one['standard_error']:.2g}"
 
 
 def _draw_line(axis: Any, tried: Sequence[Record], best: Record, name: str) -> None:
@@ -335,56 +330,54 @@ def _draw_map(
 ) -> None:
     """Draw a cell for each combination. Combinations that were not tried stay blank."""
     (x_name, x), (y_name, y) = values.items()
-    score, loss = np.full((len(y), len(x)), np.nan), is_loss(best)
-    places = [(x.index(one["values"][x_name]), y.index(one["values"][y_name])) for one in tried]
-    for one, (i, j) in zip(tried, places, strict=True):
-        score[j, i] = one["score"]
+    loss, few = is_loss(best), len(x) * len(y) <= MAX_CELL_TEXTS
+    score = np.full((len(y), len(x)), np.nan)
+    places = [(y.index(one["values"][y_name]), x.index(one["values"][x_name])) for one in tried]
+    score[tuple(zip(*places, strict=True))] = [one["score"] for one in tried]
     # Very bad combinations would leave no colours for the good ones.
-    whole = [one["score"] for one in tried if one["dropped_after"] is None]
-    low, high = np.quantile(whole, [0.0, 0.95] if loss else [0.05, 1.0])
-    cells = {"vmin": low, "vmax": high, "cmap": "cividis_r" if loss else "cividis"}
-    image = axis.imshow(score, origin="lower", aspect="auto", **cells)
+    low, high = np.nanquantile(score, [0.0, 0.6] if loss else [0.4, 1.0])
+    colours = {"vmin": low, "vmax": high, "cmap": "cividis_r" if loss else "cividis"}
+    image = axis.imshow(score, origin="lower", aspect="auto", **colours)
     figure.colorbar(image, ax=axis, label=unit, extend="max" if loss else "min")
-    few = len(x) * len(y) <= MAX_CELL_TEXTS
-    for one, place in zip(tried, places, strict=True):
-        dropped, level = one["dropped_after"] is not None, float(image.norm(one["score"]))
-        colour = "white" if (level > 0.55 if loss else level < 0.45) else "black"
+    for one, (j, i) in zip(tried, places, strict=True):
+        dropped = one["dropped_after"] is not None
+        bright = np.mean(image.cmap(image.norm(one["score"]))[:3]) > 0.5
         text = f"{one['score']:.4g}\n{'dropped' if dropped else _error(one)}"
-        mark = text if few else "x" * dropped
-        axis.text(*place, mark, ha="center", va="center", fontsize="xx-small", color=colour)
+        style: Record = {"ha": "center", "va": "center", "color": "black" if bright else "white"}
+        axis.text(i, j, text if few else "x" * dropped, fontsize="xx-small", **style)
     i, j = x.index(best["values"][x_name]), y.index(best["values"][y_name])
-    corners = [i - 0.5, i + 0.5, i + 0.5, i - 0.5], [j - 0.5, j - 0.5, j + 0.5, j + 0.5]
-    axis.fill(*corners, fill=False, edgecolor=COLOURS[1], linewidth=3, label="chosen")
+    frame: Record = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3, "label": "chosen"}
+    axis.add_patch(mpl.patches.Rectangle((i - 0.5, j - 0.5), 1, 1, **frame))
     axis.set_xticks(range(len(x)), [f"{value:.3g}" for value in x], rotation=45)
     axis.set_yticks(range(len(y)), [f"{value:.3g}" for value in y])
     axis.grid(visible=False)
     if not few:
         axis.plot([], [], "x", color=INK, label="dropped after some folds")
-    axis.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=2)
+    figure.legend(loc="outside lower center", ncols=2)
 
 
 # ---- rows and their predictions ----------------------------------------------------------------
 
 
 @dataclass
-class PredictedData:
+class PredictedRows:
     """Rows of data with their predictions.
 
-    fitted : the model. names : label of each class. y : (m,) float64, class index or target, nan
-    if unlabelled. f : (m,) or (m, columns). predicted : (m,). probabilities : (m, classes), or
-    None. weights : (m,). sample : numbers of up to MAX_POINTS rows, ascending; X : their features,
-    (sample, width) float64.
+    fitted : the model. names : label of each class. X : (m, width) csr_matrix. y : (m,) float64,
+    class index or target, nan if unlabelled. weights : (m,). f : (m,) or (m, columns). predicted :
+    (m,) class index or target. probabilities : (m, classes), or None. sample : numbers of up to
+    MAX_POINTS rows, ascending.
     """
 
     fitted: FittedModel
     names: list[str]
+    X: Any
     y: np.ndarray
     weights: np.ndarray
     f: np.ndarray
     predicted: np.ndarray
     probabilities: np.ndarray | None
     sample: np.ndarray
-    X: np.ndarray
 
     @property
     def first_f(self) -> np.ndarray:
@@ -399,69 +392,54 @@ def _fitted(model: Any) -> FittedModel:
     return getattr(model, "model_", None) or load(str(model))
 
 
-def _is_pair(data: Any) -> bool:
-    """Return whether data are arrays (X, y), not names of files."""
-    return isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str)
+def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the rows of arrays, their class indices or targets, and weights of 1."""
+    X, y = scipy.sparse.csr_matrix(X), np.asarray(y)
+    codes = y.astype(float) if fitted.model.is_regression else np.full(len(y), np.nan)
+    if not fitted.model.is_regression:
+        labels = original_values(fitted.model) if fitted.classes is None else fitted.classes
+        names = zip(labels, fitted.model.original_labels, strict=True)
+        for code, (value, text) in enumerate(names):
+            codes[(y == value) | (y.astype(str) == text)] = code
+    return X, codes, np.ones(len(y))
 
 
-def _blocks(data: Any, model: Any, fitted: FittedModel) -> Iterator[tuple[Any, np.ndarray, Any]]:
-    """Yield blocks of rows in CSR, their class indices or targets, and predictions of parts."""
-    found = fitted.model
-    predictor = Predictor(found, found.has_probabilities, labels_only=False)
-    if _is_pair(data):
-        y, begin = _codes(np.asarray(data[1]), fitted), 0
-        for chunk in chunks_of(data[0], found.zero_based, ROWS_AT_ONCE):
-            m = len(chunk.indptr) - 1
-            yield chunk, y[begin : begin + m], [predictor(chunk, slice(0, m))]  # type: ignore[arg-type]
-            begin += m
-        return
-    paths = files.inputs(data)
+def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[Any, ...]:
+    """Return the rows of files, their class indices or targets, and their weights."""
+    found, parts = fitted.model, []
     table = LabelTable(paths[0], unlabelled=True, names=found.labels, any_label=found.is_one_class)
-    rows = RowFiles(found, str(model), paths)
-    for block, parts in predict_in_threads(predictor, rows, fitted.jobs, table, silent):
-        yield block, block.y if found.is_regression else table.classes(block), list(parts)
-
-
-def _codes(y: np.ndarray, fitted: FittedModel) -> np.ndarray:
-    """Return the class index of each label of an array, nan for others; targets as they are."""
-    if fitted.model.is_regression:
-        return y.astype(float)
-    labels = original_values(fitted.model) if fitted.classes is None else fitted.classes
-    codes = np.full(len(y), np.nan)
-    for code, (value, text) in enumerate(zip(labels, fitted.model.original_labels, strict=True)):
-        codes[(y == value) | (y.astype(str) == text)] = code
-    return codes
-
-
-def _predicted_data(data: Any, model: Any, points: int = MAX_POINTS) -> PredictedData:
-    """Predict data, and keep the features of up to `points` rows."""
-    for path in files.inputs(data) if not _is_pair(data) else ():
-        check_is_not_model(path, "DATA MODEL")
-    fitted = _fitted(model)
-    found, rows = fitted.model, dict[Any, Any]()
-    columns: list[tuple[np.ndarray, ...]] = []
-    for block, y, parts in _blocks(data, model, fitted):
-        weights = np.ones(len(y)) if block.weights is None else block.weights
-        f, predicted = (np.concatenate([getattr(p, k) for p in parts]) for k in ("f", "predicted"))
-        chances = [p.probabilities for p in parts if p.probabilities is not None]
-        begin = sum(len(one[0]) for one in columns)
-        columns.append((y, weights, f, predicted, *([np.concatenate(chances)] if chances else [])))
-        # The rows of the smallest random keys are a sample without replacement.
-        keys = np.random.default_rng([0, begin]).integers(1 << 62, size=len(y)).tolist()
-        for i in np.argsort(keys)[:points].tolist():
-            at = slice(block.indptr[i], block.indptr[i + 1])
-            rows[keys[i], begin + i] = block.indices[at] - found.index_base, block.values[at].copy()
-        rows = dict(sorted(rows.items())[:points])
-    if not columns:
+    for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
+        at = block.indices - found.index_base
+        used = (at >= 0) & (at < found.width)
+        rows = np.repeat(np.arange(len(block)), np.diff(block.indptr))
+        entries = block.values[used], (rows[used], at[used])
+        X = scipy.sparse.csr_matrix(entries, (len(block), found.width), dtype=float)
+        y = block.y if found.is_regression else table.classes(block)
+        parts.append((X, y, np.ones(len(y)) if block.weights is None else block.weights))
+    if not parts:
         raise ContentError("the data have no rows")
-    rows = {number: row for (_, number), row in sorted(rows.items(), key=lambda item: item[0][1])}
-    X = np.zeros((len(rows), found.width))
-    for x, (at, values) in zip(X, rows.values(), strict=True):
-        x[at[at < found.width]] = values[at < found.width]
-    y, *joined = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    names, sample = list(found.original_labels), np.array([*rows], np.int64)
-    fields = [y, *joined, *([None] * (len(joined) < 4))]
-    return PredictedData(fitted, names, *fields, sample=sample, X=X)  # type: ignore[arg-type, misc]
+    X, *columns = zip(*parts, strict=True)
+    return scipy.sparse.vstack(X, format="csr"), *map(np.concatenate, columns)
+
+
+def _predicted_rows(data: Any, model: Any) -> PredictedRows:
+    if isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str):
+        fitted = _fitted(model)
+        X, y, weights = _of_arrays(*data, fitted)
+    else:
+        for path in (paths := files.inputs(data)):
+            check_is_not_model(path, "DATA MODEL")
+        fitted = _fitted(model)
+        X, y, weights = _of_files(paths, model, fitted)
+    found, chances = fitted.model, None
+    f = decision_values(found, X, fitted.jobs)
+    predicted = found.predicted(f)
+    if found.has_probabilities and not (found.is_one_class or found.is_regression):
+        chances = found.probabilities(f)
+        predicted = chances.argmax(axis=1)
+    sample = np.sort(np.random.default_rng(0).permutation(len(y))[:MAX_POINTS])
+    names = list(found.original_labels)
+    return PredictedRows(fitted, names, X, y, weights, f, predicted, chances, sample)
 
 
 # ---- scores ------------------------------------------------------------------------------------
@@ -491,7 +469,7 @@ def scores(data: Any, model: Any) -> Figure:
     ContentError, DataError, ModelError
         If the rows or the model are unusable, or if no row has a label.
     """
-    found = _predicted_data(data, model, points=1)
+    found = _predicted_rows(data, model)
     K = len(found.names)
     at = np.flatnonzero(found.y < K if K else ~np.isnan(found.y))
     if not len(at):
@@ -502,7 +480,7 @@ def scores(data: Any, model: Any) -> Figure:
     if K == 2:
         both = len(np.unique(found.y[at])) == 2
         drawn += [_draw_roc, _draw_precision_recall] * both + [_draw_decision_values]
-    if found.probabilities is not None and not found.fitted.model.is_one_class:
+    if found.probabilities is not None:
         drawn.append(_draw_calibration)
     columns = min(len(drawn), 3)
     with panels(-(-len(drawn) // columns), columns) as (figure, axes):
@@ -513,10 +491,9 @@ def scores(data: Any, model: Any) -> Figure:
     return figure
 
 
-def _draw_confusion(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     K = len(found.names)
-    cells = found.y[at].astype(int) * K + found.predicted[at].astype(int)
-    counts = np.bincount(cells, minlength=K * K).reshape(K, K)
+    counts = metrics.confusion_matrix(found.y[at], found.predicted[at], labels=range(K))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     for (i, j), count in np.ndenumerate(counts if K * K <= MAX_CELL_TEXTS else counts[:0]):
@@ -531,44 +508,34 @@ def _draw_confusion(axis: Any, found: PredictedData, at: np.ndarray) -> None:
     _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
 
 
-def roc_curve(f: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Return the false and true positive rates of all thresholds on f, from the largest, and the
-    precision of each; (k + 1,), (k + 1,), (k,). f, positive, weights : (m,)."""
-    order = np.argsort(-f, kind="stable")
-    f, positive, weights = f[order], positive[order], weights[order]
-    last = np.append(np.flatnonzero(np.diff(f)), len(f) - 1)
-    hits, misses = (np.cumsum(weights * some)[last] for some in (positive, ~positive))
-    rates = (np.concatenate([[0.0], sums / sums[-1]]) for sums in (misses, hits))
-    return (*rates, hits / np.maximum(hits + misses, 1e-300))
-
-
-def _draw_roc(axis: Any, found: PredictedData, at: np.ndarray) -> None:
-    false, true, _ = roc_curve(found.first_f[at], found.y[at] == 0, found.weights[at])
+def _draw_roc(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
+    rows = {"sample_weight": found.weights[at], "drop_intermediate": False}
+    false, true, _ = metrics.roc_curve(found.y[at] == 0, found.first_f[at], **rows)
     axis.plot(100 * false, 100 * true, color=COLOURS[0])
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
-    area, name = float(np.trapezoid(true, false)), shortened(found.names[0])
-    x, y = f"rows of {shortened(found.names[1])} taken for it, %", f"rows of {name} found, %"
-    _label(axis, x, y, f"ROC of {name}: area {area:.4f}")
+    name, other = map(shortened, found.names)
+    title = f"ROC of {name}: area {metrics.auc(false, true):.4f}"
+    _label(axis, f"rows of {other} taken for it, %", f"rows of {name} found, %", title)
 
 
-def _draw_precision_recall(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+def _draw_precision_recall(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     for code, line in ((0, "-"), (1, "--")):
-        f, positive = found.first_f[at] * (1 - 2 * code), found.y[at] == code
-        _, recall, precision = roc_curve(f, positive, found.weights[at])
-        area = average_precision(f, positive, found.weights[at])
-        label, precision = f"{shortened(found.names[code])}: area {area:.4f}", 100 * precision
-        style = {"color": COLOURS[code], "drawstyle": "steps-pre", "label": label}
-        axis.plot(100 * recall, np.append(precision[:1], precision), line, **style)
+        rows = found.y[at] == code, found.first_f[at] * (1 - 2 * code)
+        weights = {"sample_weight": found.weights[at]}
+        precision, recall, _ = metrics.precision_recall_curve(*rows, **weights)
+        area = metrics.average_precision_score(*rows, **weights)
+        label = f"{shortened(found.names[code])}: area {area:.4f}"
+        style = {"color": COLOURS[code], "drawstyle": "steps-post", "label": label}
+        axis.plot(100 * recall, 100 * precision, line, **style)
     _label(axis, "recall, %", "precision, %", "Precision and recall", "lower left")
 
 
-def _draw_decision_values(axis: Any, found: PredictedData, at: np.ndarray) -> None:
+def _draw_decision_values(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     f = found.first_f[at]
     low, high = np.quantile(f, [0.001, 0.999])
     bins = np.linspace(min(low, -1.0), max(high, 1.0), 41)
     for code, line in ((0, "-"), (1, "--")):
-        own = np.clip(f[found.y[at] == code], bins[0], bins[-1])
-        if len(own):
+        if len(own := np.clip(f[found.y[at] == code], bins[0], bins[-1])):
             label, colour = f"{shortened(found.names[code])}: {len(own):,} rows", COLOURS[code]
             axis.hist(own, bins, alpha=0.25, color=colour)
             axis.hist(own, bins, histtype="step", color=colour, linestyle=line, label=label)
@@ -578,12 +545,12 @@ def _draw_decision_values(axis: Any, found: PredictedData, at: np.ndarray) -> No
     _label(axis, "decision value f (dotted: the margin)", "rows", title, "best")
 
 
-def _draw_calibration(axis: Any, found: PredictedData, at: np.ndarray) -> None:
-    chances, x, y = found.probabilities, "probability of the predicted class", "right labels"
-    assert chances is not None
-    p, right = chances[at].max(axis=1), chances[at].argmax(axis=1) == found.y[at]
+def _draw_calibration(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
+    assert found.probabilities is not None
+    chances, x, y = found.probabilities[at], "probability of the predicted class", "right labels"
+    p, right = chances.max(axis=1), chances.argmax(axis=1) == found.y[at]
     if len(found.names) == 2:
-        p, right = chances[at, 0], found.y[at] == 0
+        p, right = chances[:, 0], found.y[at] == 0
         x, y = (f"{what} {shortened(found.names[0])}" for what in ("probability of", "rows of"))
     bins = np.clip((p * BINS).astype(int), 0, BINS - 1)
     counts = np.bincount(bins, minlength=BINS)
@@ -599,19 +566,18 @@ def _draw_calibration(axis: Any, found: PredictedData, at: np.ndarray) -> None:
 
 
 def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
-    residual, spread = y - f, float(np.square(y - y.mean()).sum())
-    found = f"mean squared error {np.square(residual).mean():.4g}"
-    found += f", R² {1 - np.square(residual).sum() / spread:.4f}" if spread else ""
+    title = f"{len(y):,} rows: mean squared error {metrics.mean_squared_error(y, f):.4g}"
+    title += f", R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
     some = np.random.default_rng(0).permutation(len(y))[:MAX_POINTS]
     points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
     with panels(1, 3) as (figure, (targets, residuals, counts)):
         targets.scatter(f[some], y[some], **points)
         targets.axline((f.mean(), f.mean()), slope=1, color=INK, linewidth=0.8, linestyle=":")
-        _label(targets, "prediction", "target", f"{len(y):,} rows: {found}")
-        residuals.scatter(f[some], residual[some], **points)
+        _label(targets, "prediction", "target", title)
+        residuals.scatter(f[some], (y - f)[some], **points)
         residuals.axhline(0, color=INK, linewidth=0.8)
         _label(residuals, "prediction", "target - prediction", "Residuals")
-        counts.hist(residual, 41, color=COLOURS[0], alpha=0.6)
+        counts.hist(y - f, 41, color=COLOURS[0], alpha=0.6)
         counts.axvline(0, color=INK, linewidth=0.8)
         _label(counts, "target - prediction", "rows", "Residuals, counted")
     return figure
@@ -648,94 +614,89 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
     ParameterError
         If a feature is not one of the model.
     """
-    found = _predicted_data(data, model)
-    kind, X = found.fitted.model, found.X
+    found = _predicted_rows(data, model)
+    kind, X = found.fitted.model, found.X[found.sample].toarray()
     if kind.has_row_numbers:
         raise ModelError("a model of kernel values has no features to draw")
-    first, last = kind.index_base, kind.index_base + X.shape[1] - 1
-    if first == last and not found.names:
-        return _draw_curve(found)
-    if features is not None or X.shape[1] <= 2:
-        chosen = features or (first, last)
-        if outside := [j for j in chosen if not first <= j <= last]:
-            raise ParameterError(f"no feature {outside[0]}: the model has {first} to {last}")
-        directions = np.eye(X.shape[1])[[j - first for j in chosen]]
+    width, first = X.shape[1], kind.index_base
+    if width == 1 and not found.names:
+        return _draw_curve(found, X[:, 0])
+    chosen = features or (first, first + width - 1) if features or width <= 2 else ()
+    if outside := [j for j in chosen if not first <= j < first + width]:
+        raise ParameterError(
+            f"no feature {outside[0]}: the model has {first} to {first + width - 1}"
+        )
+    origin, note = X.mean(axis=0), ""
+    if chosen:
+        directions = np.eye(width)[[j - first for j in chosen]]
         names = [f"feature {j}" for j in chosen]
-        note = "" if X.shape[1] <= 2 else "all other features have their mean"
-        origin = np.asarray(X.mean(axis=0)) * (1 - directions.max(axis=0))
+        note = "all other features have their mean" if width > 2 else ""
+        origin = origin * (1 - directions.max(axis=0))
     else:
-        origin = np.asarray(X.mean(axis=0))
         _, sizes, directions = np.linalg.svd(X - origin, full_matrices=False)
-        shares = 100 * sizes[:2] ** 2 / max(float(np.square(sizes).sum()), 1e-300)
+        shares = 100 * sizes**2 / max(float(np.square(sizes).sum()), 1e-300)
         directions = directions[:2]
-        names = [f"principal component {i} ({s:.0f}% of variance)" for i, s in enumerate(shares, 1)]
+        names = [f"principal component {i} ({shares[i - 1]:.0f}% of variance)" for i in (1, 2)]
         note = "f in the plane of two principal components, rows projected on it"
-    return _draw_plane(found, origin, directions, names, note)
-
-
-def _draw_curve(found: PredictedData) -> Figure:
-    x, index = found.X[:, 0], found.fitted.model.index_base
-    ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
-    f = decision_values(found.fitted.model, ends[:, None], found.fitted.jobs)
-    with panels(1, 1, 1.3, 1.1) as (figure, (axis,)):
-        axis.scatter(x, found.y[found.sample], s=10, color=GREY, label="rows")
-        axis.plot(ends, f, color=COLOURS[0], label="prediction")
-        _label(axis, f"feature {index}", "target", legend="best")
-    return figure
-
-
-def _draw_plane(
-    found: PredictedData, origin: np.ndarray, directions: np.ndarray, names: list[str], note: str
-) -> Figure:
-    """Draw f over origin + s directions[0] + t directions[1], and the rows projected on it."""
-    model, points = found.fitted.model, (found.X - origin) @ directions.T
-    pad = 0.05 * np.ptp(points, axis=0) + 1e-12
-    sides = np.linspace(points.min(axis=0) - pad, points.max(axis=0) + pad, GRID_POINTS).T
-    grid = np.column_stack([side.ravel() for side in np.meshgrid(*sides)])
-    parts = np.array_split(grid, -(-grid.size * len(origin) // GRID_VALUES))
-    values = [decision_values(model, origin + p @ directions, found.fitted.jobs) for p in parts]
-    f, shape, K = np.concatenate(values), (GRID_POINTS, GRID_POINTS), len(found.names)
     with panels(1, 1, 1.5, 1.5) as (figure, (axis,)):
-        if f.ndim == 1 or K == 2:
-            f = (f if f.ndim == 1 else f[:, 0] - f[:, 1]).reshape(shape)
-            limit = min(3.0, float(np.abs(f).max()) or 1.0)
-            # The colour of the first class is where f > 0.
-            ends = [COLOURS[1], "white", COLOURS[0]]
-            cmap = mpl.colors.LinearSegmentedColormap.from_list("classes", ends)
-            levels, label = np.linspace(-limit, limit, 13), "f (line: 0, dashed: margin)"
-            style: Record = {"levels": levels, "cmap": cmap, "extend": "both", "alpha": 0.5}
-            shades = axis.contourf(*sides, f, **(style if K else {"levels": 14, "cmap": "cividis"}))
-            figure.colorbar(shades, ax=axis, label=label if K else "prediction")
-            if K:
-                axis.contour(*sides, f, [-1, 0, 1], colors=INK, linestyles=["--", "-", "--"])
-        else:
-            classes, edges = model.predicted(f).reshape(shape), np.arange(K + 1) - 0.5
-            colours = [_style(code)["color"] for code in range(K)]
-            axis.contourf(*sides, classes, edges, colors=colours, alpha=0.25)
-            axis.contour(*sides, classes, edges[1:-1], colors=INK, linewidths=0.6)
-        _draw_rows(axis, found, points)
-        _draw_support_vectors(axis, found, origin, directions)
+        _draw_decisions(figure, axis, found, X, origin, directions)
+        y, points = found.y[found.sample], (X - origin) @ directions.T
+        for code, name in enumerate(found.names):
+            label = f"{shortened(name)}: {int(np.sum(found.y == code)):,} rows"
+            axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
+        if (rest := np.isnan(y) if found.names else y == y).any():
+            label = "unlabelled rows" if found.names else f"{len(found.y):,} rows"
+            axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
+        _draw_support_vectors(axis, found, X, lambda rows: ((rows - origin) @ directions.T).T)
         _label(axis, names[0], names[1], note)
         axis.grid(visible=False)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
     return figure
 
 
-def _draw_rows(axis: Any, found: PredictedData, points: np.ndarray) -> None:
-    y = found.y[found.sample]
-    for code, name in enumerate(found.names):
-        if (y == code).any():
-            label = f"{shortened(name)}: {int(np.sum(found.y == code)):,} rows"
-            axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
-    rest = np.isnan(y) if found.names else np.ones(len(y), bool)
-    if rest.any():
-        label = "unlabelled rows" if found.names else f"{len(found.y):,} rows"
-        axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
+def _draw_curve(found: PredictedRows, x: np.ndarray) -> Figure:
+    ends = np.linspace(x.min(), x.max(), 4 * GRID_POINTS)
+    with panels(1, 1, 1.3, 1.1) as (figure, (axis,)):
+        axis.scatter(x, found.y[found.sample], s=10, color=GREY, label="rows")
+        axis.plot(ends, found.fitted.decision_function(ends[:, None]), label="prediction")
+        _label(axis, f"feature {found.fitted.model.index_base}", "target", legend="best")
+    return figure
 
 
-def _draw_support_vectors(
-    axis: Any, found: PredictedData, origin: np.ndarray, directions: np.ndarray
+def _draw_decisions(
+    figure: Figure, axis: Any, found: PredictedRows, X: np.ndarray, origin: Any, directions: Any
 ) -> None:
+    """Draw f, or the predicted classes, over origin + s directions[0] + t directions[1]."""
+    model, K = found.fitted.model, len(found.names)
+    points = (X - origin) @ directions.T
+    pad = 0.05 * np.ptp(points, axis=0) + 1e-12
+    sides = np.linspace(points.min(axis=0) - pad, points.max(axis=0) + pad, GRID_POINTS).T
+    lines = [np.column_stack([sides[0], np.full(GRID_POINTS, t)]) for t in sides[1]]
+    f = np.stack(
+        [decision_values(model, origin + s @ directions, found.fitted.jobs) for s in lines]
+    )
+    if f.ndim == 3 and K != 2:
+        classes = np.stack([model.predicted(row) for row in f])
+        for code in range(K):
+            own, colour = (classes == code).astype(float), _style(code)["color"]
+            axis.contourf(*sides, own, [0.5, 1.5], colors=[colour], alpha=0.25)
+            axis.contour(*sides, own, [0.5], colors=INK, linewidths=0.4)
+        return
+    f = f if f.ndim == 2 else f[:, :, 0] - f[:, :, 1]
+    style: Record = {"levels": 14, "cmap": "cividis", "alpha": 0.8}
+    if K:
+        limit = min(3.0, float(np.abs(f).max()) or 1.0)
+        # The colour of the first class is where f > 0.
+        ends = [COLOURS[1], "white", COLOURS[0]]
+        cmap = mpl.colors.LinearSegmentedColormap.from_list("classes", ends)
+        levels = np.linspace(-limit, limit, 13)
+        style = {"levels": levels, "cmap": cmap, "extend": "both", "alpha": 0.5}
+        axis.contour(*sides, f, [-1, 0, 1], colors=INK, linestyles=["--", "-", "--"])
+    label = "f (line: 0, dashed: margin)" if K else "prediction"
+    figure.colorbar(axis.contourf(*sides, f, **style, zorder=0), ax=axis, label=label)
+
+
+def _draw_support_vectors(axis: Any, found: PredictedRows, X: np.ndarray, place: Any) -> None:
     """Draw rings around support vectors, and crosses on other rows within the margin."""
     model: Any = found.fitted.model
     if not hasattr(model, "Z"):
@@ -745,31 +706,25 @@ def _draw_support_vectors(
     Z = np.zeros((len(some), model.width))
     Z[:, np.asarray(model.features) - model.index_base] = model.Z[some].toarray()
     if model.scaling is not None and model.scaling.factor is not None:
-        factor = np.where(model.scaling.factor == 0, 1.0, model.scaling.factor)
         seen = np.asarray(model.seen.indices(1 << 31)) - model.index_base
-        shift = 0.0 if model.scaling.shift is None else model.scaling.shift
-        Z[:, seen] = Z[:, seen] / factor + shift
+        Z[:, seen] /= np.where(model.scaling.factor == 0, 1.0, model.scaling.factor)
+        Z[:, seen] += 0.0 if model.scaling.shift is None else model.scaling.shift
     drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""
     ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 0.4, "s": 22, "alpha": 0.6}
-    axis.scatter(
-        *((Z - origin) @ directions.T).T, label=f"{count:,} support vectors{drawn}", **ring
-    )
-    if len(found.names) != 2 or model.is_one_class or drawn:
+    axis.scatter(*place(Z), label=f"{count:,} support vectors{drawn}", **ring)
+    if len(found.names) != 2 or model.is_one_class or len(Z) < count or len(X) < len(found.y):
         return
-    sign = np.array([1, -1])[np.where(found.y[found.sample] == 0, 0, 1)]
-    inside = found.X[sign * found.first_f[found.sample] < 1 - KKT_TOLERANCE]
     from scipy.spatial import cKDTree
 
     def unlike(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the rows that are none of the others, but for single precision."""
-        distances = cKDTree(others).query(rows)[0]
-        return rows[distances > SAME * np.linalg.norm(rows, axis=1)]
+        return rows[cKDTree(others).query(rows)[0] > SAME * np.linalg.norm(rows, axis=1)]
 
     # Rows that the model was not trained on may be anywhere.
-    if len(Z) and len(inside) and not len(unlike(Z, found.X)) and len(unlike(inside, Z)):
-        wrong = unlike(inside, Z)
+    inside = X[np.where(found.y == 0, 1, -1) * found.first_f < 1 - KKT_TOLERANCE]
+    if len(Z) and len(inside) and not len(unlike(Z, X)) and len(wrong := unlike(inside, Z)):
         label = f"{len(wrong):,} other rows within the margin"
-        axis.scatter(*((wrong - origin) @ directions.T).T, marker="x", color=INK, label=label)
+        axis.scatter(*place(wrong), marker="x", color=INK, label=label)
 
 
 # ---- explanations ------------------------------------------------------------------------------
@@ -809,21 +764,22 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     kind = _fitted(model).model
     if not isinstance(kind, KernelModel) or kind.kernel.name != "rbf":
         raise ModelError("expected a model with the RBF kernel, found another")
-    X, columns, base = _predicted_data(data, model, points=1 << 62).X, kind.columns, kind.index_base
-    if not 1 <= row <= len(X):
-        raise ParameterError(f"the data have rows 1 to {len(X):,}, no row {row:,}")
+    X, columns, base = _predicted_rows(data, model).X, kind.columns, kind.index_base
+    m = X.shape[0]
+    if not 1 <= row <= m:
+        raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     explainer = Explainer(kind, columns)
 
-    def values(x: np.ndarray) -> np.ndarray:
-        at, phi = np.flatnonzero(x), np.zeros(kind.width)
+    def values(number: int) -> np.ndarray:
+        x, phi = X[number], np.zeros(kind.width)
         if columns is not None:
-            return explainer.of_columns((at + base).astype(np.int32), x[at])[0]
-        features, found = explainer((at + base).astype(np.int32), x[at])
+            return explainer.of_columns((x.indices + base).astype(np.int32), x.data)[0]
+        features, found = explainer((x.indices + base).astype(np.int32), x.data)
         phi[features - base] = found[0]
         return phi
 
-    one, sample = values(X[row - 1]), np.random.default_rng(0).permutation(len(X))[:rows]
-    sizes = np.mean([np.abs(values(x)) for x in X[sample]], axis=0)
+    one, sample = values(row - 1), np.random.default_rng(0).permutation(m)[:rows]
+    sizes = np.mean([np.abs(values(number)) for number in sample], axis=0)
     names = [f"feature {j + base}" for j in range(kind.width)]
     names = names if columns is None else [shortened(c.name) for c in columns.columns]
     empty = float(explainer.base_values[0])
@@ -831,8 +787,7 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     with panels(1, 2, 1.1, max(0.7, shown / 14)) as (figure, axes):
         for axis, bars in zip(axes, (one, sizes), strict=True):
             order = np.argsort(-np.abs(bars), kind="stable")[:shown]
-            colours = [COLOURS[int(bars[j] < 0)] for j in order]
-            axis.barh(range(shown), bars[order], color=colours)
+            axis.barh(range(shown), bars[order], color=[COLOURS[int(bars[j] < 0)] for j in order])
             axis.set_yticks(range(shown), [names[j] for j in order])
             axis.invert_yaxis()
         axes[0].axvline(0, color=INK, linewidth=0.8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,13 @@ def test_the_rounds_of_the_last_run_are_drawn(run):
     assert {one["primal"] for one in rounds} | {one["dual"] for one in rounds} <= drawn
 
 
+def test_numbers_at_logarithmic_axes_are_not_formulas():
+    rounds = {"event": "iteration", "machine": None, "inner_set": None, "violators": 1, "dual": 1}
+    gaps = [0.0002, 0.0006]
+    records = [rounds | {"gap": gap, "primal": 1, "seconds": gap} for gap in gaps]
+    assert "mathdefault" not in page.svg(plot.convergence(records))
+
+
 def test_every_combination_of_a_search_is_in_its_map(run):
     records = records_of(run[2])
     tried = [one for one in records if one["event"] == "tried"]
@@ -180,6 +188,35 @@ def test_a_page_is_one_file_with_the_numbers_of_the_run(run, tmp_path):
     assert again.exit_code == 0
     refused = command("page", log, model, data)
     assert "is not a page" in str(refused.exception)
+
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+# The last option lets the frame's file tell its width to the file around it.
+OPTIONS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--enable-logging=stderr",
+    "--allow-file-access-from-files",
+]
+FRAME = """<title></title><iframe id="frame" width="{width}" height="900" src="{page}"></iframe>
+<script>frame.onload = () => {{ const shown = frame.contentDocument.documentElement;
+document.title = [shown.scrollWidth, shown.clientWidth].join() }}</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+@pytest.mark.parametrize("width", [1200, 400])
+def test_a_browser_shows_a_page_without_a_scroll_bar_or_a_message(run, tmp_path, width):
+    data, model, log = run
+    made, around = tmp_path / "p.html", tmp_path / "around.html"
+    assert command("page", log, model, data, made).exit_code == 0
+    around.write_text(FRAME.format(width=width, page=made.name))
+    words = [*OPTIONS, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom", around.as_uri()]
+    shown = subprocess.run([BROWSER, *words], capture_output=True, text=True, check=True)
+    page_width, frame = map(int, re.search(r"<title>(\d+),(\d+)", shown.stdout).groups())
+    assert 0 < page_width <= frame <= width
+    assert "CONSOLE" not in shown.stderr
 
 
 def test_a_training_writes_its_page_and_keeps_its_model_without_it(tmp_path):

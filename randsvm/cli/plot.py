@@ -52,16 +52,17 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
 @click.group(context_settings=SETTINGS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """Draw trainings, searches and models (needs matplotlib: the extra plot)."""
+    """Draw trainings, searches and models (needs the extra plot)."""
 
 
 @main.command()
 @click.argument("logs", nargs=-1, required=True, type=options.PATH, metavar="LOG...")
 @_output("convergence")
 def convergence(logs: tuple[str, ...], output: str) -> None:
-    """Draw gap, P and D, and violators against seconds; of sgd the loss of each epoch.
+    """Draw gap, P, D and violators against time.
 
-    LOG is a file of randsvm-train --log, whose last run is drawn.
+    LOG is a file of randsvm-train --log, whose last run is drawn. Of sgd the picture has the loss
+    and the accuracy of each epoch.
     """
     _save(output, lambda plot: plot.convergence(*logs))
 
@@ -71,7 +72,9 @@ def convergence(logs: tuple[str, ...], output: str) -> None:
 @click.option("--axes", help="One or two parameters, as C,gamma.  [default: those that vary]")
 @_output("search")
 def search(log: str, axes: str | None, output: str) -> None:
-    """Draw the scores of a search: a map of two parameters, or a line of one."""
+    """Draw the scores of a search.
+
+    Two parameters make a map, one makes a line."""
     _save(output, lambda plot: plot.search(log, axes and axes.split(",")))
 
 
@@ -80,7 +83,10 @@ def search(log: str, axes: str | None, output: str) -> None:
 @click.argument("model", type=options.PATH)
 @_output("scores")
 def scores(data: str, model: str, output: str) -> None:
-    """Draw confusion matrix, ROC, precision and recall, calibration, or residuals."""
+    """Draw confusions, curves and residuals.
+
+    Of classes: confusion matrix, ROC, precision and recall, decision values, calibration. Of a
+    regression: residuals."""
     _save(output, lambda plot: plot.scores(data, model))
 
 
@@ -90,9 +96,10 @@ def scores(data: str, model: str, output: str) -> None:
 @click.option("--features", nargs=2, type=int, help="Two features; all others have their mean.")
 @_output("boundary")
 def boundary(data: str, model: str, features: tuple[int, int] | None, output: str) -> None:
-    """Draw decision values, margin and support vectors over the rows of DATA.
+    """Draw decision values over the rows of DATA.
 
-    Rows of more than two features are drawn in the plane of their principal components.
+    The picture has the margin and the support vectors, too. Rows of more than two features are
+    drawn in the plane of their principal components.
     """
     _save(output, lambda plot: plot.boundary(data, model, features))
 
@@ -104,7 +111,9 @@ def boundary(data: str, model: str, features: tuple[int, int] | None, output: st
 @click.option("--rows", default=100, show_default=True, help="Rows of the sample.")
 @_output("explain")
 def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
-    """Draw the Shapley values of a row, and their mean sizes over a sample (kernel rbf)."""
+    """Draw Shapley values of rows (kernel rbf).
+
+    The bars are those of one row, and the mean sizes over a sample."""
     _save(output, lambda plot: plot.explain(data, model, row, rows))
 
 
@@ -113,7 +122,10 @@ def explain(data: str, model: str, row: int, rows: int, output: str) -> None:
 @click.argument("model", type=options.PATH)
 @click.argument("names", nargs=-1, required=True, type=options.PATH, metavar="[TEST_DATA] FILE")
 def page(log: str, model: str, names: tuple[str, ...]) -> None:
-    """Write FILE, one HTML page about the last training in LOG, with all its pictures."""
+    """Write one HTML page about a training.
+
+    FILE has all pictures of the last training in LOG. TEST_DATA are labelled rows that the model
+    is judged by."""
     if len(names) > 2:
         raise click.UsageError("expected LOG MODEL [TEST_DATA] FILE")
     from randsvm.page import training_page, write_page
