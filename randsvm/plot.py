@@ -433,13 +433,11 @@ def _predicted_rows(data: Any, model: Any) -> PredictedRows:
         X, y, weights = _of_files(paths, model, fitted)
     found, chances = fitted.model, None
     f = decision_values(found, X, fitted.jobs)
-    predicted = found.predicted(f)
     if found.has_probabilities and not (found.is_one_class or found.is_regression):
         chances = found.probabilities(f)
-        predicted = chances.argmax(axis=1)
     sample = np.sort(np.random.default_rng(0).permutation(len(y))[:MAX_POINTS])
     names = list(found.original_labels)
-    return PredictedRows(fitted, names, X, y, weights, f, predicted, chances, sample)
+    return PredictedRows(fitted, names, X, y, weights, f, found.predicted(f), chances, sample)
 
 
 # ---- scores ------------------------------------------------------------------------------------

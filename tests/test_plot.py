@@ -55,7 +55,7 @@ def test_the_areas_and_the_confusion_are_those_of_scikit_learn(run, tmp_path):
     assert f"area {metrics.roc_auc_score(first, f):.4f}" in titles
     figure = plot.scores(data, model)
     legend = [text.get_text() for axis in figure.axes for text in axis.texts]
-    confusion = metrics.confusion_matrix(~first, fitted.predict_proba(X)[:, 0] < 0.5)
+    confusion = metrics.confusion_matrix(~first, fitted.predict(X) != int(fitted.model.labels[0]))
     assert legend[:4] == [f"{count:,}" for count in confusion.ravel()]
     labels = [one for axis in figure.axes for one in axis.get_legend_handles_labels()[1]]
     for positive, values in ((first, f), (~first, -f)):
