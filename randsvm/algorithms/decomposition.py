@@ -3,14 +3,14 @@
 Decomposition as in Osuna, Freund, Girosi, AI Memo 1602, 1997, in general form: an algorithm solves
 the subproblem of a working set of rows while all other coefficients stay frozen, scans D for
 violators of the KKT conditions, and chooses the next working set. randsvm.py and osuna.py show the
-algorithms. Nothing here depends on files, folds or progress bars.
+algorithms. Each is a generator of rounds; the caller records them, and closes it at the end of the
+run. Nothing here depends on files, folds or progress bars.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
@@ -24,71 +24,31 @@ from randsvm.svm.subproblem import solve
 from randsvm.svm.subproblem_qp import solve_two_sums
 from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
 
-
-class Stop(Protocol):
-    """Decides after each scan whether the run ends. tolerance: of the KKT conditions in the next
-    scan."""
-
-    @property
-    def tolerance(self) -> float: ...
-
-    def __call__(self, SV: KernelSolution, V: Violators) -> bool: ...
-
-
-class PartSolver(Protocol):
-    """Solves the problem of some rows of D alone; returns an SV with `points` and row numbers of D.
-
-    rows : (m,) int64, ascending row numbers in D. solve: the algorithm; its argument is the
-    Decomposition over these rows. start: makes the first step. factor: the bounds of the
-    coefficients are multiplied by it. gap: the gap that ends this solve; None: a share of the gap
-    that ends the whole run.
-    """
-
-    def __call__(
-        self,
-        rows: np.ndarray,
-        solve: Callable[[Decomposition], KernelSolution],
-        start: Start | None = None,
-        *,
-        factor: float = 1.0,
-        gap: float | None = None,
-    ) -> KernelSolution: ...
-
-
-class ReplaceSolution(Protocol):
-    """Returns the solution to scan all rows with, given that of some rows: the same, or one with
-    few support vectors, whose coefficients have no bounds."""
-
-    def __call__(self, solution: KernelSolution) -> KernelSolution: ...
-
-
+# The solutions SV of an algorithm and their violators V, one pair after each scan.
+Rounds = Generator[tuple[KernelSolution, Violators], None, None]
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
 Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Decomposition:
-    """One run over D. rng: numbered random draws. watch: called after each scan. solve_part: runs
-    an algorithm over some of the rows. replace_solution: see ReplaceSolution."""
+    """One run over D. rng: numbered random draws. tolerance: of the KKT conditions in the next
+    scan; the caller may change it between two rounds."""
 
     scan: Scan
     rng: Draws
-    stop: Stop
-    watch: Callable[[KernelSolution, Violators], None]
-    solve_part: PartSolver
-    replace_solution: ReplaceSolution
-    warm_start: Start | None = None
+    tolerance: float
 
     def random_subset(self, r: int) -> WorkingSet:
         """Return a random subset of D of r rows."""
         D = self.scan.D
         return WorkingSet.of(random_subset(D, r, self.rng), D.n)
 
-    @property
-    def start(self) -> Start | None:
-        """Return the function that makes the first step; None: `svmlearn` over a random subset."""
+    def first_start(self, start: Start | None) -> Start | None:
+        """Return what makes the first step: `start`, or what coefficients with prescribed sums
+        need; None: `svmlearn` over a random subset."""
         sums = self.scan.task.coefficient_sum or self.scan.task.absolute_sum
-        return self._start_with_sums if sums and self.warm_start is None else self.warm_start
+        return self._start_with_sums if sums and start is None else start
 
     def _start_with_sums(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         """Return a first step to coefficients with the sums that a one-class or nu task prescribes.
@@ -114,9 +74,7 @@ class Decomposition:
     ) -> tuple[KernelSolution, Violators]:
         """Make the step, which solved W, scan D, and return the solution SV with its violators V.
         order: which r candidates of each side V holds."""
-        SV, V = self.scan.after(step, self.collector(W, order, r), self.stop.tolerance)
-        self.watch(SV, V)
-        return SV, V
+        return self.scan.after(step, self.collector(W, order, r), self.tolerance)
 
     def collector(self, W: WorkingSet, order: Order, r: int) -> Collector:
         """Return the collector of the next scan; if W holds all rows of D, it keeps no row."""
@@ -124,7 +82,7 @@ class Decomposition:
         return LargestViolation(0, draw) if W.whole else order(r, draw)
 
 
-def empty_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     """Return a step that changes no coefficient, and an empty working set.
 
     As a `Start` it continues from the current coefficients of the scan.

@@ -8,13 +8,12 @@ solved with C n / m for m rows, so that f0 estimates f of all n rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Start, empty_step
+from randsvm.algorithms.decomposition import Decomposition, Start, no_step
 from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
@@ -47,8 +46,26 @@ FROM_ROWS = 200_000
 # The machines of the subsets end at this gap.
 SUBSET_GAP = 0.02
 
-# Returns the algorithm for a number of rows.
-AlgorithmOfSize = Callable[[int], Callable[[Decomposition], KernelSolution]]
+
+class PartSolver(Protocol):
+    """Solves the problem of some rows of D alone, by `train_certified`.
+
+    It returns the solution, and the machine that scans D in its place: the same, or one with few
+    support vectors. Both have `points` and row numbers of D.
+
+    rows : (m,) int64, ascending row numbers in D. start: makes the first step. factor: the bounds
+    of the coefficients are multiplied by it. gap: the gap that ends this solve; None: a share of
+    the gap that ends the whole run.
+    """
+
+    def __call__(
+        self,
+        rows: np.ndarray,
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> tuple[KernelSolution, KernelSolution]: ...
 
 
 def inner_set_pays(n: int, problem: Problem) -> bool:
@@ -73,15 +90,15 @@ class InitialEstimate(NamedTuple):
     error: float
 
 
-def estimate_from_subsets(run: Decomposition, algorithm: AlgorithmOfSize) -> InitialEstimate:
-    """Return f0 of two random subsets of D. algorithm: returns the one for a number of rows."""
+def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> InitialEstimate:
+    """Return f0 of two random subsets of D."""
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)
     machines = []
     for half in _halves(run, rows):
         weight = len(half) if scan.weights is None else float(scan.weights[half].sum())
         factor = scan.total_weight / weight
-        machines.append(run.solve_part(half, algorithm(len(half)), factor=factor, gap=SUBSET_GAP))
+        machines.append(solve_part(half, factor=factor, gap=SUBSET_GAP)[0])
     assert all(one.points is not None for one in machines)
     points = Points.concatenate([one.points for one in machines if one.points is not None])
     order = np.argsort(points.rows)
@@ -146,6 +163,6 @@ def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.take_over(rows, solution.beta, u)
-        return empty_step(scan, r)[0], W
+        return no_step(scan, r)[0], W
 
     return start

@@ -18,14 +18,12 @@ Between 1.1 and 2 the totals of both differ by less than 10%; 1.5 leaves space i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, empty_step
+from randsvm.algorithms.decomposition import Decomposition, Rounds, Start, no_step
 from randsvm.algorithms.inner_set import (
     ERRORS,
-    AlgorithmOfSize,
+    PartSolver,
     estimate_from_subsets,
     starting_from,
     step_to,
@@ -59,41 +57,41 @@ MAX_PART = 0.35
 
 
 # fmt: off
-def randsvm_1(run: Decomposition, r: int) -> KernelSolution:
-    """Run RandSVM-1(D, k, r) as printed; `run.stop` holds k.
+def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
+    """Run RandSVM-1(D, k, r) as printed; the caller knows k.
 
     alpha is 0 outside of SV + R, so r has to exceed the number of support vectors.
     """
-    if run.warm_start is None:
+    if start is None:
         S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
         step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
     else:
-        step, W = _warm_start(run, r)
-    SV, V = run.violators(step, W, UniformSample, r)         # V = violators(D, SV)
-    while not run.stop(SV, V):                               # while |V| > 0 and |SV| < k
+        step, W = _after_start(run, r, start)
+    while True:                                              # while |V| > 0 and |SV| < k
+        SV, V = run.violators(step, W, UniformSample, r)     #     V = violators(D, SV)
+        yield SV, V
         R = _random_subset(V, r - len(SV), SV)               #     R = a random subset of V
         W = W.next(SV.rows, R)
         step = svmlearn(run.scan, W, SV.b)                   #     SV = svmlearn(SV + R)
-        SV, V = run.violators(step, W, UniformSample, r)     #     V = violators(D, SV)
-    return SV                                                # return SV
 
 
-def train_certified(run: Decomposition, r: int) -> KernelSolution:
+def train_certified(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
     """Run RandSVM-1 with coefficients outside of W frozen instead of 0, so that r may be small.
 
-    `run.stop` asks for the duality gap instead of k. While violators are many, W is a random subset
+    The gap ends the rounds instead of k. While violators are many, W is a random subset
     of them. Once they are few, W holds the pairs that violate most and a third of the W before
     (Joachims 1999; ThunderSVM). Where blocks of near rows hardly depend on each other, W holds
     several of them, which are solved at the same time.
     """
-    if run.start is None:
+    if (start := run.first_start(start)) is None:
         S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
         step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
     else:
-        step, W = run.start(run.scan, r)
-    SV, V = run.violators(step, W, _order(W), r)             # V = violators(D, SV)
+        step, W = start(run.scan, r)
     blocks = Blocks(run.scan, run.rng, r)
-    while not run.stop(SV, V):                               # while gap > the gap asked for
+    while True:                                              # while gap > the gap asked for
+        SV, V = run.violators(step, W, _order(W), r)         #     V = violators(D, SV)
+        yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
         R = select(V.candidates.sides, m - len(kept), kept)  #     R = a subset of V
@@ -102,43 +100,35 @@ def train_certified(run: Decomposition, r: int) -> KernelSolution:
             step = blocks.svmlearn(W, SV.b)                  #     svmlearn(blocks of W)
         else:
             step = svmlearn(run.scan, W, SV.b, frozen=True)  #     svmlearn(W) beside all others
-        SV, V = run.violators(step, W, _order(W), r)         #     V = violators(D, SV)
-    return SV
 
 
 def train_on_inner_set(
-    run: Decomposition, r: int, trainer_for: AlgorithmOfSize
-) -> KernelSolution:
+    run: Decomposition, r: int, solve_part: PartSolver, start: Start | None = None
+) -> Rounds:
     """Train on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds
-    many of the rows, D takes its place. trainer_for: returns `train_certified` for a number of
-    rows.
+    many of the rows, D takes its place. `solve_part` also returns the machine that scans D: the
+    solution, or its reduction to few support vectors.
     """
-    if run.warm_start is empty_step:                         # more rounds after an evaluation
-        return train_certified(run, r)
-    f0 = estimate_from_subsets(run, trainer_for)             # f0 = mean of svmlearn(2 subsets)
-    step, W = run.warm_start(run.scan, r) if run.warm_start else (f0.step, f0.W)
+    f0 = estimate_from_subsets(run, solve_part)              # f0 = mean of svmlearn(2 subsets)
+    step, W = start(run.scan, r) if start else (f0.step, f0.W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
+    yield SV, V
     tau = ERRORS * f0.error
-    if SV.within_bounds and run.stop(SV, V):                 # an f0 beyond bounds solves nothing
-        return SV
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
-    solution = SV if SV.within_bounds else None
+    machine = solution = SV if SV.within_bounds else None    # an f0 beyond bounds solves nothing
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
-        solution = run.solve_part(A, trainer_for(len(A)), start)  # SV = train_certified(A, r)
-        step, W = step_to(run, run.replace_solution(solution))    # --reduce: few rows instead
+        solution, machine = solve_part(A, start)             # SV = train_certified(A, r)
+        step, W = step_to(run, machine)
         SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
-        if run.stop(SV, V):                                  #     end if gap <= the gap asked for
-            return SV
+        yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))       #     A = A + {rows with y f < 1 + tau}
-    if solution is None or not SV.within_bounds or run.replace_solution(solution) is not solution:
+    if solution is None or not SV.within_bounds or machine is not solution:
         run.scan.make_step(step_to(run, solution)[0])
-    return train_certified(replace(run, warm_start=empty_step) if solution is not None else run, r)
-
-
+    yield from train_certified(run, r, no_step if solution is not None else start)
 # fmt: on
 
 
@@ -158,10 +148,9 @@ def _are_many(V: Violators, SV: KernelSolution) -> bool:
     return V.count > limit * len(SV)
 
 
-def _warm_start(run: Decomposition, r: int) -> tuple[Step, WorkingSet]:
-    """Make the warm start and solve one round after it, since k may end the run after one step."""
-    assert run.warm_start is not None
-    step, _ = run.warm_start(run.scan, r)
+def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, WorkingSet]:
+    """Make a start and solve one round after it, since k may end the run after one step."""
+    step, _ = start(run.scan, r)
     W = WorkingSet.of(step.points.rows, run.scan.D.n)
     SV, V = run.scan.after(step, run.collector(W, UniformSample, r))
     W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))

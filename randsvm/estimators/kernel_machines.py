@@ -23,7 +23,7 @@ from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.rounds import CONSTANT_DECISION, OVERFITTED
+from randsvm.training.poor_fit import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192

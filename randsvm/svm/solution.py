@@ -101,11 +101,12 @@ class ReducedMachine(KernelSolution):
     """A machine of few support vectors in place of a solution. It has P and no D, since its
     coefficients may have a wrong sum or wrong signs; and no round continues from it.
 
-    gap: between its P over some rows and the D of their solution. changes: how it differs from that
-    solution.
+    gap: between its P over some rows and the D of `full`, their solution. changes: how it differs
+    from that solution.
     """
 
     gap: float = math.nan
+    full: KernelSolution | None = None
     changes: Any = None
 
     @property

@@ -24,20 +24,6 @@ from randsvm.training.selection import Criterion, FoldScore
 # of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
 # distribution.
 RACING_DEVIATIONS = 2.326
-# The excess of a first fit is its mean loss minus that of the best combination so far. The fit ends
-# early if the excess is above RACING_DEVIATIONS standard errors plus the range (largest minus
-# smallest value) of the excess since the gap was RANGE_FACTOR times as large, over at least
-# MIN_ROUNDS rounds. The finished fit would then be dropped too, unless its losses still changed by
-# more than they did while the gap fell by that factor. This applies to gaps from MIN_GAP, below
-# which a fit is nearly done, to MAX_GAP.
-#
-# Measured with 140 first fits of a9a, covtype, magic04, sms_spam, Reuters, checkerboard and
-# twonorm: 22 end early, and each would be dropped after the first fold as well. If the range
-# since twice the gap counts, one ends that is among the best. Above a gap of 20%, losses may still
-# change by several points.
-RANGE_FACTOR, MIN_ROUNDS = 3.0, 3
-MAX_GAP, MIN_GAP = 0.2, 0.03
-
 # A race fits two folds at a time if one fold has fewer chains than this. Combinations that a test
 # between the two would drop are then fitted for one more fold.
 MIN_CHAINS = 6
@@ -49,14 +35,11 @@ class ScoredFolds(NamedTuple):
     number: of the candidate
     folds: the score of each fold
     first_fit: the fit from which its folds started; None: there is none
-    ended_early: whether the first fit ended before it reached its gap, since it was much worse than
-        the best combination
     """
 
     number: int
     folds: list[FoldScore]
     first_fit: Any
-    ended_early: bool
 
 
 def mean_excess(losses: np.ndarray, best: np.ndarray, rows: int) -> tuple[float, float]:
@@ -99,39 +82,6 @@ def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int
     return worse
 
 
-def least_losses(losses: Mapping[int, np.ndarray]) -> np.ndarray | None:
-    """Return the losses of the candidate with the smallest mean; None: no mean is a number."""
-    means = {index: float(losses[index].mean()) for index in sorted(losses)}
-    numbers = [index for index in means if not isnan(means[index])]
-    return losses[min(numbers, key=means.__getitem__)] if numbers else None
-
-
-class LossComparison:
-    """Comparison of the losses of a first fit with the best so far; see MAX_GAP.
-
-    best : (m,), the losses of the best combination
-    losses_of: returns those of this fit, given f
-    ended: whether the fit ended early
-    """
-
-    def __init__(self, best: np.ndarray, losses_of: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.best, self.losses_of, self.ended = best, losses_of, False
-        # The gap and the mean difference of losses after each round.
-        self.rounds: list[tuple[float, float]] = []
-
-    def __call__(self, gap: float, values: Callable[[], np.ndarray]) -> bool:
-        """Return whether the fit ends; see EarlyStopping."""
-        if not MIN_GAP < gap <= RANGE_FACTOR * MAX_GAP:
-            return False
-        mean, error = mean_excess(self.losses_of(values()), self.best, len(self.best))
-        self.rounds.append((gap, mean))
-        near = (at for at, (one, _) in enumerate(self.rounds) if one <= RANGE_FACTOR * gap)
-        recent = [one for _, one in self.rounds[next(near) :]]
-        enough = gap <= MAX_GAP and len(recent) >= MIN_ROUNDS
-        self.ended = enough and mean > RACING_DEVIATIONS * error + max(recent) - min(recent)
-        return self.ended
-
-
 # Candidates of one family, in ascending order of C, with the fold that each is fitted for. Each fit
 # after the first starts from the one before.
 Chain: TypeAlias = "list[tuple[int, int]]"
@@ -151,14 +101,10 @@ class FoldFits(Generic[AnyParams]):
     from its first fit. With rows in the order of time, the first fold has few training rows. Under
     a time limit, all folds start from first fits, since every fold must be fast on its own.
 
-    In a race, a first fit ends early if it is much worse than the best of the earlier waves.
-
     criterion: the score of the search
     races: whether candidates are dropped after some folds
     chained: whether folds start from those of smaller C; False under a time limit
     fitted_folds: the number of folds that each candidate is fitted for, also of those in the log
-    best_losses : (m,), of the rows of the first fold; None: first fits do not end early
-    ended_early: the candidates whose first fits did
     """
 
     def __init__(
@@ -174,8 +120,6 @@ class FoldFits(Generic[AnyParams]):
         self.criterion, self.races = criterion, races
         self.validation, self.candidates = validation, candidates
         self.fitted_folds = dict(logged_folds or {})
-        self.best_losses: np.ndarray | None = None
-        self.ended_early: set[int] = set()
         # The candidates to score; others are only fitted as starts of these.
         self.scored: set[int] = set()
         suitable = (one for one in search_fits if one.suits(validation.D, candidates))
@@ -343,28 +287,12 @@ class FoldFits(Generic[AnyParams]):
                 start = self.first_fit(self.start_of[index]) if index in self.start_of else None
                 D, params, held_out = self.validation.D, self.candidates[index], self.left_out
                 training = None if held_out is None else ~held_out
-                comparison = self._loss_comparison(index)
-                self.first_fits[index] = self.shared.fit(
-                    D, params, start, training, held_out, comparison
-                )
-                if comparison is not None and comparison.ended:
-                    self.ended_early.add(index)
+                self.first_fits[index] = self.shared.fit(D, params, start, training, held_out)
                 if index in self.start_of:
                     self._release(self.start_of[index])
             return self.first_fits[index]
         finally:
             self.locks[index].release()
-
-    def _loss_comparison(self, index: int) -> LossComparison | None:
-        """Return what may end the first fit of a candidate; None: it ends with its gap."""
-        if self.best_losses is None or self.left_out is None or index not in self.scored:
-            return None
-        kept_values = self._kept_values(self.left_out)
-
-        def losses_of(f: np.ndarray) -> np.ndarray:
-            return self.criterion.of_fold(kept_values(f)).losses
-
-        return LossComparison(self.best_losses, losses_of)
 
     def finish(self, index: int, folds: Mapping[int, FoldScore]) -> ScoredFolds:
         """Return the result of a candidate that needs no more folds, and free its first fit."""
@@ -372,7 +300,7 @@ class FoldFits(Generic[AnyParams]):
         first_fit = self.first_fits.get(index)
         self._release(index)
         scores = [folds[fold] for fold in sorted(folds)]
-        return ScoredFolds(index, scores, first_fit, index in self.ended_early)
+        return ScoredFolds(index, scores, first_fit)
 
     def _release(self, index: int) -> None:
         self.users[index] -= 1

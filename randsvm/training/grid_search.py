@@ -33,9 +33,7 @@ from randsvm.training.fold_fits import (
     Chain,
     FoldFits,
     ScoredFolds,
-    least_losses,
     significantly_worse,
-    smaller_costs,
 )
 from randsvm.training.job import AnyParams, Fit, Job, SearchFit
 from randsvm.training.selection import (
@@ -419,7 +417,7 @@ class CandidateScores(Generic[AnyParams]):
         fits, candidates = self.underway.fits, self.underway.candidates
         rows, parts = self.underway.rows, self.underway.parts
         number = sum(own == rows for own, _ in self.emitted)
-        for index in sorted(parts.keys() - fits.ended_early):
+        for index in sorted(parts):
             done = list(takewhile(parts[index].__contains__, fits.validation.folds))
             if not done:
                 continue
@@ -466,7 +464,6 @@ class CandidateScores(Generic[AnyParams]):
         for found in self._computed(candidates, missing, logged_folds, rows):
             one, folds = candidates[found.number], found.folds
             dropped = len(folds) if len(folds) < self.setup.folds else None
-            dropped = 0 if found.ended_early else dropped
             result = self.setup.criterion.of_folds(folds)
             if dropped is None and rows == self.setup.D.n and found.first_fit is not None:
                 rank = self._rank_of_score(one.key, result["score"])
@@ -564,19 +561,12 @@ class CandidateScores(Generic[AnyParams]):
     def first_fit_of_best(self) -> Any:
         """Return the first fit of the best candidate.
 
-        None: its folds started from nothing, or were of fewer rows than all, or it started from a
-        fit that ended early, which cannot be made again without the losses of other combinations.
+        None: its folds started from nothing, or were of fewer rows than all.
 
         The result is the same whether scores come from a log or not, except under a time limit.
         """
         best = self._best_first[0]
         candidates, number = self.stages[best]
-        index, smaller = number, smaller_costs([one.params for one in candidates])
-        while index in smaller:
-            index = smaller[index]
-            found = self.results.get(candidates[index].key)
-            if found is not None and found[1].dropped_after == 0:
-                return None
         if self.best_fit is not None and self.best_fit[1] == best:
             return self.best_fit[2]
         if self.results[best][0] < self.setup.D.n or self.setup.until < inf:
@@ -628,7 +618,7 @@ class CandidateScores(Generic[AnyParams]):
         """Score the candidates `missing` fold by fold; yield those that are dropped, then others.
 
         After one or two folds, see FoldFits.next_folds, candidates are dropped if they are
-        significantly worse than the best one so far, or if their first fits ended early.
+        significantly worse than the best one so far.
         """
         parts: dict[int, dict[int, FoldScore]] = {index: {} for index in missing}
         self.underway = Underway(fits, candidates, rows, parts)
@@ -638,18 +628,13 @@ class CandidateScores(Generic[AnyParams]):
             for chains in fits.waves(sorted(parts), folds):
                 for index, fold, score in self._scores(fits, chains, rows):
                     parts[index][fold] = score
-                if not done:
-                    first = {i: own[every[0]].losses for i, own in parts.items() if own}
-                    fits.best_losses = least_losses(first)
             done += len(folds)
             if done < len(every):
                 losses = {
                     index: np.concatenate([own[one].losses for one in sorted(own)])
                     for index, own in parts.items()
-                    if index not in fits.ended_early
                 }
-                worse = significantly_worse(losses, fits.validation.D.n)
-                for index in sorted({*worse, *fits.ended_early} & {*parts}):
+                for index in significantly_worse(losses, fits.validation.D.n):
                     yield fits.finish(index, parts.pop(index))
         for index in sorted(parts):
             yield fits.finish(index, parts.pop(index))

@@ -36,9 +36,6 @@ IN_MEMORY = "<memory>"
 Fit = Callable[[Dataset, AnyParams], Decision]
 # Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
 TimedFit = Callable[[Dataset, AnyParams, float], Decision]
-# Returns whether a fit ends before its gap is reached, given the gap so far and the function that
-# returns f of the rows that the fit holds out, (m, K) float64.
-EarlyStopping = Callable[[float, Callable[[], np.ndarray]], bool]
 
 
 class ScoredFit(Protocol):
@@ -69,7 +66,6 @@ class SearchFit(Protocol[AnyParams_contra]):
         start: Any = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        early_stopping: EarlyStopping | None = None,
     ) -> ScoredFit:
         """Return a fit on some rows of D.
 
@@ -77,8 +73,6 @@ class SearchFit(Protocol[AnyParams_contra]):
             None: there is none
         training, held_out : (n,) bool, the rows to train on and those that f is of; None: the fit
             is on all rows
-        early_stopping: called after each round of a fit of one machine; None: the fit ends with its
-            gap
         """
 
     def close(self) -> None:
@@ -102,11 +96,6 @@ class Job:
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
-
-    @property
-    def before_reduction(self) -> Job:
-        """The job of a solution that --reduce then reduces, with the gap at which it ends."""
-        return replace(self, stop=replace(self.stop, gap=self.stop.full_gap or self.stop.gap))
 
     def for_parts(self) -> Job:
         """Return the job for parts of the rows: no search, and no model to start from."""

@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition
-from randsvm.algorithms.inner_set import inner_set_pays
-from randsvm.algorithms.osuna import osuna, osuna_closest
-from randsvm.algorithms.randsvm import randsvm_1, train_certified, train_on_inner_set
+from randsvm.algorithms.decomposition import Start
 from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
@@ -34,7 +31,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
-from randsvm.parameters.option import AUTO, require
+from randsvm.parameters.option import AUTO
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.svm.kernel_layout import why_not_psd
@@ -42,20 +39,20 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
 from randsvm.training.cross_validation import at_once, kept_values
-from randsvm.training.job import Decision, EarlyStopping, Job, SearchFit
+from randsvm.training.job import Decision, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
+from randsvm.training.poor_fit import POOR_FIT_NOTICES, poor_fit_reason
 from randsvm.training.probabilities import fit_density_marks
 from randsvm.training.rounds import (
-    POOR_FIT_NOTICES,
-    AlgorithmSpec,
+    Algorithm,
     Rounds,
     SubtaskSolution,
     count_bounded,
     total_certificate,
 )
 from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
-from randsvm.training.stopping import Record, Stopped, StopReason, support_bound
+from randsvm.training.stopping import Stopped, StopReason
 
 if TYPE_CHECKING:
     from randsvm.training.reduction import SubtaskReduction
@@ -63,13 +60,6 @@ if TYPE_CHECKING:
 
 # Each class is trained separately.
 MAX_CLASSES = 1000
-# The fewest rows of a working set of a nu task: two of each side.
-MIN_NU_ROWS = 4
-
-FORMULA_FOR_K = (
-    "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "
-    "guarantees"
-)
 INDEFINITE = "this kernel is not positive semidefinite"
 MODEL_IS_ESTIMATE = (
     "there was no time for a solution over all rows: the model is an estimate of it, whose "
@@ -79,10 +69,6 @@ NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 # Makes the trainer once the data is read.
 MakeTrainer: TypeAlias = "Callable[[LabelledData, Job], KernelTrainer]"
-# Resolves an algorithm for a number of rows, their mean number of nonzeros, and a problem.
-SpecFactory = Callable[[int, float, Problem, Job], AlgorithmSpec]
-# Resolves an algorithm for a subtask.
-SpecOfSubtask = Callable[[Subtask], AlgorithmSpec]
 
 
 # --- before the data is read -----------------------------------------------------------------
@@ -95,7 +81,7 @@ def prepare(
 
     The defaults follow from the model of --warm-start and from the kernel.
 
-    name: a key of SPECS. Raises ParameterError for options that exclude each other.
+    name: of the algorithm. Raises ParameterError for options that exclude each other.
     """
     old, notices, asked = None, list[str](), job.stop.wanted_gap or job.limits.require_gap
     if job.warm_start:
@@ -114,8 +100,7 @@ def prepare(
     job = replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
     if job.stop.reduce == AUTO and job.stop.wanted_gap is None:
         raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
-    spec_factory: SpecFactory = partial(SPECS[name], algorithm)
-    make: MakeTrainer = partial(KernelTrainer, spec_factory=spec_factory, old=old, notices=notices)
+    make: MakeTrainer = partial(KernelTrainer, name=name, own=algorithm, old=old, notices=notices)
     if params.kernel == "precomputed":
         make = partial(_with_checked_kernel, make, asked)
     return make, params, job
@@ -152,107 +137,6 @@ def _with_checked_kernel(
     return replace(trainer, job=replace(job, stop=replace(job.stop, gap=gap)), not_psd=why)
 
 
-# --- algorithms ------------------------------------------------------------------------------
-
-
-def randsvm_spec(
-    algorithm: RandsvmParams, n: int, nonzeros: float, problem: Problem, job: Job
-) -> AlgorithmSpec:
-    """Return KBH07's Algorithm 1, with the bound |SV| >= k if no gap ends the run.
-
-    Tasks whose coefficients have a sum other than 0 run without that bound, since rows outside of
-    the working set cannot all have coefficient 0. So does a precomputed kernel that may be
-    indefinite if the user chose neither a gap nor k: k rows would take k^2 values of memory.
-    """
-    left_open = (
-        problem.may_be_indefinite and job.stop.gap is None and not algorithm.support_bound_flags
-    )
-    if job.stop.wanted_gap is None and not (
-        problem.coefficient_sum or problem.absolute_sum or left_open
-    ):
-        own = algorithm.resolved(n)
-        assert own.support_bound and own.sample_size
-        r, rules = own.sample_size, [support_bound(own.support_bound)]
-        solve = partial(randsvm_1, r=r)
-        formula = algorithm.support_bound is None and problem.kernel != "rbf"
-        # -k says by itself that no gap ends the run.
-        options = own, replace(job.stop, gap=None)
-        notices = [FORMULA_FOR_K] if formula else []
-        return AlgorithmSpec("randsvm", solve, r, False, options, rules, notices)
-    unused, own = " ".join(algorithm.support_bound_flags), algorithm.without_support_bound
-    rule = "no violators" if job.stop.wanted_gap is None else "--gap"
-    notices = [f"{rule} decides when to end: {unused} not used"] if unused else []
-    r = _working_set_rows("--sample-size", own.sample_size, n, nonzeros, problem)
-    options = own, job.stop
-    # --max-iterations counts rounds over all rows: with it there are none over an inner set.
-    if job.stop.max_iterations is not None or not inner_set_pays(n, problem):
-        solve = partial(train_certified, r=r)
-        return AlgorithmSpec("randsvm", solve, r, True, options, notices=notices)
-
-    def trainer_for(rows: int) -> Callable[[Decomposition], KernelSolution]:
-        own_r = _working_set_rows("--sample-size", own.sample_size, rows, nonzeros, problem)
-        return partial(train_certified, r=min(own_r, rows))
-
-    inner = partial(train_on_inner_set, r=r, trainer_for=trainer_for)
-    return AlgorithmSpec("randsvm", inner, r, True, options, notices=notices, parts=True)
-
-
-def osuna_spec(
-    algorithm: OsunaParams, n: int, nonzeros: float, problem: Problem, job: Job
-) -> AlgorithmSpec:
-    """Return OFG97's decomposition."""
-    return _decomposition("osuna", osuna, algorithm, n, nonzeros, problem, job)
-
-
-def osuna_closest_spec(
-    algorithm: OsunaParams, n: int, nonzeros: float, problem: Problem, job: Job
-) -> AlgorithmSpec:
-    """Return OFG97's decomposition with MZ's choice of the closest points."""
-    return _decomposition("osuna-closest", osuna_closest, algorithm, n, nonzeros, problem, job)
-
-
-def _decomposition(
-    name: str,
-    algorithm_of_size: Callable[[Decomposition, int, int | None], KernelSolution],
-    algorithm: OsunaParams,
-    n: int,
-    nonzeros: float,
-    problem: Problem,
-    job: Job,
-) -> AlgorithmSpec:
-    rows = _working_set_rows("--working-set", algorithm.working_set, n, nonzeros, problem)
-
-    def solve(run: Decomposition) -> KernelSolution:
-        return algorithm_of_size(run, rows, algorithm.swap)
-
-    return AlgorithmSpec(name, solve, rows, True, (algorithm, job.stop))
-
-
-def _working_set_rows(
-    option: str, rows: int | None, n: int, nonzeros: float, problem: Problem
-) -> int:
-    """Return the number of rows of a working set; rows: what the user asked for, or None.
-
-    Raises ParameterError for too few rows for a step of a nu task, which moves two rows of the same
-    side.
-    """
-    if rows is None:
-        # A regression has two variables a row.
-        variables = 2 if problem.prediction_type == "svr" else 1
-        return OsunaParams.default_rows(n, variables, nonzeros if problem.kernel == "rbf" else 0.0)
-    least = min(MIN_NU_ROWS, n) if problem.absolute_sum else 1
-    require(rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}")
-    return rows
-
-
-# Name of an algorithm -> function that resolves it, given its own parameters.
-SPECS: dict[str, Callable[[Any, int, float, Problem, Job], AlgorithmSpec]] = {
-    "randsvm": randsvm_spec,
-    "osuna": osuna_spec,
-    "osuna-closest": osuna_closest_spec,
-}
-
-
 # --- training --------------------------------------------------------------------------------
 
 
@@ -260,13 +144,14 @@ SPECS: dict[str, Callable[[Any, int, float, Problem, Job], AlgorithmSpec]] = {
 class KernelTrainer(Trainer[Params, Trained]):
     """Trainer of kernel machines: parameters become subtasks, each with an algorithm.
 
-    spec_factory: resolves the algorithm
+    name, own: the algorithm, and its own options
     old: the model to start from; None: start from zero
     notices: messages for the user about that model
     not_psd: why a precomputed kernel may not be positive semidefinite; None: it is
     """
 
-    spec_factory: SpecFactory
+    name: str
+    own: RandsvmParams | OsunaParams
     old: WarmStart | None
     notices: list[str]
     not_psd: str | None = None
@@ -286,15 +171,15 @@ class KernelTrainer(Trainer[Params, Trained]):
 
     def describe(self, params: Params) -> RunDescription:
         subtasks = self._subtasks(self.D, params)
-        spec = self.algorithm_for(subtasks.max_rows, subtasks.problem)
+        algorithm = self.algorithm_for(subtasks.max_rows, subtasks.problem)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return RunDescription(
-            algorithm=spec.name,
-            arguments=spec.arguments,
-            notices=[*self.notices, *uncertified, *spec.notices],
-            working_set=spec.working_set(subtasks),
-            solve_bytes=spec.solve_bytes(subtasks),
+            algorithm=algorithm.name,
+            arguments=algorithm.arguments,
+            notices=[*self.notices, *uncertified, *algorithm.notices],
+            working_set=algorithm.working_set(subtasks),
+            solve_bytes=algorithm.solve_bytes(subtasks),
         )
 
     def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
@@ -310,13 +195,14 @@ class KernelTrainer(Trainer[Params, Trained]):
         may_be_indefinite = self.not_psd is not None
         return Subtasks(D, params, self.job.resources, at_once, may_be_indefinite=may_be_indefinite)
 
-    def algorithm_for(self, n: int, problem: Problem) -> AlgorithmSpec:
+    def algorithm_for(self, n: int, problem: Problem) -> Algorithm:
         """Return the algorithm for a problem of n rows like those of D."""
-        return self.spec_factory(n, self.D.nnz / max(self.D.n, 1), problem, self.job)
+        nonzeros = self.D.nnz / max(self.D.n, 1)
+        return Algorithm(self.name, self.own, self.job.stop, n, nonzeros, problem)
 
-    def _spec(self, task: Subtask, C: float) -> AlgorithmSpec:
-        spec = self.algorithm_for(task.D.n, task.problem)
-        return spec if self.old is None else replace(spec, warm_start=self.old.on(task, C))
+    def start_of(self, task: Subtask, C: float) -> Start | None:
+        """Return the start of a subtask from the old model; None: there is no old model."""
+        return None if self.old is None else self.old.on(task, C)
 
     def for_parts(self) -> KernelTrainer:
         return replace(super().for_parts(), old=None)
@@ -324,7 +210,36 @@ class KernelTrainer(Trainer[Params, Trained]):
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
         subtasks = self._subtasks(D, params, at_once(D, self.job))
-        return _decision_of(subtasks, partial(self._spec, C=params.cost), self.job, clock)
+        return self._decision_of(subtasks, params.cost, clock)
+
+    def _decision_of(self, subtasks: Subtasks, C: float, clock: Clock) -> Decision:
+        """Solve the subtasks without a closing evaluation and return their f.
+
+        Each subtask gets at least one round. A pair that has not begun when `clock` ends gets a
+        constant f.
+        """
+        solutions, job = [], self.job
+        try:
+            for number in range(len(subtasks)):
+                late = number > 0 and time.perf_counter() >= clock.end
+                if subtasks.pairs and (late or 0 in subtasks.sides(number)):
+                    solutions.append(subtasks.constant_solution(number)[0])
+                    continue
+                task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
+                shares = subtasks.at_once
+                algorithm = self.algorithm_for(task.D.n, task.problem)
+                start = self.start_of(task, C)
+                rounds = Rounds(task, algorithm, job, start, clock, end, memory_shares=shares)
+                try:
+                    SV = rounds.run(inf)[0]
+                    if job.stop.reduce is not None and len(SV):
+                        SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
+                    solutions.append(task.in_whole(rounds.scan.completed(SV)))
+                finally:
+                    rounds.scan.forget()
+        finally:
+            subtasks.close()
+        return assemble(subtasks, solutions).decision_matrix
 
     def search_fits(self) -> list[SearchFit[Params]]:
         fits: list[SearchFit[Params]] = []
@@ -356,39 +271,8 @@ class KernelTrainer(Trainer[Params, Trained]):
         subtasks = self._subtasks(self.D, params)
         largest = self.algorithm_for(subtasks.max_rows, subtasks.problem)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        spec_of = partial(self._spec, C=params.cost)
         seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
-        return KernelTrainingRun(self, params, subtasks, spec_of, at_once, clock, until, seeds)
-
-
-def _decision_of(subtasks: Subtasks, spec_of: SpecOfSubtask, job: Job, clock: Clock) -> Decision:
-    """Solve the subtasks without a closing evaluation and return their f.
-
-    Each subtask gets at least one round. A pair that has not begun when `clock` ends gets a
-    constant f.
-    """
-    solutions = []
-    try:
-        for number in range(len(subtasks)):
-            late = number > 0 and time.perf_counter() >= clock.end
-            if subtasks.pairs and (late or 0 in subtasks.sides(number)):
-                solutions.append(subtasks.constant_solution(number)[0])
-                continue
-            task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
-            shares = subtasks.at_once
-            rounds = Rounds(
-                task, spec_of(task), job.before_reduction, clock, end, memory_shares=shares
-            )
-            try:
-                SV = rounds.run(inf)[0]
-                if job.stop.reduce is not None and len(SV):
-                    SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
-                solutions.append(task.in_whole(rounds.scan.completed(SV)))
-            finally:
-                rounds.scan.forget()
-    finally:
-        subtasks.close()
-    return assemble(subtasks, solutions).decision_matrix
+        return KernelTrainingRun(self, params, subtasks, at_once, clock, until, seeds)
 
 
 def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> KernelSolution:
@@ -454,7 +338,6 @@ class SeededKernelFit:
         start: SeededFit | None = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        early_stopping: EarlyStopping | None = None,
     ) -> SeededFit:
         """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
         if start is None:
@@ -465,7 +348,7 @@ class SeededKernelFit:
             starts = start.seeds
         rest = subtasks if training is None else subtasks.without(~training)
         with limited(inf) as clock:
-            found = list(self._solved(rest, starts, clock, held_out, early_stopping))
+            found = list(self._solved(rest, starts, clock))
         f = None if held_out is None else self._values(rest, found, held_out)
         return SeededFit(subtasks, [None if one is None else one[1] for one in found], f)
 
@@ -513,29 +396,21 @@ class SeededKernelFit:
         subtasks: Subtasks,
         starts: Sequence[SavedSolution | None],
         clock: Clock,
-        held_out: np.ndarray | None = None,
-        early_stopping: EarlyStopping | None = None,
     ) -> Iterator[tuple[KernelSolution, SavedSolution] | None]:
         """Yield the solution of each subtask, and what others start from; None: one side has no
-        rows.
-
-        held_out : (n,) bool, the rows whose values `early_stopping` judges
-        """
+        rows."""
         for number, start in enumerate(starts):
             if subtasks.pairs and 0 in subtasks.side_weights(number):
                 yield None
                 continue
             task = subtasks[number]
-            spec = self.trainer.algorithm_for(task.D.n, task.problem)
+            algorithm, first = self.trainer.algorithm_for(task.D.n, task.problem), None
             if start is not None:
                 from randsvm.training.warm_start import SeededStart
 
-                spec = replace(spec, warm_start=SeededStart(start))
-            rounds = Rounds(task, spec, self.trainer.job, clock, memory_shares=subtasks.at_once)
-            # The values of an inner set are not those of the rows that are left out.
-            if early_stopping and held_out is not None and len(starts) == 1 and not spec.parts:
-                rule = partial(_judged, rounds, held_out, early_stopping)
-                rounds.algorithm_spec = replace(spec, rules=[*spec.rules, rule])
+                first = SeededStart(start)
+            job, shares = self.trainer.job, subtasks.at_once
+            rounds = Rounds(task, algorithm, job, first, clock, memory_shares=shares)
             try:
                 SV, _ = rounds.run(inf)
                 rounds.scan.return_to(SV)
@@ -544,34 +419,20 @@ class SeededKernelFit:
                 rounds.scan.forget()
 
 
-def _judged(
-    rounds: Rounds, held_out: np.ndarray, early_stopping: EarlyStopping, record: Record
-) -> Stopped | None:
-    """Return the answer of `early_stopping` as that of a stop rule. held_out : (n,) bool"""
-
-    def values() -> np.ndarray:
-        scan = rounds.scan
-        return np.asarray((scan.u[held_out] + scan.state.b)[:, None])
-
-    return Stopped(StopReason.WORSE_COMBINATION) if early_stopping(record.gap, values) else None
-
-
 class KernelTrainingRun(TrainingRun[Trained]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
     Pairs of classes are solved side by side, other subtasks one after another.
 
-    spec_of: resolves the algorithm for a subtask
     at_once: the number of subtasks that are solved at a time
     seeds: what subtasks start from, by their numbers
     """
 
     def __init__(
         self,
-        trainer: Trainer[Params, Trained],
+        trainer: KernelTrainer,
         params: Params,
         subtasks: Subtasks,
-        spec_of: SpecOfSubtask,
         at_once: int,
         clock: Clock,
         end: float,
@@ -580,7 +441,6 @@ class KernelTrainingRun(TrainingRun[Trained]):
         self.trainer = trainer
         self.params = params
         self.subtasks = subtasks
-        self.spec_of = spec_of
         self.at_once = at_once
         self.clock = clock
         self.end = end
@@ -690,13 +550,13 @@ class KernelTrainingRun(TrainingRun[Trained]):
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
         job, earlier = self.trainer.job, sum(self.counts.values())
-        spec, seed = self.spec_of(task), self.seeds.pop(number, None)
+        algorithm = self.trainer.algorithm_for(task.D.n, task.problem)
+        start, seed = self.trainer.start_of(task, self.params.cost), self.seeds.pop(number, None)
         if seed is not None:
             from randsvm.training.warm_start import SeededStart
 
-            spec = replace(spec, warm_start=SeededStart(seed))
-        rounds = Rounds(task, spec, job.before_reduction, clock, end, earlier, self.at_once)
-        rounds.reduced_gap = job.stop.wanted_gap if job.stop.reduce is not None else None
+            start = SeededStart(seed)
+        rounds = Rounds(task, algorithm, job, start, clock, end, earlier, self.at_once)
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         self.under_way[number] = rounds
@@ -705,6 +565,8 @@ class KernelTrainingRun(TrainingRun[Trained]):
             while solution is None:
                 SV, stopped = rounds.run(latest)
                 solution = rounds.evaluated(SV, stopped)
+            if solution.evaluated:
+                solution = replace(solution, poor_fit=poor_fit_reason(rounds.scan, solution.SV))
             self.solved[number] = solution.in_whole(task)
             if job.stop.reduce is not None:
                 self._reduce(number, solution, rounds, end)
@@ -731,9 +593,9 @@ class KernelTrainingRun(TrainingRun[Trained]):
         if not solution.evaluated or not len(solution.SV):
             return
         if isinstance(solution.SV, ReducedMachine):
-            assert rounds.inner is not None
             done = solution.SV.changes
-            full = replace(solution, SV=rounds.inner, certificate=done.full)
+            assert solution.SV.full is not None
+            full = replace(solution, SV=solution.SV.full, certificate=done.full)
             self.full[number], self.reductions[number] = full.in_whole(task), done
             self.solved[number] = replace(solution, violators=None).in_whole(task)
             return

@@ -6,47 +6,36 @@ reduction.py and warm_start.py work on the scan of these rounds.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Start, empty_step
-from randsvm.arrays import distinct, median
+from randsvm.algorithms import osuna, randsvm
+from randsvm.algorithms.decomposition import Decomposition, Start, no_step
+from randsvm.algorithms.decomposition import Rounds as Scans
+from randsvm.algorithms.inner_set import inner_set_pays
+from randsvm.arrays import distinct
 from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration
 from randsvm.parallel import Cancelled
-from randsvm.parameters.option import command_line
+from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
 from randsvm.svm.libsvm import remedy
-from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job
 from randsvm.training.multiclass import Subtask, Subtasks
-from randsvm.training.stopping import (
-    Record,
-    Rule,
-    Stopped,
-    StopReason,
-    Tighten,
-    few_violators,
-    first_answer,
-    gap_reached,
-    iterations,
-    no_margin,
-    no_progress,
-    no_violators,
-    time_limit,
-)
+from randsvm.training.stopping import Record, RoundLimits, Stopped, StopReason, Tighten, decide
 
 if TYPE_CHECKING:
     from randsvm.training.reduction import SubtaskReduction
@@ -70,62 +59,119 @@ INTERRUPTED_SECONDS = 1.0
 # the other rows may raise the gap.
 PART_GAP_SHARE = 0.9
 
-# A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
-# gamma, the optimum itself fits rows poorly that it was not trained on.
-OVERFITTED = (
-    "nearly every row is a support vector and is fitted by its own coefficient alone, since kernel "
-    "values between rows are almost 0: the model is overfitted, however small its gap is; "
-    "try --scale standard, -g scale or a smaller -g"
-)
-CONSTANT_DECISION = (
-    "all rows have nearly the same decision value, since kernel values hardly differ: the model "
-    "predicts a constant, however small its gap is; try --scale standard, -g scale, a larger -g or "
-    "a larger -c"
-)
-POOR_FIT_NOTICES = (OVERFITTED, CONSTANT_DECISION)
+# The fewest rows of a working set of a nu task: two of each side.
+MIN_NU_ROWS = 4
 
-# At least this part of the rows of a memorised data set are support vectors, except for a
-# regression, whose tube may hold some rows. Noisy data has fewer: a9a 37%, covtype 58%.
-MEMORISED_PART = 0.95
-# All other rows together contribute at most this much to f of a memorised row, relative to its own
-# coefficient; medians. Measured: up to 0.16 for digits, wine and others unscaled at gamma = 1/d,
-# where held-out rows are predicted badly; at least 0.6 for random labels, and for regressions with
-# a tube of 0, of which every row is a support vector as well.
-MAX_CONTRIBUTION = 0.2
-# f is constant if its spread relative to the margin is below this.
-MIN_SPREAD = 1e-3
-# With fewer rows, nearly all rows are support vectors of good models as well.
-MIN_ROWS = 100
+FORMULA_FOR_K = (
+    "the formula for k assumes rows of length 1 in feature space, which only the rbf kernel "
+    "guarantees"
+)
 
 
 @dataclass(frozen=True)
-class AlgorithmSpec:
-    """An algorithm with its options resolved for the data.
+class Algorithm:
+    """An algorithm with its options, for n rows of a problem.
 
-    solve: the algorithm
-    r: the number of rows of its working sets
-    freezes: whether coefficients outside of a working set keep their values; otherwise they are 0
-    options: the parameters of the algorithm and the user's limits
-    rules: stop rules besides V = 0 and the user's limits
-    notices: messages for the user
-    warm_start: makes the first step in place of a random working set
-    parts: whether it also solves problems over some of the rows, which share the memory
+    own, stop: its own options, and the user's limits
+    nonzeros: the mean number of nonzeros of a row
     """
 
     name: str
-    solve: Callable[[Decomposition], KernelSolution]
-    r: int
-    freezes: bool
-    options: tuple[RandsvmParams | OsunaParams, StopParams]
-    rules: list[Rule] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    warm_start: Start | None = None
-    parts: bool = False
+    own: RandsvmParams | OsunaParams
+    stop: StopParams
+    n: int
+    nonzeros: float
+    problem: Problem
+
+    @cached_property
+    def printed(self) -> RandsvmParams | None:
+        """The k and r of KBH07's Algorithm 1 as printed; None: another algorithm runs.
+
+        It runs if no gap ends the run. Tasks whose coefficients have a sum other than 0 cannot have
+        the coefficient 0 in all rows outside of the working set. A precomputed kernel that may be
+        indefinite would take k^2 values of memory, unless the user chose k or no gap.
+        """
+        own, problem = self.own, self.problem
+        if not isinstance(own, RandsvmParams) or self.stop.wanted_gap is not None:
+            return None
+        left_open = (
+            problem.may_be_indefinite and self.stop.gap is None and not own.support_bound_flags
+        )
+        sums = problem.coefficient_sum or problem.absolute_sum
+        return None if sums or left_open else own.resolved(self.n)
+
+    @property
+    def support_bound(self) -> int | None:
+        """The bound k on the support vectors, which ends the rounds; None: there is none."""
+        return None if self.printed is None else self.printed.support_bound
+
+    @cached_property
+    def r(self) -> int:
+        """The number of rows of a working set.
+
+        Raises ParameterError for too few rows for a step of a nu task, which moves two rows of the
+        same side.
+        """
+        if self.printed is not None:
+            assert self.printed.sample_size
+            return self.printed.sample_size
+        n, problem, own = self.n, self.problem, self.own
+        if isinstance(own, RandsvmParams):
+            option, rows = "--sample-size", own.sample_size
+        else:
+            option, rows = "--working-set", own.working_set
+        if rows is None:
+            # A regression has two variables a row.
+            variables = 2 if problem.prediction_type == "svr" else 1
+            nonzeros = self.nonzeros if problem.kernel == "rbf" else 0.0
+            return OsunaParams.default_rows(n, variables, nonzeros)
+        least = min(MIN_NU_ROWS, n) if problem.absolute_sum else 1
+        require(
+            rows >= least, f"{option} must be {least} or more with -s {problem.task}, got {rows}"
+        )
+        return rows
+
+    @property
+    def uses_inner_set(self) -> bool:
+        """Whether rounds begin on an inner set. --max-iterations counts rounds over all rows."""
+        return (
+            isinstance(self.own, RandsvmParams)
+            and self.printed is None
+            and self.stop.max_iterations is None
+            and inner_set_pays(self.n, self.problem)
+        )
+
+    def rounds(self, run: Decomposition, start: Start | None) -> Scans:
+        """Return the rounds over all rows, from a start."""
+        if isinstance(self.own, OsunaParams):
+            decompose = osuna.osuna if self.name == "osuna" else osuna.osuna_closest
+            return decompose(run, self.r, self.own.swap, start)
+        if self.printed is not None:
+            return randsvm.randsvm_1(run, self.r, start)
+        return randsvm.train_certified(run, min(self.r, self.n), start)
 
     @property
     def arguments(self) -> list[str]:
-        """The options as on a command line."""
-        return command_line(*self.options)
+        """The options as on a command line, with defaults that follow from the data."""
+        if self.printed is not None:
+            # -k says by itself that no gap ends the run.
+            return command_line(self.printed, replace(self.stop, gap=None))
+        own = self.own
+        if isinstance(own, RandsvmParams):
+            own = own.without_support_bound
+        return command_line(own, self.stop)
+
+    @property
+    def notices(self) -> list[str]:
+        """The messages for the user about its options."""
+        if not isinstance(self.own, RandsvmParams):
+            return []
+        if self.printed is not None:
+            formula = self.own.support_bound is None and self.problem.kernel != "rbf"
+            return [FORMULA_FOR_K] if formula else []
+        unused = " ".join(self.own.support_bound_flags)
+        rule = "no violators" if self.stop.wanted_gap is None else "--gap"
+        return [f"{rule} decides when to end: {unused} not used"] if unused else []
 
     def working_set(self, subtasks: Subtasks) -> int:
         """Return the largest number of rows of a working set."""
@@ -137,7 +183,7 @@ class AlgorithmSpec:
         Raises ParameterError if that is more than the run may use.
         """
         rows, D = self.working_set(subtasks), subtasks.D
-        frozen = rows < subtasks.max_rows and self.freezes
+        frozen = rows < subtasks.max_rows and self.printed is None
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
@@ -197,7 +243,7 @@ class SubtaskSolution:
 
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
-    poor_fit: why the model fits other rows poorly; None: no reason was found
+    poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     """
 
     SV: KernelSolution
@@ -237,144 +283,164 @@ Machine = TypeVar("Machine", bound=KernelSolution)
 class Rounds:
     """One algorithm on one subtask.
 
+    start: makes the first step; None: the algorithm does
     clock: receives each round, and interrupts it
     end: the moment when the subtask's share of the time is over
     earlier_rounds: the number of rounds of earlier subtasks
     memory_shares: the number of such runs that share the memory
-    count, solve_seconds: the number of rounds, and the seconds of all their solves
-    scan_seconds: the seconds that a scan of all support vectors takes
-    parent: the Rounds over all rows, if this object solves the problem of some of the rows; P of
-        this object then counts these rows only. None: this object is over all rows
-    gives_dual: whether the dual objective over these rows also bounds the optimum over all rows
-    inner: the newest solution of a part with `gives_dual`; None: there is none
-    reduced_gap: with --reduce, the gap that was asked for; None: there is no such gap
-    reduced_machine: the reduced machine that takes the place of `inner`; None: there is none
-    record, stopped: the numbers that stop rules see, and the reason that ended the rounds
+    gap: the gap that ends the rounds; None: the one that the job asks for before a reduction
+    all_rows: the number of all rows, if the subtask has some of them only; None: it has all
     """
 
     task: Subtask
-    algorithm_spec: AlgorithmSpec
+    algorithm: Algorithm
     job: Job
+    start: Start | None = None
     clock: Clock = field(default_factory=Clock)
     end: float = inf
     earlier_rounds: int = 0
     memory_shares: int = 1
-    best: BestSolution = field(default_factory=BestSolution)
-    count: int = 0
-    solve_seconds: float = 0.0
-    scan_seconds: float = 0.0
-    parent: Rounds | None = None
-    gives_dual: bool = False
-    inner: KernelSolution | None = None
-    reduced_gap: float | None = None
-    reduced_machine: ReducedMachine | None = None
+    gap: float | None = None
+    all_rows: int | None = None
 
     def __post_init__(self) -> None:
-        self.gap_target, self.continuations = self.job.stop.wanted_gap or 0.0, 0
-        shares = self.memory_shares * (2 if self.algorithm_spec.parts or self.parent else 1)
+        if self.gap is None:
+            self.gap = self.job.stop.full_gap
+        self.gap_target, self.continuations = self.gap or 0.0, 0
+        self.best = BestSolution()
+        # The number of rounds, and the seconds of all their solves.
+        self.count, self.solve_seconds = 0, 0.0
+        # The seconds that a scan of all support vectors takes.
+        self.scan_seconds = 0.0
+        self.inner_set = InnerSet(self) if self._begins_on_inner_set else None
+        shares = self.memory_shares * (1 if self.inner_set is None else 2)
         layout_bytes = self.job.resources.layout_bytes // shares
-        float64 = (self.job.stop.wanted_gap or 1.0) < FLOAT64_GAP
+        float64 = (self.gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
         if not self.task.name:
-            self.scan.only_gap = self.job.stop.wanted_gap
+            self.scan.only_gap = self.gap
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
+
+    @property
+    def _begins_on_inner_set(self) -> bool:
+        return self.all_rows is None and self.algorithm.uses_inner_set
 
     def run(self, latest: float) -> tuple[KernelSolution, Stopped]:
         """Make the rounds that there is time for; return the solution, and why they ended.
 
-        The last solution is returned if it has no violators or the gap that was asked for, or if
-        its values showed a worse combination, and the one of lowest P otherwise. Raises
-        TimeLimitError if there is no solution at the moment `latest`.
+        The last solution is returned if it has no violators or the gap that was asked for, and the
+        one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
+        `latest`.
         """
         self.latest = latest
         self.record = Record(self.task.problem.tolerance, rounds=self.count)
-        self.stopped = Stopped(StopReason.NO_VIOLATORS)
-        rng, spec = Draws(self.job.run.seed), self.algorithm_spec
-        run = Decomposition(
-            self.scan,
-            rng,
-            self,
-            self._watch,
-            self._solve_part,
-            self._in_place_of,
-            spec.warm_start,
-        )
+        run = Decomposition(self.scan, Draws(self.job.run.seed), self.record.tolerance)
         try:
-            with self.clock.until(lambda: latest if self.best.solution is None else self.deadline):
-                last = spec.solve(run)
+            with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
+                SV, stopped = self._last(run, rounds)
         except TimeLimitError:
             if self.best.solution is None:
                 raise
             return self.best.solution, Stopped(StopReason.TIME_LIMIT)
-        reason = self.stopped.reason
-        is_solved = reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
-        is_judged = reason is StopReason.WORSE_COMBINATION
-        SV = last if is_solved or is_judged else self.best.solution
-        assert SV is not None
-        if reason is StopReason.NO_MARGIN and self.best.certified:
+        is_solved = stopped.reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
+        if not is_solved:
+            assert self.best.solution is not None
+            SV = self.best.solution
+        if stopped.reason is StopReason.NO_MARGIN and self.best.certified:
             raise self._no_margin
         if is_solved and self.least_norm is not None and not SV.has_margin:
             raise self._no_margin
-        return SV, self.stopped
+        return SV, stopped
 
-    def _solve_part(
-        self,
-        rows: np.ndarray,
-        solve: Callable[[Decomposition], KernelSolution],
-        start: Start | None = None,
-        *,
-        factor: float = 1.0,
-        gap: float | None = None,
-    ) -> KernelSolution:
-        """Run an algorithm over some rows alone, as decomposition.PartSolver promises."""
-        job, resources, limits = self.job, self.job.resources, self.job.stop
-        if limits.wanted_gap is not None:
-            limits = replace(limits, gap=gap or PART_GAP_SHARE * self.gap_target)
-        room = max(0, resources.data_bytes - self.task.D.store.resident_bytes)
-        D = copy_rows_to_chunks(self.task.D, rows, room // self.memory_shares, resources.tmpdir)
-        task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
-        spec = replace(self.algorithm_spec, solve=solve, warm_start=start, parts=False)
-        part = Rounds(
-            task,
-            spec,
-            replace(job, stop=limits),
-            self.clock,
-            self.end,
-            self.earlier_rounds + self.count,
-            self.memory_shares,
-            parent=self,
-            gives_dual=factor == 1,
+    def _rounds(self, run: Decomposition) -> Scans:
+        if self.inner_set is None:
+            return self.algorithm.rounds(run, self.start)
+        return randsvm.train_on_inner_set(run, self.algorithm.r, self.inner_set, self.start)
+
+    def _last(self, run: Decomposition, rounds: Scans) -> tuple[KernelSolution, Stopped]:
+        """Record each round until one ends the run; return its solution, and why it did."""
+        for SV, V in rounds:
+            self._report(SV, V)
+            # An initial estimate solves nothing.
+            if not SV.within_bounds and not isinstance(SV, ReducedMachine):
+                continue
+            self.record = self.record.after(
+                support_vectors=len(SV),
+                violators=V.count,
+                violation=V.max_violation,
+                gap=self.best.last_gap,
+                seconds_left=self.deadline - time.perf_counter(),
+                dual=V.certificate.dual,
+                whole=len(V.step.points) >= self.scan.training_rows,
+                steps=V.step.iterations,
+            )
+            answer = decide(self.record, self._limits(SV))
+            if isinstance(answer, Stopped):
+                return SV, answer
+            if isinstance(answer, Tighten):
+                self.record = self.record.tightened()
+                run.tolerance = self.record.tolerance
+        raise AssertionError("an algorithm has no end of its own")
+
+    def _limits(self, SV: KernelSolution) -> RoundLimits:
+        return RoundLimits(
+            rows=self.algorithm.r,
+            advice=remedy(self.scan.problem),
+            gap=self.gap,
+            target=SV.gap if isinstance(SV, ReducedMachine) else self.gap_target,
+            support_vectors=self.algorithm.support_bound,
+            rounds=self.job.stop.max_iterations,
+            least_norm=self.least_norm,
         )
-        try:
-            SV, _ = part.run(self.latest if self.best.solution is None else self.deadline)
-            found = part.over(rows, SV)
-            if part.gives_dual:
-                self.inner, self.reduced_machine = found, None
-                if self.reduced_gap is not None:
-                    self.reduced_machine = part.reduced(SV, rows, self.reduced_gap)
-            return found
-        except Interrupted:
-            if part.gives_dual and part.best.solution is not None:
-                self.inner = part.over(rows, part.best.solution)
-            raise
-        finally:
-            self.count += part.count
-            self.record = replace(self.record, rounds=self.record.rounds + part.count)
-            self.solve_seconds += part.solve_seconds
-            part.scan.forget()
-            D.executor.release()
-            D.store.close()
 
-    def reduced(self, SV: KernelSolution, rows: np.ndarray, gap: float) -> ReducedMachine | None:
-        """Return a reduced machine for the solution of the problem of some rows, with their row
-        numbers in all of D; None: the solution is as small, or the machine too coarse."""
-        # Lowering P takes longer than the scans that a few support vectors less save.
-        lowers = self.job.stop.reduced_size is not None
-        machine, _, _ = self.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
-        if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
-            return None
-        return self.over(rows, machine)
+    def _report(self, SV: KernelSolution, V: Violators) -> None:
+        """Report a round."""
+        self.count += 1
+        self.solve_seconds += V.step.seconds
+        self.scan_seconds = V.full_scan_seconds
+        self.best.update(SV, V)
+        event = Iteration(
+            number=self.earlier_rounds + self.count,
+            seconds=self.clock.seconds,
+            solve_seconds=V.step.seconds,
+            working_set=len(V.step.points),
+            frozen=len(SV) - V.inside,
+            support_vectors=len(SV),
+            bounded=SV.bounded_count,
+            violators=V.count,
+            changed=V.changed,
+            scan_seconds=V.seconds,
+            gap=self.best.certificate.gap,
+            bytes_read=self.task.D.bytes_read,
+            bytes_moved=self.task.D.executor.bytes_moved,
+            **self.task.D.executor.cluster_times._asdict(),
+            machine=self.task.name,
+            primal=V.certificate.primal,
+            dual=V.certificate.dual,
+            inner_set=0 if self.all_rows is None else self.task.D.n,
+        )
+        # Not by `emit`, which may raise TimeLimitError: at the end of a round `decide` asks for
+        # the time.
+        self.clock.watch(event)
+
+    def until(self) -> float:
+        """Return the moment that interrupts a round."""
+        return self.latest if self.best.solution is None else self.deadline
+
+    @property
+    def deadline(self) -> float:
+        """The moment after which no round may begin, since the closing evaluation needs time.
+
+        The evaluation scans every support vector; the last scan predicts the seconds that it takes.
+        """
+        seconds = EVALUATION_FACTOR * self.scan_seconds
+        if self.all_rows is not None:
+            # All rows are scanned with this solution, and evaluated.
+            seconds *= 2 * self.all_rows / self.task.D.n
+        return self.end - seconds - RESERVED_SECONDS
+
+    # --- reduction and evaluation ------------------------------------------------------------
 
     def reduce(
         self,
@@ -401,17 +467,7 @@ class Rounds:
         if not evaluated or not isinstance(found[0], ReducedMachine):
             return found
         machine, V = self.scan.evaluate(found[0])
-        return machine, self._with_dual_of(V.certificate, SV), found[2]
-
-    def _in_place_of(self, solution: KernelSolution) -> KernelSolution:
-        """Return the machine to scan all rows with, as decomposition.ReplaceSolution promises."""
-        return self.reduced_machine or solution
-
-    def over(self, rows: np.ndarray, SV: Machine) -> Machine:
-        """Return a solution of the problem of some rows with their row numbers in all of D."""
-        points = self.scan.completed(SV).points
-        assert points is not None
-        return replace(SV, rows=rows[SV.rows], points=replace(points, rows=rows[points.rows]))
+        return machine, V.certificate.with_dual(*self.scan.dual_of(SV)), found[2]
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
@@ -431,42 +487,36 @@ class Rounds:
         with suppress(TimeLimitError), self.clock.until(lambda: end):
             V = replace(V, certificate=self._with_best_dual(SV, V.certificate))
         if self._should_continue(SV, V, stopped):
-            self.algorithm_spec = replace(self.algorithm_spec, warm_start=empty_step)
+            self.start, self.inner_set = no_step, None
             self.best = BestSolution()
             self.best.update(SV, V)
             return None
         ends = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
         if stopped.reason in ends and self._misses_gap(V) and SV.within_bounds:
             stopped = Stopped(StopReason.PRECISION_LIMIT)
-        poor_fit = poor_fit_reason(self.scan, SV)
         count = V.count if SV.within_bounds else None
-        return SubtaskSolution(SV, V.certificate, count, True, stopped, poor_fit)
+        return SubtaskSolution(SV, V.certificate, count, True, stopped)
 
     def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of the best solution, if it lowers the gap.
 
         Each D bounds the optimum from below.
         """
-        best = self.best.dual_solution if SV.within_bounds else self.inner
+        best = self.best.dual_solution if SV.within_bounds else self._inner_solution
         gains = self.best.dual - evaluated.dual
         if best is None or not evaluated.certified or SV.has_coefficients_of(best):
             return evaluated
         if SV.within_bounds and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
             return evaluated
-        other = self._with_dual_of(evaluated, best)
+        other = evaluated.with_dual(*self.scan.dual_of(best))
         return min(other, evaluated, key=lambda one: one.gap)
-
-    def _with_dual_of(self, evaluated: Certificate, solution: KernelSolution) -> Certificate:
-        """Return the certificate with D of another solution, computed in float64."""
-        return evaluated.with_dual(*self.scan.dual_of(solution))
 
     def _should_continue(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
 
         They may where the running values showed too small a gap, or where float32 was the limit.
         """
-        gap = self.job.stop.wanted_gap
-        if gap is None or not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
+        if not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
             return False
         if not SV.within_bounds:
             return False
@@ -483,8 +533,7 @@ class Rounds:
         return stopped.reason in limits and self.scan.refine()
 
     def _misses_gap(self, V: Violators) -> bool:
-        gap = self.job.stop.wanted_gap
-        return gap is not None and V.certificate.gap > gap
+        return self.gap is not None and V.certificate.gap > self.gap
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
@@ -494,12 +543,17 @@ class Rounds:
         """
         if self.best.solution is None:
             return None
-        if self.inner is not None and not self.best.solution.within_bounds:
+        inner = self._inner_solution
+        if inner is not None and not self.best.solution.within_bounds:
             end = time.perf_counter() + INTERRUPTED_SECONDS
             late = TimeLimitError, Interrupted, ClusterError, Cancelled
             with suppress(*late), self.clock.until(lambda: end):
-                self.best.update(*self.scan.examine(self.inner))
+                self.best.update(*self.scan.examine(inner))
         return self.unevaluated(self.best.solution, stopped)
+
+    @property
+    def _inner_solution(self) -> KernelSolution | None:
+        return None if self.inner_set is None else self.inner_set.solution
 
     def unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return the best or the last solution with the certificate of the running values."""
@@ -513,123 +567,91 @@ class Rounds:
         between = f" between {self.task.name}" if self.task.name else ""
         return ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
 
-    def _watch(self, SV: KernelSolution, V: Violators) -> None:
-        """Report a round."""
-        self.count += 1
-        self.solve_seconds += V.step.seconds
-        self.scan_seconds = V.full_scan_seconds
-        self.best.update(SV, V)
-        whole = self.parent.best if self.parent is not None and self.gives_dual else self.best
-        if self.best.dual > whole.dual:
-            whole.dual, whole.dual_solution = self.best.dual, None
-        event = Iteration(
-            number=self.earlier_rounds + self.count,
-            seconds=self.clock.seconds,
-            solve_seconds=V.step.seconds,
-            working_set=len(V.step.points),
-            frozen=len(SV) - V.inside,
-            support_vectors=len(SV),
-            bounded=SV.bounded_count,
-            violators=V.count,
-            changed=V.changed,
-            scan_seconds=V.seconds,
-            gap=self.best.certificate.gap,
-            bytes_read=self.task.D.bytes_read,
-            bytes_moved=self.task.D.executor.bytes_moved,
-            **self.task.D.executor.cluster_times._asdict(),
-            machine=self.task.name,
-            primal=V.certificate.primal,
-            dual=V.certificate.dual,
-            inner_set=0 if self.parent is None else self.task.D.n,
-        )
-        # Not by `emit`, which may raise TimeLimitError: at the end of a round the stop rules ask
-        # for the time.
-        self.clock.watch(event)
 
-    @property
-    def tolerance(self) -> float:
-        """The tolerance of the KKT conditions in the next round."""
-        return self.record.tolerance
+class InnerSet:
+    """Solves problems of some rows for rounds over all rows; see inner_set.PartSolver.
 
-    def __call__(self, SV: KernelSolution, V: Violators) -> bool:
-        """Return whether the run ends after this round, as decomposition.Stop promises."""
-        self.record = self.record.after(
-            support_vectors=len(SV),
-            violators=V.count,
-            violation=V.max_violation,
-            gap=self.best.last_gap,
-            seconds_left=self.deadline - time.perf_counter(),
-            dual=V.certificate.dual,
-            whole=len(V.step.points) >= self.scan.training_rows,
-            steps=V.step.iterations,
-        )
-        answer = first_answer(self._rules(SV), self.record)
-        if isinstance(answer, Tighten):
-            self.record = self.record.tightened()
-        if isinstance(answer, Stopped):
-            self.stopped = answer
-        return isinstance(answer, Stopped)
-
-    def _rules(self, SV: KernelSolution) -> list[Rule]:
-        """Return the stop rules after a round with this solution, by priority."""
-        limits = self.job.stop
-        gap = limits.wanted_gap
-        own = [] if gap is None else [gap_reached(gap, self._target(SV))]
-        own += [] if limits.max_iterations is None else [iterations(limits.max_iterations)]
-        if self.least_norm is not None:
-            own.append(no_margin(self.least_norm))
-        advice = remedy(self.scan.problem)
-        ends = [no_violators(gap is not None), no_progress(gap is not None, advice)]
-        if gap is not None:
-            ends.insert(0, few_violators(self.algorithm_spec.r))
-        return [*self.algorithm_spec.rules, *own, time_limit, *ends]
-
-    def _target(self, SV: KernelSolution) -> float:
-        """Return the gap of running values that ends the rounds with this solution.
-
-        A reduced machine has its own gap on the inner set. The losses of other rows may raise it.
-        """
-        if not isinstance(SV, ReducedMachine) or self.reduced_gap is None:
-            return self.gap_target
-        return SV.gap + (1 - PART_GAP_SHARE) * self.reduced_gap
-
-    @property
-    def deadline(self) -> float:
-        """The moment after which no round may begin, since the closing evaluation needs time.
-
-        The evaluation scans every support vector; the last scan predicts the seconds that it takes.
-        """
-        seconds = EVALUATION_FACTOR * self.scan_seconds
-        if self.parent is not None:
-            # All rows are scanned with this solution, and evaluated.
-            seconds *= 2 * self.parent.task.D.n / self.task.D.n
-        return self.end - seconds - RESERVED_SECONDS
-
-
-def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
-    """Return why a solution fits other rows poorly, by the audit rows; None: no reason was found.
-
-    scan: its running values must be those of the solution
+    whole: the rounds over all rows
+    solution: the newest one of a problem with the bounds of the whole, which is feasible for all
+        rows; None: there is none
     """
-    audit, problem = scan.audit, scan.problem
-    if not len(solution) or problem.kernel == "precomputed":
-        return None
-    u = np.concatenate(scan.ask(ValuesQuery(audit.rows)))
-    if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
-        problem, solution, audit.y
-    ):
-        return CONSTANT_DECISION
-    nearly_all = len(solution) >= MEMORISED_PART * scan.D.n or problem.prediction_type == "svr"
-    if problem.kernel != "rbf" or scan.D.n < MIN_ROWS or not nearly_all:
-        return None
-    beta = scan.coefficients.of(audit.rows)
-    others = u - beta  # K(x, x) = 1
-    typical = median(np.abs(others - median(others)))
-    return OVERFITTED if typical < MAX_CONTRIBUTION * median(np.abs(beta)) else None
+
+    def __init__(self, whole: Rounds) -> None:
+        self.whole = whole
+        self.solution: KernelSolution | None = None
+
+    def __call__(
+        self,
+        rows: np.ndarray,
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> tuple[KernelSolution, KernelSolution]:
+        whole, resources = self.whole, self.whole.job.resources
+        if whole.gap is None:
+            gap = None
+        elif gap is None:
+            gap = PART_GAP_SHARE * whole.gap_target
+        room = max(0, resources.data_bytes - whole.task.D.store.resident_bytes)
+        D = copy_rows_to_chunks(whole.task.D, rows, room // whole.memory_shares, resources.tmpdir)
+        task = Subtask(D, whole.task.problem.with_bounds_times(factor), whole.task.name)
+        part = Rounds(
+            task,
+            replace(whole.algorithm, n=len(rows), problem=task.problem),
+            whole.job,
+            start,
+            whole.clock,
+            whole.end,
+            whole.earlier_rounds + whole.count,
+            2 * whole.memory_shares,
+            gap,
+            whole.task.D.n,
+        )
+        is_feasible = factor == 1.0
+        try:
+            SV, _ = part.run(whole.until())
+            found = _over(part, rows, SV)
+            machine = self._reduced(part, rows, SV, found) if is_feasible else found
+        except Interrupted:
+            if is_feasible and part.best.solution is not None:
+                self.solution = _over(part, rows, part.best.solution)
+            raise
+        finally:
+            if is_feasible and part.best.dual > whole.best.dual:
+                whole.best.dual, whole.best.dual_solution = part.best.dual, None
+            whole.count += part.count
+            whole.record = replace(whole.record, rounds=whole.record.rounds + part.count)
+            whole.solve_seconds += part.solve_seconds
+            part.scan.forget()
+            D.executor.release()
+            D.store.close()
+        return found, machine
+
+    def _reduced(
+        self, part: Rounds, rows: np.ndarray, SV: KernelSolution, found: KernelSolution
+    ) -> KernelSolution:
+        """Return the machine of few support vectors that --reduce asks for, or the solution.
+
+        The solution stays if it is as small, or the machine too coarse. found: the solution over
+        all rows.
+        """
+        self.solution, stop = found, part.job.stop
+        gap = stop.wanted_gap
+        if stop.reduce is None or gap is None:
+            return found
+        # Lowering P takes longer than the scans that a few support vectors less save.
+        lowers = stop.reduced_size is not None
+        machine, _, _ = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
+        if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
+            return found
+        # The losses of other rows may raise the gap.
+        gap = machine.gap + (1 - PART_GAP_SHARE) * gap
+        return replace(_over(part, rows, machine), gap=gap, full=found)
 
 
-def _margin(problem: Problem, solution: KernelSolution, y: np.ndarray) -> float:
-    """Return the distance of the margin from f = 0; for a regression, the deviation of y."""
-    if problem.prediction_type == "svr":
-        return float(np.std(y))
-    return abs(solution.tube) if problem.task == "nu-svc" else 1.0
+def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:
+    """Return a solution of the problem of some rows with their row numbers in all of D."""
+    points = part.scan.completed(SV).points
+    assert points is not None
+    return replace(SV, rows=rows[SV.rows], points=replace(points, rows=rows[points.rows]))

@@ -19,7 +19,6 @@ from randsvm.models.decisions import class_pairs
 from randsvm.parameters.svm import Params, class_weights
 from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
-from randsvm.training.job import EarlyStopping
 from randsvm.training.multiclass import Subtasks
 
 
@@ -124,7 +123,6 @@ class SharedKernelFit:
         start: object = None,
         training: np.ndarray | None = None,
         held_out: np.ndarray | None = None,
-        early_stopping: EarlyStopping | None = None,
     ) -> HeldOutValues:
         """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
         assert training is not None and held_out is not None

@@ -1,13 +1,11 @@
-"""Stop rules: pure functions that decide, from recorded numbers, whether the rounds of a run end.
+"""Decide from recorded numbers whether the rounds of a run end.
 
-A rule returns None, `Stopped`, or `Tighten`; the caller acts on it. Knows nothing of how a round
-is made.
+Knows nothing of how a round is made.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -32,8 +30,6 @@ class StopReason(Enum):
     ITERATION_LIMIT = "iteration limit"
     # --time-limit is over, or what it leaves is too short for another round.
     TIME_LIMIT = "time limit"
-    # The rows that a fit of a search leaves out show that its combination is worse than another.
-    WORSE_COMBINATION = "another combination is better"
     # SGD has made all of its epochs.
     ALL_EPOCHS = "all epochs"
     # An epoch of SGD did not lower the loss of the held-out rows below its lowest value so far.
@@ -84,7 +80,7 @@ FEW_VIOLATORS_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Record:
-    """The numbers that stop rules see.
+    """The numbers of the rounds so far.
 
     tolerance: of the KKT conditions
     rounds: the number of rounds so far
@@ -154,121 +150,65 @@ class Record:
         return replace(self, tolerance=self.tolerance * TIGHTEN_FACTOR, violation=math.inf, idle=0)
 
 
-Answer = Stopped | Tighten | None
-Rule = Callable[[Record], Answer]
+class RoundLimits(NamedTuple):
+    """What ends the rounds of a run, beside the lack of violators or of progress.
 
-
-def first_answer(rules: Iterable[Rule], record: Record) -> Answer:
-    """Return the answer of the first rule that has one, or None."""
-    answers = (rule(record) for rule in rules)
-    return next((answer for answer in answers if answer is not None), None)
-
-
-def support_bound(k: int) -> Rule:
-    """Return the rule of KBH07's Algorithm 1: |SV| >= k."""
-
-    def rule(record: Record) -> Answer:
-        count = record.support_vectors
-        return Stopped(StopReason.SUPPORT_BOUND, (count, k)) if count >= k else None
-
-    return rule
-
-
-def gap_reached(gap: float, target: float) -> Rule:
-    """Return the rule for a gap that was asked for.
-
-    target: the gap of running values at which the closing evaluation is expected to find `gap`.
+    rows: of a working set
+    advice: what the user may change if rounds make no progress
+    gap: the gap that was asked for; None: no gap ends the run
+    target: the gap of running values at which the closing evaluation is expected to find `gap`
+    support_vectors: KBH07's bound k; None: there is no such bound
+    rounds: the most rounds; None: any number
+    least_norm: for -s nu-svc, the |w|^2 at which no machine is left; None: another task
     """
 
-    def rule(record: Record) -> Answer:
-        return Stopped(StopReason.GAP_REACHED, (gap,)) if record.gap <= target else None
-
-    return rule
-
-
-def iterations(most: int) -> Rule:
-    """Return the rule that ends a run after `most` rounds."""
-
-    def rule(record: Record) -> Answer:
-        return Stopped(StopReason.ITERATION_LIMIT) if record.rounds >= most else None
-
-    return rule
+    rows: int
+    advice: str
+    gap: float | None = None
+    target: float = 0.0
+    support_vectors: int | None = None
+    rounds: int | None = None
+    least_norm: float | None = None
 
 
-def no_margin(least_norm: float) -> Rule:
-    """Return the rule for -s nu-svc: D = -1/2 |w|^2 is so near to 0 that no machine is left.
-
-    Where the classes overlap by more than the support vectors allow, LIBSVM divides by 0 and
-    returns a machine of infinite C.
-    """
-
-    def rule(record: Record) -> Answer:
-        return Stopped(StopReason.NO_MARGIN) if -2 * record.dual <= least_norm else None
-
-    return rule
-
-
-def time_limit(record: Record) -> Answer:
-    """End the run when no time is left for another round."""
-    return Stopped(StopReason.TIME_LIMIT) if record.seconds_left <= 0 else None
-
-
-def no_violators(wants_gap: bool) -> Rule:
-    """Return the rule for V = 0.
-
-    wants_gap: whether a gap was asked for. The rule for that gap comes first, so the gap is not
-    reached here. Only a tighter tolerance can lower it; MIN_TOLERANCE is the limit.
-    """
-
-    def rule(record: Record) -> Answer:
-        if record.violators:
-            return None
-        return _tighten_or_stop(record, wants_gap, Stopped(StopReason.NO_VIOLATORS))
-
-    return rule
+def decide(record: Record, limits: RoundLimits) -> Stopped | Tighten | None:
+    """Return why the run ends after this round; None: it goes on."""
+    gap, k = limits.gap, limits.support_vectors
+    if k is not None and record.support_vectors >= k:
+        return Stopped(StopReason.SUPPORT_BOUND, (record.support_vectors, k))
+    if gap is not None and record.gap <= limits.target:
+        return Stopped(StopReason.GAP_REACHED, (gap,))
+    if limits.rounds is not None and record.rounds >= limits.rounds:
+        return Stopped(StopReason.ITERATION_LIMIT)
+    # Where classes overlap by more than the support vectors of a nu-SVC allow, D = -1/2 |w|^2 goes
+    # to 0: LIBSVM divides by 0 and returns a machine of infinite C.
+    if limits.least_norm is not None and -2 * record.dual <= limits.least_norm:
+        return Stopped(StopReason.NO_MARGIN)
+    if record.seconds_left <= 0:
+        return Stopped(StopReason.TIME_LIMIT)
+    # Only a tighter tolerance lowers a gap that is asked for and not reached without violators.
+    may_tighten = gap is not None and record.tolerance * TIGHTEN_FACTOR >= MIN_TOLERANCE
+    if not record.violators:
+        return Tighten() if may_tighten else Stopped(StopReason.NO_VIOLATORS)
+    # A round over all rows has no use for more violators.
+    few = record.violators < FEW_VIOLATORS_SHARE * limits.rows and not record.whole
+    if few and may_tighten:
+        return Tighten()
+    return _without_progress(record, may_tighten, limits.advice)
 
 
-def few_violators(rows: int) -> Rule:
-    """Return the rule for violators that fill little of a working set of `rows` rows, where a gap
-    was asked for.
+def _without_progress(record: Record, may_tighten: bool, advice: str) -> Stopped | Tighten | None:
+    """Return what ends rounds without progress.
 
-    It never ends a run. A round over all rows has no use for more violators.
-    """
-
-    def rule(record: Record) -> Answer:
-        few = 0 < record.violators < FEW_VIOLATORS_SHARE * rows and not record.whole
-        return Tighten() if few and _tightens(record) else None
-
-    return rule
-
-
-def no_progress(wants_gap: bool, advice: str) -> Rule:
-    """Return the rule that ends rounds without progress.
-
-    advice: what the user may change
-    wants_gap: whether a gap was asked for. Then the tolerance is tightened first, because a few
-    rows near the tolerance may violate it in turn while the gap does not fall. It is not tightened
-    after a round that solved all rows at once, because a further round would repeat it. Such a run
-    ends after one round without progress, or if the further rounds together took
+    A few rows near the tolerance may violate it in turn while the gap does not fall, so it is
+    tightened first. A further round over all rows would repeat the one before. Such a run ends
+    after one round without progress, or if its further rounds together took
     MAX_FURTHER_ITERATIONS more iterations of LIBSVM than the first one.
     """
     stopped = Stopped(StopReason.NO_PROGRESS, (advice,))
-
-    def rule(record: Record) -> Answer:
-        if record.whole:
-            slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
-            return stopped if record.idle or slow else None
-        if record.idle < MAX_IDLE_ROUNDS:
-            return None
-        return _tighten_or_stop(record, wants_gap, stopped)
-
-    return rule
-
-
-def _tighten_or_stop(record: Record, wants_gap: bool, stopped: Stopped) -> Answer:
-    return Tighten() if wants_gap and _tightens(record) else stopped
-
-
-def _tightens(record: Record) -> bool:
-    """Return whether float64 resolves the next tolerance."""
-    return record.tolerance * TIGHTEN_FACTOR >= MIN_TOLERANCE
+    if record.whole:
+        slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
+        return stopped if record.idle or slow else None
+    if record.idle < MAX_IDLE_ROUNDS:
+        return None
+    return Tighten() if may_tighten else stopped
