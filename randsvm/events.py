@@ -169,8 +169,7 @@ class Tried(NamedTuple):
         Other scores, by their names.
     dropped_after : int or None
         Number of folds after which the combination was significantly worse than another and was
-        dropped; 0: before its fit for the first fold reached the gap of the search, so that the
-        score is of an unfinished fit; None: all folds are scored.
+        dropped; None: all folds are scored.
     mean : float
         Mean of the scores of the folds.
     standard_error : float

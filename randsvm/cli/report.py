@@ -585,8 +585,7 @@ def _unfinished(one: Tried) -> str:
         return f"interrupted after {_counted(one.interrupted_after, 'fold')}"
     if one.dropped_after is None:
         return ""
-    folds = f"after {_counted(one.dropped_after, 'fold')}" if one.dropped_after else "early"
-    return f"dropped {folds}"
+    return f"dropped after {_counted(one.dropped_after, 'fold')}"
 
 
 def _searches_cost(configuration: Sequence[str]) -> bool:

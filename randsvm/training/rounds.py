@@ -333,20 +333,22 @@ class Rounds:
         one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `latest`.
         """
-        self.latest = latest
+        self.latest, stopped = latest, None
         self.record = Record(self.task.problem.tolerance, rounds=self.count)
         run = Decomposition(self.scan, Draws(self.job.run.seed), self.record.tolerance)
         try:
             with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
-                SV, stopped = self._last(run, rounds)
+                for last, V in rounds:
+                    stopped = self._recorded(run, last, V)
+                    if stopped is not None:
+                        break
         except TimeLimitError:
             if self.best.solution is None:
                 raise
             return self.best.solution, Stopped(StopReason.TIME_LIMIT)
+        assert stopped is not None and self.best.solution is not None
         is_solved = stopped.reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
-        if not is_solved:
-            assert self.best.solution is not None
-            SV = self.best.solution
+        SV = last if is_solved else self.best.solution
         if stopped.reason is StopReason.NO_MARGIN and self.best.certified:
             raise self._no_margin
         if is_solved and self.least_norm is not None and not SV.has_margin:
@@ -358,30 +360,29 @@ class Rounds:
             return self.algorithm.rounds(run, self.start)
         return randsvm.train_on_inner_set(run, self.algorithm.r, self.inner_set, self.start)
 
-    def _last(self, run: Decomposition, rounds: Scans) -> tuple[KernelSolution, Stopped]:
-        """Record each round until one ends the run; return its solution, and why it did."""
-        for SV, V in rounds:
-            self._report(SV, V)
-            # An initial estimate solves nothing.
-            if not SV.within_bounds and not isinstance(SV, ReducedMachine):
-                continue
-            self.record = self.record.after(
-                support_vectors=len(SV),
-                violators=V.count,
-                violation=V.max_violation,
-                gap=self.best.last_gap,
-                seconds_left=self.deadline - time.perf_counter(),
-                dual=V.certificate.dual,
-                whole=len(V.step.points) >= self.scan.training_rows,
-                steps=V.step.iterations,
-            )
-            answer = decide(self.record, self._limits(SV))
-            if isinstance(answer, Stopped):
-                return SV, answer
-            if isinstance(answer, Tighten):
-                self.record = self.record.tightened()
-                run.tolerance = self.record.tolerance
-        raise AssertionError("an algorithm has no end of its own")
+    def _recorded(self, run: Decomposition, SV: KernelSolution, V: Violators) -> Stopped | None:
+        """Report and record a round; return why it ends the run; None: it does not."""
+        self._report(SV, V)
+        # An initial estimate solves nothing.
+        if not SV.within_bounds and not isinstance(SV, ReducedMachine):
+            return None
+        self.record = self.record.after(
+            support_vectors=len(SV),
+            violators=V.count,
+            violation=V.max_violation,
+            gap=self.best.last_gap,
+            seconds_left=self.deadline - time.perf_counter(),
+            dual=V.certificate.dual,
+            whole=len(V.step.points) >= self.scan.training_rows,
+            steps=V.step.iterations,
+        )
+        answer = decide(self.record, self._limits(SV))
+        if isinstance(answer, Stopped):
+            return answer
+        if isinstance(answer, Tighten):
+            self.record = self.record.tightened()
+            run.tolerance = self.record.tolerance
+        return None
 
     def _limits(self, SV: KernelSolution) -> RoundLimits:
         return RoundLimits(

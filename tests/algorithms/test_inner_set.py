@@ -94,14 +94,14 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
     y = np.where(np.arange(len(y)) < 150, 1, -1)
     C = 1e-4
 
-    def of_one_class(part, SV, rows, gap):
+    def of_one_class(part, SV, gap, certificate=None, lowers=True):
         kept = np.flatnonzero(part.task.D.labels() < 0)
         beta, points = np.full(len(kept), -C), part.scan.rows(kept)
         changes = SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
         machine = ReducedMachine(kept, beta, SV.b, SV.problem, points, gap=0.0, changes=changes)
-        return part.over(rows, machine)
+        return machine, changes.full, changes
 
-    monkeypatch.setattr(Rounds, "reduced", of_one_class)
+    monkeypatch.setattr(Rounds, "reduce", of_one_class)
     monkeypatch.setattr(algorithms, "MAX_PART", 1)
     train, model, log = written(tmp_path / "train", y, X), tmp_path / "model", tmp_path / "log"
     words = ["-q", "-c", C, "-g", 0.1, "--sample-size", 300, "--log", log]

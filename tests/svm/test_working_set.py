@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,13 +62,13 @@ def rounds(draw):
 class Script:
     """A run that scans nothing: each scan finds the same violators.
 
-    It ends after `rounds`. orders: order of the violators in each scan.
+    orders: order of the violators in each scan.
     """
 
-    warm_start = rng = None
+    rng = None
 
-    def __init__(self, first, solution, found, rounds=1):
-        self.first, self.solution, self.rounds = first, solution, rounds
+    def __init__(self, first, solution, found):
+        self.first, self.solution = first, solution
         self.V = SimpleNamespace(
             candidates=found, count=found.count, certificate=Certificate(1.0, 0.0)
         )
@@ -82,15 +83,17 @@ class Script:
     def random_subset(self, r):
         return self.first
 
-    def start(self, scan, r):
-        return None, self.first
+    def first_start(self, start):
+        return lambda scan, r: (None, self.first)
 
     def violators(self, step, W, order, r):
         self.orders.append(order)
         return self.solution, self.V
 
-    def stop(self, solution, V):
-        return len(self.orders) > self.rounds
+    def after(self, rounds, number=1):
+        """Make the first round, and this number of further ones."""
+        for _ in itertools.islice(rounds, number + 1):
+            pass
 
 
 def solve_nothing(run, W, *_, **__):
@@ -122,8 +125,8 @@ def test_a_working_set_has_at_most_the_requested_size_and_always_the_steepest_pa
     def one(a_round, size, swap):
         rng, found, solution = a_round
         first = WorkingSet.of(rng.permutation(N)[:size], N)
-        run = Script(first, solution, found, rounds=3)
-        ALGORITHMS[name](run, size, swap)
+        run = Script(first, solution, found)
+        run.after(ALGORITHMS[name](run, size, swap), 3)
         assert len(run.working_sets) == 3
         for W in run.working_sets:
             assert len(W.rows) == len(set(W.rows.tolist())) <= size
@@ -147,7 +150,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
     )
     solution = KernelSolution(np.empty(0, np.int64), np.empty(0), 0.0, problem())
     run = Script(WorkingSet.of(np.arange(160, 180), N), solution, found)
-    osuna(run, 20, None)
+    run.after(osuna(run, 20, None))
     (W,) = run.working_sets
     assert sorted(W.new.tolist()) == [*range(5), *range(100, 105)]
     # The rest are rows that were in the one before.
@@ -159,7 +162,7 @@ def test_as_many_rows_that_may_rise_enter_as_rows_that_may_fall():
 def test_kbh07_keeps_all_support_vectors_and_fills_the_rest(a_round, r):
     rng, found, solution = a_round
     run = Script(WorkingSet.of(rng.permutation(N)[:r], N), solution, found)
-    randsvm_1(run, r)
+    run.after(randsvm_1(run, r))
     S, W = run.working_sets
     assert S is run.first
     support = set(solution.rows.tolist())
@@ -183,13 +186,13 @@ def test_pairs_are_chosen_once_random_violators_are_few(beta, few):
     )
     first = WorkingSet.of(np.arange(20), N)
     run = Script(first, solution, many)
-    train_certified(run, 20)
+    run.after(train_certified(run, 20))
     assert run.orders == [UniformSample, UniformSample] and not run.working_sets[0].pairs
     run = Script(first, solution, some)
-    train_certified(run, 20)
+    run.after(train_certified(run, 20))
     assert run.orders == [UniformSample, LargestViolation]
     run = Script(run.working_sets[0], solution, many)
-    train_certified(run, 20)
+    run.after(train_certified(run, 20))
     assert run.orders == [LargestViolation, LargestViolation] and run.working_sets[0].pairs
 
 
@@ -207,5 +210,5 @@ def test_a_working_set_of_all_rows_stays_the_same():
     solution = KernelSolution(np.arange(3), np.ones(3), 0.0, problem())
     found = one_group(1, *[smallest(np.arange(1))] * 4)
     run = Script(WorkingSet.of(np.arange(N), N), solution, found)
-    osuna(run, N, None)
+    run.after(osuna(run, N, None))
     assert run.working_sets[0].rows.tolist() == list(range(N))

@@ -293,7 +293,7 @@ def slow_search(tmp_path, name, *words):
     return {values_of(one): one for one in searched["tried"]}, found
 
 
-def test_which_fits_end_early_depends_neither_on_jobs_nor_on_a_log(tmp_path):
+def test_which_combinations_are_dropped_depends_neither_on_jobs_nor_on_a_log(tmp_path):
     one, found = slow_search(tmp_path, "one", "--jobs", 1)
     three, other = slow_search(tmp_path, "three", "--jobs", 3)
     assert other.body == found.body
