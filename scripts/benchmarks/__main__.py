@@ -1,26 +1,19 @@
-"""Run the benchmarks.
-
-Write results/benchmarks.json and results/benchmarks.md: every comparison, the papers' tables and
-the physical limits of the machine.
-"""
+"""Run the benchmarks: each work writes a file results/benchmarks/NAME.json."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import click
 
-from benchmarks import limits, papers
-from benchmarks.harness import Comparison, Effort, compare, output
+from benchmarks import papers
+from benchmarks.harness import Comparison, Effort, run_works
 from benchmarks.quality import versions
 from benchmarks.reductions import REDUCED, reduced
 from benchmarks.searches import SEARCHES, search
-from benchmarks.sets import REAL, SCRIPTS, data_option, results_option
-from benchmarks.tables import Record
+from benchmarks.sets import REAL, data_option, results_option
 from benchmarks.trainings import (
     LOOSE,
     ROWS,
@@ -84,16 +77,6 @@ def chosen(words: Sequence[str]) -> list[str]:
     return [name for name in WORKS if not kept or {name, name.partition("-")[0]} & kept]
 
 
-def left(path: Path, names: Sequence[str]) -> list[str]:
-    """Those of these works that the last run did not begin. Raises ClickException."""
-    if not path.exists():
-        raise click.ClickException(f"{path} is not there: no run can be resumed")
-    found = [name for name in names if name in json.loads(path.read_text())["not_run"]]
-    if not found:
-        raise click.ClickException(f"{path}: every work of the last run was begun")
-    return found
-
-
 @click.command()
 @click.argument("works", nargs=-1, type=click.Choice([*WORKS, *GROUPS]))
 @click.option("--quick", is_flag=True, help="A tenth of the rows, each run once.")
@@ -111,11 +94,6 @@ def left(path: Path, names: Sequence[str]) -> list[str]:
     type=click.FloatRange(min=0, min_open=True),
     help=f"After which a peer is ended.  [default: {MOST}; {QUICK_MOST} with --quick]",
 )
-@click.option("--again", is_flag=True, help="Replace these works in what the last run found.")
-@click.option(
-    "--ours-alone", is_flag=True, help="The same, but keep what the last run found of the peers."
-)
-@click.option("--resume", is_flag=True, help="Add the works that the last run did not begin.")
 @click.option("--ccat", nargs=2, type=click.Path(path_type=Path), help="RCV1's training, test.")
 @click.option("--c11", nargs=2, type=click.Path(path_type=Path), help="The same of class C11.")
 @results_option
@@ -127,9 +105,6 @@ def main(
     rounds: int | None,
     most_minutes: float,
     peer_seconds: float | None,
-    again: bool,
-    ours_alone: bool,
-    resume: bool,
     ccat: tuple[Path, Path] | None,
     c11: tuple[Path, Path] | None,
     results: Path,
@@ -138,7 +113,8 @@ def main(
     """Run WORKS (all), ours and the peers in turn; compare quality, time and memory.
 
     A word as `untuned` or `linear` stands for all works whose names begin with it.
-    A peer or set that is not there is skipped and named, and so are works that were not run.
+    A peer or set that is not there is skipped and named, and so are works that were not run. A work
+    that runs again replaces its file.
     """
     results.mkdir(parents=True, exist_ok=True)
     rows = rows or (QUICK_ROWS if quick else ROWS)
@@ -150,24 +126,9 @@ def main(
         effort = Effort(rounds or 1, seconds=10, long=0, most=most, whole=whole)
     else:
         effort = Effort(rounds or 3, seconds=600, most=most, whole=whole)
-    title = "benchmarks-quick" if quick else "benchmarks"
-    names = left(results / f"{title}.json", chosen(works)) if resume else chosen(works)
-    own = {name: partial(WORKS[name], bench) for name in names}
-    found = json.loads(output(sys.executable, "-m", limits.__name__, folder=SCRIPTS))
-    metadata = {"rows": rows, "scale": rows / ROWS, "limits": found, "versions": versions()}
-    kept = again or ours_alone or resume
-    compare(title, own, effort, results, sections, again=kept, ours_alone=ours_alone, **metadata)
-
-
-def sections(found: Record) -> list[str]:
-    scale = found["scale"]
-    note = f"These sets have {scale:g} times the rows of a whole run."
-    return [
-        *(["", note] if scale != 1 else []),
-        *papers.kbh07(found),
-        *papers.cs246(found),
-        *limits.shares(found),
-    ]
+    own = {name: partial(WORKS[name], bench) for name in chosen(works)}
+    into = results / ("benchmarks-quick" if quick else "benchmarks")
+    run_works(own, effort, into, scale=rows / ROWS, versions=versions())
 
 
 if __name__ == "__main__":

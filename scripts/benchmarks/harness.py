@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -23,7 +23,7 @@ from statistics import median
 import click
 import psutil
 
-from benchmarks.tables import Record, markdown
+from benchmarks.tables import Record
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
@@ -140,7 +140,6 @@ class Command:
 class Comparison:
     """Commands that do the same work. rows: size of the data; rounds: at most this many."""
 
-    name: str
     rows: int
     commands: Sequence[Command]
     rounds: float = inf
@@ -153,7 +152,7 @@ class Effort:
     rounds: number of counted runs. All others are in seconds. seconds: a comparison begins no
     further round after these. long: a first run that takes at least this long is counted too, as
     warming up matters little. once, own_once: a peer, or randsvm, that takes at least this long
-    runs once. most: a peer is ended after these. whole: no comparison begins after these.
+    runs once. most: a peer is ended after these. whole: no work begins after these.
     """
 
     rounds: int = 3
@@ -168,12 +167,11 @@ class Effort:
 # ---- comparisons ------------------------------------------------------------------------------
 
 
-def measure(comparison: Comparison, effort: Effort, earlier: Record | None = None) -> Record:
+def measure(comparison: Comparison, effort: Effort) -> Record:
     """Run the commands in turn (A B A B ...) and return their records.
 
     A first round gives the qualities; its runs count if they are long (see Effort.long) or the
-    command runs once. A peer that was ended at the time limit has no quality. earlier: a record of
-    the same comparison, of which the runs of peers are kept.
+    command runs once. A peer that was ended at the time limit has no quality.
     """
     began = time.perf_counter()
     rounds = int(min(effort.rounds, comparison.rounds))
@@ -182,13 +180,8 @@ def measure(comparison: Comparison, effort: Effort, earlier: Record | None = Non
         {"name": command.name, "words": list(command.words)} for command in present
     ]
     pairs = list(zip(present, records, strict=True))
-    kept = {each["name"]: each for each in earlier["commands"]} if earlier else {}
     again = []
     for command, record in pairs:
-        before = kept.get(command.name)
-        if before and not command.is_own and before["words"] == record["words"]:
-            record |= {of: before[of] for of in ("runs", "ended", "quality")}
-            continue
         used, ended = run(command.words, inf if command.is_own else effort.most)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
         once = effort.once if command.gates is None else effort.own_once
@@ -212,7 +205,7 @@ def measure(comparison: Comparison, effort: Effort, earlier: Record | None = Non
                 for peer, theirs in peers
             }
             record["short"] = [fault for one in record["peers"].values() for fault in one["short"]]
-    return {"name": comparison.name, "rows": comparison.rows, "commands": records}
+    return {"rows": comparison.rows, "commands": records}
 
 
 def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = True) -> Record:
@@ -253,97 +246,37 @@ def _all(record: Record, of: str) -> list[float]:
     return [each[of] for each in record["runs"]]
 
 
-def compare(
-    title: str,
-    works: Mapping[str, Callable[[], Comparison]],
-    effort: Effort,
-    into: Path,
-    sections: Callable[[Record], list[str]] = lambda found: [],
-    again: bool = False,
-    ours_alone: bool = False,
-    **metadata: object,
+def run_works(
+    works: Mapping[str, Callable[[], Comparison]], effort: Effort, into: Path, **metadata: object
 ) -> None:
-    """Measure, and write TITLE.json and TITLE.md to the folder `into` after each comparison.
+    """Measure works, and write a file NAME.json for each to the folder `into`.
 
-    works: name -> function that returns the comparison. The JSON lists works that failed as
-    skipped, and works that were not begun as not run. sections: returns lines of Markdown below the
-    table. again: whether the works are added to the last run or replace works of it; its other
-    works are kept. ours_alone: whether the runs of peers in the last run are kept, too. metadata:
-    further entries of the JSON.
+    works: name -> function that returns the comparison. metadata: further entries of the files. A
+    work that cannot be run, and a peer that is not installed, are named.
     Raises ClickException at the end if a gate failed.
     """
-    began = time.perf_counter()
-    found: Record = {
-        "title": title,
-        "date": _today(),
-        "machine": machine(),
-        "load": [os.getloadavg()[0]],
-        "effort": asdict(effort),
-        **metadata,
-        "seconds": 0.0,
-        "not_run": list(works),
-        "skipped": [],
-        "comparisons": [],
-    }
-    if again:
-        path = into / f"{title}.json"
-        if not path.exists():
-            raise click.ClickException(f"{path}: no results yet; run without --again and --resume")
-        before = json.loads(path.read_text())
-        kept = ("comparisons", "skipped", "load", "not_run", "seconds", "date")
-        found |= {of: before[of] for of in kept if of in before}
     into.mkdir(parents=True, exist_ok=True)
-    earlier = found["seconds"]
-    for name, work in works.items():
-        if found["seconds"] - earlier > effort.whole:
+    began, short = time.perf_counter(), list[str]()
+    for number, (name, work) in enumerate(works.items()):
+        if time.perf_counter() - began > effort.whole:
+            click.echo(f"not run: {', '.join([*works][number:])}", err=True)
             break
-        _add(found, name, work, effort, ours_alone)
-        found["seconds"] = earlier + time.perf_counter() - began
-        text = "\n".join([*markdown(found), *sections(found)])
-        for suffix, content in ((".json", json.dumps(found, indent=1)), (".md", text)):
-            with files.create_output(str(into / f"{title}{suffix}")) as stream:
-                stream.write(f"{content}\n".encode())
-    click.echo(text)
-    ours = [record for each in found["comparisons"] for record in each["commands"]]
-    if short := [fault for record in ours for fault in record.get("short", [])]:
+        try:
+            comparison = work()
+            click.echo(f"{name}, {comparison.rows:,} rows", err=True)
+            found = measure(comparison, effort)
+        except click.ClickException as error:
+            click.echo(f"skipped: {error.message}", err=True)
+            continue
+        for reason in dict.fromkeys(filter(None, (one.missing for one in comparison.commands))):
+            click.echo(f"skipped: {reason}", err=True)
+        found |= {"date": time.strftime("%Y-%m-%d"), "machine": machine(), **metadata}
+        found |= {"load": os.getloadavg()[0], "effort": asdict(effort)}
+        with files.create_output(str(into / f"{name}.json")) as stream:
+            stream.write(f"{json.dumps(found, indent=1)}\n".encode())
+        short += [fault for one in found["commands"] for fault in one.get("short", [])]
+    if short:
         raise click.ClickException(f"ours was short in quality: {'; '.join(short)}")
-
-
-def _add(
-    found: Record, name: str, work: Callable[[], Comparison], effort: Effort, ours_alone: bool
-) -> None:
-    """Do one work and add its comparison, with the seconds for its data, runs and qualities."""
-    began = time.perf_counter()
-    try:
-        comparison = work()
-        click.echo(f"{name}: {comparison.name}, {comparison.rows:,} rows", err=True)
-        same = (comparison.name, comparison.rows)
-        earlier = {(each["name"], each["rows"]): each for each in found["comparisons"]}
-        before = earlier.get(same) if ours_alone else None
-        measured = measure(comparison, effort, before)
-        # The day of the oldest runs.
-        day = before.get("date", found["date"]) if before else _today()
-        seconds = time.perf_counter() - began
-        measured |= {"seconds": seconds, "date": day, "peers_kept": before is not None}
-        put(found["comparisons"], measured)
-        _skip(found, [command.missing for command in comparison.commands])
-    except click.ClickException as error:
-        _skip(found, [error.message])
-    found["not_run"] = [other for other in found["not_run"] if other != name]
-    found["load"].append(os.getloadavg()[0])
-
-
-def _today() -> str:
-    return time.strftime("%Y-%m-%d")
-
-
-def put(comparisons: list[Record], measured: Record) -> None:
-    """Add a comparison, in the place of an earlier one of the same work and rows."""
-    for place, each in enumerate(comparisons):
-        if (each["name"], each["rows"]) == (measured["name"], measured["rows"]):
-            comparisons[place] = measured
-            return
-    comparisons.append(measured)
 
 
 def machine() -> str:
@@ -355,10 +288,3 @@ def machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
     parts = [*names[:1], f"{os.cpu_count()} cores", f"{memory:.0f} GB", platform.platform()]
     return ", ".join([*parts, f"Python {platform.python_version()}"])
-
-
-def _skip(found: Record, reasons: Iterable[str | None]) -> None:
-    for reason in reasons:
-        if reason and reason not in found["skipped"]:
-            click.echo(f"skipped: {reason}", err=True)
-            found["skipped"].append(reason)

@@ -7,23 +7,16 @@ around the tables is written by hand and holds no measurement that a table has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeAlias
 
 from benchmarks import papers
-from benchmarks.harness import beyond_start
 from benchmarks.reductions import REDUCED
 from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING, SKLEARN_GRID, SVM_GRID
-from benchmarks.tables import (
-    Record,
-    bounded,
-    day_and_duration,
-    measured_later,
-    peak,
-    table,
-)
+from benchmarks.tables import Record, bounded, peak, table
 from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
 from benchmarks.untuned import LINEAR as LINEAR_TUNED
-from benchmarks.untuned import START, UNTUNED
+from benchmarks.untuned import UNTUNED
 
 MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 
@@ -59,7 +52,11 @@ _NONE: Record = {"quality": {}, "median": {}}
 LINEAR = {"`sgd`": papers.SGD, "LIBLINEAR": papers.LIBLINEAR, "scikit-learn": "SGDClassifier"}
 
 
-def filled(text: str, found: Record) -> str:
+# Work -> its record, in the order of the works.
+Found: TypeAlias = "dict[str, Record]"
+
+
+def filled(text: str, found: Found) -> str:
     """Return a page with today's tables."""
     return filled_with(text, lambda name: TABLES[name](found))
 
@@ -114,25 +111,26 @@ def _tested(record: Record | None) -> str:
     return "-"
 
 
-def _works(found: Record, names: Iterable[str]) -> Iterator[tuple[str, Record, dict[str, Record]]]:
+def _works(found: Found, names: Iterable[str]) -> Iterator[tuple[str, Record, dict[str, Record]]]:
     """Return the data in words, our record and all records of the trainings that were run."""
-    by_name = {each["name"]: each for each in reversed(found["comparisons"])}
     for name in names:
-        if name in by_name:
-            each = by_name[name]
-            records = {record["name"]: record for record in each["commands"]}
-            words = DATA[name].format(rows=f"{each['rows']:,}")
-            yield words, each["commands"][0], records
+        if name in found:
+            records = {record["name"]: record for record in found[name]["commands"]}
+            words = DATA[name].format(rows=f"{found[name]['rows']:,}")
+            yield words, found[name]["commands"][0], records
 
 
-def _starting(found: Record, *starts: str) -> list[Record]:
-    return [each for each in found["comparisons"] if each["name"].startswith(starts)]
+def starting(found: Found, *starts: str) -> Iterator[tuple[str, Record]]:
+    """Return the data of the works that begin so, and their records."""
+    for name, each in found.items():
+        if name.startswith(starts):
+            yield name.partition("-")[2], each
 
 
 # ---- tables -----------------------------------------------------------------------------------
 
 
-def readme(found: Record) -> list[str]:
+def readme(found: Found) -> list[str]:
     """Return the times and gaps on real data."""
     header = [
         "real data",
@@ -148,7 +146,7 @@ def readme(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def kernel(found: Record) -> list[str]:
+def kernel(found: Found) -> list[str]:
     """Return the times and gaps of every training of a kernel machine."""
     rows = []
     for name in DATA:
@@ -171,52 +169,44 @@ def kernel(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def untuned(found: Record) -> list[str]:
+def untuned(found: Found) -> list[str]:
     """Return the times, qualities and memory of every training on a set that was not tuned on."""
     rows = []
-    for each in _starting(found, "untuned-"):
-        what = UNTUNED[each["name"].partition("-")[2]]
-        all_ = {record["name"]: record for record in each["commands"]}
-        ours, peer, start = all_[papers.GAP], all_.get(SVM_TRAIN), all_.get(START)
-        others = [peer, all_.get("intelex"), ours]
-        late = "-"
-        if peer and start:
-            longer = beyond_start(*(one["median"]["wall"] for one in (ours, peer, start)))
-            late = f"{longer:.2g} s" if longer else "no"
+    for name, each in starting(found, "untuned-"):
+        what, all_ = UNTUNED[name], {record["name"]: record for record in each["commands"]}
+        ours = all_[papers.GAP]
+        others = [all_.get(SVM_TRAIN), all_.get("intelex"), ours]
         rows.append([
             f"{what.words}, {each['rows']:,} rows", f"`{what.options}`", *map(_seconds, others),
-            _gap(ours), late,
+            _gap(ours),
             *(_tested(all_.get(of)) for of in (papers.GAP, SVM_TRAIN, LINEAR_TUNED)),
             ", ".join(peak(one) if one else "-" for one in others),
         ])  # fmt: skip
     header = [
         *("data", "options", "`svm-train`", "intelex", "`randsvm`", "gap of `randsvm`"),
-        "longer than svm-train and the start of Python",
         *("on test rows: `randsvm`", "`svm-train`", "linear, tuned"),
         "peak MB: svm-train, intelex, randsvm",
     ]
     return table(header, rows)
 
 
-def equal_gaps(found: Record) -> list[str]:
+def equal_gaps(found: Found) -> list[str]:
     """Return the times of peers at a tolerance that gives them a gap like ours."""
     rows = []
     for name, (same, tolerance) in LOOSE.items():
-        for each in found["comparisons"]:
-            if each["name"] == name:
-                ours, *peers = each["commands"]
-                words = DATA[same].format(rows=f"{each['rows']:,}")
-                cells = [
-                    f"{_seconds(peer)}, {_gap(peer)}, {_times(ours, peer['name'])}"
-                    for peer in peers
-                ]
-                rows.append([words, f"{_seconds(ours)}, {_gap(ours)}", f"{tolerance:g}", *cells])
+        if name in found:
+            ours, *peers = found[name]["commands"]
+            words = DATA[same].format(rows=f"{found[name]['rows']:,}")
+            cells = [
+                f"{_seconds(peer)}, {_gap(peer)}, {_times(ours, peer['name'])}" for peer in peers
+            ]
+            rows.append([words, f"{_seconds(ours)}, {_gap(ours)}", f"{tolerance:g}", *cells])
     header = ["data", "`randsvm`: time, gap", "tolerance of the peers"]
     header += [f"{peer}: time, gap, times `randsvm`" for peer in ("`svm-train`", "intelex")]
     return table(header, rows)
 
 
-def exact(found: Record) -> list[str]:
+def exact(found: Found) -> list[str]:
     """Return the times until no violator is left."""
     rows = []
     for words, _, all_ in _works(found, DATA):
@@ -228,7 +218,7 @@ def exact(found: Record) -> list[str]:
     )
 
 
-def tenth(found: Record) -> list[str]:
+def tenth(found: Found) -> list[str]:
     """Return what svm-train reaches with a random tenth of the rows."""
     rows = [
         [words, *_time_and_quality(ours), *_time_and_quality(all_[TENTH])]
@@ -239,37 +229,35 @@ def tenth(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def large(found: Record) -> list[str]:
+def large(found: Found) -> list[str]:
     """Return the trainings on large sets, which have no peers."""
-    named = {"covtype-all": "covtype, all {rows} rows"}
     rows = []
-    for each in found["comparisons"]:
-        for record in each["commands"]:
-            is_large = record["name"].startswith(papers.LARGE_GAP)
-            is_plain = not re.search("--warm|--cluster", record["name"])
-            is_large = is_large and is_plain and not each["name"].startswith("warm")
-            if is_large or each["name"] in named:
-                words = named.get(each["name"], each["name"].split()[0] + ", {rows} rows")
+    for name in ("covtype-all", "large-checkerboard", "large-twonorm", "largest-checkerboard"):
+        for record in found.get(name, {"commands": []})["commands"]:
+            of = record["name"]
+            if of == papers.GAP or (of.startswith(papers.LARGE_GAP) and "--cluster" not in of):
                 rows.append([
-                    words.format(rows=f"{each['rows']:,}"), f"`{record['name'].partition(' ')[2]}`",
-                    _seconds(record), _gap(record), f"{record['quality']['SV']:,.0f}",
-                    peak(record),
+                    f"{name.replace('covtype-all', 'all-covtype').partition('-')[2]}, "
+                    f"{found[name]['rows']:,} rows",
+                    f"`{of.partition(' ')[2]}`", _seconds(record), _gap(record),
+                    f"{record['quality']['SV']:,.0f}", peak(record),
                 ])  # fmt: skip
     return table(["data", "options", "`randsvm`", "gap", "support vectors", "peak MB"], rows)
 
 
-def others(found: Record) -> list[str]:
+def others(found: Found) -> list[str]:
     """Return the times of prediction, reading, warm starts and start-up."""
     rows = []
-    for each in _starting(found, "prediction", "reading", "warm start", "start-up"):
-        peers = [record for record in each["commands"] if "peers" not in record]
-        peer = peers[0] if peers else None
-        for ours in each["commands"]:
-            if ours is not peer:
-                theirs = f"{_title(peer)}: {_seconds(peer)}" if peer else "-"
-                times = _times(ours, peer["name"]) if peer else "-"
-                work = f"{each['name']}, {each['rows']:,} rows"
-                rows.append([work, f"`{_title(ours)}`", _seconds(ours), theirs, times])
+    for name in found:
+        if name.startswith(("prediction-", "reading-", "warm-", "start-up")):
+            peers = [record for record in found[name]["commands"] if "peers" not in record]
+            peer = peers[0] if peers else None
+            for ours in found[name]["commands"]:
+                if ours is not peer:
+                    theirs = f"{_title(peer)}: {_seconds(peer)}" if peer else "-"
+                    times = _times(ours, peer["name"]) if peer else "-"
+                    work = f"{name}, {found[name]['rows']:,} rows"
+                    rows.append([work, f"`{_title(ours)}`", _seconds(ours), theirs, times])
     return table(["work", "command", "seconds", "peer", "times"], rows)
 
 
@@ -278,12 +266,12 @@ def _title(record: Record) -> str:
     return re.sub(r"(--warm-start) \S+", r"\1", record["name"])
 
 
-def reduced(found: Record) -> list[str]:
+def reduced(found: Found) -> list[str]:
     """Return the sizes, gaps, changes and prediction times of reduced machines."""
     rows = []
-    for each in _starting(found, "reduced "):
+    for name, each in starting(found, "reduced-"):
         full, *smaller = each["commands"]
-        options = REDUCED[each["name"].partition(" ")[2]][1]
+        options = REDUCED[name][1]
         for record in smaller:
             quality, before = record["quality"], full["quality"]
             above = quality["primal"] / before["primal"] - 1
@@ -291,7 +279,7 @@ def reduced(found: Record) -> list[str]:
             regression = "-p" in options.split()
             changed = "-" if regression else f"{quality['labels_changed']:,.0f}"
             rows.append([
-                f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows", f"`{options}`",
+                f"{name}, {each['rows']:,} rows", f"`{options}`",
                 f"{before['SV']:,.0f} -> {quality['SV']:,.0f}", f"{above:.2%}",
                 f"{quality['gap']:.2%}", changed, f"{quality.get('largest_change', 0.0):.2g}",
                 f"{quality.get('needed_for_1_percent', 0.0):,.0f}",
@@ -304,11 +292,11 @@ def reduced(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def searches(found: Record) -> list[str]:
+def searches(found: Found) -> list[str]:
     """Return the times of searches, in seconds and in trainings of the best combination."""
     peers = (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)
     rows = []
-    for each in _starting(found, "search "):
+    for name, each in starting(found, "search-"):
         records = {record["name"]: record for record in each["commands"]}
         ours = [records.get(name) for name in (RACING, ALL_FOLDS)]
         fits = [f"{one['quality']['fits']:.2g}" if one else "-" for one in ours]
@@ -319,7 +307,7 @@ def searches(found: Record) -> list[str]:
             if one and "score" in one["quality"]
         ]
         rows.append([
-            f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows", *map(_seconds, ours),
+            f"{name}, {each['rows']:,} rows", *map(_seconds, ours),
             ", ".join(fits), *map(_seconds, theirs), ", ".join(scores),
         ])  # fmt: skip
     header = [
@@ -330,7 +318,7 @@ def searches(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def rule(found: Record) -> list[str]:
+def rule(found: Found) -> list[str]:
     """Return what the rule of the paper of 2007 reaches."""
     rows = [
         [words, *_time_and_quality(all_[papers.RULE]), *_time_and_quality(all_[SVM_TRAIN])]
@@ -341,13 +329,13 @@ def rule(found: Record) -> list[str]:
     return table(header, rows)
 
 
-def linear(found: Record) -> list[str]:
+def linear(found: Found) -> list[str]:
     """Return the times, accuracies and objectives of linear machines."""
     rows = []
-    for each in _starting(found, "linear "):
+    for name, each in starting(found, "linear-"):
         records = {record["name"]: record for record in each["commands"]}
         shown = [records.get(name) for name in LINEAR.values()]
-        words = f"{each['name'].partition(' ')[2]}, {each['rows']:,} rows"
+        words = f"{name}, {each['rows']:,} rows"
         worth = [
             [form.format(one["quality"][of]) for one in shown if one and of in one["quality"]]
             for of, form in (("accuracy", "{:.2f}%"), ("J", "{:.4f}"))
@@ -356,7 +344,7 @@ def linear(found: Record) -> list[str]:
     return table(["data", *LINEAR, "test accuracy, in this order", "J, in this order"], rows)
 
 
-def memory(found: Record) -> list[str]:
+def memory(found: Found) -> list[str]:
     """Return the measured and the promised memory."""
     rows = [
         [
@@ -365,26 +353,23 @@ def memory(found: Record) -> list[str]:
             peak(record),
             f"{record['quality']['promised']:.0f}",
         ]
-        for each in _starting(found, "memory")
+        for _, each in starting(found, "memory")
         for record in each["commands"]
     ]
     return table(["command", "seconds", "peak MB", "promised MB"], rows)
 
 
-def machine(found: Record) -> list[str]:
-    """Return the machine, the day and the versions."""
-    later = measured_later(found)
-    facts: Sequence[tuple[str, str]] = [
-        ("machine", found["machine"]),
-        ("day, duration", day_and_duration(found)),
-        *(("versions", line.rstrip(".")) for line in found["versions"]),
-        *([("note", found["note"])] if "note" in found else []),
-        *([("measured on other days", ", ".join(later))] if later else []),
-    ]
-    return table(["", ""], facts)
+def machine(found: Found) -> list[str]:
+    """Return the machines and versions, and the days on which works were measured."""
+    facts = {
+        "machine": {each["machine"] for each in found.values()},
+        "versions": {line.rstrip(".") for each in found.values() for line in each["versions"]},
+        "days": {each["date"] for each in found.values()},
+    }
+    return table(["", ""], [[name, "; ".join(sorted(values))] for name, values in facts.items()])
 
 
-TABLES: dict[str, Callable[[Record], list[str]]] = {
+TABLES: dict[str, Callable[[Found], list[str]]] = {
     "readme": readme,
     "kernel": kernel,
     "untuned": untuned,

@@ -71,7 +71,7 @@ def reduced(name: str, bench: Bench) -> Comparison:
         )
         for of, model in models.items()
     ]
-    return Comparison(f"reduced {name}", count(train), commands)
+    return Comparison(count(train), commands)
 
 
 def repeated(path: Path, rows: int, into: Path) -> Path:

@@ -1,8 +1,8 @@
-"""Publish the results of the benchmarks: docs/benchmarks.json, the pages and the pictures.
+"""Publish the results of the benchmarks: docs/benchmarks/, the pages and the pictures.
 
-docs/benchmarks.json is the copy of results/benchmarks.json that the repository keeps. Every table
-of docs/benchmarks.md and README.md, and both pictures, are made from it. Nothing is measured. The
-pictures need matplotlib (extra plot).
+docs/benchmarks/ keeps the files of results/benchmarks/, one for each work. Every table of
+docs/benchmarks.md and README.md, and both pictures, are made from it. Nothing is measured. The
+pictures need the extra plot.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import click
 
 from benchmarks import page_tables, papers
-from benchmarks.harness import put
+from benchmarks.__main__ import WORKS
+from benchmarks.page_tables import Found
 from benchmarks.sets import SCRIPTS, results_option
 from benchmarks.tables import Record
 from benchmarks.trainings import LOOSE
@@ -30,31 +31,18 @@ PEERS_DRAWN = ("svm-train, a tenth", "svm-train", "LIBSVM", "intelex")
 DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
 
 
-def _is_large(each: Record) -> bool:
-    first = each["commands"][0]["name"]
-    return first.startswith(papers.LARGE_GAP) or each["name"].startswith("warm start")
-
-
 Points = list[tuple[int, float]]
 
 
-def _points(comparisons: Sequence[Record], name: str, of: str) -> Points:
+def _points(found: Found, name: str, of: str) -> Points:
     """Return (rows, number) of a program where it was measured. of: "seconds" or "changed"."""
-    points = [
-        (n, {"seconds": record["median"]["wall"], **record["quality"]})
-        for n, record in _records(comparisons, name)
-    ]
-    return sorted((n, numbers[of]) for n, numbers in points if of in numbers)
-
-
-def _records(comparisons: Sequence[Record], name: str) -> list[tuple[int, Record]]:
-    """Return (rows, record) of a program where it was not ended."""
-    return [
-        (each["rows"], record)
-        for each in comparisons
-        for record in each["commands"]
-        if record["name"] == name and not record["ended"]
-    ]
+    points = []
+    for _, each in page_tables.starting(found, "growth-"):
+        for record in each["commands"]:
+            numbers = {"seconds": record["median"]["wall"], **record["quality"]}
+            if record["name"] == name and of in numbers and not record["ended"]:
+                points.append((each["rows"], numbers[of]))
+    return sorted(points)
 
 
 def _exponent(points: Points) -> str:
@@ -65,30 +53,18 @@ def _exponent(points: Points) -> str:
     return f"{log10(last / least) / log10(most / n):.2f}"
 
 
-def _by_name(found: Record) -> dict[str, Record]:
-    """Return name -> comparison, without the large ones, which share names."""
-    return {each["name"]: each for each in found["comparisons"] if not _is_large(each)}
-
-
 # ---- pictures ---------------------------------------------------------------------------------
 
 
-_NONE: Record = {"commands": [{}]}
-
-
-def draw_gaps(found: Record, path: Path) -> bool:
+def draw_gaps(found: Found, path: Path) -> None:
     """Draw the gap against seconds: the rounds of ours, and where each program ended."""
-    by_name = _by_name(found)
-    looser = {
-        LOOSE[name][0]: each["commands"][1:] for name, each in by_name.items() if name in LOOSE
-    }
-    drawn = [by_name[name] for name in DRAWN if "course" in by_name.get(name, _NONE)["commands"][0]]
-    if not drawn:
-        return False
+    drawn = [name for name in DRAWN if name in found]
+    looser = {same: name for name, (same, _) in LOOSE.items() if name in found}
     with plot.panels(-(-len(drawn) // 2), min(2, len(drawn)), 1.0, 1.2) as (figure, axes):
-        for axis, each in zip(axes, drawn, strict=False):
-            _draw_gaps_of(axis, each["commands"], looser.get(each["name"], []))
-            title = f"{each['name']}, {each['rows']:,} rows"
+        for axis, name in zip(axes, drawn, strict=False):
+            others = found[looser[name]]["commands"][1:] if name in looser else []
+            _draw_gaps_of(axis, found[name]["commands"], others)
+            title = f"{name}, {found[name]['rows']:,} rows"
             axis.set(title=title, xlabel="seconds", ylabel="gap", xscale="log", yscale="log")
             axis.xaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_major_formatter("{x:g}")
@@ -98,7 +74,6 @@ def draw_gaps(found: Record, path: Path) -> bool:
         for axis in axes[len(drawn) :]:
             axis.remove()
         _save(figure, path, found)
-    return True
 
 
 def _draw_gaps_of(axis: Any, commands: Sequence[Record], looser: Sequence[Record]) -> None:
@@ -124,7 +99,7 @@ def _style_of(record: Record, ours: Record) -> tuple[str, str]:
     return plot.COLOURS[number], plot.MARKS[number]
 
 
-def _save(figure: Any, path: Path, found: Record) -> None:
+def _save(figure: Any, path: Path, found: Found) -> None:
     """Write a picture with the digest of its results, and print its name."""
     with files.create_output(str(path)) as stream:
         options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
@@ -132,16 +107,13 @@ def _save(figure: Any, path: Path, found: Record) -> None:
     click.echo(path)
 
 
-def draw_growth(found: Record, path: Path) -> bool:
+def draw_growth(found: Found, path: Path) -> None:
     """Seconds and coefficients changed against rows, one line for each command, with its exponent
     in the legend."""
-    comparisons = [each for each in found["comparisons"] if each["name"] == "growth"]
-    if not comparisons:
-        return False
     with plot.panels(1, 2) as (figure, axes):
         for axis, of in zip(axes, ("seconds", "changed"), strict=True):
             for number, name in enumerate(MAX_ROWS):
-                if points := _points(comparisons, name, of):
+                if points := _points(found, name, of):
                     exponent = _exponent(points)
                     label = f"{name}: n^{exponent}" if exponent else name
                     style = {"color": plot.COLOURS[number], "marker": plot.MARKS[number]}
@@ -152,10 +124,9 @@ def draw_growth(found: Record, path: Path) -> bool:
             axis.yaxis.set_major_formatter("{x:,g}")
             axis.legend(loc="best")
         _save(figure, path, found)
-    return True
 
 
-def digest(found: Record) -> str:
+def digest(found: Found) -> str:
     """Return the SHA-256 of the results. A picture holds it: a test detects old pictures."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
@@ -163,37 +134,13 @@ def digest(found: Record) -> str:
 # ---- files ------------------------------------------------------------------------------------
 
 
-def to_publish(found: Record) -> Record:
-    """Return the results as the repository keeps them.
-
-    They have the gaps of our rounds, from the logs, and no folders of this machine. The duration of
-    the run is left out, as it says nothing about merged results.
-    """
-    found, comparisons = {of: value for of, value in found.items() if of != "seconds"}, []
-    for each in found["comparisons"]:
-        records = [
-            dict(record, words=[*map(_file, record["words"])]) for record in each["commands"]
-        ]
-        if each["name"] in DRAWN and not _is_large(each):
-            records[0]["course"] = _course(each["commands"][0])
-        comparisons.append(dict(each, commands=records))
-    return dict(found, comparisons=comparisons)
-
-
-def merged(published: Record, found: Record) -> Record:
-    """Return published results in which the comparisons of a later run replace the older ones.
-
-    found: as to_publish returns it. The day of the run stays that of the published results; each
-    comparison of the later run has its own.
-    """
-    comparisons = list(published["comparisons"])
-    for each in found["comparisons"]:
-        put(comparisons, each)
-    return dict(
-        published,
-        comparisons=comparisons,
-        versions=list(dict.fromkeys([*published["versions"], *found["versions"]])),
-    )
+def to_publish(name: str, found: Record) -> Record:
+    """Return a work's results as the repository keeps them: with the gaps of our rounds, from the
+    logs, and without folders of this machine."""
+    records = [dict(one, words=[*map(_file, one["words"])]) for one in found["commands"]]
+    if name in DRAWN:
+        records[0]["course"] = _course(found["commands"][0])
+    return dict(found, commands=records)
 
 
 def _file(word: str) -> str:
@@ -209,31 +156,33 @@ def _course(record: Record) -> list[tuple[float, float]]:
 PICTURES = {"gap": draw_gaps, "growth": draw_growth}
 
 
+def published(folder: Path) -> Found:
+    """Return the results in a folder by work, in the order in which works run."""
+    found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    return {name: found[name] for name in WORKS if name in found}
+
+
 @click.command()
-@click.option("--title", default="benchmarks", show_default=True, help="TITLE.json is read.")
 @click.option(
     "--output",
     default=SCRIPTS.parent / "docs",
     type=click.Path(path_type=Path),
     help="Folder of the pages.",
 )
-@click.option("--merge", is_flag=True, help="Replace only what the last run measured.")
-@click.option("--published", is_flag=True, help="Read TITLE.json in the folder of the pages.")
 @results_option
-def main(title: str, output: Path, merge: bool, published: bool, results: Path) -> None:
-    """Write the pages and the pictures from the measurements of the benchmarks."""
-    kept = output / f"{title}.json"
-    if published:
-        found = json.loads(kept.read_text())
-    else:
-        found = to_publish(json.loads((results / f"{title}.json").read_text()))
-        found = merged(json.loads(kept.read_text()), found) if merge else found
-        _write(kept, json.dumps(found, separators=(",", ":")) + "\n")
+def main(output: Path, results: Path) -> None:
+    """Publish what was measured, and write the tables and pictures of the pages."""
+    kept = output / "benchmarks"
+    kept.mkdir(exist_ok=True)
+    for path in sorted((results / "benchmarks").glob("*.json")):
+        found = to_publish(path.stem, json.loads(path.read_text()))
+        _write(kept / path.name, json.dumps(found, separators=(",", ":")) + "\n")
+    works = published(kept)
     for name, draw in PICTURES.items():
-        draw(found, output / f"results-{name}.png")
+        draw(works, output / f"results-{name}.png")
     for page in (output / "benchmarks.md", output.parent / "README.md"):
         if page.exists():
-            _write(page, page_tables.filled(page.read_text(), found))
+            _write(page, page_tables.filled(page.read_text(), works))
 
 
 def _write(path: Path, text: str) -> None:

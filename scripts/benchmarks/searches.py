@@ -71,7 +71,7 @@ def search(name: str, bench: Bench) -> Comparison:
     labels = (RACING, ALL_FOLDS) if grid.whole else (RACING,)
     commands = [ours(bench, train, label, grid) for label in labels]
     commands += [peer_search(peer, bench, train, grid) for peer in grid.peers]
-    return Comparison(f"search {name}", count(train), commands, rounds=1)
+    return Comparison(count(train), commands, rounds=1)
 
 
 def rows_of(name: str, bench: Bench) -> Path:

@@ -178,7 +178,7 @@ def training(name: str, bench: Bench) -> Comparison:
             for rule in (papers.RULE, papers.FORMULA)
         ]
     commands += [peer(of, bench, train, test, options, what.layout) for of in what.peers]
-    return Comparison(name, count(train), commands)
+    return Comparison(count(train), commands)
 
 
 def loose(name: str, bench: Bench) -> Comparison:
@@ -195,7 +195,7 @@ def loose(name: str, bench: Bench) -> Comparison:
         command = peer(of, own, train, test, [*options, "-e", str(tolerance)], what.layout)
         name_there = f"{of}, tolerance {tolerance:g}"
         commands.append(replace(command, name=name_there, once=once, equal=False))
-    return Comparison(name, count(train), commands)
+    return Comparison(count(train), commands)
 
 
 def ours(
@@ -248,7 +248,7 @@ def large(name: str, words: Sequence[str], bench: Bench) -> Comparison:
     commands.append(Command(scan, [PREDICT, "-q", str(train), model, "/dev/null"]))
     there = ours(bench, train, test, options, f"{papers.LARGE_GAP} --cluster local:2", None)
     commands.append(replace(there, missing=NO_DASK))
-    return Comparison(name, rows, commands)
+    return Comparison(rows, commands)
 
 
 def promised(rows: int, memory: int = MEMORY) -> float:
@@ -262,7 +262,7 @@ def largest(name: str, words: Sequence[str], bench: Bench) -> Comparison:
     train, test = bench.sets(name, rows)
     options = ["-c", "1", "-g", str(GAMMA[name])]
     commands = [ours(bench, train, test, options, own, ()) for own in words]
-    return Comparison(name, rows, commands, rounds=1)
+    return Comparison(rows, commands, rounds=1)
 
 
 def warm(name: str, rows: int, gap: float, bench: Bench) -> Comparison:
@@ -279,4 +279,4 @@ def warm(name: str, rows: int, gap: float, bench: Bench) -> Comparison:
         ours(bench, train, test, options, f"{cold} --warm-start {old}", gates),
         ours(bench, train, test, options, cold, None),
     ]
-    return Comparison(f"warm start {name}", rows + rows // 10, commands)
+    return Comparison(rows + rows // 10, commands)

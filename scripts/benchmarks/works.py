@@ -53,7 +53,7 @@ def start_up(bench: Bench) -> Comparison:
         Command("randsvm-train sgd", [TRAIN, "sgd", str(train), model], gates=()),
         Command("randsvm-predict", [PREDICT, str(test), model, "/dev/null"], gates=()),
     ]
-    return Comparison("start-up", SMALL_ROWS, commands)
+    return Comparison(SMALL_ROWS, commands)
 
 
 def reading(name: str, bench: Bench) -> Comparison:
@@ -68,7 +68,7 @@ def reading(name: str, bench: Bench) -> Comparison:
         Command("randsvm's reader, --jobs 1", ours, partial(numbers, *ours), gates=same),
         Command("load_svmlight_file", theirs, partial(numbers, *theirs), NO_SKLEARN),
     ]
-    return Comparison(f"reading {name}", bench.rows * 5, commands)
+    return Comparison(bench.rows * 5, commands)
 
 
 def prediction(name: str, bench: Bench) -> Comparison:
@@ -93,7 +93,7 @@ def prediction(name: str, bench: Bench) -> Comparison:
             NO_LIBSVM,
         ),
     ]
-    return Comparison(f"prediction {name}", rows, commands)
+    return Comparison(rows, commands)
 
 
 def linear(name: str, bench: Bench) -> Comparison:
@@ -140,7 +140,7 @@ def linear(name: str, bench: Bench) -> Comparison:
             ours(bench, train, test, options, label, (Gate("accuracy", points),))
             for label, points in points_below.items()
         ]
-    return Comparison(f"linear {name}", rows, commands)
+    return Comparison(rows, commands)
 
 
 def memory(bench: Bench) -> Comparison:
@@ -163,7 +163,7 @@ def memory(bench: Bench) -> Comparison:
     ]
     words = [PREDICT, "-q", str(path), model["sgd"], "/dev/null"]
     commands.append(Command("predict, sgd's model", words, lambda: predicted, gates=()))
-    return Comparison("memory", rows, commands, rounds=1)
+    return Comparison(rows, commands, rounds=1)
 
 
 def growth(rows: int, bench: Bench) -> Comparison:
@@ -196,7 +196,7 @@ def growth(rows: int, bench: Bench) -> Comparison:
     ]
     commands.append(Command("predict", [PREDICT, "-q", str(train), predicted, "/dev/null"]))
     commands = [each for each in commands if rows <= MAX_ROWS[each.name]]
-    return Comparison("growth", own, commands, rounds=inf if rows <= REPEATED else 1)
+    return Comparison(own, commands, rounds=inf if rows <= REPEATED else 1)
 
 
 def changed(log: Path) -> dict[str, float]:
