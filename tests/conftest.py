@@ -21,6 +21,7 @@ import pytest
 import real_sets
 from commands import run_predict, run_train
 from fixtures import PredictRun, TrainRun
+from fork_server import ForkServer
 from hypothesis import HealthCheck, settings
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
@@ -171,23 +172,34 @@ def predict(tmp_path, capsys):
     return run
 
 
+@pytest.fixture(scope="session")
+def fork_server():
+    server = ForkServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def command(tmp_path):
+def command(tmp_path, fork_server):
     """command("train", "randsvm", ...): run the command as its own process in tmp_path.
 
     sh: a line of sh that runs it as "$@"; streams: where stdout or stderr goes instead.
     """
 
-    def run(name, *words, stdin=b"", sh='exec "$@"', **streams):
-        program = [sys.executable, "-m", f"randsvm.cli.{name}", *map(str, words)]
-        ended = subprocess.run(
-            ["sh", "-c", sh, "sh", *program],
-            input=stdin,
-            cwd=tmp_path,
-            timeout=120,
-            stdout=streams.get("stdout", subprocess.PIPE),
-            stderr=streams.get("stderr", subprocess.PIPE),
-        )
+    def run(name, *words, stdin=b"", sh=None, **streams):
+        words = [*map(str, words)]
+        if sh is None and not streams:
+            ended = fork_server.run(name, words, tmp_path, stdin)
+        else:
+            program = [sys.executable, "-m", f"randsvm.cli.{name}", *words]
+            ended = subprocess.run(
+                ["sh", "-c", sh or 'exec "$@"', "sh", *program],
+                input=stdin,
+                cwd=tmp_path,
+                timeout=120,
+                stdout=streams.get("stdout", subprocess.PIPE),
+                stderr=streams.get("stderr", subprocess.PIPE),
+            )
         stdout, stderr = (
             (stream or b"").decode("utf-8", "surrogateescape")
             for stream in (ended.stdout, ended.stderr)

@@ -15,12 +15,10 @@ import oracle
 import pandas
 import pytest
 from learning import board, learn
-from libsvm import svmutil
 from scipy import sparse
 
 import randsvm
 from randsvm.errors import ContentError, ModelError, OutputError, ParameterError
-from randsvm.events import Progress, Trained
 
 
 def small(rows=300):
@@ -87,12 +85,6 @@ def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
     ]
 
 
-def test_novelty_detection_predicts_its_own_labels():
-    y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), task="one-class", nu=0.3)
-    assert set(fitted.predict(X).tolist()) == {1, -1}
-
-
 def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
     y, X = small()
     fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
@@ -105,66 +97,6 @@ def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
         assert (one.predict(X) == np.where(f > 0, 1, -1)).all()
         assert (one.predict(sparse.csr_matrix(X)) == one.predict(X)).all()
         assert one.gap == fitted.outcome.gap <= 0.001
-
-
-def test_more_rows_than_a_worker_takes_at_once_are_predicted_in_order():
-    y, X = small(100)
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, jobs=2)
-    many = np.tile(X, (30, 1))
-    assert np.allclose(fitted.decision_function(many), np.tile(fitted.decision_function(X), 30))
-    assert fitted.decision_function(X[:0]).shape == (0,)
-
-
-def test_a_loaded_model_of_libsvm_predicts_arrays(tmp_path):
-    y, X = small()
-    svmutil.svm_save_model(str(tmp_path / "m"), oracle.libsvm_train(y, X, "-g 5 -c 1").model)
-    assert (randsvm.load(str(tmp_path / "m")).predict(X) == y).mean() > 0.8
-
-
-def test_files_may_be_paths(tmp_path):
-    y, X = small()
-    oracle.write_svmlight(tmp_path / "data", y, X)
-    fitted = randsvm.train_randsvm(tmp_path / "data", gamma=5)
-    fitted.save(tmp_path / "m")
-    randsvm.predict(tmp_path / "data", tmp_path / "m", tmp_path / "labels")
-    labels = np.array((tmp_path / "labels").read_text().split(), int)
-    assert (labels == fitted.predict(X)).all()
-
-
-def test_an_updated_model_is_the_one_that_was_written(tmp_path):
-    y, X = small()
-    oracle.write_svmlight(tmp_path / "data", y, X)
-    randsvm.train_sgd(tmp_path / "data", tmp_path / "old")
-    update = str(tmp_path / "old")
-    fitted = randsvm.train_sgd(tmp_path / "data", tmp_path / "new", update=update)
-    written = randsvm.load(tmp_path / "new").decision_function(X)
-    assert np.array_equal(fitted.decision_function(X), written)
-
-
-def test_events_go_to_the_listener():
-    received = []
-    y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, watch=received.append)
-    assert any(isinstance(event, Progress) for event in received)
-    assert received[-1] == fitted.outcome
-    assert isinstance(fitted.outcome, Trained)
-
-
-def test_lists_are_searched():
-    y, X = small()
-    arrays = randsvm.Arrays(X, y)
-    fitted = randsvm.train_osuna(arrays, gamma=[1e-6, 5], gap=0.01, folds=2, seed=1)
-    assert fitted.model.kernel.gamma == 5
-    assert fitted.outcome.cross_validation.score > 65
-
-
-def test_numbers_of_numpy_are_numbers():
-    y, X = small(60)
-    arrays = randsvm.Arrays(X, y)
-    given = {"C": np.array([1, 2]), "gamma": np.float32(0.5), "seed": np.int64(1), "folds": 2}
-    same = {"C": [1, 2], "gamma": 0.5, "seed": 1, "folds": 2}
-    infos = [randsvm.train_randsvm(arrays, **options).info() for options in (given, same)]
-    assert infos[0] == infos[1]
 
 
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
@@ -237,13 +169,6 @@ def test_a_model_without_probabilities_says_so():
     assert (np.where(p[:, 0] > 0.5, 1, -1) == y).mean() > 0.8
 
 
-def test_a_notebook_shows_the_gap():
-    y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
-    assert f"gap              {fitted.gap:.6g}" in repr(fitted)
-    assert f"<tr><td>gap</td><td>{fitted.gap:.6g}</td></tr>" in fitted._repr_html_()
-
-
 def test_importing_the_package_loads_nothing():
     """What it offers comes when somebody asks."""
     code = "import sys, randsvm; assert 'SVC' in dir(randsvm); print('numpy' in sys.modules)"
@@ -258,18 +183,6 @@ def test_importing_the_package_loads_nothing():
         name for line in stub.body if isinstance(line, ast.ImportFrom) for name in line.names
     ]
     assert {name.asname for name in imported} == set(randsvm.__all__)
-
-
-def test_boolean_labels_come_back_as_booleans(tmp_path):
-    y, X = board(200)
-    expected = randsvm.train_randsvm(randsvm.Arrays(X, (y > 0).astype(int)), gamma=5).predict(X)
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y > 0), str(tmp_path / "m"), gamma=5)
-    found = fitted.predict(X)
-    assert found.dtype == bool
-    assert (found == expected).all()
-    # A file has them as 0 and 1.
-    assert (randsvm.load(str(tmp_path / "m")).predict(X) == expected).all()
-    assert svmutil.svm_load_model(str(tmp_path / "m")).get_labels() in ([0, 1], [1, 0])
 
 
 def test_arrays_have_the_columns_of_the_training(tmp_path):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 
 import pytest
 
-import randsvm
 from randsvm import api, errors, estimators, events
 from randsvm.models import fitted
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -93,38 +90,3 @@ def is_documented_by_a_base(name, code, text):
         return False
     inherited = {f.name for base in cls.__bases__ if is_dataclass(base) for f in fields(base)}
     return set(re.findall(r"'(\w+)'", text)) <= inherited
-
-
-def test_every_module_has_public_names():
-    found = public_names()
-    for module in MODULES:
-        assert any(name.startswith(f"{module.__name__}.") for name in found)
-
-
-# A docstring begins with a verb in the imperative ("Return ...") or with a noun phrase. These words
-# begin neither, and need the sentence before them to be understood.
-NOT_A_BEGINNING = re.compile(r"(Of|What|The same|Those|See|Whoever|Who)\b")
-
-
-def beginnings(path):
-    """Return the line and the text of each docstring of a module, compiled modules included."""
-    text = path.read_text()
-    if path.suffix == ".pyx":
-        found = re.finditer(r'(?:^|:\n\s+)"""(.*)', text, re.MULTILINE)
-        return [(text.count("\n", 0, one.start(1)) + 1, one[1]) for one in found]
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
-    return [(node.body[0].lineno, ast.get_docstring(node) or "") for node in nodes if node.body]
-
-
-def test_docstrings_begin_with_a_verb_or_a_noun():
-    package = Path(randsvm.__file__).parent
-    paths = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".pyx"))
-    found = [(path, line, text) for path in paths for line, text in beginnings(path)]
-    assert {path for path, _, text in found if text} >= {*package.rglob("*.pyx")}
-    wrong = [
-        f"{path.relative_to(package)}:{line}: {text.splitlines()[0]}"
-        for path, line, text in found
-        if NOT_A_BEGINNING.match(text)
-    ]
-    assert not wrong, "\n".join(wrong)

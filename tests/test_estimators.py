@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import re
@@ -17,21 +16,15 @@ from learning import board
 from libsvm import svmutil
 from scipy import sparse
 from scipy.optimize import minimize
-from sklearn import config_context, datasets, svm
+from sklearn import datasets, svm
 from sklearn.base import clone, is_regressor
 from sklearn.datasets import make_blobs
-from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, VotingClassifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils import compute_class_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
 from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
 from randsvm.errors import ModelError, OutputError
-from randsvm.estimators.classifiers import class_values, pair_weights
 
 # One thread: the machines of a test are too small for more.
 CHECKED = [
@@ -135,33 +128,6 @@ def test_what_is_saved_is_read_by_libsvm(tmp_path):
     assert (randsvm.load(str(tmp_path / "m")).predict(X) == machine.predict(X)).all()
 
 
-def test_a_pickled_machine_predicts_the_same():
-    X, y = small()
-    machine = make_pipeline(StandardScaler(), SVC(gamma=5)).fit(X, y)
-    f = machine.decision_function(X)
-    again = pickle.loads(pickle.dumps(machine))
-    assert (again.decision_function(X) == f).all()
-    assert clone(machine).set_params(svc__C=3)[-1].C == 3
-
-
-@pytest.mark.filterwarnings("ignore:all rows have nearly the same decision value")
-def test_a_grid_search_finds_the_kernel_that_fits():
-    X, y = small()
-    search = GridSearchCV(SVC(n_jobs=1), {"gamma": [1e-6, 5], "C": [1, 4]}, cv=3).fit(X, y)
-    assert search.best_params_["gamma"] == 5
-    assert search.best_score_ > 0.65
-
-
-def test_class_weights_are_those_of_scikit_learn():
-    X, y = small()
-    for weight in ("balanced", {-1: 0.3, 1: 2}):
-        ours, theirs = (
-            kind(gamma=5, class_weight=weight, **own).fit(X, y)
-            for kind, own in ((SVC, {"gap": 1e-5}), (svm.SVC, {}))
-        )
-        assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=0.02)
-
-
 def test_gamma_is_that_of_scikit_learn():
     X, y = small()
     X = np.where(X > 0.3, X, 0)
@@ -189,11 +155,6 @@ def test_a_run_that_ends_above_its_gap_warns():
     with pytest.warns(ConvergenceWarning, match="iteration limit, with a gap of"):
         machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
     assert machine.gap_ > 1e-5
-
-
-def test_a_sigmoid_has_no_gap():
-    X, y = small()
-    assert np.isnan(SVC(kernel="sigmoid", gap=0.01).fit(X, y).gap_)
 
 
 @pytest.mark.parametrize(
@@ -259,49 +220,6 @@ def test_weights_of_rows_are_those_of_scikit_learn(name):
         assert scores[0] == pytest.approx(scores[1], abs=2e-3)
 
 
-@pytest.mark.parametrize("kernel", ["precomputed", "function"])
-def test_kernel_values_of_weighted_rows(kernel):
-    """Rows of weight 0 are left out of the training, and keep their places in X."""
-    X, y = small(80)
-    weights = np.arange(80) % 4
-    expected = SVC(gamma=1.0, gap=1e-7).fit(X, y, sample_weight=weights).decision_function(X)
-
-    def rbf(X, Z):
-        return np.exp(-np.square(X[:, None] - Z[None]).sum(axis=2))
-
-    if kernel == "function":
-        machine, rows = SVC(kernel=rbf, gap=1e-7), X
-    else:
-        machine, rows = SVC(kernel="precomputed", gap=1e-7), rbf(X, X)
-    machine.fit(rows, y, sample_weight=weights)
-    np.testing.assert_allclose(machine.decision_function(rows), expected, atol=1e-3)
-
-
-def test_a_class_without_weight_is_left_out():
-    X, y = make_blobs(90, 2, centers=3, random_state=0)
-    weights = (y != 1).astype(float)
-    machine = SVC(probability=True).fit(X, y, sample_weight=weights)
-    assert machine.classes_.tolist() == [0, 2]
-    assert set(machine.predict(X)) == {0, 2}
-    assert machine.predict_proba(X).shape == (90, 2)
-    with pytest.raises(ValueError, match="all samples with positive weights belong to the"):
-        SVC().fit(X, y, sample_weight=y == 1)
-
-
-def test_balanced_classes_count_the_weights_of_rows():
-    X, y = small(60)
-    weights = np.arange(60) % 4
-    machine = SVC(gamma=1.0, gap=1e-7, class_weight="balanced")
-    weighted = clone(machine).fit(X, y, sample_weight=weights)
-    rows = np.repeat(y, weights)
-    np.testing.assert_allclose(
-        weighted.class_weight_, compute_class_weight("balanced", classes=np.array([-1, 1]), y=rows)
-    )
-    repeated = clone(machine).fit(np.repeat(X, weights, axis=0), rows)
-    expected = repeated.decision_function(X)
-    np.testing.assert_allclose(weighted.decision_function(X), expected, atol=2e-3)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -343,42 +261,11 @@ def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss, spread):
     assert objective(LinearSVC(loss=loss, C=C * weights.mean()).fit(X, y)) > objective(ours)
 
 
-def test_one_number_is_the_weight_of_all_rows():
-    X, y = small()
-    one = SVC(gamma=5, C=2, gap=1e-6).fit(X, y).decision_function(X)
-    other = SVC(gamma=5, gap=1e-6).fit(X, y, sample_weight=2.0).decision_function(X)
-    np.testing.assert_allclose(other, one, atol=1e-3)
-
-
-@pytest.mark.parametrize("ensemble", [AdaBoostClassifier, BaggingClassifier, VotingClassifier])
-def test_ensembles_pass_weights(ensemble):
-    X, y = small(400)
-    weights = np.random.default_rng(2).exponential(size=len(X))
-    scores = []
-    for kind, own in ((SVC, {"n_jobs": 1}), (svm.SVC, {})):
-        # AdaBoost's weights have the sum 1.
-        machine = kind(gamma=20, C=1000 if ensemble is AdaBoostClassifier else 4, **own)
-        if ensemble is VotingClassifier:
-            fitted = ensemble([("one", machine), ("other", clone(machine).set_params(C=1))])
-        else:
-            fitted = ensemble(machine, n_estimators=5, random_state=0)
-        fitted.fit(X, y, sample_weight=weights)
-        scores.append(fitted.score(X, y, sample_weight=weights))
-    assert scores[0] == pytest.approx(scores[1], abs=0.05)
-    assert scores[0] > 0.7
-
-
 def test_jobs_count_from_the_end_as_elsewhere():
     X, y = small(50)
     cores = len(os.sched_getaffinity(0))
     for jobs, threads in ((1, 1), (-1, cores), (-cores, 1)):
         assert SVC(n_jobs=jobs).fit(X, y).model_.jobs == threads
-
-
-def test_a_notebook_shows_the_gap_of_what_is_fitted():
-    X, y = small(100)
-    assert "<td>gap</td>" in SVC().fit(X, y)._repr_html_()
-    assert "<td>gap</td>" not in SVC()._repr_html_()
 
 
 def test_a_linear_svc_says_whether_it_is_certified():
@@ -452,36 +339,6 @@ def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
         assert machine.gap_ <= 1e-6
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-def test_a_linear_svc_is_near_that_of_scikit_learn(loss):
-    """The objectives are compared: where classes overlap, other weights are as good."""
-    y, X = oracle.two_gaussians(2000, 0)
-
-    def objective(machine):
-        w, b = machine.coef_[0], machine.intercept_[0]
-        slack = np.maximum(0, 1 - y * (X @ w + b))
-        return w @ w / 2 + (slack**2 if loss == "squared_hinge" else slack).sum()
-
-    theirs = svm.LinearSVC(loss=loss, intercept_scaling=100, random_state=0).fit(X, y)
-    ours = LinearSVC(loss=loss).fit(X, y)
-    assert objective(ours) < 1.01 * objective(theirs)
-    assert np.allclose(ours.decision_function(X), X @ ours.coef_[0] + ours.intercept_, atol=1e-5)
-
-
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_functions_of_pairs_become_classes_and_weights_as_in_scikit_learn(
-    layout,
-):
-    X, y = make_blobs(60, 3, centers=4, cluster_std=4, random_state=0)
-    theirs = svm.SVC(kernel="linear", decision_function_shape="ovo").fit(X, y)
-    f = theirs.decision_function(X)
-    values = theirs.set_params(decision_function_shape="ovr").decision_function(X)
-    assert np.allclose(class_values(f, 4), values)
-    w = pair_weights(theirs.dual_coef_, layout(theirs.support_vectors_), theirs.n_support_)
-    assert np.allclose(w, theirs.coef_)
-
-
 # --- a drop-in for scikit-learn's ----------------------------------------------------------------
 
 KINDS = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC")
@@ -499,41 +356,6 @@ def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
     assert differ <= {"probability"}  # "deprecated" there
     found = ours(**given).fit(X, y)
     assert (found.predict(X) == ours().fit(X, y).predict(X)).all()
-
-
-@pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_parameters_that_change_no_result(name):
-    X, y = small(100)
-    plain, given = (
-        getattr(randsvm, name)(n_jobs=1, **own).fit(X, y)
-        for own in ({}, {"cache_size": 7, "verbose": True, "shrinking": True})
-    )
-    assert (plain.dual_coef_ == given.dual_coef_).all()
-    assert (plain.predict(X) == given.predict(X)).all()
-
-
-def test_what_is_positional_in_scikit_learn_is_positional():
-    for name in KINDS:
-        ours, theirs = (
-            [
-                one.name
-                for one in inspect.signature(kind).parameters.values()
-                if one.kind is not one.KEYWORD_ONLY
-            ]
-            for kind in (getattr(randsvm, name), getattr(svm, name))
-        )
-        assert ours == theirs
-
-
-def test_parameters_of_a_linear_svc_that_change_no_result():
-    X, y = small(100)
-    plain = LinearSVC().fit(X, y)
-    for own in (
-        {"dual": True, "penalty": "l2", "verbose": 1},
-        {"dual": False, "fit_intercept": True, "intercept_scaling": 10},
-        {"max_iter": 100_000},
-    ):
-        assert (LinearSVC(**own).fit(X, y).coef_ == plain.coef_).all()
 
 
 @pytest.mark.parametrize(
@@ -558,29 +380,6 @@ def test_a_linear_svc_that_ends_early_warns():
     ):
         machine = LinearSVC(max_iter=1, tol=1e-6).fit(X, y)
     assert machine.n_iter_ == 1 < LinearSVC(tol=1e-6).fit(X, y).n_iter_
-
-
-def test_class_weights_of_a_nu_svc_are_ignored_as_in_scikit_learn():
-    X, y = small()
-    for kind in (NuSVC, svm.NuSVC):
-        plain = kind(gamma=5).fit(X, y).decision_function(X)
-        machine = kind(gamma=5, class_weight={-1: 1, 1: 3})
-        if kind is NuSVC:
-            with pytest.warns(UserWarning, match="class_weight has no effect on NuSVC"):
-                machine.fit(X, y)
-        else:
-            machine.fit(X, y)
-        assert (machine.decision_function(X) == plain).all()
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_infinite_c_bounds_no_coefficient():
-    X, y = np.array([[0.0, 0], [1, 0], [3, 0], [4, 1]]), [0, 0, 1, 1]
-    ours, theirs = (
-        kind(C=np.inf, kernel="linear", **own).fit(X, y)
-        for kind, own in ((SVC, {"gap": 1e-6}), (svm.SVC, {"tol": 1e-6}))
-    )
-    assert np.allclose(ours.coef_, theirs.coef_, rtol=1e-2)
 
 
 @pytest.mark.parametrize("kind", [SVC, NuSVC])
@@ -610,23 +409,6 @@ def test_a_kernel_may_be_a_function(name):
     assert np.allclose(f, expected, atol=5e-3 * np.abs(expected).max())
     again = pickle.loads(pickle.dumps(ours))
     assert (getattr(again, asked)(X[:50] + 0.01) == f).all()
-
-
-def test_a_kernel_that_is_a_function_may_return_a_sparse_matrix():
-    X, y = make_blobs(60, 2, centers=2, random_state=0)
-    rows = sparse.csr_matrix(X)
-    found = SVC(kernel=lambda X, Z: X @ Z.T).fit(rows, y)
-    expected = SVC(kernel="linear").fit(rows, y)
-    assert np.allclose(found.decision_function(rows), expected.decision_function(rows), atol=1e-2)
-
-
-def test_a_function_is_not_called_with_more_pairs_than_the_memory_holds():
-    def never(X, Z):
-        raise AssertionError("called")
-
-    X = np.zeros((20_000, 1), np.float32)
-    with pytest.raises(ValueError, match="at most 16,384 rows, found 20,000"):
-        SVC(kernel=never).fit(X, np.arange(20_000) % 2)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -664,13 +446,6 @@ def test_what_a_fitted_machine_has():
         ours.coef_[0, 0] = 0
 
 
-def test_a_machine_that_did_not_converge_has_the_status_1():
-    y, X = board(4000)
-    with pytest.warns(ConvergenceWarning, match="scaling the features may help"):
-        machine = SVC(gamma=5, gap=1e-5, max_iter=1).fit(X, y)
-    assert (machine.fit_status_, machine.stopped_) == (1, "iteration limit")
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
     X, y = make_blobs(90, 2, centers=classes, cluster_std=4, random_state=0)
@@ -680,13 +455,6 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
     for name in ("dual_coef_", "coef_", "support_vectors_"):
         assert sparse.issparse(getattr(found, name))
         assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
-
-
-def test_metadata_routing_knows_sample_weight():
-    for kind in (SVC, LinearSVC, OneClassSVM):
-        with config_context(enable_metadata_routing=True):
-            machine = kind().set_fit_request(sample_weight=True)
-            assert machine.get_metadata_routing().fit.requests == {"sample_weight": True}
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from fractions import Fraction
 
 import exact_judge
 import numpy as np
-import oracle
 import pytest
 from exact_judge import Interval, Kernel, Machine, Rows
-from libsvm import svm as bindings
-from libsvm import svmutil
-from scipy import sparse
 
 
 def rows_of(lines):
@@ -104,49 +100,6 @@ def test_each_arithmetic_encloses_the_exact_sums(kernel):
             assert r <= share * 1e6 * 40 * (1e9 if kernel == "poly" else 1)
 
 
-def test_exp_of_pairs_has_a_hundred_bits():
-    rng = np.random.default_rng(4)
-    high = np.concatenate([10 ** rng.uniform(-20, 2.7, 300), rng.uniform(0, 600, 300), [0.0]])
-    low = high * rng.uniform(-1, 1, len(high)) * 2.0**-54
-    with localcontext(prec=60):
-        for a, b, *found in zip(high, low, *exact_judge.exp_of_minus((high, low)), strict=True):
-            wanted = (-(Decimal(a) + Decimal(b))).exp()
-            assert abs(Decimal(found[0]) + Decimal(found[1]) - wanted) <= wanted / 2**100
-
-
-OPTIMA = {
-    "svc": ("-c 8", {"C": 8}),
-    "weighted": ("-c 1 -w1 5 -w-1 2", {"C": 1, "class_weights": {"1": 5, "-1": 2}}),
-    "nu-svc": ("-s 1 -n 0.3", {"nu": "0.3"}),
-    "one-class": ("-s 2 -n 0.3", {"nu": "0.3"}),
-    "svr": ("-s 3 -c 4 -p 0.2", {"C": 4, "epsilon": "0.2"}),
-    "nu-svr": ("-s 4 -c 4 -n 0.3", {"C": 4, "nu": "0.3"}),
-}
-
-
-@pytest.mark.parametrize("kernel", ["-t 2 -g 2", "-t 0", "-t 1 -d 2 -g 0.5 -r 1"])
-@pytest.mark.parametrize("name", OPTIMA)
-def test_libsvms_optimum_lies_between_d_and_p_which_are_close(tmp_path, name, kernel):
-    y, X = oracle.two_gaussians(40)
-    X = np.round(X, 2)
-    words, numbers = OPTIMA[name]
-    if name in ("svr", "nu-svr"):
-        y = np.round(X[:, 0] + np.sin(X[:, 1]), 2)
-    data, path = tmp_path / "data", tmp_path / "model"
-    data.write_text(oracle.svmlight_text(y.tolist(), X))
-    wanted = bindings.svm_parameter(f"-q {words} {kernel} -e 1e-9")
-    model = svmutil.svm_train(bindings.svm_problem(y, sparse.csr_matrix(X)), wanted)
-    bindings.libsvm.svm_save_model(str(path).encode(), model)
-    rows = exact_judge.read_rows(data)
-    found, machine = exact_judge.read_model(path, 2)
-    task = "svc" if name == "weighted" else name
-    problem = exact_judge.problem_of(rows, task, machine.labels, **numbers)
-    P = exact_judge.objective(problem, found, rows, machine, "double-double")
-    D = exact_judge.dual_objective(problem, found, rows, machine, "double-double")
-    assert D.most <= P.most
-    assert float(P.least - D.most) <= 1e-5 * max(abs(float(P.most)), 1)
-
-
 @dataclass
 class Stated:
     primal: float
@@ -187,13 +140,3 @@ def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path, complaint):
     assert verdict is not None
     assert not verdict.wrong
     assert exact_judge.judge(data, model, {**covered, "certificate": "none"}, "svc", C=2) is None
-
-
-@pytest.mark.parametrize(("distance", "false"), [(Fraction(1, 100), False), (Fraction(1), True)])
-def test_a_gap_below_the_bounds_of_p_and_d_is_judged_by_their_difference(distance, false):
-    """The bounds of P and D, 2 each, do not decide: their rounding may be the same."""
-    claim = exact_judge.Said(100.0, 99.99, 2e-4, 2.0, 2.0, bounded=True)
-    machine = exact_judge.Interval(Fraction(100), Fraction(100))
-    found = list(exact_judge.contradictions(claim, machine, [], distance=lambda: distance))
-    assert any("gap" in wrong for wrong in found) == false
-    assert list(exact_judge.contradictions(claim, machine, []))

@@ -64,12 +64,6 @@ def refused(error, exit_code, message):
 # Outputs: regular files
 
 
-def test_a_new_file_holds_what_was_written(tmp_path):
-    write(tmp_path / "m")
-    assert (tmp_path / "m").read_bytes() == b"new"
-    assert names(tmp_path) == ["m"]
-
-
 class Stop(BaseException):
     """Neither an Exception nor known to the package, like KeyboardInterrupt."""
 
@@ -91,48 +85,11 @@ def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
     assert not old or path.read_bytes() == old
 
 
-def test_readers_see_the_old_file_until_the_block_ends(tmp_path):
-    path = tmp_path / "m"
-    path.write_bytes(b"old")
-    with create_output(str(path)) as stream:
-        stream.write(b"new")
-        stream.flush()
-        assert path.read_bytes() == b"old"
-    assert path.read_bytes() == b"new"
-
-
-@pytest.mark.parametrize("fault", ["write", "fsync", "replace"])
-def test_a_full_disk_is_told_and_leaves_the_old_file(tmp_path, monkeypatch, fault):
-    path = tmp_path / "m"
-    path.write_bytes(b"old")
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    if fault == "fsync":
-        monkeypatch.setattr(os, "fsync", fail)
-    if fault == "replace":
-        monkeypatch.setattr(type(path), "replace", fail)
-    error, exit_code = (OutputError, 73) if fault == "replace" else (TransferError, 74)
-    with refused(error, exit_code, f"{path}: No space left"), create_output(str(path)) as stream:
-        stream.write(b"new")
-        if fault == "write":
-            fail()
-    assert names(tmp_path) == ["m"]
-    assert path.read_bytes() == b"old"
-
-
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
 def test_a_new_file_has_the_permissions_of_umask(tmp_path, mask, mode):
     with umask(mask):
         write(tmp_path / "m")
     assert permissions(tmp_path / "m") == mode
-
-
-def test_umask_itself_is_never_touched(tmp_path, monkeypatch):
-    # It belongs to the process: a file that another thread makes meanwhile would be public.
-    monkeypatch.setattr(os, "umask", None)
-    write(tmp_path / "m")
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o666, 0o444, 0o2755])
@@ -159,19 +116,6 @@ def test_a_symlink_is_followed(tmp_path, target):
     assert link.is_symlink()
     assert (tmp_path / "folder" / target).read_bytes() == b"new"
     assert names(tmp_path) == ["folder", "m"]
-
-
-def test_a_name_of_full_length_is_written(tmp_path):
-    name = "ü" * 127  # 254 bytes, where 255 is the limit
-    write(tmp_path / name)
-    assert names(tmp_path) == [name]
-
-
-def test_a_name_relative_to_the_working_folder_is_written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    check_output("m")
-    write("m")
-    assert names(tmp_path) == ["m"]
 
 
 def link_to_itself(folder):
@@ -235,21 +179,6 @@ def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch,
         assert expected.read_bytes() == b"new"
 
 
-def test_a_folder_without_write_permission_is_refused(tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir(mode=0o555)
-    if os.access(folder, os.W_OK):
-        pytest.skip("this user may write everywhere")
-    for attempt in (check_output, write):
-        with refused(OutputError, 73, "Permission denied"):
-            attempt(str(folder / "m"))
-
-
-def test_check_output_writes_nothing(tmp_path):
-    check_output(str(tmp_path / "new"))
-    assert names(tmp_path) == []
-
-
 # Outputs: everything else is written directly
 
 
@@ -281,34 +210,6 @@ def test_a_pipe_behind_dev_fd_is_written():
     os.close(writer)
     with os.fdopen(reader, "rb") as stream:
         assert stream.read() == b"new"
-
-
-class Full(io.RawIOBase):
-    """A device that takes nothing. With /dev/full, wrong code run as root might replace it."""
-
-    def writable(self):
-        return True
-
-    def write(self, data):
-        raise OSError(28, "No space left on device")
-
-
-def test_a_full_device_is_exit_74(tmp_path, monkeypatch):
-    device = tmp_path / "device"
-    os.mkfifo(device)
-    monkeypatch.setattr(files, "open_patiently", lambda *_: io.BufferedWriter(Full()))
-    with refused(TransferError, 74, f"writing {device}: No space left on device"):
-        write(device)
-
-
-def test_standard_output_comes_after_what_was_printed(monkeypatch):
-    stdout = Text()
-    monkeypatch.setattr(sys, "stdout", stdout)
-    check_output("-")
-    stdout.write("before ")
-    write("-")
-    assert isinstance(stdout.buffer, io.BytesIO)
-    assert stdout.buffer.getvalue() == b"before new"
 
 
 def run_python(code, redirection, **kwargs):
@@ -396,28 +297,6 @@ def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
     assert read_whole("-") == b""  # it is at its end, and still open
 
 
-def test_real_standard_input_survives(tmp_path):
-    code = """
-import sys
-from randsvm.files import open_input
-with open_input("-") as stream:
-    print(stream.readline())
-print(sys.stdin.buffer.readline())
-"""
-    (tmp_path / "in").write_bytes(TEXT)
-    run = run_python(code, "< in", cwd=tmp_path, env=environment())
-    assert (run.stdout.splitlines(), run.stderr) == ([b"b'+1 1:0.5\\n'", b"b'-1 2:0.25\\n'"], b"")
-
-
-def test_a_fifo_is_read(tmp_path):
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    thread = threading.Thread(target=fifo.write_bytes, args=[TEXT], daemon=True)
-    thread.start()
-    assert read_whole(str(fifo)) == TEXT
-    thread.join(5)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [("missing", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")],
@@ -451,25 +330,3 @@ def test_a_flipped_bit_in_an_archive_is_bad_content_or_harmless(tmp_path, compre
                 assert read_whole(str(path)) == TEXT
             except ContentError as error:
                 assert error.exit_code == 65
-
-
-def test_a_compression_that_this_python_lacks_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(files.COMPRESSIONS, b"\x28\xb5\x2f\xfd", "compression.missing")
-    path = tmp_path / "a"
-    path.write_bytes(b"\x28\xb5\x2f\xfd....")
-    with refused(
-        InputError, 66, "it is compressed with missing, which this Python does not support"
-    ):
-        read_whole(str(path))
-
-
-def test_a_device_that_fails_while_it_is_read_is_exit_74():
-    class Broken(io.RawIOBase):
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            raise OSError(5, "Input/output error")
-
-    with refused(TransferError, 74, "reading a: Input/output error"):
-        files.read_block(io.BufferedReader(Broken()), 10, "a")

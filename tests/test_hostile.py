@@ -7,12 +7,9 @@ Tests measure the peak resident memory of processes, in megabytes; an idle proce
 from __future__ import annotations
 
 import ast
-import bz2
 import contextlib
 import gzip
 import hashlib
-import lzma
-import os
 import re
 import subprocess
 import sys
@@ -26,10 +23,9 @@ import pytest
 from commands import run_predict, run_train
 
 import randsvm
-from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
-from randsvm.errors import DataError, ModelError, RandsvmError
+from randsvm.errors import DataError, ModelError
 from randsvm.models import header
 from randsvm.models.load import load
 
@@ -165,44 +161,6 @@ def test_many_distinct_labels_are_counted_in_bounded_memory(tmp_path):
         "targets)\n",
     )
     assert ended.megabytes < 250
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize("kept", [0.3, 0.9, -1])
-def test_a_cut_archive_is_one_line_and_leaves_no_model(tmp_path, compress, kept):
-    archive = compress(oracle.svmlight_text(*oracle.two_gaussians(3000)).encode())
-    size = kept if kept < 0 else int(kept * len(archive))
-    (tmp_path / "data").write_bytes(archive[:size])
-    ended = process(tmp_path, *TRAIN, "data", "m")
-    assert ended.code == 65
-    assert re.fullmatch(r"[^\n]*data: [^\n]*truncated[^\n]*\n", ended.stderr)
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
-
-
-@pytest.mark.parametrize("change", ["shrinks", "grows"])
-@pytest.mark.parametrize("cache", [False, True])
-def test_a_file_that_changes_while_it_is_read_is_refused_in_one_line(
-    tmp_path, monkeypatch, change, cache
-):
-    """It changes after the first block; the rows of the old file are not called bad."""
-    data = oracle.write_svmlight(tmp_path / "data", *oracle.two_gaussians(500))
-    text = data.read_bytes()
-    read_block = files.read_block
-
-    def reading(stream, size, path, **options):
-        block = read_block(stream, 4096, path, **options)
-        os.truncate(data, text.index(b"\n", 9000) + 1)
-        if change == "grows":
-            data.write_bytes(text * 2)
-        return block
-
-    monkeypatch.setattr(files, "read_block", reading)
-    words = ["--cache", str(tmp_path / "cache")] if cache else []
-    arguments = ["randsvm", "-q", *words, str(data), str(tmp_path / "m")]
-    problem = "changed while it was read|became shorter while in use"
-    with pytest.raises(RandsvmError, match=problem) as caught:
-        run_train(*arguments)
-    assert caught.value.exit_code == 74
 
 
 # ---- models -------------------------------------------------------------------------------------
@@ -367,12 +325,6 @@ def test_no_package_executes_data_as_code(path):
     # re.compile makes a pattern, of a constant.
     assert found - ALLOWED - {(path.name, "compile")} == set()
     assert "compile(" not in path.read_text().replace("re.compile(", "")
-
-
-def test_known_names_are_found():
-    assert ("files.py", "__import__") in {
-        (path.name, name) for path in PACKAGE.rglob("*.py") for name in names_in(path)
-    }
 
 
 @pytest.fixture(scope="module")

@@ -83,11 +83,6 @@ def imported_modules(path):
     return {name.removeprefix("randsvm").lstrip(".") for name in ours} & FILES.keys()
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_every_module_belongs_to_a_layer(file):
-    assert package_of(file) in LAYER_OF
-
-
 # The one statement of boxes and losses, also for packages that are independent of svm.
 SHARED_MODULES = {"svm.tasks"}
 
@@ -118,11 +113,6 @@ def test_only_the_listed_modules_import_a_library(library):
         if any(name.partition(".")[0] == library for name in imports(path))
     }
     assert users <= LIBRARY_USERS[library]
-
-
-def test_known_imports_are_found():
-    assert "svm.scan" in imported_modules(FILES["algorithms.decomposition"])
-    assert "data.dataset" in imported_modules(FILES["svm.running_values"])
 
 
 def test_the_metadata_of_the_package_and_of_the_citation_agree():

@@ -4,8 +4,6 @@ inf.
 
 from __future__ import annotations
 
-import ctypes
-import platform
 import re
 
 import numpy as np
@@ -14,14 +12,9 @@ import pytest
 from commands import run_predict
 from learning import learn
 from scans import case, problem, working_set
-from scipy import sparse
 
-import randsvm.svm._solver as _solver
-from randsvm.data.points import Points
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, listening
-from randsvm.parameters.svm import Params
-from randsvm.svm import libsvm
 from randsvm.svm.subproblem import svmlearn
 
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
@@ -47,55 +40,6 @@ def test_a_solve_that_reaches_libsvms_iteration_limit_is_noted_once(tmp_path, ca
     assert said.startswith("LIBSVM reached its limit of iterations")
     assert said.endswith("lower -c, the likely cause, or scale the features")
     assert capfd.readouterr() == ("", "")  # LIBSVM's own message does not appear
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="stderr is no variable elsewhere")
-def test_other_output_on_stderr_during_a_solve_appears(capfd):
-    library = ctypes.CDLL(None)
-    stderr = ctypes.c_void_p.in_dll(library, "stderr")
-    before = stderr.value
-    _solver.drop_warning()
-    _solver.drop_warning()
-    _solver.restore_stderr()
-    assert stderr.value != before
-    library.fputs(b"out of memory\n", stderr)
-    library.fputs(b"\nWARNING: reaching max number of iterations\n", stderr)
-    _solver.restore_stderr()
-    assert stderr.value == before
-    assert capfd.readouterr().err == "out of memory\n"
-
-
-@pytest.mark.parametrize(
-    "C, advice",
-    [(1e300, "lower -c, the likely cause, or scale the features"), (1e3, None)],
-)
-def test_a_run_without_progress_says_whether_c_is_the_likely_cause(tmp_path, C, advice):
-    """Warnings of numpy are errors in tests."""
-    y, X = oracle.two_gaussians(60)
-    path = oracle.write_svmlight(tmp_path / "data", y, X)
-    stopped = learn("randsvm", path, tmp_path / "m", "-g", 5, "-c", C).metadata["stopped"]
-    assert stopped == ("gap <= 0.001" if advice is None else f"no progress ({advice})")
-
-
-@pytest.mark.parametrize("task", ["svc", "svr", "one-class"])
-def test_the_advice_after_a_failure_of_libsvm_suits_the_task(monkeypatch, task):
-    """Novelty detection has no -c that could be lowered."""
-    monkeypatch.setattr(libsvm, "_coefficients", lambda _, variables: np.full(variables, np.nan))
-    y, X = oracle.two_gaussians(30)
-    nothing = np.zeros(30)
-    points = Points(
-        np.arange(30), sparse.csr_matrix(X.astype(np.float32)), y, u=nothing, beta=nothing
-    )
-    problem = Params(task=task, kernel="linear", gamma=1.0).problem(30)
-    with pytest.raises(ParameterError) as raised:
-        libsvm.train_with_libsvm_kernel(points, problem, 1e-3)
-    assert ("lower -c" in str(raised.value)) == (task != "one-class")
-    assert "scale the features" in str(raised.value)
-
-
-def test_a_solve_below_the_iteration_limit_is_not_noted(tmp_path, capfd):
-    assert notices_of_a_solve(tmp_path, 40, C=1.0) == []
-    assert capfd.readouterr() == ("", "")
 
 
 # ---- extreme data --------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 
 import randsvm
 from randsvm import parallel
-from randsvm.errors import DataError, InputError
-from randsvm.events import Notice, Waiting, emit, listening
-from randsvm.parallel import Cancelled, ThreadPool, completed_results, run_forwarding_events
+from randsvm.errors import InputError
+from randsvm.parallel import ThreadPool
 
 
 def test_a_map_submits_at_most_the_given_number_of_calls_ahead():
@@ -45,100 +43,6 @@ def test_an_error_of_the_items_follows_the_results_before_it():
             next(results)
 
 
-def test_read_ahead_yields_all_items_and_raises_their_errors():
-    def items():
-        yield 1
-        raise DataError("file", 1, 1, "bad")
-
-    with ThreadPool(1) as pool:
-        assert list(pool.read_ahead(iter("abc"))) == ["a", "b", "c"]
-        results = pool.read_ahead(items())
-        assert next(results) == 1
-        with pytest.raises(DataError):
-            next(results)
-
-
-def test_a_caller_that_stops_early_cancels_the_tasks_that_run():
-    begun, ended = threading.Event(), threading.Event()
-
-    def slow(cancelled):
-        begun.set()
-        cancelled.wait(60)
-        ended.set()
-        raise Cancelled
-
-    tasks = [lambda cancelled: begun.wait(60), slow]
-    results = completed_results(tasks, 2, "testing", "task")
-    assert next(results)
-    results.close()
-    assert ended.wait(60)
-
-
-def test_tasks_end_when_their_time_is_over():
-    def slow(cancelled):
-        assert cancelled.wait(60)
-
-    until = time.perf_counter() + 0.3
-    assert list(completed_results([slow, slow], 1, "testing", "task", until, grace=60)) == []
-
-
-def test_results_from_before_the_end_are_not_lost_if_the_caller_is_late(
-    monkeypatch,
-):
-    """The end comes, and one of two tasks is done, while the caller still submits tasks."""
-    second_began, submit = threading.Event(), ThreadPool.submit
-
-    def first(cancelled):
-        return "first"
-
-    def second(cancelled):
-        second_began.set()
-        assert cancelled.wait(60)
-        raise Cancelled
-
-    def submit_late(pool, task, *arguments):
-        future = submit(pool, task, *arguments)
-        assert task is first or second_began.wait(60)
-        return future
-
-    monkeypatch.setattr(ThreadPool, "submit", submit_late)
-    monkeypatch.setattr(time, "perf_counter", lambda: 2.0 if second_began.is_set() else 0.0)
-    results = completed_results([first, second], 1, "testing", "task", until=1.0, grace=60)
-    assert list(results) == ["first"]
-
-
-def test_after_the_end_no_task_is_started(monkeypatch):
-    started = []
-    tasks = [lambda _: started.append("task")]
-    assert list(completed_results(tasks, 1, "testing", "task", until=time.perf_counter())) == []
-    assert started == []
-
-
-def test_the_error_of_a_task_cancels_the_others_and_follows_its_events():
-    received, cancelled, begun = [], [], threading.Event()
-
-    def fails(listen):
-        listen(Notice("first"))
-        begun.wait(60)
-        raise ZeroDivisionError
-
-    def waits(listen):
-        begun.set()
-        with listening(listen):
-            try:
-                while True:
-                    emit(Waiting())
-                    time.sleep(0.01)
-            except Cancelled:
-                cancelled.append(True)
-                raise
-
-    with pytest.raises(ZeroDivisionError):
-        run_forwarding_events([fails, waits], 2, received.append, "testing", "task")
-    assert Notice("first") in received
-    assert cancelled == [True]
-
-
 def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     threadpoolctl = pytest.importorskip("threadpoolctl")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
@@ -166,25 +70,6 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     assert len(seen) > 3
     assert all(one == {1} for one in seen)
     parallel._blas.cache_clear()
-
-
-def test_calls_in_daemon_threads_share_a_thread_while_it_is_idle():
-    first = parallel.run_in_daemon_thread(threading.current_thread, "call")
-    others = set()
-    for _ in range(20):
-        time.sleep(0.005)
-        others.add(parallel.run_in_daemon_thread(threading.current_thread, "call"))
-    assert others == {first}
-    assert first.daemon
-    gate = threading.Event()
-    waiting = threading.Thread(
-        target=parallel.run_in_daemon_thread, args=[lambda: gate.wait(10), "call"]
-    )
-    waiting.start()
-    time.sleep(0.05)
-    assert parallel.run_in_daemon_thread(threading.current_thread, "call") is not first
-    gate.set()
-    waiting.join()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

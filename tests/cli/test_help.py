@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,10 +108,6 @@ def test_the_help_of_sgd_lists_what_sgd_takes(toy):
         run_train("sgd", "--require-gap", 0.1, toy, "m")
 
 
-def test_the_help_of_durations_names_their_unit():
-    assert "a number alone is in seconds" in " ".join(shown(training, "randsvm").split())
-
-
 def test_the_overview_comes_with_h_alone_and_without_any_word(
     capsys,
 ):
@@ -133,11 +127,6 @@ def test_the_help_has_every_exit_code_of_the_errors():
     for text in (shown(training), shown(prediction)):
         for code in commands.EXIT_CODES:
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
-
-
-def test_short_help_has_no_initials_of_papers():
-    for command in training.commands.values():
-        assert not re.search("KBH|OFG|MZ|CS246|MADlib", command.get_short_help_str(80))
 
 
 @pytest.mark.parametrize(
@@ -189,32 +178,6 @@ def test_bash_completes_a_command_beside_files(toy):
     assert {"sgd", "toy.svm"} <= set(completed("randsvm-train "))
 
 
-def test_fish_completes_without_a_command(toy):
-    if shutil.which("fish") is None:
-        pytest.skip("fish is not installed")
-    source = CliRunner().invoke(
-        training, prog_name="randsvm-train", env={"_RANDSVM_TRAIN_COMPLETE": "fish_source"}
-    )
-    toy.with_name("completion.fish").write_text(source.output)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for words, found in [
-        ("sg", ["sgd"]),
-        ("--ga", ["--gamma", "--gap"]),
-        ("-c 1 --ga", ["--gamma", "--gap"]),
-        ("sgd -t r", ["rbf"]),
-        ("to", ["toy.svm"]),
-    ]:
-        script = f"source completion.fish; complete -C 'randsvm-train {words}'"
-        ended = subprocess.run(
-            ["fish", "--no-config", "-c", script],
-            env={**os.environ, "PATH": path, "HOME": str(toy.parent)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert [line.split("\t")[0] for line in ended.stdout.splitlines()] == found
-
-
 def completed(line):
     """Return what bash offers for the last word of the line: the answers of the function that
     click defines, or names of files if that function leaves them to bash."""
@@ -250,17 +213,6 @@ def test_without_a_command_it_is_randsvm(toy, words):
         contents.append(toy.with_name("m").read_bytes())
     assert contents[0] == contents[1]
     assert b"configuration randsvm " in contents[0]
-
-
-def test_options_first_or_the_file_first_need_no_command(toy):
-    run_train("toy.svm", "m", "-q", "-c", 2)
-    run_train("-q", "-c", 2, "toy.svm", "n")
-    assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
-
-
-def test_a_word_that_is_no_command_is_a_file(toy):
-    with pytest.raises(errors.InputError, match="cannot open missing: "):
-        run_train("missing", "m")
 
 
 @pytest.mark.parametrize(

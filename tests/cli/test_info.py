@@ -6,8 +6,6 @@ import json
 import os
 
 import click
-import numpy as np
-import oracle
 import pytest
 from commands import run_predict
 from learning import gaussians, learn
@@ -48,14 +46,6 @@ def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path, info, data):
     assert found["configuration"] == trained.metadata["configuration"]
 
 
-def test_scaling_and_linear_models(tmp_path, info, data):
-    words = "--epochs", 2, "--scale", "standard", "--zero-based"
-    found = info(learn("sgd", data, tmp_path / "m", *words).model)
-    assert (found["format"], found["solver"]) == ("liblinear", "L2R_L1LOSS_SVC_DUAL")
-    assert (found["scaling"], found["index_base"], found["weights"]) == ("standard", 0, 2)
-    assert (found["dual"], found["gap"]) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -92,11 +82,3 @@ def test_info_takes_one_model_and_a_prediction_three_files(tmp_path):
         run_predict("info", "m", "a")
     with pytest.raises(InputError, match="cannot open"):
         run_predict("info", tmp_path / "none")
-
-
-def test_many_labels_are_cut_short_in_text(tmp_path, capsys):
-    rows = np.arange(30)
-    path = oracle.write_svmlight(tmp_path / "d", rows, rows[:, None] + 1.0)
-    learn("sgd", path, tmp_path / "m", "--epochs", 1)
-    run_predict("info", tmp_path / "m")
-    assert " ... (30)" in capsys.readouterr().out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -102,27 +101,6 @@ def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path):
     assert {found.name for found in tmp_path.iterdir()} == {"data", "log"}
 
 
-def test_a_number_that_is_no_number_is_null(tmp_path):
-    """JSON has no nan: a kernel without a certificate has no gap."""
-    path = gaussians(300).save(tmp_path / "data")
-    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3)
-    learnt = learn("osuna", path, tmp_path / "m", *words)
-    assert learnt.rounds[0]["gap"] is None
-    text = (tmp_path / "m.jsonl").read_text()
-    assert "NaN" not in text
-    assert "Infinity" not in text
-
-
-@pytest.mark.parametrize("log", ["no/log", "."])
-def test_a_log_that_cannot_be_written_is_73(command, tmp_path, log):
-    gaussians(50).save(tmp_path / "data")
-    ended = command("train", "osuna", "--log", log, "data", "m")
-    assert (ended.returncode, ended.stdout) == (73, "")
-    assert ended.stderr.startswith(f"randsvm-train: cannot create {log}: ")
-    assert len(ended.stderr.splitlines()) == 1
-    assert not (tmp_path / "m").exists()
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_log_on_a_full_disk_is_74_after_the_model_is_written(command, tmp_path):
     gaussians(50).save(tmp_path / "data")
@@ -147,14 +125,6 @@ def test_a_mistaken_command_line_leaves_the_old_log(command, tmp_path):
         assert (tmp_path / "log").read_text() == line
 
 
-def test_a_search_ignores_unreadable_lines_of_a_log(command, tmp_path):
-    """Brackets deeper than Python goes."""
-    gaussians(50).save(tmp_path / "data")
-    (tmp_path / "log").write_text('{"event": "notice"}\n' + "[" * 200_000 + "\n")
-    ended = command("train", "osuna", "-q", "-v", 2, "--log", "log", "data", "m")
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
 # ---- the summary ----------------------------------------------------------------------------
 
 
@@ -172,87 +142,7 @@ def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, qui
     assert (ended.stderr == "") == bool(quiet)
 
 
-def test_report_json_of_a_kernel_without_certificate_is_json(command, tmp_path):
-    gaussians(300).save(tmp_path / "data")
-    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--max-iterations", 3, "--report", "json")
-    ended = command("train", "osuna", *words, "data", "m")
-
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
-    summary = json.loads(ended.stdout, parse_constant=refuse)
-    assert summary["gap"] is None
-    assert math.isnan(float(oracle.trailer(tmp_path / "m")["gap"]))
-
-
-def test_an_interrupted_run_reports_as_well(command, tmp_path):
-    path = board(5000).save(tmp_path / "data")
-    words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, "--report", "json")
-    with subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, "m"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("   3 "):
-                break
-        process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    summary = json.loads(out)
-    assert summary["stopped"] == "interrupted by signal 15"
-    assert summary["evaluated"] is False
-    assert summary["iterations"] >= 3
-
-
 # ---- what changes no byte -------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def content(path, tmp_path_factory):
-    learnt = learn(GAP[0], path, tmp_path_factory.mktemp("base") / "m", *GAP[1:])
-    assert any(event["frozen"] for event in learnt.rounds)
-    return learnt.model.read_bytes()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--report", "json"),
-        ("--time-limit", "1h"),
-        ("--max-iterations", 10_000),
-    ],
-    ids=str,
-)
-def test_reports_and_limits_that_are_not_reached_do_not_change_a_byte(
-    tmp_path, path, content, words
-):
-    learnt = learn(GAP[0], path, tmp_path / "m", *GAP[1:], *words)
-    body, base = (text.partition(b"# randsvm")[0] for text in (learnt.model.read_bytes(), content))
-    assert body == base
-    if not {"--time-limit", "--max-iterations"} & set(words):
-        assert learnt.model.read_bytes() == content
-
-
-def test_neither_a_log_nor_words_change_a_byte(command, tmp_path, path, content):
-    for words in ((), ("-q",), ("--log", "log"), ("-q", "--report", "json", "--log", "log")):
-        assert command("train", *GAP, *words, path, "m").returncode == 0
-        assert (tmp_path / "m").read_bytes() == content
-
-
-def test_one_thread_of_every_library_gives_the_same_bytes(tmp_path, path, content):
-    words = [str(word) for word in (*GAP, "-q", path, "m")]
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    subprocess.run(
-        [sys.executable, "-m", "randsvm.cli.train", *words],
-        cwd=tmp_path,
-        env={**os.environ, **dict.fromkeys(names, "1")},
-        check=True,
-    )
-    assert (tmp_path / "m").read_bytes() == content
 
 
 def test_numbers_that_json_lacks_are_null():

@@ -18,9 +18,7 @@ from learning import LATE, OLD_MODEL, board, gaussians, read_log
 
 import randsvm
 from randsvm import __version__
-from randsvm.cli.log import Log
 from randsvm.errors import GapError
-from randsvm.files import PatientFile
 
 # One round of these leaves a gap.
 ROUGH = ("osuna", "-g", 5, "--working-set", 100, "--max-iterations", 1)
@@ -54,14 +52,6 @@ def test_the_required_gap_is_compared_with_that_of_the_model(data):
     for factor in (0.99, 1.01):
         with nullcontext() if factor > 1 else pytest.raises(GapError):
             randsvm.train_osuna(data, model, require_gap=factor * found, **own)
-
-
-def test_within_the_required_gap_the_model_has_the_same_bytes(command, tmp_path, data):
-    words = ("osuna", "-g", 5, "--gap", 0.01, "-q")
-    assert command("train", *words, "--require-gap", 0.01, data, "m").returncode == 0
-    assert command("train", *words, data, "other").returncode == 0
-    assert (tmp_path / "m").read_bytes() == (tmp_path / "other").read_bytes()
-    assert float(oracle.trailer(tmp_path / "m")["gap"]) <= 0.01
 
 
 def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, data):
@@ -178,15 +168,6 @@ def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, othe
     assert (tmp_path / "precious").read_bytes() == content
 
 
-@pytest.mark.parametrize("other", KINDS)
-def test_a_file_of_its_own_kind_or_an_empty_one_is_replaced(command, tmp_path, other):
-    gaussians(60).save(tmp_path / "data")
-    (tmp_path / "precious").touch()
-    words = ["data" if word == "missing" else word for word in words_with(other)]
-    for _ in range(2):
-        assert command("train", "sgd", "-q", *words).returncode == 0
-
-
 # ---- records --------------------------------------------------------------------------------
 
 HEAD = ["event", "schema", "time", "run", "version", "command", "data", "model"]
@@ -214,34 +195,3 @@ def test_two_runs_share_a_log(command, tmp_path):
         assert (line["data"], line["model"], line["n"], line["d"]) == ("data", "m", 300, 2)
         assert line["version"] == __version__
         assert re.fullmatch(r"2[0-9]{3}-[01][0-9]-[0-3][0-9]T[0-9:]{8}\.[0-9]{3}Z", line["time"])
-
-
-def test_each_line_of_a_log_is_one_write(tmp_path, monkeypatch):
-    """Also a line that is longer than a buffer."""
-    written = []
-    plain = PatientFile.write
-    monkeypatch.setattr(
-        PatientFile, "write", lambda *a: (written.append(bytes(a[1])), plain(*a))[1]
-    )
-    log = Log(str(tmp_path / "log"))
-    lines = ['{"event": "x"}\n', f'{{"event": "{"y" * 100_000}"}}\n']
-    for line in lines:
-        log.write(line)
-    log.close()
-    assert written == [line.encode() for line in lines]
-
-
-def test_every_algorithm_has_the_same_names_in_its_summary(command, tmp_path):
-    gaussians(200).save(tmp_path / "data")
-    found = {}
-    for algorithm in ("randsvm", "osuna", "osuna-closest", "sgd"):
-        words = (algorithm, "-q", "--report", "json", "--log", "log", "data", "m")
-        found[algorithm] = json.loads(command("train", *words).stdout)
-        # The log has the same record.
-        assert read_log(tmp_path / "log")[-1] == found[algorithm]
-    names = [list(record) for record in found.values()]
-    assert all(each == names[0] for each in names)
-    assert names[0][: len(HEAD + RESOLVED)] == HEAD + RESOLVED
-    assert {record["n"] for record in found.values()} == {200}
-    assert found["sgd"]["gap"] is None
-    assert 0 <= found["osuna"]["gap"] < 1

@@ -65,11 +65,6 @@ def test_a_failed_run_writes_its_report_and_its_record(command, folder, name):
         assert read_log(Path("log"))[-1] == report
 
 
-def test_a_mistyped_command_line_has_no_report(command, folder):
-    ended = command("train", "osuna", *REPORT, "--gap", "abc", "data", "m")
-    assert (ended.returncode, ended.stdout) == (2, "")
-
-
 def test_a_failed_prediction_has_a_report(command, folder):
     ended = command("predict", "--report", "json", "data", "bad", "labels")
     last = json.loads(ended.stdout)
@@ -110,13 +105,6 @@ def test_a_bug_has_a_report(folder, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["exit_code"] == 70
     (last,) = read_log(Path("log"))
     assert last["problem"] == "ZeroDivisionError: division by zero"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_log_that_cannot_be_written_is_74_in_the_report(command, folder):
-    ended = command("train", *REPORT, "--log", "/dev/full", "data", "m")
-    assert ended.returncode == json.loads(ended.stdout)["exit_code"] == 74
-    assert Path("m").exists()
 
 
 # ---- the process ----------------------------------------------------------------------------

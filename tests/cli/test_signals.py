@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import random
 import re
 import resource
 import shutil
@@ -20,7 +18,6 @@ import numpy as np
 import oracle
 import psutil
 import pytest
-from interrupted_runs import ended_by_python
 from learning import OLD_MODEL, SLOWNESS, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
@@ -118,29 +115,6 @@ def names(folder):
     return {found.name for found in folder.iterdir()}
 
 
-@pytest.mark.parametrize("words", [SHORT, LONG], ids=["short", "long"])
-@pytest.mark.parametrize("kill", range(4))
-def test_killed_at_a_random_moment(tmp_path, data, path, words, kill):
-    chance = random.Random(f"{words[0]} {kill}")
-    number = SIGNALS[kill % 3]
-    process = start(tmp_path, *words, "--log", "log", path, "m")
-    time.sleep(chance.uniform(0.3, 2.5) * SLOWNESS)
-    killed = end(process, tmp_path, number)
-    early = ended_by_python(killed.code, killed.stderr, number)
-    assert killed.code == 128 + number or early
-    assert killed.seconds <= SECONDS
-    assert "Exception ignored" not in killed.stderr
-    assert early or "Traceback" not in killed.stderr
-    assert names(tmp_path) <= {"log", "m"}
-    log = read_log(tmp_path / "log") if "log" in names(tmp_path) else []
-    rounds = sum(event["event"] == "iteration" for event in log)
-    # A round in the log has ended, but a round that has ended may not be in the log yet.
-    assert rounds == 0 or killed.model.exists()
-    if killed.model.exists():
-        assert_model_as_reported(killed, data, number)
-        assert log[-1]["stopped"] == str(Interrupted(number))
-
-
 def wait_for(process, pattern):
     """Read what the process says until a line of it matches."""
     assert process.stderr is not None
@@ -160,7 +134,7 @@ def wait_until_idle(process):
         idle = idle + 1 if sleeps and used == before else 0
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", SIGNALS[:1])
 def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     """The first subproblem takes LIBSVM many seconds."""
     (tmp_path / "m").write_text(OLD_MODEL)
@@ -168,7 +142,6 @@ def test_before_the_first_scan_the_old_model_stays(tmp_path, path, number):
     words = ("randsvm", "-g", 5, "-c", 1e5, "-e", 1e-6, "-k", 9999, "--sample-size", 10_000)
     process = start(tmp_path, *words, path, "m")
     wait_for(process, "^read 20,000 rows")
-    time.sleep(0.5)
     killed = end(process, tmp_path, number)
     assert killed.code == 128 + number
     assert killed.seconds <= SECONDS
@@ -196,14 +169,6 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data
     highest = max(event["dual"] for event in rounds)
     assert float(metadata["dual"]) <= highest
     assert float(metadata["dual"]) == pytest.approx(highest, rel=1e-5)
-
-
-def test_a_signal_with_a_spill_file_leaves_no_file(tmp_path, path):
-    process = start(tmp_path, *SHORT, "--memory", "16M", "--tmpdir", tmp_path, path, "m")
-    wait_for(process, "^ +2 ")
-    killed = end(process, tmp_path, signal.SIGTERM)
-    assert killed.code == 128 + signal.SIGTERM
-    assert names(tmp_path) == {"m"}
 
 
 def test_while_reading_from_a_pipe_nothing_is_written(tmp_path):
@@ -250,8 +215,7 @@ def clouds(tmp_path_factory):
     return data, data.save(tmp_path_factory.mktemp("signals") / "clouds")
 
 
-@pytest.mark.parametrize("words", [(), ("--average",)], ids=["last", "mean"])
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize(("words", "number"), [((), 15), (("--average",), 2)], ids=["last", "mean"])
 def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
     data, path = clouds
     (tmp_path / "m").write_text(OLD_MODEL)
@@ -263,33 +227,6 @@ def test_sgd_leaves_what_it_has_learnt(tmp_path, clouds, number, words):
     assert "Traceback" not in killed.stderr
     assert names(tmp_path) == {"m"}
     assert_linear_model_as_reported(killed, data, number)
-
-
-def test_sgd_killed_before_the_end_of_its_first_pass_over_a_large_file(tmp_path):
-    """Or before it has begun: then there is no model."""
-    rows = "".join(
-        f"{'+1' if i % 2 else '-1'} {i % 5 + 1}:1 {i % 97 + 6}:2\n" for i in range(10**5)
-    )
-    (tmp_path / "data").write_text(rows * 5)
-    process = start(tmp_path, *SGD, "data", "m")
-    wait_for(process, "^read 500,000 rows")
-    killed = end(process, tmp_path, signal.SIGTERM)
-    assert killed.code == 128 + signal.SIGTERM
-    assert killed.seconds <= SECONDS
-    assert "Traceback" not in killed.stderr
-    assert names(tmp_path) <= {"data", "m"}
-    if killed.model.exists():
-        assert oracle.trailer(killed.model)["stopped"] == "interrupted by signal 15"
-        assert "after 0 steps" not in killed.stderr
-
-
-def test_sgd_killed_while_it_looks_for_the_number_of_epochs_writes_nothing(tmp_path, clouds):
-    _, path = clouds
-    process = start(tmp_path, "sgd", "--epochs", "auto", path, "m")
-    wait_for(process, "^read 20,000 rows")
-    killed = end(process, tmp_path, signal.SIGTERM)
-    assert killed.code == 128 + signal.SIGTERM
-    assert "had the lowest loss" in killed.stderr or names(tmp_path) == set()
 
 
 # ---- waiting for others -----------------------------------------------------------------------
@@ -317,9 +254,9 @@ WAITING = {
 }
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("line", WAITING.values(), ids=WAITING.keys())
-def test_a_signal_ends_a_command_that_waits(tmp_path, clouds, linear_model, line, number):
+@pytest.mark.parametrize("name", WAITING)
+def test_a_signal_ends_a_command_that_waits(tmp_path, clouds, linear_model, name):
+    line, number = WAITING[name], SIGNALS[len(name) % 3]
     os.mkfifo(tmp_path / "fifo")
     paths = {"DATA": str(clouds[1]), "LINEAR": str(linear_model), "FIFO": "fifo"}
     command, *words = [paths.get(word, word) for word in line.split()]
@@ -395,34 +332,23 @@ def test_a_second_signal_ends_the_process_at_once(
 
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout(1) here")
-@pytest.mark.parametrize("kill", range(2))
-@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1"])
-def test_timeout_leaves_the_best_model(tmp_path, data, path, name, kill):
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_timeout_leaves_the_best_model(tmp_path, data, path, name):
     """timeout(1) signals the command and then its process group: the command gets two signals."""
     number = int(getattr(signal, f"SIG{name}"))
     # timeout passes on a signal that it receives as if its time were over.
-    words = [sys.executable, "-m", "randsvm.cli.train", *map(str, LONG), path, "m"]
+    words = [sys.executable, "-m", "randsvm.cli.train", *map(str, SHORT), path, "m"]
     with subprocess.Popen(
         ["timeout", "--signal", name, "600", *words],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        wait_for(process, "^ +1 ")
-        time.sleep(0.5)  # the next solve is under way
+        wait_for(process, "^ +9 ")
         process.send_signal(signal.SIGALRM)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 124
     assert_model_as_reported(Killed(tmp_path, 128 + number, 0, said), data, number)
-
-
-def test_a_soft_limit_on_cpu_time_leaves_the_best_model(tmp_path, data, path):
-    """The kernel repeats its signal with every further second of CPU time."""
-    seconds = math.ceil(4 * SLOWNESS)
-    process = start(tmp_path, *SHORT, path, "m", sh=f'ulimit -S -t {seconds}; exec "$@"')
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 128 + signal.SIGXCPU
-    assert_model_as_reported(Killed(tmp_path, process.returncode, 0, said), data, signal.SIGXCPU)
 
 
 @pytest.mark.parametrize("name", ["-m", "/usr/bin/randsvm-train", "randsvm-predict"])
@@ -441,21 +367,6 @@ def test_what_is_no_command_keeps_its_handler():
     code = "import randsvm.cli, signal; signal.raise_signal(signal.SIGINT)"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True)
     assert b"KeyboardInterrupt" in ended.stderr
-
-
-@pytest.mark.parametrize("kill", range(6))
-def test_killed_while_it_starts(tmp_path, path, kill):
-    """While libraries are imported and threads started."""
-    number = SIGNALS[kill % 3]
-    process = start(tmp_path, "osuna", "-c", 100, path, "m")
-    time.sleep(random.Random(kill).uniform(0.05, 1) * SLOWNESS)
-    killed = end(process, tmp_path, number)
-    early = ended_by_python(killed.code, killed.stderr, number)
-    assert killed.code == 128 + number or early
-    assert killed.seconds <= SECONDS
-    assert "Exception ignored" not in killed.stderr
-    assert early or "Traceback" not in killed.stderr
-    assert names(tmp_path) <= {"m"}
 
 
 # ---- recorded, then raised --------------------------------------------------------------------
@@ -519,10 +430,3 @@ def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(
         assert ended == []
         go_on.set()
     assert begun == [0]
-
-
-def test_results_come_in_order_and_errors_as_they_are():
-    with ThreadPool(4) as pool:
-        assert list(pool.map_in_order(abs, range(-9, 0))) == list(range(9, 0, -1))
-        with pytest.raises(ZeroDivisionError):
-            list(pool.map_in_order(lambda x: 1 / x, [1, 0]))

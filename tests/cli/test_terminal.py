@@ -11,8 +11,7 @@ import pytest
 from commands import run_train
 
 from randsvm.cli import bars, report
-from randsvm.errors import Interrupted
-from randsvm.events import Epoch, Iteration, Progress, Started, Tried
+from randsvm.events import Iteration, Progress, Tried
 
 ROUND = Iteration(
     number=3,
@@ -59,16 +58,6 @@ def test_a_round_takes_one_line_of_80_columns(changed):
     assert "\n" not in line
     assert "|V| " in line
     assert "|SV| " in line
-
-
-def test_counts_are_exact_up_to_five_digits():
-    for number in (7, 99_999, 123_456, 9_999_600, 12_345_678_901):
-        shown = report._count(number)
-        assert len(shown) <= 6
-        size = 1000 ** " kMGT".index(shown[-1]) if shown[-1].isalpha() else 1
-        value = int(shown.rstrip("kMGT").replace(",", "")) * size
-        assert value == pytest.approx(number, rel=0.05)
-        assert value == number or number > 99_999
 
 
 # ---- bars -------------------------------------------------------------------------------------
@@ -148,38 +137,6 @@ def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit
     assert terminal.seen == []
 
 
-@pytest.mark.parametrize("columns", [70, 40, 25])
-def test_a_terminal_made_narrower_keeps_nothing_of_the_old_bar(opened, columns):
-    terminal = opened()
-    bar = bars.Bar()
-    terminal.write("a line above\n")
-    bar.draw(Progress("scanning", 1, 1000))
-    terminal.resize(columns)
-    bar.bar.refresh()
-    assert len(terminal.seen) == 2
-    bar.close()
-    assert terminal.seen == ["a line above"]
-
-
-def test_a_typed_interrupt_does_not_stay_behind_the_bar(opened):
-    terminal = opened()
-    bar = bars.Bar()
-    bar.draw(Progress("scanning", 1, 1000))
-    assert bar.bar.ncols == bars.MAX_COLUMNS  # from the first drawing: what is typed has room
-    terminal.write("^C")
-    bar.close()
-    assert terminal.seen == []
-
-
-def test_a_bar_moves_while_nothing_is_done_yet(opened):
-    terminal = opened()
-    bar = bars.Bar()
-    bar.draw(Progress("cross-validation", 0, 5, "fit"))
-    bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 3
-    bar.draw(Progress("cross-validation", 0, 5, "fit"))
-    assert "| 00:03" in terminal.seen[0]
-
-
 def test_a_bar_goes_on_after_a_line(opened):
     """With the time since its stage began, not since the line."""
     terminal = opened()
@@ -197,16 +154,6 @@ def test_a_bar_goes_on_after_a_line(opened):
     assert "| 00:00" in terminal.seen[0]
 
 
-def test_the_bar_of_an_epoch_stays_until_the_next(opened):
-    terminal = opened()
-    emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
-    emitted(Progress("epoch 3", 9, 9))
-    emitted(Epoch(3, 1.0, 9, 0.25, 0.1, None))
-    assert terminal.seen[0].startswith("epoch 3")
-    emitted(Progress("epoch 4", 9, 9))
-    assert [row[:20] for row in terminal.seen] == ["epoch 4, loss 0.25: "]
-
-
 def test_a_search_says_a_line_of_80_columns_for_each_combination(
     capsys,
 ):
@@ -217,20 +164,6 @@ def test_a_search_says_a_line_of_80_columns_for_each_combination(
     (line,) = capsys.readouterr().err.splitlines()
     assert "98.12 to 107.1" in line
     assert len(line) <= 80, line
-
-
-def test_bars_of_rounds_have_the_gap_and_those_of_epochs_the_loss(
-    opened,
-):
-    terminal = opened()
-    bar = bars.Bar()
-    bar.update(Started("randsvm", [], 9, 1, 9, 1.0, 1.0, 0.1, gap_asked=0.001))
-    bar.update(ROUND)
-    bar.draw(Progress("solving", 1, None, "beat"))
-    assert terminal.seen == ["solving, gap 0.01: 00:00"]
-    bar.update(Epoch(3, 1.0, 9, 0.25, 0.1, None))
-    bar.draw(Progress("epoch 4", 0, 10))
-    assert terminal.seen[0].startswith("epoch 4, loss 0.25:   0% |")
 
 
 @pytest.fixture
@@ -274,8 +207,3 @@ def test_a_missed_gap_is_loud_but_without_colours_where_nobody_wants_them(
     run_train("--sample-size", 2, "--gap", 1e-9, "--max-iterations", 1, text, model)
     (line,) = [words for words in terminal.written if "GAP NOT REACHED" in words]
     assert ("\033[" in line) == colour
-
-
-def test_ctrl_c_is_called_by_its_name():
-    assert str(Interrupted(2)) == "interrupted by Ctrl-C"
-    assert str(Interrupted(15)) == "interrupted by signal 15"

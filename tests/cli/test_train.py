@@ -59,13 +59,6 @@ def helps():
     return {name: shown(name) for name in COMMANDS}
 
 
-def test_every_command_is_listed_with_a_sentence(command):
-    ended = command("train", "--help")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    for name in COMMANDS:
-        assert re.search(rf"^  {name} +[A-Z]\S+ ", ended.stdout, re.MULTILINE)
-
-
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group):
     users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
@@ -190,24 +183,6 @@ def test_no_output_replaces_another_file_of_the_run(command, toy, words, pair):
     assert (toy.read_text(), names(toy.parent)) == (TEXT, before)
 
 
-def test_a_nightly_run_may_replace_the_model_it_starts_from(train, toy):
-    old = train(toy).model
-    training.train(
-        ["randsvm", "-q", "--warm-start", str(old), str(toy), str(old)], standalone_mode=False
-    )
-    assert oracle.trailer(old)["stopped"].startswith("gap <= ")
-
-
-@pytest.mark.parametrize(
-    "words, idle",
-    [("--gap 0.1 -k 3", "-k"), ("--gap 0.1 --separable --delta 0.9", "--delta --separable")],
-)
-def test_gap_makes_the_rules_of_k_idle_and_says_so(train, toy, words, idle):
-    trained = train(toy, *words.split())
-    assert f"note: --gap decides when to end: {idle} not used\n" in trained.stderr
-    assert not set(idle.split()) & set(trained.stderr.splitlines()[0].split())
-
-
 @pytest.mark.parametrize(
     "words, rule",
     [
@@ -241,14 +216,6 @@ def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
     assert ("no gap can end the run" in said) == ("sigmoid" in words)
 
 
-def test_a_run_that_ends_above_its_gap_says_so_last(train, made):
-    path, _, _ = made("checkerboard", 900)
-    trained = train(path, "-g", 5, "--sample-size", 100, "--max-iterations", 2)
-    last = trained.stderr.splitlines()[-1]
-    assert last.startswith("GAP NOT REACHED: ")
-    assert last.endswith(" --gap 0.001 asked for 0.1%")
-
-
 @pytest.mark.parametrize(
     "words, said",
     [("", True), ("--require-gap 0.99", False), ("--gap none", False), ("--gap 0.99", False)],
@@ -259,55 +226,6 @@ def test_a_quiet_run_says_that_its_gap_was_not_reached(train, made, words, said)
     trained = train(path, "-q", "-g", 5, *sizes, *words.split())
     assert trained.stderr.startswith("GAP NOT REACHED: ") == said
     assert len(trained.stderr.splitlines()) == said
-
-
-@pytest.mark.parametrize(
-    "words, notes",
-    [
-        ("sgd -g 3 -d 5 -r 1", "-g -d -r"),
-        ("sgd -t rbf -g 3 -d 5 -r 1 --components 8", "-d -r"),
-        ("sgd -t poly -g 3 -d 2 -r 1 -p 0.5 --components 8", "-p"),
-        ("randsvm -t linear -g 3", "-g"),
-        ("randsvm -n 0.2", "-n"),
-        ("osuna -s one-class -c 8 -p 1", "-c -p"),
-        ("osuna -c 8 -g 3", ""),
-    ],
-)
-def test_options_without_effect_are_said(command, toy, words, notes):
-    ended = command("train", *words.split(), toy, "m")
-    assert ended.returncode == 0
-    found = re.findall("^note: (\\S+) has no effect with -s", ended.stderr, re.M)
-    assert sorted(found) == sorted(notes.split())
-
-
-def test_crammer_singer_of_two_classes_is_said(command, toy):
-    ended = command("train", "sgd", "--multiclass", "crammer-singer", toy, "m")
-    assert "note: --multiclass crammer-singer has no effect with two classes\n" in ended.stderr
-
-
-@pytest.mark.parametrize("classes, asked", [(20, False), (21, True)])
-def test_many_numbers_as_classes_ask_for_a_regression(command, tmp_path, classes, asked):
-    """But not as many names."""
-    for prefix in ("", "n"):
-        rows = [f"{prefix}{i % classes} 1:{i}" for i in range(3 * classes)]
-        (tmp_path / "d").write_text("\n".join(rows))
-        ended = command("train", "sgd", "--epochs", 1, "d", "m")
-        assert ended.returncode == 0
-        assert ("was -s svr, a regression, meant?" in ended.stderr) == (asked and not prefix)
-
-
-def test_what_decided_the_bytes_stands_in_the_model(train, toy):
-    metadata = train(toy, "--gap", 0.1, "--max-iterations", 7, "--time-limit", "90s").metadata
-    assert "--gap 0.1 --max-iterations 7" in metadata["configuration"]
-    assert "time-limit" not in metadata["configuration"]
-
-
-def test_both_scales_of_regularisation_are_named(train, helps, toy):
-    trained = train(toy, "-c", 2)
-    assert "C = 2, lambda = 1/(C n) = 0.125\n" in trained.stderr
-    P, J = float(trained.metadata["primal"]), re.search(r"J = P/\(C n\) = (\S+)", trained.stderr)[1]
-    assert float(J) == pytest.approx(P / 8, rel=1e-5)
-    assert all("C = 1/(lambda n)" in text for text in helps.values())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
@@ -455,21 +373,6 @@ def test_the_first_line_is_the_command_that_gives_the_same_bytes(command, tmp_pa
     assert model.read_bytes() == content
 
 
-def test_names_that_no_locale_can_write_do_no_harm(tmp_path):
-    name, label = b"\xff\xc3\xa9.svm", "caf\u00e9".encode()
-    (tmp_path / os.fsdecode(name)).write_bytes(
-        TEXT.encode().replace(b"+1", label).replace(b"\n-1", b"\ntea")
-    )
-    ended = subprocess.run(
-        [sys.executable, "-m", "randsvm.cli.train", "randsvm", name, "m"],
-        cwd=tmp_path,
-        env={**os.environ, "LC_ALL": "C"},
-        capture_output=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert b"\n# randsvm labels caf\xc3\xa9 tea\n" in (tmp_path / "m").read_bytes()
-
-
 def test_a_terminal_sees_progress_bars(made, tmp_path):
     path, _, _ = made("checkerboard", 900)
     master, slave = pty.openpty()
@@ -497,16 +400,6 @@ def read_terminal(descriptor):
         return os.read(descriptor, 4096)
     except OSError:
         return b""
-
-
-def test_the_summary_and_the_trailer_say_the_same(train, made):
-    path, _, _ = made("two_gaussians", 450)
-    trained = train(path, "-g", 1)
-    metadata = trained.metadata
-    assert f"stopped: {metadata['stopped']} " in trained.stderr
-    assert f"P {float(metadata['primal']):.6g}  D {float(metadata['dual']):.6g}" in trained.stderr
-    assert len(oracle.read_model(trained.model, 2).beta) > 100
-    assert {"version", "configuration", "seed", "digest", "sha256"} <= set(metadata)
 
 
 def test_an_algorithm_after_an_option_is_explained():

@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +24,14 @@ from randsvm import events
 from randsvm.errors import RandsvmError
 from randsvm.files import PatientFile
 from randsvm.models.load import load
+from randsvm.training.clock import Clock
 
 # Exit codes that the help documents for a failed input or output, too little memory, a worse model
 # than the old one, or a signal.
 EXIT_CODES = (66, 71, 73, 74, 75, 128 + signal.SIGTERM)
+
+# The time limit of trainings, which only the fault "time" lets pass.
+SECONDS = 1e5
 
 
 class Calls:
@@ -88,6 +93,19 @@ def _memory(patch: pytest.MonkeyPatch, calls: Calls) -> None:
     patch.setattr(events, "check", checked)
 
 
+def _time(patch: pytest.MonkeyPatch, calls: Calls) -> None:
+    """Let the time limit pass with an event that the clock observes."""
+    hear, now, late = Clock.__call__, time.perf_counter, [0.0]
+
+    def heard(clock: Clock, event: Any) -> None:
+        if calls.next_fails():
+            late[0] = 2 * SECONDS
+        hear(clock, event)
+
+    patch.setattr(Clock, "__call__", heard)
+    patch.setattr(time, "perf_counter", lambda: now() + late[0])
+
+
 def _write(patch: pytest.MonkeyPatch, calls: Calls) -> None:
     fdopen = os.fdopen
 
@@ -105,6 +123,7 @@ def _write(patch: pytest.MonkeyPatch, calls: Calls) -> None:
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch, Calls], None]] = {
     "signal": _signal,
     "memory": _memory,
+    "time": _time,
     "write": _write,
     "open": lambda patch, calls: patch.setattr(os, "open", _failing(os.open, calls, errno.EMFILE)),
     "read": lambda patch, calls: patch.setattr(
@@ -126,7 +145,10 @@ class Run(NamedTuple):
 
     def __call__(self) -> None:
         name, *words = self.words.split()
-        (run_predict if name == "predict" else run_train)(*words)
+        if name == "predict":
+            run_predict(*words)
+        else:
+            run_train(words[0], "--time-limit", f"{SECONDS:g}s", *words[1:])
 
 
 def check_every_fault(run: Run, fault: str, folder: Path, most: int) -> None:
@@ -145,7 +167,9 @@ def check_every_fault(run: Run, fault: str, folder: Path, most: int) -> None:
         try:
             with failing(fault, k):
                 run()
-            assert contents(folder) == new, f"{fault} {k}: the run ended well"
+            # At the end of its time a run keeps its best model.
+            assert fault == "time" or contents(folder) == new, f"{fault} {k}: the run ended well"
+            check_outputs(run, folder, old, new, f"{fault} {k}")
         except RandsvmError as error:
             assert error.exit_code in EXIT_CODES, f"{fault} {k}: {error!r}"
             check_outputs(run, folder, old, new, f"{fault} {k}: {error}")

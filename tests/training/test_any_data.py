@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import oracle
 import pytest
-from learning import gaussians, learn
+from learning import learn
 
 
 def unbalanced(rows, positive):
@@ -95,36 +95,6 @@ def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, wor
     assert learnt.notices == []
 
 
-def test_ten_classes_one_against_the_rest_reach_the_gap(tmp_path):
-    y, X = oracle.clouds(1500, classes=10)
-    path = tmp_path / "data"
-    path.write_text(oracle.svmlight_text(y.astype(int), X))
-    learnt = learn(
-        "randsvm", path, tmp_path / "m", "-c", 1e-4, "-g", 0.2, "--gap", GAP, "--multiclass", "ovr"
-    )
-    assert_gap_reached(learnt, GAP)
-    found = oracle.read_several(learnt.model, X.shape[1])
-    exact = oracle.several_objectives(found, y, X, 1e-4, 0.2)
-    assert float(learnt.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
-    assert exact.primal - exact.dual <= 2 * GAP * exact.primal
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("C", [1e4, 1e6])
-def test_p_and_d_are_those_of_the_written_model_for_any_c(tmp_path, C):
-    """A gap that is not reached is reported."""
-    y, X = separable(300)
-    path = oracle.write_svmlight(tmp_path / "data", y, X)
-    words = ("-c", C, "-g", 0.05, "--gap", 1e-4, "--time-limit", "20s")
-    learnt = learn("randsvm", path, tmp_path / "m", *words)
-    exact = model_objectives(learnt.model, y, X, (C, C))
-    assert float(learnt.metadata["primal"]) == pytest.approx(exact.primal, rel=1e-6)
-    assert float(learnt.metadata["dual"]) >= exact.dual * (1 - 1e-6)
-    reached = float(learnt.metadata["gap"]) <= 1e-4
-    assert reached == learnt.metadata["stopped"].startswith("gap")
-    assert reached or learnt.metadata["stopped"] != "no violators"
-
-
 def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
     """Without --gap the stopping rules of KBH07 and OFG97 apply."""
     y, X = unbalanced(1500, 157)
@@ -133,13 +103,3 @@ def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
         learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, "--gap", "none", *words)
         assert learnt.metadata["stopped"] == "no violators"
         assert learnt.metadata["violators"] == "0"
-
-
-def test_a_time_limit_does_not_end_a_run_early(tmp_path):
-    """Rounds that change two coefficients say little about the time of the final evaluation."""
-    path = gaussians(2000).save(tmp_path / "data")
-    words = ("--working-set", 2, "-g", 100, "--gap", 1e-4, "--max-iterations", 200)
-    usual = learn("osuna", path, tmp_path / "m", *words).outcome["seconds"]
-    limit = f"{max(10, 10 * usual):.0f}s"  # the usual time is longer on a busy machine
-    learnt = learn("osuna", path, tmp_path / "m", *words, "--time-limit", limit)
-    assert learnt.metadata["stopped"] == "iteration limit"

@@ -3,10 +3,6 @@ way the rows come."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import sys
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,16 +11,13 @@ import pytest
 from commands import run_predict, run_train
 from learning import learn
 from libsvm import svmutil
-from scipy import sparse
 
-from randsvm import api
 from randsvm.data import cache, dataset
 from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.training import labelled_data
 
 ROWS = 400
 OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
@@ -134,36 +127,6 @@ def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
 # ---- ways to read -----------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
-    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=64))
-
-
-def test_all_ways_to_the_rows_give_the_same_model(tmp_path, monkeypatch, small_chunks):
-    data = files(tmp_path, 1e8, 10.0)
-    words = ["randsvm", "-q", "-g", 0.005, "--sample-size", 100]
-    run_train(*words, data.train, tmp_path / "m")
-    expected = (tmp_path / "m").read_bytes()
-    packed = tmp_path / "packed"
-    packed.write_bytes(gzip.compress(data.train.read_bytes()))
-    ways = [
-        (packed,),
-        ("--cache", tmp_path / "cache", data.train),
-        ("--cache", tmp_path / "cache", data.train),
-        ("--jobs", 1, data.train),
-        ("-",),
-    ]
-    for way in ways:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data.train.read_bytes())))
-        run_train(*words, *way, tmp_path / "other")
-        assert (tmp_path / "other").read_bytes() == expected, way
-    for X in (data.X, np.asfortranarray(data.X), sparse.csc_matrix(data.X)):
-        rows = api.Arrays(X, data.y.astype(int))
-        found = api.train_randsvm(rows, tmp_path / "other", gamma=0.005, sample_size=100)
-        assert (tmp_path / "other").read_bytes() == expected
-        np.testing.assert_array_equal(found.predict(X), predicted(data.train, tmp_path / "m"))
-
-
 def read(path, memory=1 << 30, chunk_rows=64):
     options = ParseOptions(chunk_rows=chunk_rows)
     return dataset.load(str(path), options, Resources(memory=memory))
@@ -174,18 +137,6 @@ def values_of(D):
     X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
     assert X.dtype == np.float64
     return X
-
-
-def test_a_spill_file_and_parts_of_it_have_float64(tmp_path, monkeypatch):
-    data = files(tmp_path, 1e8, 10.0)
-    monkeypatch.setattr(Resources, "data_bytes", 1000)
-    D = read(data.train)
-    assert D.store.place == "a spill file"
-    np.testing.assert_array_equal(values_of(D), data.X)
-    X, _, _, _ = D.read_ranges([(1, 3, 9), (0, 0, 2)])
-    np.testing.assert_array_equal(X.toarray(), data.X[[*range(67, 73), 0, 1]])
-    np.testing.assert_array_equal(D.points(np.array([5, 333])).X.toarray(), data.X[[5, 333]])
-    D.close()
 
 
 LATE = {
@@ -211,15 +162,6 @@ def test_rows_have_their_numbers_wherever_float32_lacks_one(tmp_path, change):
     assert again.digest == D.summary.digest
     assert store.read(len(store.sizes) - 1).values.dtype == np.float64
     store.close()
-    D.close()
-
-
-def test_ordinary_rows_take_the_memory_of_float32(tmp_path):
-    data = files(tmp_path, 0.0, 1.0)
-    D = read(data.train)
-    assert not D.summary.float64
-    np.testing.assert_array_equal(values_of(D), data.X)
-    assert all(D.store.read(shard.number).values.dtype == np.float32 for shard in D.shards)
     D.close()
 
 
@@ -262,14 +204,6 @@ def test_scaled_rows_do_not_know_their_offset(tmp_path, words):
     near, far = (shifted(f"at {at:g}", tmp_path, at, *words) for at in (0.0, 1e8))
     # Rows are rounded to three digits after the point at both places.
     assert np.mean(near == far) > 0.99
-
-
-def test_random_features_of_unscaled_rows(tmp_path):
-    """Phases of many turns keep their digits."""
-    words = "sgd", "--components", 400, "-t", "rbf", "-g", 0.005, "--epochs", 30
-    found = shifted("far", tmp_path, 1e8, *words)
-    y = np.loadtxt(tmp_path / "far" / "test", usecols=0)
-    assert np.mean(found == y) > 0.8
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6, 1e8])

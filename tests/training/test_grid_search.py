@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import json
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import click
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
-from learning import Data, gaussians, learn
+from learning import Data, learn
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
@@ -28,7 +24,6 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import Interrupted, ParameterError
 from randsvm.events import Progress, Tried
 from randsvm.training import cross_validation
-from randsvm.training.rounds import Rounds
 
 # The options of the command, and scikit-learn's estimators.
 WORDS = {
@@ -65,27 +60,6 @@ def folds_of(path, kind, folds, seed=0, jobs=2):
 
 def scored(learnt):
     return learnt.of("tried")
-
-
-# ---- folds --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", SETS)
-@pytest.mark.parametrize("folds", [2, 5, 7])
-def test_folds_are_of_equal_size_and_hold_as_many_rows_of_each_class(write_set, kind, folds):
-    fold = folds_of(write_set(kind), kind, folds)
-    y = SETS[kind].y if kind != "svr" else np.zeros(ROWS)
-    for some in [np.full(ROWS, True), *(y == label for label in np.unique(y))]:
-        assert np.ptp(np.bincount(fold[some], minlength=folds)) <= 1
-    assert len(fold) == ROWS
-    assert set(fold.tolist()) == set(range(folds))
-
-
-def test_folds_follow_from_the_seed_alone(write_set):
-    path = write_set("svc")
-    fold = folds_of(path, "svc", 5)
-    assert (fold == folds_of(path, "svc", 5, jobs=1)).all()
-    assert 0.1 < np.mean(fold == folds_of(path, "svc", 5, seed=1)) < 0.4
 
 
 # ---- scores ------------------------------------------------------------------------------------
@@ -159,25 +133,12 @@ def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, 
         assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
 
 
-def test_the_final_model_is_trained_on_all_rows(tmp_path, write_set):
-    path = write_set("svc")
-    straight = learn("randsvm", path, tmp_path / "straight")
-    crossed = learn("randsvm", path, tmp_path / "crossed", "-v", 3)
-    assert crossed.body == straight.body
-    assert crossed.metadata["configuration"] == straight.metadata["configuration"] + " -v 3"
-
-
 def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
     ended = command("train", "randsvm", "-q", "-v", 3, write_set("svc"), "-")
     assert ended.returncode == 0
     assert ended.stdout.startswith("svm_type c_svc\n")
     assert "Cross Validation" not in ended.stdout
     assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
-
-
-def test_a_json_report_is_the_only_output_on_stdout(write_set, tmp_path, capsys):
-    learn("randsvm", write_set("svc"), tmp_path / "m", "-v", 3, "-c", "1,2", "--report", "json")
-    assert json.loads(capsys.readouterr().out)["support_vectors"] > 0
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
@@ -245,15 +206,6 @@ def all_of(values):
     return list(zip(*(grid.ravel().tolist() for grid in grids), strict=True))
 
 
-def test_svmguide1_is_scaled_and_searched_in_one_command(tmp_path, real, predict):
-    """Unscaled and with default parameters the accuracy is below 70%."""
-    grid = ("-v", 5, "--scale", "minmax", "-c", "1,2,8,32,128", "-g", "0.125,0.5,2,8")
-    learnt = learn("randsvm", real("svmguide1"), tmp_path / "m", *grid)
-    said, test = predict(real("svmguide1.t"), learnt.model), real("svmguide1.t").read_text()
-    true = [float(line.split()[0]) for line in test.splitlines()]
-    assert np.mean(said.scores == true) >= 0.965
-
-
 def test_each_combination_has_the_score_of_a_separate_cross_validation(tmp_path, write_set):
     grid = "-c", "0.01,1", "-g", "0.01,0.5"
     found = learn("randsvm", write_set("svc"), tmp_path / "m", *grid, "--no-racing")
@@ -275,41 +227,6 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     assert f"\ntraining on all rows with C {rows[0][0]}\n" in ended.stderr
     assert "lambda = " not in ended.stderr  # of no single C
     assert len({line.index("accuracy") for line in table.splitlines()[:3]}) == 1
-
-
-def test_dropped_combinations_say_why(tmp_path, write_set, command):
-    words = "-v", 5, "-c", "0.01,1", "-g", "0.01,9"
-    ended = command("train", "randsvm", *words, write_set("svc"), "m")
-    progress, _, table = ended.stderr.partition("best first:\n")
-    why = re.compile(r"dropped after (\d folds?)$", re.MULTILINE)
-    assert why.search(progress)
-    assert "\ndropped: significantly worse than another one on the same rows\n" in table
-    assert sorted(why.findall(progress)) == sorted(why.findall(table))
-
-
-def test_the_first_of_equal_combinations_wins(tmp_path):
-    """Rows that are far apart are separated with any parameters."""
-    y, X = SETS["svc"]
-    path = Data(y, X + 50 * y[:, None]).save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m", "-t", 0, "-v", 3, "-c", "4,2,8")
-    assert {one["score"] for one in scored(learnt)} == {100}
-    assert " -c 4 " in learnt.metadata["configuration"]
-
-
-def without_times(events):
-    of_the_run = dict.fromkeys(("time", "run", "model", "number"))
-    return sorted(({**one, **of_the_run} for one in events), key=str)
-
-
-@pytest.mark.parametrize("words", ["randsvm --gap 0.01 --sample-size 50 -g 0.1,1", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_search(tmp_path, write_set, words):
-    algorithm, *own = *words.split(), "-v", 3, "-c", "0.01,1,3"
-    one, three = (
-        learn(algorithm, write_set("several"), tmp_path / f"{jobs}", *own, "--jobs", jobs)
-        for jobs in (1, 3)
-    )
-    assert one.model.read_bytes() == three.model.read_bytes()
-    assert without_times(scored(one)) == without_times(scored(three))
 
 
 def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
@@ -421,72 +338,6 @@ def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
         assert [one["resumed"] for one in scored(learnt)] == [resumed]
 
 
-def test_a_killed_search_resumes(tmp_path):
-    path = gaussians(1500).save(tmp_path / "d")
-    search = ("-v", 3, "-c", "0.01,0.1,1,10,100,1000", "-g", 0.5, "--jobs", 1)
-    log = tmp_path / "log"
-    words = ("randsvm", *search, "--log", log, path, tmp_path / "m")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words)],
-        stderr=subprocess.DEVNULL,
-    )
-    until = time.monotonic() + 60
-    while not (log.exists() and log.read_text().count('"tried"') >= 2):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    done = len(logged(log.read_bytes()))
-    events = resumed(path, tmp_path / "again", log.read_bytes(), search)
-    assert [one["resumed"] for one in events] == [True] * done + [False] * (6 - done)
-    whole = learn("randsvm", path, tmp_path / "whole", *search)
-    assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
-
-
-def test_an_interrupted_race_names_its_best_combination_and_resumes(tmp_path):
-    """The signal comes when some combinations are dropped, and the others have some folds."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(5000, 6))
-    y = np.where(X[:, 0] * X[:, 1] + 0.8 * rng.normal(size=5000) > 0, 1, -1)
-    path = oracle.write_svmlight(tmp_path / "d", y, X)
-    search = ("-v", 5, "-c", "0.1,1,10", "-g", "0.1,0.5,2", "--jobs", 1)
-    log, words = tmp_path / "log", ("randsvm", "-q", *search)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), "--log", log, path, "m"],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until = time.monotonic() + 60
-    while not (log.exists() and '"tried"' in log.read_text()):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    lines = logged(log.read_bytes())
-    dropped = [one for one in lines if one["dropped_after"] is not None]
-    unfinished = [one for one in lines if one["interrupted_after"] is not None]
-    assert len(dropped) + len(unfinished) == len(lines) == 9
-    assert all(len(one["scores"]) == one["interrupted_after"] < 5 for one in unfinished)
-    best = max(unfinished, key=lambda one: (one["score"], -lines.index(one)))
-    values = f"gamma {best['values']['gamma']:g}, C {best['values']['C']:g}"
-    assert said == (
-        f"randsvm-train: interrupted by signal 15: no model was written; the best combination so "
-        f"far is {values}: accuracy {best['score']:.6g}% after {best['interrupted_after']} of 5 "
-        f"folds; its scores are in {log}: the same command continues\n"
-    )
-    events = resumed(path, tmp_path / "again", log.read_bytes(), search)
-    again = [one["values"] for one in events if one["resumed"]]
-    assert sorted(map(str, again)) == sorted(str(one["values"]) for one in dropped)
-    whole = learn("randsvm", path, tmp_path / "whole", *search)
-    assert (tmp_path / "again").read_bytes() == whole.model.read_bytes()
-    scores = [
-        {str(one["values"]): one["scores"] for one in some} for some in (events, scored(whole))
-    ]
-    assert scores[0] == scores[1]
-
-
 def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
     tmp_path, write_set, capsys
 ):
@@ -543,19 +394,3 @@ def test_invalid_options_are_usage_errors(tmp_path, write_set, words, expected):
     assert refused.value.exit_code == 2
     assert expected in str(refused.value)
     assert not (tmp_path / "m").exists()
-
-
-def test_fits_of_a_search_with_random_features_are_linear_machines(tmp_path, monkeypatch):
-    """The folds have more rows than a working set, and gammas have features of their own."""
-    kernels = []
-    begin = Rounds.__post_init__
-
-    def recorded(self):
-        begin(self)
-        kernels.append((self.task.problem.kernel, self.task.D.d))
-
-    monkeypatch.setattr(Rounds, "__post_init__", recorded)
-    y, X = oracle.checkerboard(4800)
-    path, words = oracle.write_svmlight(tmp_path / "d", y, X), ("-v", 3, "--components", 20)
-    learn("randsvm", path, tmp_path / "m", *words, "-c", "0.1,10", "-g", "0.5,4", "--no-racing")
-    assert len(kernels) >= 3 * 4 + 1 and set(kernels) == {("linear", 20)}

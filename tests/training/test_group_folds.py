@@ -9,10 +9,9 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
-from commands import run_train
 from hypothesis import given
 from hypothesis import strategies as st
-from learning import learn, read_log
+from learning import learn
 from scipy import sparse
 from sklearn.model_selection import PredefinedSplit, StratifiedGroupKFold, cross_val_score
 from sklearn.svm import SVC
@@ -26,8 +25,6 @@ from randsvm.parameters.run import Resources, Search
 from randsvm.training.cross_validation import (
     CrossValidation,
     assign_groups,
-    rows_of_groups,
-    subset_of,
 )
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
@@ -131,50 +128,6 @@ def test_equal_groups_fill_folds_evenly_and_by_chance(path):
         assert all(len(set(fold[qids == qid])) == 1 for qid in set(qids))
 
 
-def test_folds_of_a_subset_keep_its_groups(path):
-    qids = near_duplicates()[2]
-    with closing(opened(path)) as D:
-        for rows in (None, 60):
-            some = subset_of(D, rows, 0)
-            numbers = np.arange(N) if rows is None else np.flatnonzero(some_rows(D, some))
-            (fold,) = folds_of(some, 4)
-            own = qids[numbers]
-            assert len(fold) == len(own)
-            assert all(len(set(fold[own == qid])) == 1 for qid in set(own))
-
-
-def some_rows(D, some):
-    """Return which rows of D are in a view, by their features."""
-    own = {tuple(x) for x in some.points(np.arange(some.n)).X.toarray().tolist()}
-    return np.array([tuple(x) in own for x in D.points(np.arange(D.n)).X.toarray().tolist()])
-
-
-def write_one_large_group(path, share):
-    """Write rows with this share in one group, each other row in its own; return qids."""
-    rng = np.random.default_rng(1)
-    qids = np.where(rng.random(2000) < share, -1, np.arange(2000))
-    y, X = np.where(np.arange(2000) % 3, 1, -1), np.round(rng.random((2000, 2)), 5)
-    path.write_text("".join(lines_of(y, X, qids)))
-    return qids
-
-
-@pytest.mark.parametrize("groups", [1, 3, 8])
-def test_the_first_rows_of_a_search_have_a_group_for_each_fold(tmp_path, groups):
-    qids = write_one_large_group(tmp_path / "d", share=0.99)
-    with closing(opened(tmp_path / "d")) as D:
-        rows = rows_of_groups(D, groups, seed=5)
-        counts = [len(set(qids[some_rows(D, subset_of(D, m, 5))])) for m in (rows - 1, rows) if m]
-        assert counts[-1] == groups
-        assert counts[0] == groups - 1 or groups == 1
-
-
-def test_a_search_with_a_time_limit_begins_with_enough_groups(tmp_path):
-    write_one_large_group(tmp_path / "d", share=0.996)
-    words = "-v", 5, "-c", "1,2", "-g", 1, "--groups", "qid", "--time-limit", 100
-    found = learn("randsvm", tmp_path / "d", tmp_path / "m", *words)
-    assert {len(one["scores"]) for one in found.of("tried")} == {5}
-
-
 # ---- scores -------------------------------------------------------------------------------------
 
 
@@ -205,13 +158,6 @@ def test_probabilities_are_fitted_to_groups_that_are_held_out(path, tmp_path):
         (line,) = re.findall(rb"^probA (.*)$", found.body, re.MULTILINE)
         A.append(abs(float(line)))
     assert A[1] < A[0] / 5
-
-
-def test_sgd_keeps_groups(path, tmp_path):
-    words = "-v", 4, "-t", "rbf", "--components", 100, "-g", 20, "--epochs", 20
-    by_group = learn("sgd", path, tmp_path / "m", *words, "--groups", "qid").of("tried")[0]
-    mixed = learn("sgd", path, tmp_path / "mixed", *words).of("tried")[0]
-    assert by_group["score"] < mixed["score"] - 10
 
 
 # ---- sources ------------------------------------------------------------------------------------
@@ -262,17 +208,6 @@ def test_files_caches_tables_and_arrays_have_the_same_folds(path, tmp_path):
     assert found == [tried(randsvm.Arrays(X, y, groups=numbers), None)] * 2
 
 
-def test_rows_of_weight_0_have_no_group(path, tmp_path):
-    y, X, qids = near_duplicates()
-    kept = np.arange(N) % 5 != 0
-    weights = kept.astype(float)
-    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
-    (tmp_path / "few").write_text("".join(lines_of(y[kept], X[kept], qids[kept])))
-    expected = tried(tmp_path / "few", None)
-    assert tried(path, None, row_weights=str(tmp_path / "w")) == expected
-    assert tried(randsvm.Arrays(X, y, weights=weights, groups=qids), None) == expected
-
-
 @given(
     st.lists(st.integers(-(2**70), 2**70) | st.integers(-9, 9), min_size=1, max_size=30),
     st.sampled_from(["", "cost:2 "]),
@@ -291,28 +226,6 @@ def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
     assert piece.fault is None
     assert piece.block.groups is not None
     assert piece.block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
-
-
-def test_a_precomputed_kernel_has_groups(path, tmp_path):
-    y, X, qids = near_duplicates()
-    K = np.exp(-20 * ((X[:, None] - X[None]) ** 2).sum(axis=2))
-    lines = (
-        f"{label:+d} qid:{qid} 0:{i} " + " ".join(f"{j}:{k:.9g}" for j, k in enumerate(row, 1))
-        for i, (label, qid, row) in enumerate(zip(y, qids, K, strict=True), 1)
-    )
-    (tmp_path / "k").write_text("\n".join(lines))
-    found = tried(tmp_path / "k", None, kernel="precomputed", gamma=None)
-    assert found == pytest.approx(tried(path, None), abs=2.1)
-
-
-def test_logged_scores_are_found_again(path, tmp_path):
-    words = ("randsvm", "-q", "-v", 4, "-g", 20, "--log", tmp_path / "log", path, tmp_path / "m")
-    run_train(*words, "--groups", "qid")
-    run_train(*words)
-    run_train(*words, "--groups", "qid")
-    lines = [line for line in read_log(tmp_path / "log") if line["event"] == "tried"]
-    assert [line["resumed"] for line in lines] == [False, False, True]
-    assert lines[0]["scores"] == lines[2]["scores"] != lines[1]["scores"]
 
 
 # ---- errors -------------------------------------------------------------------------------------

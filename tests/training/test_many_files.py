@@ -6,7 +6,6 @@ import pytest
 from commands import run_predict, run_train
 from learning import board
 
-from randsvm import api
 from randsvm.errors import DataError, InputError, ParameterError
 
 ROWS = 600
@@ -34,26 +33,6 @@ def parts(whole_file, tmp_path):
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
     return paths
-
-
-@pytest.mark.parametrize("words", [["part-*.svm"], ["part-0.svm", "part-[12].svm"]])
-@pytest.mark.parametrize("extra", [[], ["--memory", "16M", "--jobs", 1]], ids=str)
-def test_parts_train_the_model_of_the_whole_file(
-    tmp_path,
-    monkeypatch,
-    parts,
-    model,
-    words,
-    extra,
-):
-    monkeypatch.chdir(tmp_path)
-    run_train(*WORDS, *extra, *words, "m")
-    assert (tmp_path / "m").read_bytes() == model
-
-
-def test_parts_train_the_model_of_the_whole_file_in_python(tmp_path, parts, model):
-    api.train_randsvm(parts, tmp_path / "m", gamma=5, gap=0.1)
-    assert (tmp_path / "m").read_bytes() == model
 
 
 def test_a_pattern_that_matches_one_file_trains_on_that_file(tmp_path, monkeypatch, whole_file):

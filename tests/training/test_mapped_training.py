@@ -13,53 +13,9 @@ from scipy import sparse
 from randsvm.kernels.random_features import RandomMap
 
 
-def accuracy(predicted):
-    return float(predicted.out.split()[2].rstrip("%"))
-
-
-def quadratic(rows, seed=0):
-    """Label rows by the sign of a random quadratic of 10 normal features; 10% of the labels are
-    wrong.
-    """
-    rng = np.random.default_rng([seed, 14])
-    A, b = (np.random.default_rng(15).normal(size=size) for size in ((10, 10), 10))
-    X = oracle.as_float32(rng.normal(size=(rows, 10)))
-    value = np.einsum("ij,jk,ik->i", X, A, X) + X @ b - np.trace(A)
-    wrong = rng.random(rows) < 0.1
-    return np.where((value > 0) != wrong, 1.0, -1.0), X
-
-
 @pytest.fixture
 def checkerboards(tmp_path):
     return board(4000).save(tmp_path / "train"), board(2000, 1).save(tmp_path / "test")
-
-
-def exact_labels(y, X, Z, words):
-    model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {words}")
-    return np.sign(oracle.libsvm_decisions(model, Z))
-
-
-def test_fourier_features_are_nearly_as_accurate_as_the_kernel(checkerboards, tmp_path, predict):
-    train, test = checkerboards
-    learnt = learn("sgd", train, tmp_path / "m", *["-t", "rbf", "-g", "5", "--components", "2000"])
-    data = board(2000, 1)
-    best = 100 * np.mean(exact_labels(*board(4000), data.X, "-c 1 -g 5") == data.y)
-    assert accuracy(predict(test, learnt.model)) >= best - 1
-    straight = learn("sgd", train, tmp_path / "linear")
-    assert accuracy(predict(test, straight.model)) < 70
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["", "--exact"])
-def test_maclaurin_features_are_nearly_as_accurate_as_the_kernel(tmp_path, predict, words):
-    y, X = quadratic(3000)
-    test_y, test_X = quadratic(2000, 1)
-    train = oracle.write_svmlight(tmp_path / "train", y, X)
-    test = oracle.write_svmlight(tmp_path / "test", test_y, test_X)
-    options = ("-t poly -d 2 -r 1 --components 2000 " + words).split()
-    learnt = learn("sgd", train, tmp_path / "m", *options)
-    best = 100 * np.mean(exact_labels(y, X, test_X, "-t 1 -d 2 -r 1 -g 1") == test_y)
-    assert accuracy(predict(test, learnt.model)) >= best - 2
 
 
 def test_a_regression_learns_with_random_features(tmp_path, predict):
@@ -100,13 +56,6 @@ def test_libsvm_and_liblinear_refuse_the_model(checkerboards, tmp_path, capfd):
     learnt = learn("sgd", train, tmp_path / "m", "-t", "rbf", "--components", 50)
     assert svmutil.svm_load_model(str(learnt.model)) is None
     assert liblinearutil.load_model(str(learnt.model)) is None
-
-
-def test_another_seed_gives_another_map(checkerboards, tmp_path):
-    train, _ = checkerboards
-    words = ("-t", "rbf", "-g", 5, "--components", 100, "--epochs", 2)
-    one, other = (learn("sgd", train, tmp_path / "m", *words, "--seed", s).body for s in (0, 1))
-    assert one != other
 
 
 def test_a_feature_that_training_lacks_does_not_change_a_prediction(

@@ -4,34 +4,28 @@ LIBSVM refuses the model.
 
 from __future__ import annotations
 
-import hashlib
-import re
 import signal
-import subprocess
-import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from learning import Data, first_rows, in_order, learn
+from learning import Data, in_order, learn
 from libsvm import svmutil
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.svm import SVC, LinearSVC
+from sklearn.svm import SVC
 
 from randsvm import api
-from randsvm.data.classes import RowsByClass, labelled_classes
+from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset
-from randsvm.errors import Interrupted, ModelError, ParameterError, RandsvmError
+from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.events import Iteration
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
 from randsvm.training import labelled_data
 from randsvm.training.job import Job
-from randsvm.training.multiclass import SIDE_BY_SIDE_ROWS, Subtasks
+from randsvm.training.multiclass import Subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")
@@ -116,43 +110,6 @@ def test_labels_agree_with_scikit_learn(
     assert Peers.of(training_set, test_set, C, GAMMA).agrees(said)
 
 
-REAL = {
-    # rows to train on, to test on, C, gamma
-    "satimage": ("satimage.scale", "satimage.scale.t", 900, 600, 4, 2),
-    "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 500, 300, 10, 0.5),
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_scikit_learn(tmp_path, predict, real, name):
-    train, test, rows, test_rows, C, gamma = REAL[name]
-    training_set = first_rows(real(train), rows, tmp_path / "train")
-    test_set = first_rows(real(test), test_rows, tmp_path / "test")
-    truth = Peers.of(training_set, test_set, C, gamma)
-    words = ("-c", C, "-g", gamma, "--multiclass", "ovr")
-    for algorithm, *_ in ALGORITHMS.values():
-        learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", *words)
-        assert truth.agrees(predict(tmp_path / "test", learnt.model).scores)
-
-
-def test_iris_is_cross_validated_in_five_folds(tmp_path, predict, real):
-    """The rows are sorted by class."""
-    y, X = first_rows(real("iris.scale"), 150, tmp_path / "iris")
-    X = X[:, :4].toarray()
-    said, truths = {algorithm: [] for algorithm in ALGORITHMS}, []
-    words = ("-c", 10, "-g", 0.25, "--multiclass", "ovr")
-    for part in range(5):
-        held = np.arange(150) % 5 == part
-        training_set, test = Data(y[~held], X[~held]), Data(y[held], X[held])
-        truths.append(Peers.of(training_set, test, 10, 0.25))
-        paths = training_set.save(tmp_path / "train"), test.save(tmp_path / "test")
-        for algorithm, mine in said.items():
-            learnt = learn(algorithm, paths[0], tmp_path / "m", *words)
-            mine.append(predict(paths[1], learnt.model).scores)
-    whole = Peers(*map(np.concatenate, zip(*truths, strict=True)))
-    assert all(whole.agrees(np.concatenate(mine)) for mine in said.values())
-
-
 # ---- the model ----------------------------------------------------------------------------------
 
 
@@ -228,52 +185,6 @@ def test_predicted_labels_have_the_spelling_of_the_training_labels(
     assert f"({right}/600)" in said.out
 
 
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_classes_with_a_single_row_are_learned(tmp_path, predict, training_set, kind):
-    """These rows are far from all others."""
-    y, X = np.append(training_set.y, [8, 9]), np.vstack([training_set.X, np.full((2, 5), 9.0)])
-    X[-1] *= -1
-    rare = Data(y, X)
-    algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, rare.save(tmp_path / "d"), tmp_path / "m", *own, *WORDS)
-    said = predict(tmp_path / "d", learnt.model)
-    f = one_vs_rest(rare, X, C, GAMMA)
-    assert said.scores[-2:].tolist() == [8, 9]
-    assert np.mean(said.scores == np.array(in_order(y))[f.argmax(axis=1)]) >= 0.995
-
-
-def resealed(text):
-    """Return the text with a correct sha256 line."""
-    before, mark, _ = text.rpartition(b"# randsvm sha256 ")
-    return before + mark + hashlib.sha256(before).hexdigest().encode() + b"\n"
-
-
-DAMAGED = {
-    "a last digit": lambda text: re.sub(rb"\nSV\n(\S+)[0-9] ", rb"\nSV\n\g<1> ", text),
-    "half": lambda text: text[: len(text) // 2],
-    "no trailer": lambda text: text.partition(b"# randsvm")[0],
-    "a coefficient is gone": lambda text: resealed(re.sub(rb"\nSV\n\S+ ", b"\nSV\n", text)),
-    "a word": lambda text: resealed(re.sub(rb"\nSV\n\S+ ", b"\nSV\nnan ", text)),
-    "a rho is gone": lambda text: resealed(re.sub(rb"\nrho \S+ ", b"\nrho ", text)),
-    "a label is gone": lambda text: resealed(re.sub(rb"\nlabel \S+ ", b"\nlabel ", text)),
-    "another class": lambda text: resealed(text.replace(b"nr_class 4", b"nr_class 5")),
-    "LIBSVM's own": lambda text: resealed(text.partition(b"\n")[2]),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_a_damaged_model_is_refused(tmp_path, predict, training_file, damage):
-    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
-    text = learnt.model.read_bytes()
-    assert resealed(text) == text
-    learnt.model.write_bytes(DAMAGED[damage](text))
-    assert learnt.model.read_bytes() != text
-    with pytest.raises(RandsvmError) as refused:
-        predict(training_file, learnt.model)
-    assert refused.value.exit_code == 65
-    assert "\n" not in str(refused.value)
-
-
 # ---- weights ------------------------------------------------------------------------------------
 
 
@@ -291,28 +202,6 @@ def test_a_weight_multiplies_c_of_its_class_alone(
             training_set.X, training_set.y == label
         )
         assert column == pytest.approx(own.decision_function(training_set.X), abs=5e-3)
-
-
-def test_class_weights_follow_liblinear(tmp_path, predict, training_file, training_set):
-    """LinearSVC is LIBLINEAR; a large constant feature makes its regularisation of b small."""
-    given = {2.0: 5.0, 3.0: 0.2}
-    words = ("-t", 0, "-c", 0.1, "-e", 1e-4, "-w", 2, 5, "-w", 3, 0.2, "--multiclass", "ovr")
-    f = matrix(
-        predict(
-            training_file, learn("randsvm", training_file, tmp_path / "m", *words).model, "--scores"
-        ).lines
-    )
-    theirs = LinearSVC(
-        loss="hinge",
-        C=0.1,
-        class_weight=given,
-        intercept_scaling=30,
-        tol=1e-3,
-        max_iter=10**6,
-        random_state=0,
-    ).fit(training_set.X, training_set.y)
-    order = np.searchsorted(theirs.classes_, in_order(training_set.y))
-    assert f == pytest.approx(theirs.decision_function(training_set.X)[:, order], abs=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -357,59 +246,12 @@ def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
     assert specificity >= 0.75
 
 
-def test_class_weights_on_real_data_follow_libsvm(tmp_path, predict, real):
-    training_file, words = real("german.numer_scale"), "-w1 1 -w-1 3"
-    y, X = svmutil.svm_read_problem(str(training_file), return_scipy=True)
-    model = svmutil.svm_train(y, X, f"-q {words}")
-    theirs = np.array(svmutil.svm_predict([], X, model, "-q")[0])
-    said = predict(
-        training_file, learn("randsvm", training_file, tmp_path / "m", *words.split()).model
-    ).scores
-    assert np.mean(said == theirs) >= 0.99
-    plain = predict(training_file, learn("randsvm", training_file, tmp_path / "plain").model).scores
-    assert np.mean(plain == theirs) < 0.95
-
-
 def test_a_weight_of_an_unknown_label_is_refused(tmp_path, training_file):
     with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
         learn("randsvm", training_file, tmp_path / "m", "-w", 7, 2)
 
 
 # ---- stopping -----------------------------------------------------------------------------------
-
-
-def dual_of(solved, y, X):
-    beta = solved.dense(len(y))
-    return oracle.objectives(y, oracle.kernel_matrix("rbf", X, X, GAMMA) @ beta, beta, 0.0, C).dual
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_the_gap_applies_to_the_sum_over_the_classes(
-    tmp_path, training_file, training_set, algorithm
-):
-    size = "--sample-size" if algorithm == "randsvm" else "--working-set"
-    learnt = learn(algorithm, training_file, tmp_path / "m", *WORDS, "--gap", 0.05, size, 150)
-    exact = oracle.several_objectives(oracle.read_several(learnt.model, 5), *training_set, C, GAMMA)
-    assert "gap <= 0.05" in learnt.metadata["stopped"]
-    assert float(learnt.metadata["gap"]) <= 0.05
-    sides = [np.where(training_set.y == label, 1.0, -1.0) for label in range(1, 5)]
-    best = sum(
-        dual_of(oracle.libsvm_train(y, training_set.X, f"-c {C} -g {GAMMA}"), y, training_set.X)
-        for y in sides
-    )
-    assert best <= exact.primal <= best / (1 - 0.05)
-    assert learnt.outcome["violators"] > 0
-
-
-def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
-    wide = oracle.write_svmlight(tmp_path / "d", training_set.y, np.tile(training_set.X, (1, 3)))
-    models = {
-        learn(
-            "randsvm", wide, tmp_path / "m", *WORDS, "--sample-size", 200, "-k", 199, *words
-        ).model.read_bytes()
-        for words in [("--jobs", 1), ("--jobs", 3), ("--jobs", 2, "--memory", "16M")]
-    }
-    assert len(models) == 1
 
 
 class AtFirstRound:
@@ -437,29 +279,6 @@ def assert_two_classes_trained(model, training_set, predict, training_file, stop
     # An untrained class has f = -1, so it is predicted if all other values are lower.
     f = matrix(predict(training_file, model, "--scores").lines)
     assert (f[:, 2:] == -1).all()
-
-
-def test_a_time_limit_between_classes_keeps_the_trained_ones(
-    tmp_path,
-    predict,
-    training_file,
-    training_set,
-    monkeypatch,
-):
-    late = 0.0
-    clock = time.perf_counter
-
-    def jump_ahead():
-        nonlocal late
-        late = 10_000.0
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-    second = f"+{in_order(training_set.y)[1]:g}"
-    meddler, model = AtFirstRound(second, jump_ahead), tmp_path / "m"
-    given = {"C": C, "gamma": GAMMA, "multiclass": "ovr", "working_set": 100, "time_limit": 1000}
-    outcome = api.train_osuna(training_file, model, meddler, **given).outcome
-    assert (outcome.stopped, outcome.violators, outcome.evaluated) == ("time limit", None, False)
-    assert_two_classes_trained(model, training_set, predict, training_file, "time limit")
 
 
 def without_reading(*words):
@@ -505,79 +324,6 @@ def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multicla
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
         subtasks.close()
-
-
-@pytest.mark.parametrize(
-    ("sizes", "expected"),
-    [
-        ([0.45] * 5, 1),
-        ([0.55] * 5, 2),
-        # Few pairs have many rows, but these have most of the kernel values.
-        ([3.0, *[0.01] * 5], 2),
-        # One pair is large, most are tiny.
-        ([0.6, 0.6, *[0.01] * 8], 1),
-    ],
-)
-def test_threads_solve_pairs_whose_kernel_values_take_longer_than_python(tmp_path, sizes, expected):
-    """sizes : rows of the classes, as multiples of SIDE_BY_SIDE_ROWS."""
-    y = np.repeat(np.arange(len(sizes)), [int(size * SIDE_BY_SIDE_ROWS) for size in sizes])
-    path = write(tmp_path / "rows", y.tolist(), np.ones((len(y), 1)))
-    with closing(labelled_data.load_rows(str(path), Params(), Job())) as whole:
-        D, _ = labelled_classes(whole, str(path))
-        with closing(
-            Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources(jobs=2))
-        ) as subtasks:
-            assert subtasks.side_by_side(0) == expected
-
-
-def test_concurrent_threads_group_the_rows_once(training_file, monkeypatch):
-    grouped, made = RowsByClass.of, []
-
-    def of(*words):
-        time.sleep(0.1)
-        made.append(grouped(*words))
-        return made[-1]
-
-    monkeypatch.setattr(RowsByClass, "of", of)
-    with closing(labelled_data.load_rows(str(training_file), Params(), Job())) as whole:
-        D, _ = labelled_classes(whole, str(training_file))
-        subtasks = Subtasks(D, Params(gamma=1.0, multiclass="ovo"), Resources())
-        with ThreadPoolExecutor(2) as pool:
-            pairs = list(pool.map(subtasks.__getitem__, [0, 1]))
-        subtasks.close()
-    assert len(made) == 1
-    a, b, c, _ = subtasks.names
-    assert [task.pair for task in pairs] == [(a, b), (a, c)]
-
-
-def test_sigterm_between_classes_keeps_the_trained_ones(tmp_path, predict):
-    training_set = Data(*oracle.clouds(20_000))
-    training_file, second = (
-        training_set.save(tmp_path / "d"),
-        f"{in_order(training_set.y)[1]:g}",
-    )
-    words = ("osuna", *WORDS, "--swap", 1, "--working-set", 400, "--max-iterations", 30)
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "randsvm.cli.train",
-            *map(str, words),
-            training_file,
-            tmp_path / "m",
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    with process.stderr:
-        next(line for line in process.stderr if f" +{second}: gap" in line)
-        process.send_signal(signal.SIGTERM)
-        process.stderr.read()
-    assert process.wait(60) == 128 + signal.SIGTERM
-    found = oracle.read_several(tmp_path / "m", 5)
-    assert found.metadata["stopped"] == "interrupted by signal 15"
-    assert np.count_nonzero(found.beta, axis=0)[0] > 0 == np.count_nonzero(found.beta[:, 3])
 
 
 # ---- warm starts, features ----------------------------------------------------------------------

@@ -7,12 +7,9 @@ import oracle
 import pytest
 from learning import learn
 from libsvm import svmutil
-from scipy import sparse
 from sklearn.svm import OneClassSVM
 
 from randsvm.errors import ModelError, ParameterError
-
-ALGORITHMS = ("randsvm", "osuna", "osuna-closest")
 
 
 def cloud(rows, seed=0):
@@ -22,30 +19,6 @@ def cloud(rows, seed=0):
 
 def write_set(path, X):
     return oracle.write_svmlight(path, np.ones(len(X)), X)
-
-
-def predicted_labels(model, X):
-    loaded = svmutil.svm_load_model(str(model))
-    return np.sign(oracle.libsvm_decisions(loaded, X))
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_labels_and_objective_agree_with_libsvm(tmp_path, predict, algorithm):
-    X = cloud(6000)
-    path = write_set(tmp_path / "data", X)
-    words = ["-s", "one-class", "-n", "0.05", "-g", "0.3", "--gap", "none"]
-    learnt = learn(algorithm, path, tmp_path / "m", *words)
-    assert len(learnt.rounds) > 1
-    assert learnt.rounds[0]["working_set"] < 6000
-    whole = svmutil.svm_train(np.ones(6000), sparse.csr_matrix(X), "-q -s 2 -n 0.05 -g 0.3 -e 1e-4")
-    f = oracle.libsvm_decisions(whole, X)
-    mine = np.array(predict(path, learnt.model).lines, int)
-    assert np.mean(mine == np.sign(f)) >= 0.997
-    beta = np.array([coefficients[0] for coefficients in whole.get_sv_coef()])
-    rows = np.array(whole.get_sv_indices()) - 1
-    norm = beta @ oracle.kernel_matrix("rbf", X[rows], X[rows], 0.3) @ beta
-    assert -float(learnt.metadata["dual"]) == pytest.approx(norm / 2, rel=1e-4)
-    assert float(learnt.metadata["primal"]) >= float(learnt.metadata["dual"])
 
 
 @pytest.mark.parametrize("name, gamma", [("satimage.scale", 1 / 36)])
@@ -58,29 +31,6 @@ def test_a_model_of_real_data_agrees_with_libsvm(real, tmp_path, predict, name, 
     expected = np.sign(oracle.libsvm_decisions(whole, oracle.as_float32(X.toarray())))
     mine = predict(path, learnt.model, "--scores").scores
     assert np.mean(np.sign(mine) == expected) >= 0.997
-
-
-def test_libsvm_reads_the_model(tmp_path, predict):
-    X = cloud(1500)
-    path = write_set(tmp_path / "data", X)
-    learnt = learn("osuna", path, tmp_path / "m", *["-s", "one-class", "-n", "0.1", "-g", "0.3"])
-    assert learnt.model.read_text().startswith("svm_type one_class\n")
-    assert (
-        np.array(predict(path, learnt.model).lines, int) == predicted_labels(learnt.model, X)
-    ).all()
-
-
-def test_a_model_of_libsvm_is_read_and_gives_scores(tmp_path, predict):
-    X = cloud(500)
-    model = svmutil.svm_train(np.ones(500), sparse.csr_matrix(X), "-q -s 2 -n 0.1 -g 0.3")
-    svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-    predicted = predict(write_set(tmp_path / "data", X), tmp_path / "theirs")
-    f = oracle.libsvm_decisions(model, X)
-    assert (np.array(predicted.lines, int) == np.sign(f)).all()
-    assert (
-        predicted.out
-        == f"Accuracy = {100 * np.mean(f > 0):g}% ({(f > 0).sum()}/500) (classification)\n"
-    )
 
 
 def test_labels_of_the_training_rows_are_ignored(tmp_path):
@@ -103,15 +53,6 @@ def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
     assert small["stopped"] == large["stopped"] == "gap <= 0.001"
     assert small["support_vectors"] > 600
     assert small["dual"] == pytest.approx(large["dual"], rel=2e-3)
-
-
-def test_a_warm_start_reaches_the_same_optimum(tmp_path):
-    path = write_set(tmp_path / "data", cloud(6000))
-    words = ["-s", "one-class", "-n", "0.05", "-g", "0.3"]
-    cold = learn("osuna", path, tmp_path / "cold", *words)
-    warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
-    assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
-    assert len(warm.rounds) <= len(cold.rounds)
 
 
 # ---- sgd --------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 import fcntl
-import gzip
 import re
 import signal
 import subprocess
@@ -25,7 +24,7 @@ from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import SgdSchedule
 from randsvm.data import svmlight
-from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
+from randsvm.errors import Interrupted, ModelError, ParameterError
 from randsvm.models.load import load
 
 KINDS = {
@@ -124,17 +123,6 @@ def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, cl
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
 
-def test_a_fixed_rate_follows_what_changes(tmp_path):
-    """All labels change sign between two files."""
-    y, X = oracle.two_gaussians(2000)
-    path = oracle.write_svmlight(tmp_path / "A", y, X)
-    turned = oracle.write_svmlight(tmp_path / "B", -y[:500], X[:500])
-    old = learn("sgd", path, tmp_path / "old").model
-    assert oracle.read_linear(old, 2).accuracy(-y, X) < 0.1
-    learn("sgd", turned, tmp_path / "new", "--update", old, "--update-rate", 0.05)
-    assert oracle.read_linear(tmp_path / "new", 2).accuracy(-y, X) > 0.9
-
-
 @kinds
 def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
     """Training counts each row once; an update takes one step for each row."""
@@ -192,12 +180,6 @@ def test_running_weights_of_another_size_are_refused(tmp_path):
         learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
 
 
-def test_an_update_drops_metadata_that_describe_the_old_model_alone(tmp_path):
-    metadata = UpdateCase(tmp_path, 2, ()).update().metadata
-    assert (metadata["primal"], metadata["violators"]) == ("unknown", "unknown")
-    assert not {"digest", "nnz", "C"} & set(metadata)
-
-
 def test_an_update_may_change_the_class_weights(tmp_path):
     case = UpdateCase(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
@@ -206,29 +188,6 @@ def test_an_update_may_change_the_class_weights(tmp_path):
     plain.steps.weights[:] = weights
     assert_learnt(learnt.model, *teach(plain, *case.B).mean())
     assert learnt.metadata["weights"] == " ".join(map(repr, weights))
-
-
-@pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
-def test_how_rows_arrive_does_not_change_a_byte(tmp_path, monkeypatch, rate):
-    """With small blocks, features appear in another order."""
-    case = UpdateCase(tmp_path, 4, ())
-    content = case.update("new", *rate).model.read_bytes()
-    packed = tmp_path / "B.gz"
-    packed.write_bytes(gzip.compress(case.path.read_bytes()))
-    assert case.update("packed", *rate, data=packed).model.read_bytes() == content
-    for block_size in (1, 100, 3000):
-        defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": block_size}
-        with monkeypatch.context() as patch:
-            patch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
-            assert case.update(f"in {block_size}", *rate).model.read_bytes() == content
-
-
-def test_the_name_of_the_old_model_does_not_change_a_byte(tmp_path):
-    """A model contains no file names, so equal runs give equal bytes."""
-    case = UpdateCase(tmp_path, 2, ())
-    content = case.update().model.read_bytes()
-    case.old = case.old.rename(tmp_path / "yesterday")
-    assert case.update("other").model.read_bytes() == content
 
 
 def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
@@ -250,79 +209,7 @@ def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
         assert event["errors"] == pytest.approx(plain.errors / event["last"])
 
 
-# ---- as good as all at once ---------------------------------------------------------------------
-
-
-def halves(path, folder, seed):
-    """Write the rows of a file in random order to two files."""
-    lines = path.read_text().splitlines(keepends=True)
-    order = np.random.default_rng(seed).permutation(len(lines))
-    for name, part in zip("AB", np.array_split(order, 2), strict=True):
-        (folder / name).write_text("".join(lines[i] for i in part))
-    return folder / "A", folder / "B"
-
-
-def accuracy(predicted):
-    correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
-    return correct / rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name, words",
-    [
-        ("reuters_r8.train reuters_r8.test", ("--lambda", 1 / 5485)),
-        ("reuters_r8.train reuters_r8.test", ("--loss", "log", "--lambda", 1 / 5485)),
-        ("sms_spam.train sms_spam.test", ("--lambda", 1 / 3901)),
-        ("sms_spam.train sms_spam.test", ("--loss", "squared-hinge")),
-        ("satimage.scale satimage.scale.t", ()),
-    ],
-    ids=str,
-)
-def test_a_then_b_is_within_half_a_point_of_both_at_once(real, tmp_path, predict, name, words):
-    """The accuracies are means over three random halvings. An update keeps the lambda of A."""
-    train, test = map(real, name.split())
-    whole, updated = [], []
-    for seed in range(3):
-        A, B = halves(train, tmp_path, seed)
-        both = learn("sgd", train, tmp_path / "both", *words, "--seed", seed)
-        old = learn("sgd", A, tmp_path / "old", *words, "--seed", seed)
-        new = learn("sgd", B, tmp_path / "new", "--update", old.model)
-        whole.append(accuracy(predict(test, both.model)))
-        updated.append(accuracy(predict(test, new.model)))
-    assert np.mean(updated) >= np.mean(whole) - 0.005
-
-
-@pytest.mark.parametrize(
-    "made_by, words",
-    [
-        ("two_gaussians", ()),
-        ("two_gaussians", ("--loss", "squared-hinge")),
-        ("clouds", ("--loss", "log")),
-        ("clouds", ("--multiclass", "crammer-singer")),
-        ("sparse_rows", ()),
-    ],
-    ids=str,
-)
-def test_a_then_b_of_made_sets_is_within_half_a_point(tmp_path, made, predict, made_by, words):
-    path, _, _ = made(made_by, 4000)
-    test, _, _ = made(made_by, 20_000, 1)
-    A, B = halves(path, tmp_path, 0)
-    both = learn("sgd", path, tmp_path / "both", *words)
-    old = learn("sgd", A, tmp_path / "old", *words)
-    new = learn("sgd", B, tmp_path / "new", "--update", old.model)
-    assert accuracy(predict(test, new.model)) >= accuracy(predict(test, both.model)) - 0.005
-
-
 # ---- files and models ---------------------------------------------------------------------------
-
-
-def test_a_model_may_be_updated_in_place(tmp_path):
-    case = UpdateCase(tmp_path, 2, ())
-    content = case.update().model.read_bytes()
-    learnt = case.update("old")
-    assert learnt.model == case.old
-    assert case.old.read_bytes() == content
 
 
 @pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
@@ -333,31 +220,6 @@ def test_a_model_of_any_training_can_be_updated(tmp_path, words):
     _, X = case.B
     labels, _ = oracle.liblinear_predictions(learnt.model, X)
     assert labels.tolist() == oracle.read_linear(learnt.model, 7).labels(X).tolist()
-
-
-NAMES = {"strings": (["spam", "ham"], 1), "zero-based": (["+1", "-1"], 0),
-         "huge": (["a", "b", "9c"], 0)}  # fmt: skip
-
-
-@pytest.mark.parametrize("names, base", NAMES.values(), ids=NAMES)
-def test_models_that_liblinear_refuses_are_updated_as_others(tmp_path, predict, names, base):
-    """The decision values equal those of a model with plain labels and indices from 1."""
-    y, X = oracle.clouds(300, 0, len(names))
-    plain = [str(10 + int(k)) for k in y]
-    mine = [names[int(k) - 1] for k in y]
-    models = []
-    for name, labels, start in (("mine", mine, base), ("plain", plain, 1)):
-        for part, rows in (("A", slice(0, 150)), ("B", slice(150, 300))):
-            text = oracle.svmlight_text(labels[rows], X[rows], start)
-            (tmp_path / f"{name}.{part}").write_text(text)
-        words = () if start else ("--zero-based",)
-        old = learn("sgd", tmp_path / f"{name}.A", tmp_path / f"{name}.old", *words)
-        new = tmp_path / f"{name}.new"
-        models.append(learn("sgd", tmp_path / f"{name}.B", new, "--update", old.model).model)
-    assert liblinearutil.load_model(str(models[0])) is None
-    said = [predict(tmp_path / f"{name}.B", new, "--scores").lines
-            for name, new in zip(("mine", "plain"), models, strict=True)]  # fmt: skip
-    assert said[0] == said[1]
 
 
 def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
@@ -383,14 +245,6 @@ def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     assert ended.stderr == f"B:7:3: expected one of the labels {labels}, found '7'\n"
     assert case.old.read_bytes() == old
     assert case.old.stat().st_mtime_ns == before.st_mtime_ns
-
-
-def test_a_bad_row_is_refused_though_rows_before_it_were_learnt(tmp_path):
-    case = UpdateCase(tmp_path, 2, ())
-    (tmp_path / "bad").write_text(case.path.read_text() + "1 1:x\n")
-    with pytest.raises(DataError, match=r"bad:201:3: expected a number after 1:, found 'x'"):
-        case.update(data=tmp_path / "bad")
-    assert not (tmp_path / "new").exists()
 
 
 def foreign(folder):
@@ -487,15 +341,6 @@ def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, c
     assert "note: -t has no effect with --update\n" in said
     assert "note: --seed has no effect with --update\n" in said
     assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
-
-
-def test_a_refused_option_is_one_line_and_exit_2(command, tmp_path):
-    UpdateCase(tmp_path, 2, ())
-    ended = command("train", "sgd", "-q", "--update", "old", "-c", 1, "B", "new")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == (
-        "randsvm-train: --update keeps the options of the model: it takes no --cost\n"
-    )
 
 
 # ---- rows as they arrive ------------------------------------------------------------------------
@@ -605,29 +450,6 @@ def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, update_process):
     assert_learnt(running.model, *plain.mean())
 
 
-def test_half_a_row_waits_for_its_end(case, update_process):
-    running = update_process("--checkpoint", 1)
-    whole = b"".join(running.lines[:3])
-    for piece in (whole[:-5], whole[-5:]):
-        running.write_bytes(piece)
-        running.wait_for_rows(2 if piece != whole[-5:] else 3)
-    y, X = case.B
-    assert_learnt(running.model, *teach(case.reference(), y[:3], X[:3]).mean())
-
-
-def test_the_first_write_may_be_too_short_to_recognise_a_compression(case, update_process):
-    running = update_process("--checkpoint", 1)
-    running.write_bytes(running.lines[0][:2])
-    running.wait_until_read()
-    running.write_bytes(running.lines[0][2:])
-    running.wait_for_rows(1)
-    running.write(1, 3)
-    running.wait_for_rows(3)
-    assert running.end()[0] == 0
-    y, X = case.B
-    assert_learnt(running.model, *teach(case.reference(), y[:3], X[:3]).mean())
-
-
 def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
     update_process,
 ):
@@ -640,40 +462,6 @@ def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
     running.write(25, 44)
     running.end()
     assert running.rows == 44
-
-
-def test_a_checkpoint_of_time_is_written_after_that_time(
-    update_process,
-):
-    running = update_process("--checkpoint", "0.5s")
-    running.write(0, 10)
-    running.wait_for(" 10 rows ")
-    time.sleep(0.5)
-    running.write(10, 12)
-    running.wait_for_rows(12)
-    assert running.end()[0] == 0
-
-
-def test_a_checkpoint_of_time_needs_no_further_row(
-    update_process,
-):
-    """The checkpoint is written in time although no more rows arrive."""
-    running = update_process("--checkpoint", "0.5s")
-    running.write(0, 1)
-    running.wait_for(" 1 rows ")
-    running.write(1, 3)
-    running.wait_for_rows(3)
-
-
-def test_an_hour_between_checkpoints_leaves_the_model_to_the_end(
-    update_process,
-):
-    running = update_process("--checkpoint", "1h")
-    running.write(0, 10)
-    running.wait_for(" 10 rows ")
-    assert not running.model.exists()
-    assert running.end()[0] == 0
-    assert running.rows == 10
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -698,17 +486,6 @@ def test_a_signal_before_the_first_row_writes_nothing(
     code, _ = running.end(signal.SIGTERM)
     assert code == 128 + signal.SIGTERM
     assert not running.model.exists()
-
-
-def test_a_time_limit_ends_a_silent_stream(update_process):
-    running = update_process("--time-limit", "4s")
-    running.write(0, 10)
-    running.wait_for(" 10 rows ")
-    code = running.process.wait(SECONDS)
-    _, said = running.end()
-    assert code == 0
-    assert "stopped: time limit after 10 steps" in said
-    assert running.rows == 10
 
 
 def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(

@@ -12,15 +12,13 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from commands import run_train
 from learning import Data, first_rows, in_order, learn
 from libsvm import svmutil
 from scipy import sparse
-from sklearn.datasets import load_iris
 
 from randsvm import api
 from randsvm.data.dataset import Dataset
-from randsvm.errors import Interrupted, ModelError, ParameterError
+from randsvm.errors import Interrupted, ModelError
 from randsvm.events import Iteration, Notice, Trained
 from randsvm.training import multiclass
 
@@ -123,41 +121,6 @@ def optimum(pair, cost=C, gamma=GAMMA):
 # ---- against LIBSVM -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_labels_and_decision_values_are_libsvms(
-    tmp_path,
-    predict,
-    training_file,
-    training_set,
-    test_set,
-    kind,
-):
-    """LIBSVM's programs read the same file."""
-    algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
-    names = {
-        " / ".join(map("+{:g}".format, p))
-        for p in itertools.combinations(in_order(training_set.y), 2)
-    }
-    assert {event["machine"] for event in learnt.rounds} == names
-    assert [event["number"] for event in learnt.rounds] == [*range(1, len(learnt.rounds) + 1)]
-    labels, f = predictions_of_libsvm(svmutil.svm_load_model(str(learnt.model)), test_set.X)
-    best, best_f = predictions_of_libsvm(libsvm_model(training_set), test_set.X)
-    assert f == pytest.approx(best_f, abs=0.02)
-    assert np.mean(labels == best) >= 0.995
-    assert (predict(test_set.save(tmp_path / "t"), learnt.model).scores == labels).all()
-
-
-@pytest.mark.parametrize("classes", [3, 12])
-def test_labels_are_libsvms_for_other_numbers_of_classes(tmp_path, predict, classes):
-    training_set, test = (Data(*oracle.clouds(25 * classes, seed, classes)) for seed in (0, 1))
-    learnt = learn(
-        "randsvm", training_set.save(tmp_path / "d"), tmp_path / "m", *WORDS, "--gap", 1e-4
-    )
-    best, _ = predictions_of_libsvm(libsvm_model(training_set), test.X)
-    assert np.mean(predict(test.save(tmp_path / "t"), learnt.model).scores == best) >= 0.99
-
-
 REAL = {
     # rows to train on, to test on, LIBSVM's letters
     "iris.scale": ("iris.scale", "iris.scale", 150, 150, "-c 10 -g 0.25"),
@@ -174,38 +137,6 @@ def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
     best, _ = predictions_of_libsvm(libsvm_model(training_set, f"-q {words}"), test_set.X)
     learnt = learn("randsvm", tmp_path / "train", tmp_path / "m", *words.split())
     assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
-
-
-def test_pairs_classify_where_one_against_the_rest_fails(tmp_path, predict):
-    """One against the rest reaches 66.7% here, because its decision values are not comparable."""
-    X, y = load_iris(return_X_y=True)
-    low, high = X.min(axis=0), X.max(axis=0)
-    training_set = Data(y + 1.0, oracle.as_float32(2 * (X - low) / (high - low) - 1))
-    words = ("-t", 3, "-g", 0.1, "-r", 1, "-c", 10)
-    training_file = training_set.save(tmp_path / "d")
-    said = predict(
-        training_file, learn("randsvm", training_file, tmp_path / "m", *words).model
-    ).scores
-    best, _ = predictions_of_libsvm(
-        libsvm_model(training_set, "-q -t 3 -g 0.1 -r 1 -c 10"), training_set.X
-    )
-    assert np.mean(said == best) >= 0.98
-    assert np.mean(said == training_set.y) >= 0.95
-
-
-@pytest.mark.parametrize(("kernel", "least"), [("rbf", 0.95), ("linear", 0.98)])
-def test_iris_is_as_accurate_as_scikit_learn_requires(tmp_path, kernel, least, capsys):
-    """scikit-learn's test_svm.py requires above .95 in cross-validation and above .98 on the
-    training rows.
-    """
-    X, y = load_iris(return_X_y=True)
-    training_file = Data(y, oracle.as_float32(X)).save(tmp_path / "d")
-    words = ("-t", kernel, "-c", 1, "-g", 0.1)
-    run_train("randsvm", "-q", *words, "-v", 5, "--report", "json", training_file, tmp_path / "m")
-    capsys.readouterr()
-    score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
-    right = predictions_of_libsvm(svmutil.svm_load_model(str(tmp_path / "m")), X)[0] == y
-    assert (score > 95) if kernel == "rbf" else (right.mean() > least)
 
 
 # ---- certificates -------------------------------------------------------------------------------
@@ -225,24 +156,6 @@ def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
-def test_the_summary_reports_the_largest_gap(tmp_path, training_file, capsys):
-    model = tmp_path / "m"
-    run_train(*WORDS, training_file, model)
-    metadata = oracle.trailer(model)
-    said = capsys.readouterr().err
-    assert f"largest gap of one problem: {float(metadata['largest_gap']):.3%}\n" in said
-
-
-def test_the_objective_of_each_pair_agrees_with_libsvm(tmp_path, training_file, training_set):
-    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-3)
-    for alone, pair in zip(
-        every_pair(training_set), pairs_of(learnt.model, training_set), strict=True
-    ):
-        found, best = pair.objectives(), optimum(alone)
-        assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
-        assert found.gap <= 1e-3
-
-
 @pytest.mark.parametrize("cost", [4, 10, 50])
 def test_pairs_of_few_rows_take_one_solve_each(tmp_path, cost):
     """Most rows have coefficients of about 1, below C, so that the gap is hard to reach."""
@@ -255,27 +168,6 @@ def test_pairs_of_few_rows_take_one_solve_each(tmp_path, cost):
     for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data, 4), strict=True):
         found, best = pair.objectives((cost, cost)), optimum(alone, cost, 4)
         assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
-
-
-def test_class_weights_follow_libsvm(tmp_path, training_file, training_set, test_set):
-    """C of a class is multiplied by its weight in every pair."""
-    words = "-w2 5 -w3 0.2"
-    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "--gap", 1e-4, *words.split())
-    _, f = predictions_of_libsvm(svmutil.svm_load_model(str(learnt.model)), test_set.X)
-    _, best = predictions_of_libsvm(libsvm_model(training_set, f"{LIBSVM} {words}"), test_set.X)
-    _, plain = predictions_of_libsvm(libsvm_model(training_set), test_set.X)
-    assert f == pytest.approx(best, abs=0.02)
-    assert f != pytest.approx(plain, abs=0.2)
-
-
-def test_jobs_and_memory_do_not_change_the_model(tmp_path, training_file, training_set):
-    words = ("--gap", 1e-3, "--sample-size", 100, *WORDS)
-    spills = ("--jobs", 2, "--memory", "16M", "--tmpdir", tmp_path)
-    models = {
-        learn("randsvm", training_file, tmp_path / "m", *words, *more).model.read_bytes()
-        for more in [("--jobs", 1), ("--jobs", 3), spills]
-    }
-    assert len(models) == 1
 
 
 # ---- unusual classes ----------------------------------------------------------------------------
@@ -291,29 +183,6 @@ def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, trainin
     best, _ = predictions_of_libsvm(libsvm_model(Data(y, X)), X)
     assert said[-2:] == ["class-8", "class-9"]
     assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
-
-
-def test_a_fold_may_hold_all_rows_of_a_class(tmp_path, capsys):
-    """One class has a single row, so the training of some folds lacks it."""
-    y, X = oracle.clouds(150, 3, 3)
-    rare = Data(np.append(y, 7.0), np.vstack([X, np.full((1, 5), 9.0)]))
-    training_file = rare.save(tmp_path / "d")
-    run_train("randsvm", "-q", *WORDS, "-v", 3, "-b", 1, training_file, tmp_path / "m")
-    capsys.readouterr()
-    score = float(oracle.trailer(tmp_path / "m")["cross_validation"].split()[-1])
-    problem = svmutil.svm_problem(rare.y, sparse.csr_matrix(rare.X))
-    # Each call of LIBSVM chooses other folds; its scores have a standard deviation of 1.6.
-    theirs = [svmutil.svm_train(problem, f"{LIBSVM} -v 3") for _ in range(10)]
-    assert score == pytest.approx(np.mean(theirs), abs=4)
-
-
-def test_random_features_use_one_against_the_rest(tmp_path, training_file):
-    learnt = learn(
-        "randsvm", training_file, tmp_path / "m", *WORDS, "--components", 50, "--gap", 0.05
-    )
-    assert "--multiclass ovr" in learnt.metadata["configuration"]
-    with pytest.raises(ParameterError, match="--multiclass ovo"):
-        learn("randsvm", training_file, tmp_path / "m", "--components", 50, "--multiclass", "ovo")
 
 
 # ---- probabilities ------------------------------------------------------------------------------
@@ -411,22 +280,6 @@ def jump_ahead(monkeypatch):
     return jump_ahead
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_time_limit_between_pairs_keeps_the_trained_ones(
-    tmp_path,
-    training_file,
-    training_set,
-    jump_ahead,
-    jobs,
-):
-    model, given = tmp_path / "m", {"working_set": 20, "jobs": jobs, "time_limit": 1000}
-    outcome = api.train_osuna(
-        training_file, model, AfterRounds(2, jump_ahead), C=C, gamma=GAMMA, **given
-    ).outcome
-    assert "time limit" in outcome.stopped
-    assert_certificate_holds(model, training_set, "time limit")
-
-
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
 def test_untrained_pairs_are_reported_and_count_in_the_gap(
     tmp_path, training_file, jump_ahead, task
@@ -478,8 +331,3 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
     assert "--multiclass ovr" in again.metadata["configuration"]
     with pytest.raises(ModelError, match="expected a model of --multiclass ovo"):
         learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
-
-
-def test_the_python_api_trains_pairs_by_default(tmp_path, training_file):
-    outcome = api.train_randsvm(training_file, tmp_path / "m", C=C, gamma=GAMMA).outcome
-    assert outcome.largest_gap is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 
 import click
@@ -19,7 +18,6 @@ from sklearn.metrics import log_loss
 from randsvm import api
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Iteration, Progress
-from randsvm.models.load import load
 from randsvm.training import probabilities
 
 # ---- the sigmoid --------------------------------------------------------------------------------
@@ -83,35 +81,6 @@ def predictions_of_libsvm(path, X):
 
 
 WORDS = ("-c", 2, "-g", 0.3)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 6])
-def test_sigmoids_of_pairs_use_the_columns_of_the_rows_class(classes):
-    random = np.random.default_rng(classes)
-    f = random.normal(size=(400, classes * (classes - 1) // 2))
-    y = random.integers(0, classes, 400).astype(float)
-    kept = np.concatenate(
-        [probabilities.own_pair_values(f[at], y[at]) for at in (slice(150), slice(150, 400))]
-    )
-    assert kept.shape == (400, classes - 1)
-    found = probabilities.fit_pair_sigmoids(kept, y)
-    for number, (i, j) in enumerate(itertools.combinations(range(classes), 2)):
-        rows = (y == i) | (y == j)
-        expected = probabilities.fit_sigmoid(f[rows, number], y[rows] == i)
-        assert tuple(found[:, number]) == expected
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_libsvm_reads_the_sigmoids(tmp_path, predict, algorithm):
-    data, test = gaussians(400), gaussians(300, 1)
-    learnt = learn(algorithm, data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
-    labels, said, shares = probabilities_of(
-        predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
-    )
-    theirs, their_shares = predictions_of_libsvm(learnt.model, test.X)
-    assert labels == ["+1", "-1"]
-    assert shares == pytest.approx(their_shares, abs=1e-6)
-    assert [float(label) for label in said] == theirs
 
 
 def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
@@ -194,23 +163,6 @@ def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, al
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 
-def test_probabilities_of_several_classes_are_as_good_as_libsvms(tmp_path, predict):
-    data, test = Data(*oracle.clouds(500)), Data(*oracle.clouds(500, 1))
-    learnt = learn("randsvm", data.save(tmp_path / "d"), tmp_path / "m", "-b", 1, *WORDS)
-    labels, said, shares = probabilities_of(
-        predict(test.save(tmp_path / "t"), learnt.model, "-b", 1).lines
-    )
-    assert shares.sum(axis=1) == pytest.approx(np.ones(500), abs=1e-5)
-    assert said == [labels[place] for place in shares.argmax(axis=1)]
-    model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -c 2 -g 0.3")
-    svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-    theirs, their_shares = predictions_of_libsvm(tmp_path / "theirs", test.X)
-    # One against the rest and one against one differ but are equally good.
-    best = loss_of(test.y, model.get_labels(), their_shares)
-    assert loss_of(test.y, labels, shares) <= 1.1 * best
-    assert np.mean(np.array(said, float) == test.y) >= np.mean(theirs == test.y) - 0.01
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, classes):
     """A and B of the model map --scores to the probabilities."""
@@ -262,28 +214,7 @@ def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classe
     assert "probA" not in learnt.metadata
 
 
-def test_liblinear_still_reads_a_model_with_a_sigmoid(tmp_path, predict):
-    data = gaussians(300)
-    path = data.save(tmp_path / "d")
-    learnt = learn("sgd", path, tmp_path / "m", "-b", 1)
-    labels, _ = oracle.liblinear_predictions(learnt.model, data.X)
-    assert (labels == predict(path, learnt.model).scores).all()
-    assert len(learnt.metadata["probA"].split()) == 1
-
-
 # ---- runs ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_the_number_of_jobs_does_not_change_the_model(tmp_path, algorithm):
-    path = Data(*oracle.clouds(300)).save(tmp_path / "d")
-    models = [
-        learn(algorithm, path, tmp_path / "m", "-b", 1, "--jobs", jobs).model.read_bytes()
-        for jobs in (1, 3)
-    ]
-    assert models[0] == models[1]
-    seeded = learn(algorithm, path, tmp_path / "m", "-b", 1, "--seed", 1)
-    assert load(str(seeded.model)).sigmoid is not None
 
 
 @pytest.mark.parametrize("last, said", [(0, "too few rows are held out"), (1, "folds of -b 1: ")])

@@ -4,7 +4,6 @@ features, and refusals.
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import NamedTuple
 
@@ -162,14 +161,6 @@ def test_the_optimum_lies_between_d_and_p(tmp_path, algorithm, task, targets, ow
     assert learnt.outcome["gap"] <= 1e-3
 
 
-def test_the_rule_of_kbh07_bounds_the_support_vectors(tmp_path):
-    D = some_rows()
-    words = "-t", 4, "-k", 20, "--sample-size", 40
-    learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", *words)
-    assert learnt.outcome["stopped"].endswith("support vectors >= k = 20")
-    assert learnt.outcome["dual"] <= optimum(D, "svc").most <= learnt.outcome["primal"] * (1 + 1e-6)
-
-
 # ---- the same kernel from features ------------------------------------------------------------
 
 
@@ -194,12 +185,6 @@ def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_
         assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 
-def test_a_grid_of_costs_is_searched(tmp_path):
-    D = some_rows()
-    learnt = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-c", "0.1,1,10")
-    assert {float(one["values"]["C"]) for one in learnt.of("tried")} == {0.1, 1.0, 10.0}
-
-
 # ---- rows -------------------------------------------------------------------------------------
 
 
@@ -221,43 +206,6 @@ def test_arrays_give_the_model_of_a_file(tmp_path):
         assert body(tmp_path / "n") == body(tmp_path / "m")
 
 
-def test_zeros_may_be_omitted(tmp_path):
-    """A whole column may be zero: a row of zeros in the features has only zero kernel values."""
-    D = all_rows()
-    X = D.X.copy()
-    X[::7] = 0
-    K = oracle.as_float32(X @ X.T)
-    some = D._replace(K=K)
-    path = some.save(tmp_path / "sparse")
-    assert " 8:" not in path.read_text()
-    whole = tmp_path / "whole"
-    lines = [
-        " ".join([f"{y:g}", *(f"{j}:{value!r}" for j, value in enumerate(row))])
-        for y, row in zip(some.y, some.written.tolist(), strict=True)
-    ]
-    whole.write_text("\n".join(lines) + "\n")
-    models = [
-        learn("randsvm", each, tmp_path / f"{each.name}.m", "-t", 4) for each in (path, whole)
-    ]
-    assert body(models[0].model) == body(models[1].model)
-    arrays = Arrays(oracle.sparse.csr_matrix(K), some.y.astype(int))
-    api.train_randsvm(arrays, tmp_path / "arrays", kernel="precomputed")
-    assert body(tmp_path / "arrays") == body(models[0].model)
-    expected = oracle.libsvm_predictions(some.libsvm(""), some.nodes())[1][:, 0]
-    f = api.load(str(models[0].model)).decision_function(K)
-    assert f == pytest.approx(expected, abs=2e-2 * np.abs(expected).max())
-
-
-def test_rows_may_be_repeated(tmp_path):
-    D = some_rows(rows=60)
-    twice = KernelRows(*(np.concatenate([each, each[:30]]) for each in D))
-    learnt = learn("randsvm", twice.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "--gap", 1e-6)
-    best = optimum(twice, "svc")
-    assert learnt.outcome["dual"] <= best.most * (1 + 1e-6)
-    assert learnt.outcome["primal"] >= best.least * (1 - 1e-6)
-    assert learnt.outcome["gap"] <= 1e-6
-
-
 def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path):
     D = some_rows()
     path, cache = D.save(tmp_path / "d"), tmp_path / "c"
@@ -266,14 +214,6 @@ def test_a_cache_of_kernel_values_is_not_used_for_features(tmp_path):
     for _ in range(2):
         cached = learn("randsvm", path, tmp_path / "n", "-t", 4, "--cache", cache)
         assert cached.model.read_bytes() == plain.model.read_bytes()
-
-
-def test_a_model_names_its_kernel(tmp_path, capsys):
-    learnt = learn("randsvm", some_rows().save(tmp_path / "d"), tmp_path / "m", "-t", 4)
-    run_predict("info", learnt.model, "--report", "json")
-    found = json.loads(capsys.readouterr().out)
-    assert (found["kernel"], found["index_base"], found["n"]) == ("precomputed", 0, 90)
-    assert "gamma" not in found and " -t precomputed " in found["configuration"]
 
 
 # ---- invalid kernels --------------------------------------------------------------------------
@@ -321,16 +261,6 @@ def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkey
     assert any("is not checked" in text for text in learnt.notices)
     assert (learnt.outcome["stopped"], learnt.outcome["violators"]) == ("no violators", 0)
     assert learnt.outcome["dual"] == pytest.approx(optimum(D, "svc").most, rel=1e-3)
-
-
-def test_memory_and_jobs_do_not_change_the_model(tmp_path):
-    D = some_rows("three")
-    path = D.save(tmp_path / "d")
-    found = [
-        learn("randsvm", path, tmp_path / "m", "-t", 4, *words).model.read_bytes()
-        for words in ((), ("--memory", "16M", "--jobs", 1))
-    ]
-    assert found[0] == found[1]
 
 
 def test_asymmetric_values_are_refused(tmp_path):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 
 import numpy as np
 import oracle
 import pytest
-from commands import run_predict, run_train
+from commands import run_train
 from libsvm import svmutil
 from scipy import optimize, sparse
 
@@ -156,22 +155,6 @@ def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
         assert judged.support_vectors < len(randsvm.load(str(full)).model.beta) / 3
 
 
-def test_a_kernel_that_cannot_be_reduced_says_what_is_needed(tmp_path, capsys):
-    """With a very narrow kernel every row counts alone."""
-    y, X = oracle.checkerboard(300)
-    train, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "m"
-    run_train("-g", 1000, "-c", 1, "--reduce", 20, train, model)
-    said = oracle.trailer(model)
-    needed = int(said["needed_for_1_percent"])
-    assert 100 < needed <= int(said["support_vectors_before"])
-    assert int(said["needed_for_5_percent"]) <= needed
-    line = "P would be more than 5% above the optimum without all support vectors"
-    assert line in capsys.readouterr().err
-    run_train("-q", "-g", 1000, "-c", 1, "--reduce", "auto", train, model)
-    # All support vectors are kept, and the gap is reached.
-    assert float(oracle.trailer(model)["gap"]) <= 0.001
-
-
 def test_a_model_of_libsvm_is_reduced(tmp_path):
     y, X, _, _ = SETS["svc"]
     train, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "libsvm"
@@ -183,24 +166,6 @@ def test_a_model_of_libsvm_is_reduced(tmp_path):
     X_test = oracle.two_gaussians(200, seed=7)[1]
     f = solved.model.get_labels()[0] * oracle.libsvm_decisions(solved.model, X_test)
     assert np.abs(decisions(tmp_path / "m", X_test) - f).max() < 0.3
-
-
-def test_jobs_and_memory_change_no_byte(tmp_path):
-    y, X = oracle.two_gaussians(9000)
-    train = oracle.write_svmlight(tmp_path / "train", y, X)
-    made = []
-    for number, words in enumerate((["--jobs", 1], ["--jobs", 3], ["--memory", "64M"])):
-        path = tmp_path / str(number)
-        words = [*words, "-g", 0.3, "--gap", 0.01, "--reduce", 8]
-        run_train("-q", *words, train, path)
-        made.append(path.read_bytes())
-    assert made[0] == made[1] == made[2]
-
-
-@pytest.fixture
-def few_candidates(monkeypatch):
-    """A basis of 40 rows is chosen from 160 support vectors."""
-    monkeypatch.setattr(reduction, "MIN_CANDIDATES", 100)
 
 
 def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(tmp_path, monkeypatch):
@@ -219,15 +184,6 @@ def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(tmp_p
     assert rows[0].shape != rows[1].shape or (rows[0] != rows[1]).any()
 
 
-def test_jobs_and_memory_do_not_change_a_sampled_basis(tmp_path, few_candidates):
-    train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
-    made = []
-    for number, words in enumerate((["--jobs", 1], ["--jobs", 3], ["--memory", "16M"])):
-        run_train("-q", *words, "-g", 5, "--reduce", 40, train, tmp_path / str(number))
-        made.append((tmp_path / str(number)).read_bytes())
-    assert made[0] == made[1] == made[2]
-
-
 def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors():
     """A factor of all 200,000 support vectors takes 320 MB for 200 rows, and their kernel values
     with 25 rows take 40 MB."""
@@ -244,33 +200,6 @@ def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors(
     assert peak < 30e6
 
 
-def test_the_estimated_number_of_support_vectors_has_about_the_stated_cost(tmp_path):
-    y, X = oracle.checkerboard(4000)
-    noise = np.where(np.random.default_rng(0).random(len(y)) < 0.1, -1.0, 1.0)
-    for name, labels, gamma in (("board", y, 5), ("noise", y * noise, 10)):
-        train, model = oracle.write_svmlight(tmp_path / name, labels, X), tmp_path / "m"
-        words = ["-g", gamma]
-        run_train("-q", *words, "--gap", 1e-4, "--reduce", 100, train, model, "--overwrite")
-        said = oracle.trailer(model)
-        dual, needed = float(said["dual"]), int(said["needed_for_5_percent"])
-        run_train("-q", *words, "--gap", 1e-4, "--reduce", needed, train, model, "--overwrite")
-        judged = randsvm.certify(train, model, params=CertifyParams())
-        assert judged.support_vectors == needed
-        assert 0.02 * dual < judged.primal - dual < 0.1 * dual
-
-
-def test_the_report_and_info_show_the_reduction(tmp_path, capsys):
-    y, X, options, _ = SETS["svc"]
-    train, model = written(tmp_path / "train", y, X), tmp_path / "m"
-    run_train(*options, "--reduce", 20, "--report", "json", train, model)
-    out, err = capsys.readouterr()
-    record = json.loads(out)
-    assert record["reduced"]["support_vectors_before"] > record["support_vectors"] == 20
-    assert "P is of the reduced machine, D of the full one" in err
-    run_predict("info", model)
-    assert "reduced" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -283,12 +212,6 @@ def test_what_cannot_be_reduced_is_refused(tmp_path, words, message):
     train = oracle.write_svmlight(tmp_path / "train", *oracle.two_gaussians(50))
     with pytest.raises(ParameterError, match=message):
         run_train("-q", *words, "--reduce", 5, train, tmp_path / "m")
-
-
-def test_auto_needs_a_gap(tmp_path):
-    train = oracle.write_svmlight(tmp_path / "train", *oracle.two_gaussians(50))
-    with pytest.raises(ParameterError, match="--reduce auto needs a gap"):
-        run_train("-q", "--gap", "none", "--reduce", "auto", train, tmp_path / "m")
 
 
 # ---- the algorithm ---------------------------------------------------------------------------
@@ -330,37 +253,6 @@ def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
     assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
 
 
-def test_the_errors_of_a_basis_from_a_sample_are_those_of_all_support_vectors():
-    X = oracle.two_gaussians(150, 3)[1]
-    K = oracle.kernel_matrix("rbf", X, X, 0.5)
-    beta = np.random.default_rng(3).normal(size=150)
-    some = np.sort(np.random.default_rng(4).choice(150, 60, replace=False))
-    kernel, rounded = Kernel("rbf", 0.5), np.float32(K @ beta).astype(np.float64)
-    z = SampledSupportVectors(kernel, sparse.csr_matrix(X), beta, some, rounded[some])
-    chosen = reduced_set.choose(z, beta @ K @ beta, 20, Draws(0))
-    rows = some[chosen.rows]
-    a = np.linalg.solve(K[np.ix_(rows, rows)], K[rows] @ beta)
-    error = beta @ K @ beta - a @ K[rows] @ beta
-    assert chosen.errors[20] == pytest.approx(error, rel=1e-6)
-    np.testing.assert_allclose(chosen.coefficients, a, rtol=1e-6)
-
-
-def test_rounding_of_the_decision_values_hardly_changes_the_quality_of_a_basis():
-    """Float32 rounds u by 0.001; all coefficients are at the same bound."""
-    y, X = oracle.checkerboard(1500, 3)
-    solved = oracle.libsvm_train(y, X, "-c 1 -g 2")
-    beta, Z = solved.dense(len(y))[solved.rows], X[solved.rows]
-    K = oracle.kernel_matrix("rbf", Z, Z, 2.0)
-    errors = []
-    for noise in (0.0, 1e-3):
-        u = K @ beta + noise * np.random.default_rng(0).normal(size=len(beta))
-        chosen = reduced_set.choose(AllCandidates(K, beta, u), beta @ u, 140, Draws(0))
-        rows, a = chosen.rows, chosen.coefficients
-        G = K[np.ix_(rows, rows)]
-        errors.append(beta @ K @ beta - 2 * a @ K[rows] @ beta + a @ G @ a)
-    assert 0 <= errors[0] <= errors[1] < 0.01 * (beta @ K @ beta)
-
-
 def test_lowering_reaches_the_least_p_on_the_basis():
     """The reference minimises the same P, smoothed over a thousandth, by L-BFGS."""
     y, X = oracle.two_gaussians(200, 5)
@@ -396,17 +288,3 @@ def test_lowering_reaches_the_least_p_on_the_basis():
     assert objective(start, solved.b, 1e-3).exact > 1.005 * least.fun
     a, b = reduced_set.minimise(objective, L, start, solved.b, 1.0)
     assert objective(a, b, 1e-3).exact <= 1.002 * least.fun
-
-
-def test_a_newton_step_descends_although_rounding_left_the_hessian_indefinite():
-    rng = np.random.default_rng(4)
-    Q = np.linalg.qr(rng.normal(size=(9, 9)))[0]
-    gradient = rng.normal(size=9)
-    H = (Q * np.linspace(1, 50, 9)) @ Q.T
-    np.testing.assert_allclose(
-        reduced_set.newton_step(H, gradient), -np.linalg.solve(H, gradient), rtol=1e-9
-    )
-    H = (Q * [-300.0, -0.1, *np.linspace(1, 50, 7)]) @ Q.T
-    step = reduced_set.newton_step((H + H.T) / 2, gradient)
-    assert gradient @ step < 0
-    assert np.linalg.norm(step) <= np.linalg.norm(gradient) * 1.001

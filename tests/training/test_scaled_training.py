@@ -81,16 +81,6 @@ def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
     )
 
 
-@pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_sparse_rows_keep_their_zeros(name):
-    X = some_rows(0.2)
-    rows = csr(X.astype(np.float32))
-    scaled = fitted(name, X, False, 3).apply(rows)
-    assert scaled.nnz == rows.nnz
-    expected = SPARSE[name]().fit_transform(sparse.csr_matrix(X)).toarray()
-    assert scaled.toarray() == pytest.approx(expected, rel=1e-5, abs=1e-6)
-
-
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
 def test_unit_rows_have_length_1(size):
     """This includes rows whose squares exceed float32; a row of zeros, or without features, stays
@@ -124,19 +114,6 @@ def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, w
     learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
     (tmp_path / "far").write_text("1 1:3e38 2:3e38\n-1 1:-3e38 2:3e38\n")
     assert np.isfinite(predict(tmp_path / "far", learnt.model, "--scores").scores).all()
-
-
-@pytest.mark.parametrize("centred", [True, False])
-@pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_constant_feature_does_not_matter(name, centred):
-    X = some_rows(1.0 if centred else 0.2)
-    X[:, 2], X[:, 3], X[:, 4] = 0, 0.1, -1e6
-    X = oracle.as_float32(X)
-    found = fitted(name, X, centred, 3)
-    assert (found.factor[2:5] == 0).all()
-    scaled = found.apply(csr(X.astype(np.float32))).toarray()
-    assert (scaled[:, 2:5] == 0).all()
-    assert np.isfinite(scaled).all()
 
 
 # ---- models -------------------------------------------------------------------------------------
@@ -227,27 +204,6 @@ def thin(rows, seed=0):
     return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
 
 
-@pytest.mark.parametrize("name", SPARSE)
-@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-def test_sparse_data_stays_sparse_with_a_notice(tmp_path, predict, algorithm, name):
-    data, test = thin(300), thin(200, 1)
-    path = data.save(tmp_path / "d")
-    learnt = learn(algorithm, path, tmp_path / "m", "--scale", name)
-    by = {"minmax": "largest absolute value", "standard": "standard deviation"}
-    expected = [f"only divides by the {by[name]}, zeros stay zeros"] if name in by else []
-    assert [text.partition(f"--scale {name} ")[2] for text in learnt.notices] == expected
-    assert "scale_shift" not in learnt.metadata
-    scaler = SPARSE[name]().fit(sparse.csr_matrix(data.X))
-    scaled, scaled_test = (
-        Data(y, oracle.as_float32(scaler.transform(sparse.csr_matrix(X)).toarray()))
-        for y, X in (data, test)
-    )
-    theirs = learn(algorithm, scaled.save(tmp_path / "s"), tmp_path / "sm")
-    mine = predict(test.save(tmp_path / "t"), learnt.model, "--scores").scores
-    expected = predict(scaled_test.save(tmp_path / "st"), theirs.model, "--scores").scores
-    assert mine == pytest.approx(expected, abs=2e-3)
-
-
 @pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 @pytest.mark.parametrize("zero_based", [False, True])
 @pytest.mark.parametrize("name", ["minmax", "standard"])
@@ -320,34 +276,6 @@ def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, pred
     assert "ignored 400 values of 2 features that training never saw" in said
 
 
-@pytest.mark.parametrize("name", DENSE)
-def test_memory_spill_file_cache_and_jobs_give_the_same_bytes(tmp_path, name):
-    y, X = oracle.clouds(3000, 0, 3, 60)
-    path = Data(y, 100 * X).save(tmp_path / "d")
-    cache = ("--cache", tmp_path / "cache")
-    models = [
-        learn(
-            "sgd", path, tmp_path / "m", "--scale", name, "--epochs", 2, *words
-        ).model.read_bytes()
-        for words in [("--jobs", 1), ("--jobs", 3), ("--memory", "16M"), cache, cache]
-    ]
-    assert all(model == models[0] for model in models)
-    assert (tmp_path / "cache").exists()
-
-
-@pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_the_scaling_is_fitted_to_every_chunk(tmp_path, name):
-    """The chunks have very different rows."""
-    rng = np.random.default_rng(42)
-    X = oracle.as_float32(rng.normal(size=(13_000, 2)) * np.linspace(1, 9, 13_000)[:, None] ** 2)
-    path = Data(np.where(X[:, 0] > 0, 1, -1), X).save(tmp_path / "d")
-    metadata = learn("sgd", path, tmp_path / "m", "--scale", name, "--epochs", 1).metadata
-    found = [np.array(metadata[key].split(), float) for key in ("scale_shift", "scale_factor")]
-    scaler = DENSE[name]().fit(X)
-    rows = rng.normal(size=(5, 2))
-    assert (rows - found[0]) * found[1] == pytest.approx(scaler.transform(rows))
-
-
 def test_the_trailer_describes_the_raw_rows(tmp_path):
     data = two(raw(200))
     path = write_set(tmp_path / "d", data)
@@ -365,41 +293,6 @@ def test_the_trailer_describes_the_raw_rows(tmp_path):
 
 
 # ---- starting from scaled models ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("before, after", [("", "minmax"), ("minmax", ""), ("minmax", "standard")])
-def test_a_warm_start_accepts_scaled_and_unscaled_models(tmp_path, before, after):
-    """The old model scales its rows itself, so its f is a good start for a similar f."""
-    y, X = oracle.two_gaussians(1500)
-    path = Data(y, X).save(tmp_path / "d")
-    words = ("--gap", 1e-3, "--sample-size", 100)
-    gammas = {"": 0.3, "minmax": 3.6, "standard": 0.6}
-    old, cold = (
-        learn(
-            "randsvm",
-            path,
-            tmp_path / f"{place}.model",
-            *words,
-            "-g",
-            gammas[name],
-            *(("--scale", name) if name else ()),
-        )
-        for place, name in enumerate((before, after))
-    )
-    scale = ("--scale", after) if after else ()
-    warm = learn(
-        "randsvm",
-        path,
-        tmp_path / "warm",
-        *words,
-        "-g",
-        gammas[after],
-        *scale,
-        "--warm-start",
-        old.model,
-    )
-    assert len(warm.rounds) <= len(cold.rounds) / 2
-    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
 
 
 def test_a_scaled_model_is_not_updated(tmp_path):

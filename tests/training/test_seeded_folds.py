@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
@@ -160,26 +159,6 @@ def test_the_final_training_starts_from_the_fit_of_the_search(
     assert cold_end["dual"] <= warm_end["primal"] * (1 + 1e-6)
 
 
-def test_a_search_from_a_log_ends_with_the_same_model(tmp_path):
-    path = gaussians(800).save(tmp_path / "d")
-    words = "-v", 3, "-c", "1,10,100", "-g", "0.05,0.5", "--sample-size", 60, "--search-gap", 0.01
-    whole = learn("randsvm", path, tmp_path / "m", *words)
-    body, log = whole.body, tmp_path / "m.jsonl"
-    first_lines = log.read_text().splitlines(keepends=True)
-    again = learn("randsvm", path, tmp_path / "m", *words)
-    assert all(one["resumed"] for one in again.of("searched")[0]["tried"])
-    assert again.body == body
-    first = [line for line in first_lines if json.loads(line)["event"] == "tried"][:3]
-    log.write_text("".join(first))
-    part = learn("randsvm", path, tmp_path / "m", *words)
-    tried = part.of("searched")[0]["tried"]
-    assert 0 < sum(one["resumed"] for one in tried) < len(tried)
-    assert part.body == body
-    assert {values_of(one): one["scores"] for one in tried} == {
-        values_of(one): one["scores"] for one in whole.of("searched")[0]["tried"]
-    }
-
-
 # ---- racing -------------------------------------------------------------------------------------
 
 SEARCH = ("-v", 4, "-c", "0.01,1,100", "-g", "0.001,0.5,20")
@@ -223,18 +202,6 @@ def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_pa
     assert found.body == whole.body
 
 
-# With a gap for the search, few rows start from each other's fits as many rows do.
-STARTS_NEAR = ("--sample-size", 60, "--search-gap", 0.01)
-
-
-def test_the_number_of_jobs_does_not_change_a_race(tmp_path):
-    one, _ = search(tmp_path, "one", "--jobs", 1)
-    three, _ = search(tmp_path, "three", "--jobs", 3)
-    assert [(values_of(a), a["scores"]) for a in one] == [
-        (values_of(a), a["scores"]) for a in three
-    ]
-
-
 def test_a_race_continues_where_its_log_ends(tmp_path):
     """Combinations that were dropped stay so, unless all are to be scored or none is better."""
     first, _ = search(tmp_path, "m")
@@ -274,32 +241,3 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy():
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
     assert fold_fits.significantly_worse(twice, m) == expected
-
-
-# ---- fits that end early ------------------------------------------------------------------------
-
-
-# Large C and gamma take many rounds, and this set is too noisy for them.
-SLOW = (*STARTS_NEAR, "-g", "0.1,10", "-c", "0.1,1,10,100", "-v", 3)
-
-
-def slow_search(tmp_path, name, *words):
-    """Return the `tried` records of a search with slow fits, by values."""
-    path = tmp_path / "d"
-    if not path.exists():
-        gaussians(1500).save(path)
-    found = learn("randsvm", path, tmp_path / name, *SLOW, *words)
-    (searched,) = found.of("searched")[-1:]
-    return {values_of(one): one for one in searched["tried"]}, found
-
-
-def test_which_combinations_are_dropped_depends_neither_on_jobs_nor_on_a_log(tmp_path):
-    one, found = slow_search(tmp_path, "one", "--jobs", 1)
-    three, other = slow_search(tmp_path, "three", "--jobs", 3)
-    assert other.body == found.body
-    again, known = slow_search(tmp_path, "one")
-    assert known.body == found.body
-    for records in three, again:
-        for values, record in records.items():
-            assert record["scores"] == one[values]["scores"]
-            assert record["dropped_after"] == one[values]["dropped_after"]

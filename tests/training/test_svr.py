@@ -81,69 +81,6 @@ def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, l
     assert np.mean((y - mine) ** 2) == pytest.approx(np.mean((y - f) ** 2), rel=2e-3)
 
 
-@pytest.mark.parametrize("kernel", ["-t linear", "-t rbf -g 0.5", "-t poly -g 0.3 -r 1 -d 2"])
-def test_every_kernel_gives_libsvms_decision_values(tmp_path, predict, kernel):
-    y, X = noisy(600)
-    path = write_set(tmp_path / "data", y, X)
-    learnt = learn(
-        "osuna",
-        path,
-        tmp_path / "m",
-        "-s",
-        3,
-        "-p",
-        0.2,
-        *kernel.split(),
-        "-e",
-        1e-4,
-        "--gap",
-        "none",
-    )
-    letters = kernel.replace("linear", "0").replace("poly", "1").replace("rbf", "2")
-    whole = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -p 0.2 -e 1e-5 {letters}")
-    expected = oracle.libsvm_decisions(whole, X)
-    assert predict(path, learnt.model).scores == pytest.approx(expected, abs=2e-3)
-
-
-def test_the_certificate_describes_the_written_model(tmp_path):
-    y, X = noisy(800)
-    path = write_set(tmp_path / "data", y, X)
-    words = ("-s", "svr", "-g", 0.5, "-c", 3, "-p", 0.1, "--working-set", 200)
-    learnt = learn("osuna", path, tmp_path / "m", *words)
-    found = oracle.read_model(learnt.model, 2)
-    Z = oracle.as_float32(found.Z)
-    u = oracle.kernel_matrix("rbf", X, Z, 0.5) @ found.beta
-    norm = found.beta @ oracle.kernel_matrix("rbf", Z, Z, 0.5) @ found.beta
-    P = norm / 2 + 3 * np.maximum(0, np.abs(y - u - found.b) - 0.1).sum()
-    targets = {tuple(x): target for x, target in zip(X, y, strict=True)}
-    mine = np.array([targets[tuple(z)] for z in Z])
-    D = mine @ found.beta - 0.1 * np.abs(found.beta).sum() - norm / 2
-    assert float(learnt.metadata["primal"]) == pytest.approx(P, rel=1e-5)
-    assert float(learnt.metadata["dual"]) == pytest.approx(D, rel=1e-5)
-    assert D <= P
-    assert abs(found.beta.sum()) < 1e-8
-
-
-def test_the_dual_objective_never_falls(tmp_path):
-    y, X = noisy(1500)
-    path = write_set(tmp_path / "data", y, X)
-    learnt = learn("osuna", path, tmp_path / "m", *["-s", "svr", "-g", "0.5", "-p", "0.1"],
-                   "--working-set", 250)  # fmt: skip
-    duals = np.array([event["dual"] for event in learnt.rounds])
-    assert any(event["frozen"] for event in learnt.rounds)
-    assert (np.diff(duals) >= -1e-6 * duals[:-1]).all()
-
-
-def test_a_warm_start_takes_fewer_rounds(tmp_path):
-    y, X = noisy(2000)
-    path = write_set(tmp_path / "data", y, X)
-    words = (*["-s", "svr", "-g", "0.5", "-p", "0.1"], "--working-set", 400)
-    cold = learn("osuna", path, tmp_path / "cold", *words)
-    warm = learn("osuna", path, tmp_path / "warm", *words, "--warm-start", cold.model)
-    assert len(warm.rounds) < len(cold.rounds) / 2
-    assert float(warm.metadata["dual"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-4)
-
-
 def test_scores_are_svm_predicts_lines(tmp_path, predict):
     y, X = noisy(400)
     path = write_set(tmp_path / "data", y, X)
@@ -160,17 +97,6 @@ def test_scores_are_svm_predicts_lines(tmp_path, predict):
     assert found
     assert float(found[1]) == pytest.approx(error, rel=1e-4)
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
-
-
-def test_a_regression_model_of_libsvm_is_read(tmp_path, predict):
-    y, X = noisy(300)
-    path = write_set(tmp_path / "data", y, X)
-    for form in ("-s 3", "-s 4"):
-        model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q {form} -g 0.5")
-        svmutil.svm_save_model(str(tmp_path / "theirs"), model)
-        expected = oracle.libsvm_decisions(model, X)
-        mine = predict(path, tmp_path / "theirs").scores
-        assert mine == pytest.approx(expected, abs=1e-6)
 
 
 def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import OLD_MODEL, Data, Finished, answer_of, board, gaussians, kernel, learn
+from learning import OLD_MODEL, Data, Finished, answer_of, gaussians, kernel, learn
 from libsvm import svmutil
 
 from randsvm.errors import InputError, ModelError
@@ -52,18 +52,6 @@ def assert_faster(warm, cold, data, optimal):
     assert abs(found.primal - optimal) <= 1e-3 * optimal
     assert optimal * (1 - 1e-3) <= float(warm.metadata["dual"]) <= optimal * (1 + 1e-6)
     assert changes(warm) < changes(cold)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_percent_of_new_rows_take_fewer_changes_than_a_cold_start(
-    tmp_path, yesterday, today, optimal, kind
-):
-    algorithm, *words = (*KINDS[kind], *WORDS.split())
-    old = learn(algorithm, yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
-    path = today.save(tmp_path / "new")
-    cold = learn(algorithm, path, tmp_path / "cold.model", *words)
-    warm = learn(algorithm, path, tmp_path / "warm.model", *words, "--warm-start", old.model)
-    assert_faster(warm, cold, today, optimal)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
@@ -117,19 +105,6 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-3)
 
 
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_start_from_another_problem_reaches_the_optimum(tmp_path, algorithm):
-    """f of a checkerboard is a poor start for two Gaussians."""
-    data = gaussians(1000)
-    words = KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:]
-    other = libsvm_model(board(500), tmp_path / "other.model")
-    path = data.save(tmp_path / "data")
-    learnt = learn(algorithm, path, tmp_path / "m", *words, *WORDS.split(), "--warm-start", other)
-    whole = oracle.libsvm_train(*data, f"{WORDS} -e 1e-5").dense(1000)
-    best = data.y @ whole - whole @ kernel(WORDS, data.X, data.X) @ whole / 2
-    assert abs(answer_of(learnt.model, data, WORDS).dual - best) <= 1e-3 * best
-
-
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
 def test_other_labels_are_refused(command, tmp_path, algorithm):
     data = gaussians(60)
@@ -151,16 +126,6 @@ def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
         learn("osuna", path, tmp_path / "m", "--warm-start", path)
     with pytest.raises(InputError):
         learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
-
-
-def test_a_start_with_k_support_vectors_is_solved_at_least_once(tmp_path, today, yesterday):
-    words = (*WORDS.split(), "--gap", 1e-4)
-    old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
-    words = ("-k", 500, "--sample-size", 1000)
-    path = today.save(tmp_path / "new")
-    new = learn("randsvm", path, tmp_path / "m", *words, "--warm-start", old.model)
-    assert new.outcome["stopped"].endswith("k = 500") and len(new.rounds) == 1
-    assert new.outcome["dual"] > 1.005 * old.outcome["dual"]
 
 
 # ---- the first step ------------------------------------------------------------------------------
@@ -294,30 +259,6 @@ def test_each_class_starts_with_its_own_column(tmp_path):
     counts = [first[label]["support_vectors"] for label in again.metadata["labels"].split()]
     assert counts == np.count_nonzero(column, axis=0).tolist()
     assert len(again.rounds) == 4
-
-
-def test_rows_in_another_notation_start_from_their_decision_values(tmp_path, today):
-    """With another precision no row is matched, but D of the start is near the optimum."""
-    y, X = today
-    old = learn(
-        "randsvm",
-        today.save(tmp_path / "old"),
-        tmp_path / "old.model",
-        *WORDS.split(),
-        "--gap",
-        1e-3,
-    )
-    path = tmp_path / "new"
-    path.write_text(oracle.svmlight_text([f"{label:+.0f}" for label in y], np.round(X, 3)))
-    new = learn("randsvm", path, tmp_path / "m", "--gap", 1e-3, "--warm-start", old.model)
-    begun = new.rounds[0]
-    assert begun["bounded"] > 0.9 * old.outcome["bounded"]
-    assert begun["bounded"] == begun["support_vectors"]
-    cold = learn("randsvm", path, tmp_path / "c", *WORDS.split(), "--gap", 1e-3)
-    assert float(new.metadata["primal"]) == pytest.approx(float(cold.metadata["primal"]), rel=2e-3)
-    missing = [float(cold.metadata["dual"]) - each.rounds[0]["dual"] for each in (new, cold)]
-    assert missing[0] < missing[1] / 2
-    assert changes(new) <= 0.9 * changes(cold)
 
 
 # ---- parameters -------------------------------------------------------------------------------
