@@ -166,4 +166,4 @@ data: .venv/ready
 	$(BIN)/python scripts/make_data.py sinc data/sinc.svm --rows 500
 
 clean:
-	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so randsvm/*/*.c randsvm/*/*.cpp
+	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so $(MODULES:.pyx=.c) $(MODULES:.pyx=.cpp)
