@@ -26,14 +26,14 @@ from functools import partial
 import numpy as np
 
 from randsvm.arrays import CsrMatrix
-from randsvm.kernels.expansion import ROUNDING, Expansion, KernelLayout
+from randsvm.kernels.expansion import BLOCK_CENTRES, ROUNDING, Expansion, KernelLayout
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
+    WRITTEN,
     SumError,
     accumulated,
     offset_error,
-    sum_change,
     sum_error,
     unit_of,
 )
@@ -41,9 +41,10 @@ from randsvm.svm.kernel_layout import CUT, RowSizes
 from randsvm.svm.running_values import Added, ShardValues
 from randsvm.svm.tasks import Task
 
-# The most additions of one kernel value within a block of compiled sums, in vectors of at least 8
-# lanes, or in cells.
-COMPILED_ADDITIONS = 144
+# Compiled sums of a block are in vectors of at least this many lanes, which are added at the end.
+LANES = 8
+# The most additions of one kernel value within a block in cells.
+CELL_ADDITIONS = 144
 # Errors up to this are finite numbers: inf times 0 is nan.
 LARGEST_ERROR = 1e300
 
@@ -139,14 +140,18 @@ def sum_error_of(
     """
     kernel, layout = kernel_layout.kernel, kernel_layout
     unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
-    compiled = layout.is_compiled(d) or layout.sums_nonzeros(d) or layout.uses_differences
+    additions = block = min(added.centres, BLOCK_CENTRES)
+    if layout.uses_cells(d):
+        additions = min(block, CELL_ADDITIONS)
+    elif layout.is_compiled(d) or layout.sums_nonzeros(d) or layout.uses_differences:
+        additions = min(block, block // LANES + 2 * LANES)
     norm, differences, terms = sizes.norm, layout.uses_differences, sizes.terms
     by_products = sum_error(
         kernel,
         terms=terms,
         norm=norm,
         centres=added.centres,
-        additions=COMPILED_ADDITIONS if compiled else None,
+        additions=additions,
         unit=unit,
         differences=differences,
         left_out=math.exp(1 - CUT) if layout.uses_cells(d) else 0.0,
@@ -183,11 +188,13 @@ class Sharpen:
         Z: CsrMatrix,
         beta: np.ndarray,
         query: ResidualQuery,
-        error: float,
+        error: SumError,
     ) -> None:
         self.made_from = kernel_layout, Z, beta, query, error
-        self.query, self.error = query, error
-        self.expansion = Expansion(replace(kernel_layout, dtype=np.float64), Z, beta)
+        self.query, self.error, self.total = query, error, float(np.abs(beta).sum())
+        # The second sum is S of SumError.
+        sums = np.column_stack([beta, np.abs(beta)])
+        self.expansion = Expansion(replace(kernel_layout, dtype=np.float64), Z, sums)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Sharpen, self.made_from
@@ -196,44 +203,50 @@ class Sharpen:
         rows, error = self.query.loose(values), self.query.errors.of(values).copy()
         if len(rows):
             X = values.D.chunk_matrix(values.shard)
-            values.u[rows], error[rows] = self.expansion.values(X[rows]), self.error
+            values.u[rows], sizes = self.expansion.values(X[rows]).T
+            error[rows] = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
         values.error = error
 
 
+def largest_offset(task: Task, most_y: float, largest: float, primal: float) -> float:
+    """Return a bound of |b|, and of |b +- tube|, of a solution.
+
+    An offset of least P is where the loss of a row begins, y - u -+ epsilon, and |u| <= |w| times
+    the root of K(x, x). |w|^2 / 2 <= P, or |w| follows from the prescribed sums.
+
+    most_y: the largest |y|; largest: a bound of K(x, x); primal: P of any machine, at most.
+    """
+    total = abs(task.coefficient_sum) + task.absolute_sum
+    norm = total * math.sqrt(largest) if total else math.sqrt(2 * max(primal, 0.0))
+    return SPARE * (most_y + task.epsilon + norm * math.sqrt(largest))
+
+
 def change_of_dual(
-    task: Task,
-    y: np.ndarray,
-    beta: np.ndarray,
-    u: np.ndarray,
-    weights: np.ndarray | None,
-    largest: float,
+    task: Task, y: np.ndarray, beta: np.ndarray, weights: np.ndarray | None, offset: float
 ) -> float:
-    """Return by how much D may be lower for coefficients near beta that are feasible exactly.
+    """Return by how much D of coefficients may be above the optimum, but for its own rounding.
 
-    They are beta times a factor of at most 1, with what a prescribed sum misses added to one
-    coefficient that has room. inf: none has.
+    The bounds and sums of the problem are decimal numbers. Coefficients beta times a factor of at
+    most 1 are within the bounds. For these, with any sums, and for the offset b of a solution,
+    D + b (t - sum beta) <= P: so a sum that misses the prescribed one costs at most |b| times what
+    it misses, for each group.
 
-    task: without an absolute sum if the sum of |beta| may be below it. u : (m,) float64, its size;
-    largest: a bound of K(x, x).
+    task: without an absolute sum if the sum of |beta| may be below it. offset: see
+    `largest_offset`.
     """
     lower, upper = task.box(y, weights)
     bounds = np.where(beta > 0, upper, -lower)
     with np.errstate(divide="ignore"):
         excess = float((np.abs(beta) / bounds).max(initial=0.0))
-    factor = 1.0 if excess <= 1 else (1 - 4 * FLOAT64) / excess
-    linear, norm = float(np.abs(beta) @ (np.abs(y) + task.epsilon)), float(np.abs(beta) @ u)
-    cost = SPARE * (1 - factor) * (linear + norm)
-    beta = beta * factor
-    slope = np.abs(y) + task.epsilon + SPARE * u
+    # Bounds of 1, those of one-class and nu-svc without weights, are exact.
+    is_exact = weights is None and set(task.bounds) <= {0.0, 1.0} and excess <= 1
+    written = WRITTEN * FLOAT64
+    scaled = 0.0 if is_exact else SPARE * (1 - (1 - written) / max(1.0, excess))
+    cost = scaled * float(np.abs(beta) @ (np.abs(y) + task.epsilon))
     for group in task.groups:
-        own = beta if len(task.groups) == 1 else np.where(beta * group.coefficient_sum > 0, beta, 0)
-        missing = math.fsum([group.coefficient_sum, *(-own).tolist()])
-        least, most = group.box(y, weights)
-        room = most - beta if missing > 0 else beta - least
-        fits = (room >= 2 * abs(missing)) & (beta >= least) & (beta <= most)
-        if not missing:
-            continue
-        if not fits.any():
-            return math.inf
-        cost += sum_change(missing, float(slope[fits].min()), 2 * largest)
+        t = group.coefficient_sum
+        own = beta if len(task.groups) == 1 else np.where(beta * t > 0, beta, 0.0)
+        missing = abs(math.fsum([t, *(-own).tolist()]))
+        missing += scaled * float(np.abs(own).sum()) + written * abs(t)
+        cost += SPARE * missing * offset if missing else 0.0
     return cost

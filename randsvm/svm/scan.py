@@ -25,6 +25,7 @@ from randsvm.svm.certificate import (
     RowErrors,
     Sharpen,
     change_of_dual,
+    largest_offset,
     largest_value,
     sum_error_of,
 )
@@ -254,8 +255,11 @@ class Scan(RunningValues):
 
     @property
     def _can_sharpen(self) -> bool:
-        layout, known = self.kernel_layout, math.isfinite(self.state.added.total)
-        return not (layout.dtype is np.float64 and known) and not layout.kernel.linear
+        """Return whether float64 sums from scratch have lower bounds than the running values."""
+        kernel, known = self.kernel_layout.kernel, math.isfinite(self.state.added.total)
+        exact = self.kernel_layout.dtype is np.float64 and known
+        # The bounds of float64 values of rbf then follow from the sizes of their own terms.
+        return not kernel.linear and (not exact or kernel.name == "rbf")
 
     def _sizes(self) -> RowSizes:
         """Return the sizes of the rows, which depend on the centre of the layout."""
@@ -296,8 +300,7 @@ class Scan(RunningValues):
         layout, beta = replace(self.kernel_layout, dtype=np.float64), self.coefficients.beta
         X, added = self.rows(self.coefficients.rows).X, NOTHING_ADDED.after(beta)
         error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
-        bound = error.of_total(added.total)
-        self.values.change(Sharpen(layout, X, beta, self._query(solution), bound))
+        self.values.change(Sharpen(layout, X, beta, self._query(solution), error))
 
     def _proven(self, solution: KernelSolution, running: Certificate) -> Certificate:
         """Return the certificate of the current coefficients with bounds of all rounding."""
@@ -327,36 +330,42 @@ class Scan(RunningValues):
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
         fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
         y = self.D.labels()[solution.rows]
-        u = np.abs(np.concatenate(self.ask(ValuesQuery(solution.rows))))
-        largest = largest_value(self.kernel_layout, self._sizes().norm)
-        u += query.errors.error.of_total(query.errors.total)
-        change = change_of_dual(task.with_slack(self.slack), y, beta, u, solution.weights, largest)
         linear = task.linear(y, beta)
         dual = linear - solution.norm / 2
         dual_error = norm_error / 2 + addition_error(additions, linear_size)
+        primal, primal_error = dual + residuals + fixed, dual_error + opened
+        change = self._change_of_dual(solution, y, primal + primal_error)
         return replace(
             running,
-            primal=dual + residuals + fixed,
+            primal=primal,
             dual=dual,
-            primal_error=dual_error + opened,
+            primal_error=primal_error,
             dual_error=dual_error + change,
             distance=residuals + fixed + opened + change,
         )
 
-    def dual_of(self, solution: KernelSolution) -> tuple[float, float]:
-        """Return D of coefficients of the problem from float64 sums, and the bound of its error."""
+    def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
+        """Return the certificate with D of coefficients of the problem, from float64 sums."""
         points, beta = self.completed(solution).points, solution.beta
         assert points is not None
         layout, added = replace(self.kernel_layout, dtype=np.float64), NOTHING_ADDED.after(beta)
         error = sum_error_of(layout, self._sizes(), added, self.D.d).of_total(added.total)
-        u, size = Expansion(layout, points.X, beta).values(points.X), np.abs(beta)
-        task, y, m = self.task.with_slack(self.task.absolute_sum_slack(beta)), points.y, len(beta)
-        largest = largest_value(layout, self._sizes().norm)
-        change = change_of_dual(task, y, beta, np.abs(u) + error, solution.weights, largest)
-        norm_error = added.total * error + addition_error(m, float(size @ np.abs(u)))
-        linear_size = float(size @ (np.abs(y) + task.epsilon))
-        dual = task.linear(y, beta) - float(beta @ u) / 2
-        return dual, norm_error / 2 + addition_error(m, linear_size) + change
+        u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
+        norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
+        linear_size = float(size @ (np.abs(y) + self.task.epsilon))
+        dual = self.task.linear(y, beta) - float(beta @ u) / 2
+        rounding = norm_error / 2 + addition_error(len(beta), linear_size)
+        change = self._change_of_dual(solution, y, evaluated.primal + evaluated.primal_error)
+        return evaluated.with_dual(dual, rounding + change)
+
+    def _change_of_dual(self, solution: KernelSolution, y: np.ndarray, primal: float) -> float:
+        """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
+        task, beta = self.task, solution.beta
+        largest = largest_value(self.kernel_layout, self._sizes().norm)
+        most_y = float(np.abs(self.D.labels()).max(initial=0.0))
+        offset = largest_offset(task, most_y, largest, primal)
+        task = task.with_slack(task.absolute_sum_slack(beta))
+        return change_of_dual(task, y, beta, solution.weights, offset)
 
     def return_to(self, solution: KernelSolution) -> None:
         """Make the coefficients those of an earlier solution, and advance u."""

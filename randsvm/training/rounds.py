@@ -468,7 +468,7 @@ class Rounds:
         if not evaluated or not isinstance(found[0], ReducedMachine):
             return found
         machine, V = self.scan.evaluate(found[0])
-        return machine, V.certificate.with_dual(*self.scan.dual_of(SV)), found[2]
+        return machine, self.scan.with_dual_of(SV, V.certificate), found[2]
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
@@ -509,7 +509,7 @@ class Rounds:
             return evaluated
         if SV.within_bounds and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
             return evaluated
-        other = evaluated.with_dual(*self.scan.dual_of(best))
+        other = self.scan.with_dual_of(best, evaluated)
         return min(other, evaluated, key=lambda one: one.gap)
 
     def _should_continue(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> bool:
