@@ -56,6 +56,20 @@ def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path, kernel, C):
     assert dual <= P
 
 
+def test_the_bound_of_a_large_c_is_that_of_the_terms_of_each_row(tmp_path):
+    """Each of m rows at the margin may lose C times the error of its sum of m kernel values."""
+    train, model, C = tmp_path / "train", tmp_path / "model", 1e8
+    noisy(train)
+    run_train("randsvm", "-q", "-g", 1, "-c", C, "--gap", 0.01, train, model)
+    rows = [line.split() for line in model.read_text().partition("\nSV\n")[2].splitlines()]
+    rows = [row for row in rows if row[0] != "#"]
+    beta = np.array([abs(float(row[0])) for row in rows])
+    Z = np.array([[float(word.split(":")[1]) for word in row[1:]] for row in rows])
+    terms = np.exp(-np.square(Z[:, None] - Z).sum(axis=2)) @ beta
+    roundings = (len(rows) + 32) * terms + 32 * beta.sum()
+    assert float(oracle.trailer(model)["primal_error"]) <= C * 2.0**-53 * roundings.sum()
+
+
 def test_nothing_is_certified_where_rounding_exceeds_the_objectives(tmp_path, capfd):
     train, model = tmp_path / "train", tmp_path / "model"
     noisy(train, " 5:100000")
