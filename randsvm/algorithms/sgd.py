@@ -25,10 +25,9 @@ import numpy as np
 
 import randsvm.algorithms._sgd as _sgd
 from randsvm.arrays import column_sums, squared_norms
-from randsvm.data.batches import Batch, chunk_groups, shuffled_batches, split_by_weight
+from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.dataset import Dataset
-from randsvm.data.points import Points
-from randsvm.data.sampling import Draw, Draws, Permuter
+from randsvm.data.sampling import Draw, Draws
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
@@ -371,23 +370,6 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             learner.take(whole)
 
     return one_pass
-
-
-def from_points(points: Points, rng: Draws) -> Pass:
-    """Return a pass over the rows of a small set in random order; y: class numbers or targets."""
-    X = points.X
-    no_order = np.empty(0, np.int32)
-    rows, weights = np.arange(len(points)), points.weights
-    if weights is not None:
-        rows, weights = split_by_weight(rows, weights, float(weights.mean()))
-    columns = X.indices.astype(np.int32)
-    batch = Batch.of(X.indptr, columns, X.data, points.y, no_order, weights)
-
-    def batches() -> Iterator[Batch]:
-        order = rows[Permuter(rng.next()).permutation(len(rows))].astype(np.int32)
-        yield replace(batch, order=order)
-
-    return over(batches)
 
 
 def squares(D: Dataset) -> tuple[float, float]:

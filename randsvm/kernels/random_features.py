@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices, to_dense
+from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices
 from randsvm.decimals import compact
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import require
@@ -102,7 +102,6 @@ DENSE = 0.2
 TEXT = re.compile(
     r"(?P<kernel>rbf|poly) components (?P<components>[0-9]{1,10}) gamma (?P<gamma>\S+)"
     r"( coef0 (?P<coef0>\S+) degree (?P<degree>[0-9]{1,4}))? seed (?P<seed>[0-9]{1,20})"
-    r"(?P<exact> exact)?"
 )
 
 # With more components the scales are checked only by `over`: parsing a line of a model must not
@@ -120,8 +119,6 @@ class RandomMap:
 
     kernel: rbf, exp(-gamma |x - y|^2), or poly, (gamma <x, y> + coef0)^degree with coef0 >= 0.
     components: N.
-    exact (poly only): Kar and Karnick's H0/1: the constant and the linear part of the kernel are
-    separate columns and only higher degrees are random.
     rbf has neither coef0 nor degree; given values are replaced by the defaults, so that equal maps
     are equal.
     """
@@ -132,7 +129,6 @@ class RandomMap:
     coef0: float = 0.0
     degree: int = 3
     seed: int = 0
-    exact: bool = False
 
     def __post_init__(self) -> None:
         require(
@@ -146,7 +142,6 @@ class RandomMap:
         if self.kernel == "poly":
             self._check_poly()
         else:
-            require(not self.exact, "exact low degrees are for random features of poly, not rbf")
             object.__setattr__(self, "coef0", RandomMap.coef0)
             object.__setattr__(self, "degree", RandomMap.degree)
 
@@ -159,23 +154,18 @@ class RandomMap:
         kernel = f"({compact(self.gamma)} <x, y> + {compact(self.coef0)})^{self.degree}"
         a = self.coefficients
         require(bool((a > 0).any()), f"{kernel} is 0 everywhere: raise gamma or coef0")
-        require(
-            not self.exact or bool((a[2:] > 0).any()),
-            f"{kernel} has no part of degree 2 or more for random features: use the linear kernel",
-        )
-        numbers = [a, np.array(self.low_degree_factors)]
+        fits = np.isfinite(a).all()
         if self.components <= MAX_CHECKED:
-            numbers.append(self.scales)
-        require(all(np.isfinite(part).all() for part in numbers), f"{kernel} has {TOO_LARGE}")
+            fits = fits and np.isfinite(self.scales).all()
+        require(bool(fits), f"{kernel} has {TOO_LARGE}")
 
     def __str__(self) -> str:
         """Return the map as one line of words, the inverse of `parse`. Numbers read back to the
         same bits."""
         poly = f" coef0 {compact(self.coef0)} degree {self.degree}" if self.kernel == "poly" else ""
-        exact = " exact" if self.exact else ""
         return (
             f"{self.kernel} components {self.components} gamma {compact(self.gamma)}{poly} "
-            f"seed {self.seed}{exact}"
+            f"seed {self.seed}"
         )
 
     @staticmethod
@@ -192,7 +182,6 @@ class RandomMap:
                 float(found["coef0"] or RandomMap.coef0),
                 int(found["degree"] or RandomMap.degree),
                 int(found["seed"]),
-                found["exact"] is not None,
             )
         except (ParameterError, ValueError) as error:
             raise ValueError(f"expected a random feature map, found {text!r}: {error}") from None
@@ -212,11 +201,9 @@ class RandomMap:
     def probabilities(self) -> np.ndarray:
         """Return q_m, the probability that a component has degree m, (degree + 1,) float64.
 
-        2^-(m + 1) where a_m > 0 (and m >= 2 for an exact map), divided by their sum.
+        2^-(m + 1) where a_m > 0, divided by their sum.
         """
         drawn = self.coefficients > 0
-        if self.exact:
-            drawn[:2] = False
         q = np.where(drawn, np.ldexp(1.0, -1 - np.arange(len(drawn))), 0.0)
         return q / math.fsum(q)
 
@@ -242,20 +229,6 @@ class RandomMap:
         with np.errstate(over="ignore"):
             squares = without_gamma / (self.probabilities[self.degrees] * self.components)
             return np.sqrt(squares).astype(np.float32)
-
-    @cached_property
-    def low_degree_factors(self) -> tuple[np.float32, np.float32]:
-        """Return sqrt(a_0) and sqrt(a_1), the factors of the extra columns; 0: no such column."""
-        if not self.exact:
-            return np.float32(0), np.float32(0)
-        with np.errstate(over="ignore"):
-            constant, linear = np.sqrt(self.coefficients[:2]).astype(np.float32)
-        return constant, linear
-
-    def width(self, d: int) -> int:
-        """Return the number of columns of z(x) for rows of d features; see FeatureTransform."""
-        constant, linear = self.low_degree_factors
-        return self.components + int(constant > 0) + d * int(linear > 0)
 
     def over(self, features: np.ndarray) -> FeatureTransform:
         """Return the map for rows of these features.
@@ -398,13 +371,12 @@ class _MaclaurinFeatures:
 class FeatureTransform:
     """A random map for rows of d given features. Threads may share it.
 
-    width : the number of columns of z(x): the N components in order, then, for an exact map,
-    sqrt(a_0) and sqrt(a_1) x, one column for each feature (each only if its a_m > 0).
+    width : the number of columns of z(x), the components in order.
     """
 
     def __init__(self, given: RandomMap, features: np.ndarray) -> None:
         self.map = given
-        self.width = given.width(len(features))
+        self.width = given.components
         components = _FourierFeatures if given.kernel == "rbf" else _MaclaurinFeatures
         self._components = components.of(given, features)
 
@@ -436,13 +408,7 @@ class FeatureTransform:
         return out
 
     def _fill(self, X: Matrix, out: np.ndarray) -> None:
-        N, d = self.map.components, X.shape[1]
-        self._components.fill(X, out[:, :N])
-        constant, linear = self.map.low_degree_factors
-        if constant > 0:
-            out[:, N] = constant
-        if linear > 0:
-            np.multiply(to_dense(X), linear, out=out[:, self.width - d :])
+        self._components.fill(X, out)
         require(
             bool(np.isfinite(out).all()),
             f"random features of {self.map} leave float32 on this data: scale it or lower gamma",

@@ -189,7 +189,7 @@ def _select_rows_of_w(
         features = seen.indices(MAX_FEATURES)
         if len(features) > MAX_FEATURES:
             raise trailer.error(f"expected a random map of at most {MAX_FEATURES} features")
-        if mapping.width(len(features)) != len(w):
+        if mapping.components != len(w):
             raise trailer.error("expected a row of w for each random feature")
         return features, w
     features = seen.indices(len(w))

@@ -190,7 +190,7 @@ def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
     if mapping is None:
         L[at] = model.w
         return {"b": b, "L": L, **_in_one_group(L[:0])}
-    w, others = np.split(model.w, [mapping.components])
+    w = model.w
     if mapping.kernel == "rbf":
         W, phases, scale = model.map_tables
         rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
@@ -198,12 +198,6 @@ def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
         fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_group(scale * w)}
     else:
         signs, degree, scales, length = model.map_tables
-        # An exact map ends with a constant and a linear part.
-        constant, linear = map(float, mapping.low_degree_factors)
-        if constant > 0:
-            b, others = b + constant * others[0], others[1:]
-        if linear > 0:
-            L[at] = linear * others
         spread = np.zeros((len(signs), inputs), np.int8)
         spread[:, at] = signs
         c = (scales * float(length) ** degree)[:, None] * w

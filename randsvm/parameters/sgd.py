@@ -22,7 +22,6 @@ from randsvm.parameters.svm import (
     COST,
     DEGREE,
     EPSILON,
-    EXACT,
     GAMMAS,
     PROBABILITY,
     TASK,
@@ -106,7 +105,6 @@ class SgdParams:
     """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
 
     C, lambda_ : two scales of the regularisation, C = 1/(lambda n); C is 1 if both are None
-    epochs : number of passes over the data, or "auto" (CS246)
     update : name of the model file that is trained further
     checkpoint : rows (int) or seconds (float) between two writes of the model
     """
@@ -116,12 +114,8 @@ class SgdParams:
     # cost: features on large scales and rare classes need them.
     MIN_EPOCHS, MAX_EPOCHS, MANY_ROWS, MIN_STEPS = 10, 100, 200_000, 300_000
     DEFAULT_COMPONENTS = 1024
-    # Largest number of epochs that --epochs auto tries.
-    MAX_AUTO_EPOCHS = 50
     # Fields that have an effect with --update; the old model determines the others.
     UPDATE_FIELDS = ("weights", "update", "update_rate", "checkpoint")
-    # Rows of each of the two small sets of --epochs auto.
-    AUTO_SUBSET_ROWS = 10_000
 
     task: str = shared_option("svc", SGD_TASK)
     kernel: str = option(
@@ -152,7 +146,6 @@ class SgdParams:
         help=f"Random features of -t rbf and -t poly.  [default: {DEFAULT_COMPONENTS}]",
         least=1,
     )
-    exact: bool = shared_option(False, EXACT)
     epsilon: float = shared_option(0.1, EPSILON)
     nu: float | None = option(
         None,
@@ -187,11 +180,11 @@ class SgdParams:
         help="Decision functions of three or more classes: one against the rest, or all at once.  "
         "[default: ovr]",
     )
-    epochs: int | str | None = option(
+    epochs: int | None = option(
         None,
-        "count_or_auto",
+        "int",
         "--epochs",
-        help="Passes over the data; auto: as many as were best on two small sets of rows.  "
+        help="Passes over the data.  "
         f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
         least=1,
     )
@@ -200,7 +193,7 @@ class SgdParams:
         "flag",
         "--average",
         help="Take the mean of the weights over the last epochs, not the last weights. This is the "
-        "default with 1 or 2 epochs, --epochs auto, --early-stopping and --update.",
+        "default with 1 or 2 epochs, --early-stopping and --update.",
     )
     early_stopping: float | None = option(
         None,
@@ -248,8 +241,7 @@ class SgdParams:
 
     def __post_init__(self) -> None:
         check_bounds(self)
-        if self.kernel == "linear" or self.components is not None:
-            check_random_features(self.kernel, self.components, self.exact)
+        check_random_features(self.kernel, self.components)
         check_probability(self.task, self.probability)
         check_conformal(self.task, self.conformal)
         self._check_loss()
@@ -259,10 +251,6 @@ class SgdParams:
             f"class weights and --multiclass are for -s svc, not {self.task}",
         )
         require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
-        require(
-            self.early_stopping is None or self.epochs != "auto",
-            "give one of --epochs auto and --early-stopping",
-        )
         self._check_gap()
 
     def _check_gap(self) -> None:
@@ -355,7 +343,7 @@ class SgdParams:
         """
         if self.average or self.early_stopping is not None or self.update is not None:
             return True
-        return self.epochs in ("auto", 1, 2)
+        return self.epochs in (1, 2)
 
     def cost_and_lambda(self, n: float) -> tuple[float, float]:
         """Return C and lambda for rows whose weights add up to n; with -n, lambda = nu (Schoelkopf

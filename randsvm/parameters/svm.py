@@ -46,11 +46,6 @@ EPSILON = Option(
     least=0,
     below=math.inf,
 )
-EXACT = Option(
-    ("--exact",),
-    "Random features of poly: degrees 0 and 1 are exact columns (Kar and Karnick's H0/1).",
-    "flag",
-)
 # Largest number of labels in an error message.
 MAX_LISTED_LABELS = 10
 # The ranges of LIBSVM's grid.py.
@@ -115,15 +110,11 @@ def check_conformal(task: str, conformal: bool) -> None:
     require(not conformal or task != "one-class", "--conformal is not for -s one-class")
 
 
-def check_random_features(kernel: str, components: int | None, exact: bool) -> None:
+def check_random_features(kernel: str, components: int | None) -> None:
     """Raise ParameterError if the random features do not go with the kernel."""
     require(
         components is None or kernel in ("rbf", "poly"),
         f"--components: random features are for -t rbf and -t poly, not {kernel}",
-    )
-    require(
-        not exact or (kernel == "poly" and components is not None),
-        "--exact is for the random features of -t poly: give --components",
     )
 
 
@@ -256,7 +247,6 @@ class Params:
         help="Random features that replace the rbf or poly kernel of a linear machine.",
         least=1,
     )
-    exact: bool = shared_option(False, EXACT)
     tolerance: float = option(
         1e-3,
         "float",
@@ -288,7 +278,7 @@ class Params:
     def __post_init__(self) -> None:
         check_bounds(self)
         check_conformal(self.task, self.conformal)
-        check_random_features(self.kernel, self.components, self.exact)
+        check_random_features(self.kernel, self.components)
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )

@@ -19,7 +19,7 @@ from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
 from randsvm.arrays import median
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Chunk, Dataset
-from randsvm.data.sampling import Draw, Draws, Permuter
+from randsvm.data.sampling import Draw, Draws
 from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
 from randsvm.events import Epoch, LinearTrained, Notice, emit
@@ -35,7 +35,6 @@ from randsvm.svm.linear import (
     Loss,
     Targets,
     evaluate_linear,
-    linear_findings,
     with_share_outside,
 )
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
@@ -135,8 +134,6 @@ def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams
     return LinearTrainer, params, job
 
 
-# --epochs auto ends after this number of epochs in a row without a lower loss.
-PATIENCE = 5
 # --early-stopping leaves at least this number of rows to train on.
 MIN_TRAINING_ROWS = 2
 # A closing evaluation takes about this many times as long as a pass that only adds up |x|^2.
@@ -210,11 +207,7 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         rows, held = _split(self.D, self.params.early_stopping, self.rng)
         self.held_out = HeldOutRows(held, self.objective)
         epochs = self.params.epochs
-        if epochs == "auto":
-            half = self.clock.share(1 / 2, self.until)
-            with self.clock.until(lambda: half):
-                epochs = best_epochs(self.D, self.steps, self.objective, self.start, self.rng)
-        assert isinstance(epochs, int)
+        assert epochs is not None, "params.resolved() comes first"
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
         steps = replace(self.steps, horizon=horizon)
         self.learner = Learner.new(steps, self.D.d, self.start)
@@ -380,37 +373,6 @@ class HeldOutRows:
         else:
             self.risen = True
         return loss
-
-
-def best_epochs(
-    D: Dataset, steps: SgdSchedule, objective: LinearObjective, start: np.ndarray | None, rng: Draws
-) -> int:
-    """Return the number of epochs for a training on D.
-
-    CS246: train on a small set A, with the lambda of the whole; the number of epochs with the
-    lowest loss on another small set B is the best.
-    """
-    if D.n < 2:
-        return 1
-    rows = D.sample(rng.next(), 2 * min(SgdParams.AUTO_SUBSET_ROWS, max(1, D.n // 2)))
-    mixed = rows[Permuter(rng.next()).permutation(len(rows))]
-    A, B = (D.points(half) for half in np.array_split(mixed, 2))
-    losses: list[float] = []
-
-    def watch(epoch: int, learner: Learner) -> None:
-        linear = learner.linear
-        found = linear_findings(linear, B.X, B.y, objective.loss_function, B.weights)
-        losses.append(objective.loss(found, linear) / found.weight)
-
-    def stop(learner: Learner) -> bool:
-        return len(losses) - 1 - int(np.argmin(losses)) >= PATIENCE
-
-    learner, most = Learner.new(steps, D.d, start), SgdParams.MAX_AUTO_EPOCHS
-    with suppress(TimeLimitError):
-        sgd.sgd(sgd.from_points(A, rng), len(A), learner, most, stop, watch)
-    best = int(np.argmin(losses)) + 1 if losses else 1
-    emit(Notice(f"{best} epochs had the lowest loss on {len(B):,} rows of {len(losses)} tried"))
-    return best
 
 
 def _start(D: Dataset, objective: LinearObjective) -> tuple[np.ndarray | None, float]:

@@ -115,7 +115,6 @@ class Trainer(ABC, Generic[AnyParams, Outcome]):
             coef0=params.coef0,
             degree=params.degree,
             seed=self.job.run.seed,
-            exact=params.exact,
         )
 
     def gamma_of(self, params: AnyParams, default: float | None = None) -> float:

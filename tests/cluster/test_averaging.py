@@ -164,7 +164,6 @@ RUNS = {
     "crammer-singer": (3, "--epochs 4 --multiclass crammer-singer"),
     "log": (2, "--epochs 4 --loss log"),
     "squared hinge": (2, "--epochs 4 --loss squared-hinge --average -w1 3"),
-    "auto": (2, "--epochs auto"),
     "early": (3, "--early-stopping 0.2"),
     "one epoch": (2, "--epochs 1"),
     "regression": (2, "--epochs 4 -s svr -p 0.2"),

@@ -37,15 +37,13 @@ MAPS = [
     RandomMap("poly", 64, 1.0, 1.0, 2),
     RandomMap("poly", 64, 0.8, 0.0, 2),
     RandomMap("poly", 64, 0.3, 0.5, 7),
-    RandomMap("poly", 64, 1.0, 1.0, 2, exact=True),
-    RandomMap("poly", 64, 0.3, 0.5, 7, exact=True),
 ]
 
 
 def seeded(given_map, seed, components=None):
     m = given_map
     N = components or m.components
-    return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed, m.exact)
+    return RandomMap(m.kernel, N, m.gamma, m.coef0, m.degree, seed)
 
 
 def as_csr(X):
@@ -98,10 +96,7 @@ def plain_coefficient(m, k):
 
 
 def plain_probabilities(m):
-    drawn = [
-        Fraction(1, 2 ** (k + 1)) * (plain_coefficient(m, k) > 0 and not (m.exact and k < 2))
-        for k in range(m.degree + 1)
-    ]
+    drawn = [Fraction(1, 2 ** (k + 1)) * (plain_coefficient(m, k) > 0) for k in range(m.degree + 1)]
     return [q / sum(drawn) for q in drawn]
 
 
@@ -121,7 +116,7 @@ def plain_product(m, j, x):
     [
         RandomMap("rbf", 13, 0.7, seed=5),
         RandomMap("poly", 40, 0.5, 1.0, 5, 5),
-        RandomMap("poly", 40, 0.5, 1.0, 5, 2**64 - 1, exact=True),
+        RandomMap("poly", 40, 0.5, 1.0, 5, 2**64 - 1),
         RandomMap("poly", 5, 0.5, 0.0, 130, 5),  # more factors than a word has bits
     ],
     ids=str,
@@ -273,36 +268,11 @@ def test_coefficients_are_right_if_powers_overflow_float64():
 
 
 def test_degrees_are_drawn_with_their_probabilities():
-    for m in (RandomMap("poly", 40000, 1, 1, 4), RandomMap("poly", 40000, 1, 1, 4, exact=True)):
+    for m in (RandomMap("poly", 40000, 1, 1, 4), RandomMap("poly", 40000, 1, 0, 4)):
         expected = m.probabilities * m.components
         found = np.bincount(m.degrees, minlength=5)
         assert (np.abs(found - expected) <= 4 * np.sqrt(expected)).all()
         assert found[expected == 0].sum() == 0
-
-
-# --- the exact part ----------------------------------------------------------------------------
-
-
-def test_exact_columns_are_exact():
-    m = RandomMap("poly", 9, 0.5, 2.0, 3, exact=True)
-    X = some_rows(300, 4, 0.5)
-    Z = z(m, X)
-    assert Z.shape == (300, 9 + 1 + 4)
-    assert m.width(4) == 14
-    assert (Z[:, 9] == np.float32(math.sqrt(8))).all()  # a_0 = r^3
-    assert (Z[:, 10:] == X.toarray() * np.float32(math.sqrt(6))).all()  # a_1 = 3 g r^2
-    assert (m.degrees >= 2).all()
-
-
-def test_columns_of_degrees_that_the_kernel_lacks_are_left_out():
-    assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).width(4) == 9
-    assert RandomMap("poly", 9, 1.0, 0.0, 2, exact=True).over(indices(4)).width == 9
-    assert RandomMap("poly", 9, 1.0, 1.0, 2).width(4) == 9
-    assert RBF.width(4) == 64
-
-
-def test_homogeneous_kernels_draw_only_their_degree():
-    assert (RandomMap("poly", 50, 1.0, 0.0, 6).degrees == 6).all()
 
 
 # --- layouts, blocks, threads ------------------------------------------------------------------
@@ -342,10 +312,10 @@ def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, mon
 def test_rows_of_any_shape_give_float32(m, d, N, block):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(features, "BLOCK", block)
-        for made in (RandomMap("rbf", N, 1.0), RandomMap("poly", N, 1.0, 1.0, 3, exact=True)):
+        for made in (RandomMap("rbf", N, 1.0), RandomMap("poly", N, 1.0, 1.0, 3)):
             X = some_rows(m, d, 0.5, seed=m)
             Z = z(made, X)
-            assert (Z.shape, Z.dtype) == ((m, made.width(d)), np.float32)
+            assert (Z.shape, Z.dtype) == ((m, N), np.float32)
             assert Z.flags.c_contiguous
             one_by_one = [z(made, X[i : i + 1]) for i in range(m)]
             assert pytest.approx(np.concatenate([Z[:0], *one_by_one]), rel=1e-4, abs=1e-5) == Z
@@ -371,7 +341,7 @@ def test_threads_may_share_a_map(m):
 
 
 @pytest.mark.parametrize("share", [-1.0, 2.0])
-@pytest.mark.parametrize("m", [RBF, POLY, RandomMap("poly", 8, 1.0, 1.0, 2, exact=True)], ids=str)
+@pytest.mark.parametrize("m", [RBF, POLY, RandomMap("poly", 8, 1.0, 1.0, 2)], ids=str)
 def test_data_beyond_float32_is_refused(m, share, monkeypatch):
     monkeypatch.setattr(features, "DENSE", share)
     with pytest.raises(ParameterError, match="leave float32 on this data"):
@@ -397,8 +367,8 @@ def test_parse_is_the_inverse_of_str(m):
 
 def test_the_text_of_a_map_is_readable():
     assert str(RandomMap("rbf", 4096, 0.5, seed=1)) == "rbf components 4096 gamma 0.5 seed 1"
-    text = "poly components 10 gamma 1e-05 coef0 1 degree 2 seed 18446744073709551615 exact"
-    assert str(RandomMap("poly", 10, 1e-5, 1.0, 2, 2**64 - 1, True)) == text
+    text = "poly components 10 gamma 1e-05 coef0 1 degree 2 seed 18446744073709551615"
+    assert str(RandomMap("poly", 10, 1e-5, 1.0, 2, 2**64 - 1)) == text
     assert str(RandomMap("rbf", 3, np.float64(0.1))) == "rbf components 3 gamma 0.1 seed 0"
 
 
@@ -425,7 +395,7 @@ def test_parameters_that_rbf_lacks_are_dropped():
         "rbf components 4 gamma 1 seed 0\n",
         "rbf  components 4 gamma 1 seed 0",
         "poly components 4 gamma 1 coef0 -1 degree 2 seed 0",
-        "poly components 4 gamma 1 coef0 1 degree 2 seed 0 exactly",
+        "poly components 4 gamma 1 coef0 1 degree 2 seed 0 exact",
         "poly components 4 gamma 1 coef0 1 degree \u0662 seed 0",
     ],
 )

@@ -52,7 +52,7 @@ KINDS = {
     "sgd regression": ("targets", "sgd -s svr"),
     "fourier features": ("two", "sgd -t rbf -g 0.3 --components 50"),
     "maclaurin features": ("four", "sgd -t poly -g 0.2 -r 1 -d 3 --components 50"),
-    "exact maclaurin features": ("two", "sgd -t poly -g 0.2 -r 1 --exact --components 50"),
+    "maclaurin features of degree 2": ("two", "sgd -t poly -d 2 -g 0.2 -r 1 --components 50"),
     "sparse rows": ("sparse", "randsvm -g 0.4"),
     "sparse linear kernel": ("sparse", "randsvm -t linear --scale unit"),
     "float64": ("large", "randsvm -g 0.4 --scale standard"),

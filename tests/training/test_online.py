@@ -305,7 +305,6 @@ def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
         ("--loss log", "loss"),
         ("--multiclass ovr", "multiclass"),
         ("--epochs 3", "epochs"),
-        ("--epochs auto", "epochs"),
         ("--early-stopping 0.1", "early-stopping"),
     ],
 )

@@ -39,7 +39,7 @@ KINDS = {
     "sgd of features": ("sgd -t rbf --components 40 -g 1 -v 3 -c 1,8", "two"),
     "sgd mean": ("sgd --epochs 3 --average --loss log -w balanced", "three"),
     "sgd together": ("sgd --multiclass crammer-singer --early-stopping 0.2", "three"),
-    "sgd auto": ("sgd --epochs auto", "two"),
+    "sgd early": ("sgd --early-stopping 0.2", "two"),
     "sgd svr": ("sgd -s svr --epochs 2", "targets"),
     "sgd one-class": ("sgd -s one-class -t rbf -g 0.1 --components 40 --epochs 2", "two"),
     "update": ("sgd --update linear", "two"),
