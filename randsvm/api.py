@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import numbers
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
 from randsvm.events import LinearTrained, Trained, Watch, check, silent
-from randsvm.parameters.option import AUTO, BALANCED, grid, make_parameters, options
+from randsvm.parameters.option import grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
+from randsvm.parameters.values import Kind, Path
 
 if TYPE_CHECKING:
     from randsvm.data.dataset import Source
@@ -294,85 +294,33 @@ EARLIER = "earlier"
 
 def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     """Convert values to the types of the parameter classes. Raise TypeError for an unknown name."""
-    value_types = {f.name: spec.value_type for group in groups for f, spec in options(group)}
-    value_types |= {EARLIER: ""}
+    kinds: dict[str, Kind | None] = {
+        f.name: spec.kind for group in groups for f, spec in options(group)
+    }
+    kinds[EARLIER] = None
     if StopParams in groups:
-        value_types |= {WARM_START: "path"}
+        kinds[WARM_START] = Path()
     for name in given:
-        if name not in value_types:
+        if name not in kinds:
             import difflib
 
-            near = difflib.get_close_matches(name, value_types, 1)
+            near = difflib.get_close_matches(name, kinds, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
     optional = {f.name for group in groups for f, _ in options(group) if f.default is None}
     for name, value in given.items():
         if value is None and name not in optional | {EARLIER, WARM_START}:
             raise ParameterError(f"{name} must have a value, got None")
-    return {name: _parameter_value(name, value_types[name], value) for name, value in given.items()}
+    return {name: _converted(name, kinds[name], value) for name, value in given.items()}
 
 
-# The types of the values of an option by its `value_type`, and their name in messages. Bounds and
-# words are checked by the parameter classes.
-NUMBERS = (numbers.Real,)
-NUMBERS_OR_WORDS = (numbers.Real, str)
-EXPECTED: dict[str, tuple[tuple[type, ...], str]] = {
-    "int": (NUMBERS, "a whole number"),
-    "float": (NUMBERS, "a number"),
-    "floats": ((*NUMBERS_OR_WORDS, Sequence), "a number or a list of numbers"),
-    "size": (NUMBERS, "a number of bytes"),
-    "duration": (NUMBERS, "a number of seconds"),
-    "gap": (NUMBERS_OR_WORDS, "a number or 'none'"),
-    "folds": (NUMBERS_OR_WORDS, "a whole number or a text"),
-    "count_or_auto": (NUMBERS_OR_WORDS, "a whole number or 'auto'"),
-    "checkpoint": (NUMBERS_OR_WORDS, "a number of seconds or a text"),
-    "text": ((str,), "a text"),
-    "path": ((str, os.PathLike), "the name of a file"),
-    "weights": ((str, Mapping, Iterable), "a dictionary of labels and numbers"),
-}
-
-
-# Types whose numbers are whole.
-WHOLE = ("int", "count_or_auto", "folds")
-
-
-def _check_type(name: str, value_type: str, value: Any) -> None:
-    """Raise ParameterError if the value has a type that the option cannot have."""
-    types, expected = EXPECTED[value_type]
-    fits = isinstance(value, types)
-    if value_type in WHOLE:
-        fits = fits and (isinstance(value, str) or value == value // 1)
-    if value_type == "count_or_auto" and isinstance(value, str):
-        fits = value == AUTO
-    if not fits:
-        raise ParameterError(f"{name} must be {expected}, got {value!r}")
-
-
-def _parameter_value(name: str, value_type: str | tuple[str, ...], value: Any) -> Any:
+def _converted(name: str, kind: Kind | None, value: Any) -> Any:
+    """Return a value as the option stores it. Raise ParameterError for another type."""
     if hasattr(value, "tolist"):  # an array or a number of NumPy
         value = value.tolist()
-    if isinstance(value_type, str) and value_type in EXPECTED and value is not None:
-        _check_type(name, value_type, value)
-    if value_type == "weights":
-        pairs = {BALANCED: 1.0} if value == BALANCED else value
-        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
-        try:
-            return tuple((str(label), float(weight)) for label, weight in pairs)
-        except (TypeError, ValueError):
-            expected = EXPECTED["weights"][1]
-            raise ParameterError(f"{name} must be {expected}, got {value!r}") from None
-    if value_type == "floats" and isinstance(value, Sequence) and not isinstance(value, str):
-        return tuple(_number_of_a_list(name, one) for one in value)
-    if value_type in WHOLE and isinstance(value, float):
-        return int(value)
-    if value_type in ("float", "floats", "gap") and isinstance(value, numbers.Real):
-        return float(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
-
-def _number_of_a_list(name: str, value: Any) -> float:
-    """Return a value of a search. Raise ParameterError for a word: a list has numbers only."""
+    if kind is None or value is None:
+        return value
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be numbers in a list, got {value!r}") from None
+        return kind.convert(value)
+    except ValueError as error:
+        raise ParameterError(f"{name} {error}") from None

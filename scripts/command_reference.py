@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from randsvm.cli.commands import HELP_ALL
 from randsvm.cli.predict import predict
 from randsvm.cli.train import train
 
@@ -23,7 +24,7 @@ TOP = """\
 # Command line
 
 This page has every option of both commands. `python scripts/command_reference.py` writes it from
-the texts that `--help` shows.
+the texts that `--help-all` shows.
 [Choosing](choosing.md) explains which algorithm, task and options fit which work.
 
 A value may be given as `--gap 0.01`, `--gap=0.01`, `-c 8` or `-c8`. Words and LIBSVM's numbers are
@@ -137,6 +138,7 @@ class MarkdownFormatter(PartsFormatter):
 def section(command: click.Command, name: str, parent: click.Context | None = None) -> str:
     """Return the help of a command as a section of the page."""
     context = click.Context(command, info_name=name, parent=parent)
+    context.meta[HELP_ALL] = True
     formatter = MarkdownFormatter()
     command.format_help(context, formatter)
     body = "\n\n".join(formatter.collected())

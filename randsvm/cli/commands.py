@@ -1,8 +1,9 @@
-"""Commands with LIBSVM's spellings of options, corrections of mistyped ones, and grouped help."""
+"""Commands with LIBSVM's spellings of options, corrections of mistyped ones, and two helps."""
 
 from __future__ import annotations
 
 import glob
+import inspect
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,35 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsvm.files import file_exists
-from randsvm.parameters.option import BALANCED, Option
+from randsvm.parameters.option import GROUPS, OUTPUT
+from randsvm.parameters.values import BALANCED
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 # Fits a terminal of 80 columns.
 SETTINGS = {"max_content_width": 80}
-# Key of click's Context.meta: the words of the command line.
-WORDS_KEY = "randsvm.words"
-
-# Groups of options in the help. Options of parameter classes are in the first group and other ones
-# in the last, unless GROUPS names another one.
-MODEL, STOP, SEARCH, RESOURCES, OUTPUT = (
-    "Model",
-    "Algorithm and stopping",
-    "Search and cross-validation",
-    "Resources",
-    "Output and other options",
-)
-GROUPS = {
-    **dict.fromkeys(("gap", "tolerance", "max_iterations", "time_limit", "require_gap"), STOP),
-    **dict.fromkeys(("support_bound", "distortion", "delta", "separable", "sample_size"), STOP),
-    **dict.fromkeys(("working_set", "swap", "shrinking", "warm_start", "seed"), STOP),
-    **dict.fromkeys(("epochs", "average", "early_stopping"), STOP),
-    **dict.fromkeys(("update", "update_rate", "checkpoint"), STOP),
-    **dict.fromkeys(("folds", "subset"), SEARCH),
-    "overwrite": OUTPUT,
-    **dict.fromkeys(("jobs", "memory", "libsvm_cache", "tmpdir", "cache", "cluster"), RESOURCES),
-}
+# Key of click's Context.meta: whether the help shows all options.
+HELP_ALL = "randsvm.help_all"
 
 EXIT_CODES = {
     0: "done, also at --time-limit",
@@ -62,43 +44,25 @@ ENVIRONMENT = {
 }
 
 
-class BoundedOption(click.Option):
-    """An option with bounds, whose errors repeat its name and value as the user typed them."""
+def help_all() -> click.Option:
+    """Return the option that prints the whole help."""
 
-    def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.spec = spec
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            ctx.meta[HELP_ALL] = True
+            click.echo(ctx.get_help())
+            ctx.exit()
 
-    def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Raise ParameterError for a value out of its bounds."""
-        found = super().process_value(ctx, value)
-        if found is None or ctx.resilient_parsing:
-            return found
-        flag = self._spelled(ctx.meta.get(WORDS_KEY, []))
-        if self.spec.value_type == "weights":
-            for label, weight in found:
-                self.spec.check(f"the weight in {flag} {label}", weight)
-            return found
-        several = isinstance(found, tuple)
-        for one in found if several else [found]:
-            # Bounds are for numbers; a word such as auto has none.
-            if not isinstance(one, str):
-                typed = None if several else value
-                if several and one < 0 == self.spec.above:
-                    # The ranges of grid.py have exponents of 2.
-                    typed = f"{one:g} (a power of 2 is written as 2^-1)"
-                self.spec.check(flag, one, typed)
-        return found
+    text = "Show all options and exit."
+    return click.Option(
+        ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=text
+    )
 
-    def _spelled(self, words: list[str]) -> str:
-        """Return the spelling of this option that is last on the command line."""
-        for word in reversed(words):
-            for flag in self.opts:
-                if word.startswith(flag) and (
-                    not flag.startswith("--") or word[len(flag) :][:1] in ("", "=")
-                ):
-                    return flag
-        return self.opts[0]
+
+def short_record(option: click.Parameter) -> tuple[str, str] | None:
+    """Return the flags and the line of an option in the short help; None if it has none."""
+    spec = getattr(option, "spec", None)
+    return None if spec is None or not spec.brief else (", ".join(spec.flags), spec.brief)
 
 
 class Command(click.Command):
@@ -107,9 +71,6 @@ class Command(click.Command):
     examples: command line -> what it does.
     """
 
-    # Titles of the groups of options in the help, in their order.
-    TITLES: tuple[str, ...] = (MODEL, STOP, SEARCH, RESOURCES, OUTPUT)
-
     def __init__(
         self,
         *arguments: Any,
@@ -117,32 +78,14 @@ class Command(click.Command):
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
+        self.params.append(help_all())
         self.examples = examples or {}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args == ["-h"]:  # with other words it is LIBSVM's -h, shrinking
             args = ["--help"]
-        words: list[str] = []
-        own = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
-        lengths = {flag: one.nargs for one in own for flag in one.opts}
-        # The number of words that belong to the option before them. All words after -- are files.
-        values = 0
-        for word in args:
-            attached = not values and re.fullmatch(r"-w[^=].*", word)
-            words += ["-w", word[2:]] if attached else [word]
-            is_label = attached or (values == 2 and words[-2] in ("-w", "--weight"))
-            if values:
-                values -= 1
-            elif word == "--":
-                values = len(args)
-            else:
-                values = 1 if attached else lengths.get(word, 0)
-            if is_label and words[-1] == BALANCED:
-                words.append("1")  # click expects a weight after each label
-                values = 0
-        ctx.meta[WORDS_KEY] = list(words)
         try:
-            rest = super().parse_args(ctx, words)
+            rest = super().parse_args(ctx, self.separated(args))
             if not ctx.resilient_parsing:
                 self._check_first_file(ctx)
             return rest
@@ -162,25 +105,55 @@ class Command(click.Command):
             message = f"No such option {word!r}. Did you mean {near!r}?"
             raise click.NoSuchOption(word, message, ctx=ctx) from None
 
+    def separated(self, args: list[str]) -> list[str]:
+        """Return the words with -wLABEL as two words, and a weight after `-w balanced`."""
+        words: list[str] = []
+        own = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
+        lengths = {flag: one.nargs for one in own for flag in one.opts}
+        # The number of words that belong to the option before them. All words after -- are files.
+        values = 0
+        for word in args:
+            attached = not values and re.fullmatch(r"-w[^=].*", word)
+            words += ["-w", word[2:]] if attached else [word]
+            is_label = attached or (values == 2 and words[-2] in ("-w", "--weight"))
+            if values:
+                values -= 1
+            elif word == "--":
+                values = len(args)
+            else:
+                values = 1 if attached else lengths.get(word, 0)
+            if is_label and words[-1] == BALANCED:
+                words.append("1")  # click expects a weight after each label
+                values = 0
+        return words
+
     def _check_first_file(self, ctx: click.Context) -> None:
         """Raise an error if the first file is missing and has the name of a command."""
         group = None if ctx.parent is None else ctx.parent.command
         first = next(one.name for one in self.params if isinstance(one, click.Argument))
         name = ctx.params[first or ""]
         if isinstance(group, Commands) and name in group.commands and not file_exists(name):
-            comes_first = f"{group.metavar} comes first, as in {ctx.find_root().info_name} {name}"
-            raise click.UsageError(f"no file {name!r}: {comes_first}", ctx)
+            root = ctx.find_root().info_name
+            raise click.UsageError(
+                f"no file {name!r}: {group.metavar} comes first, as in {root} {name}", ctx
+            )
 
-    def title_of(self, option: click.Option) -> str:
-        """Return the title of the group of an option in the help."""
-        return GROUPS.get(option.name or "", MODEL if isinstance(option, BoundedOption) else OUTPUT)
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.indentation():
+            text = inspect.cleandoc(self.help or "")
+            formatter.write_paragraph()
+            formatter.write_text(text if ctx.meta.get(HELP_ALL) else text.partition("\n\n")[0])
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        records: dict[str, list[tuple[str, str]]] = {title: [] for title in self.TITLES}
+        if not ctx.meta.get(HELP_ALL):
+            write_short_options(formatter, self, "Options")
+            return
+        records: dict[str, list[tuple[str, str]]] = {title: [] for title in GROUPS}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                records[self.title_of(parameter)].append(record)
+                spec = getattr(parameter, "spec", None)
+                records[OUTPUT if spec is None else spec.group].append(record)
         for title, own in records.items():
             if own:
                 with formatter.section(title):
@@ -188,18 +161,18 @@ class Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)
-        if ctx.parent is not None:
-            name = ctx.find_root().info_name
-            formatter.write(f"\nExit codes, environment, completion: {name} --help\n")
-        else:
-            write_surroundings(formatter, ctx.info_name or "")
+        if not ctx.meta.get(HELP_ALL):
+            formatter.write(f"\nAll options: {ctx.command_path} --help-all")
+        name = ctx.find_root().info_name
+        formatter.write(f"\nExit codes, environment, completion: {name} --help-all\n")
 
 
 class Commands(click.Group):
     """A group of commands; without the name of one, the command `plain` takes the words.
 
     metavar: what a command is called in the help. usage: the words of a command line. note: about a
-    command line without the name of a command.
+    command line without the name of a command. exit_codes: those with another meaning than in
+    EXIT_CODES.
     """
 
     def __init__(
@@ -210,9 +183,12 @@ class Commands(click.Group):
         usage: str,
         note: str,
         examples: dict[str, str],
+        exit_codes: dict[int, str] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
+        self.params.append(help_all())
+        self.exit_codes = EXIT_CODES | (exit_codes or {})
         self.plain = plain
         self.metavar, self.usage, self.note = metavar, usage, note
         self.examples = examples
@@ -223,7 +199,7 @@ class Commands(click.Group):
             ctx.exit(2)
         if args == ["-h"]:
             args = ["--help"]
-        elif args and args[0] not in (*self.commands, "--help", "--version"):
+        elif args and args[0] not in (*self.commands, "--help", "--help-all", "--version"):
             args = [self.plain, *args]
         return super().parse_args(ctx, args)
 
@@ -255,13 +231,30 @@ class Commands(click.Group):
             formatter.write_dl(
                 [(name, one.short_help or "") for name, one in self.commands.items()]
             )
+        if not ctx.meta.get(HELP_ALL):
+            plain = self.commands[self.plain]
+            write_short_options(formatter, plain, f"Options of {self.plain}")
         formatter.write_paragraph()
-        line = f"{ctx.command_path} {self.metavar} --help"
-        formatter.write_text(f"{self.note} All options: {line}")
+        formatter.write_text(self.note)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)
-        write_surroundings(formatter, ctx.info_name or "")
+        name = ctx.info_name or ""
+        if ctx.meta.get(HELP_ALL):
+            self.write_surroundings(formatter, name)
+            return
+        formatter.write(f"\nAll options: {name} {self.metavar} --help-all\n")
+        formatter.write(f"Exit codes, environment, completion: {name} --help-all\n")
+
+    def write_surroundings(self, formatter: click.HelpFormatter, name: str) -> None:
+        """Write exit codes, environment variables and shell completion."""
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
+        with formatter.section("Environment"):
+            formatter.write_dl(list(ENVIRONMENT.items()))
+        variable = f"_{name}_COMPLETE".replace("-", "_").upper()
+        with formatter.section("Completion in bash (zsh and fish alike), for ~/.bashrc"):
+            formatter.write(f'  eval "$({variable}=bash_source {name})"\n')
 
 
 def _commands_with(ctx: click.Context, flag: str) -> list[str]:
@@ -281,12 +274,9 @@ def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> 
             formatter.write(f"  {words}\n      {meaning}\n")
 
 
-def write_surroundings(formatter: click.HelpFormatter, name: str) -> None:
-    """Write exit codes, environment variables and shell completion."""
-    with formatter.section("Exit codes"):
-        formatter.write_dl([(str(code), meaning) for code, meaning in EXIT_CODES.items()])
-    with formatter.section("Environment"):
-        formatter.write_dl(list(ENVIRONMENT.items()))
-    variable = f"_{name}_COMPLETE".replace("-", "_").upper()
-    with formatter.section("Completion in bash (zsh and fish alike), for ~/.bashrc"):
-        formatter.write(f'  eval "$({variable}=bash_source {name})"\n')
+def write_short_options(formatter: click.HelpFormatter, command: click.Command, title: str) -> None:
+    """Write a line for each option of the short help."""
+    records = list(filter(None, map(short_record, command.params)))
+    if records:
+        with formatter.section(title):
+            formatter.write_dl(records)

@@ -9,24 +9,23 @@ import click
 
 from randsvm import __version__
 from randsvm.cli import options, process
-from randsvm.cli.commands import RESOURCES, SETTINGS, Command, Commands
+from randsvm.cli.commands import SETTINGS, Command, Commands
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD
+from randsvm.parameters.option import OUTPUT, Option
 from randsvm.parameters.run import EXPORT_FORMATS, CertifyParams, PredictParams, Resources
+from randsvm.parameters.values import Path
 
 COMMAND = "randsvm-predict"
+DATA = Option(
+    ("--data",),
+    "Compare the predictions of the rows of this file.  [default: of the support vectors]",
+    Path(),
+    OUTPUT,
+    "Compare the predictions of the rows of this file.",
+)
 # Options of PredictParams that say how the columns of a table are read.
 TABLE_OPTIONS = ("format", "no_header")
-
-
-class PredictCommand(Command):
-    """A command of randsvm-predict, whose options are in two groups of the help."""
-
-    OPTIONS = "Options"
-    TITLES = (OPTIONS, RESOURCES)
-
-    def title_of(self, option: click.Option) -> str:
-        return RESOURCES if option.name in ("jobs", "cluster") else self.OPTIONS
 
 
 @click.group(
@@ -36,6 +35,13 @@ class PredictCommand(Command):
     metavar="COMMAND",
     usage="[COMMAND] [OPTIONS] TEST_FILE MODEL_FILE OUTPUT_FILE",
     note="Without COMMAND it is predict, as svm-predict does it.",
+    exit_codes={
+        0: "done",
+        74: "reading or writing failed, as on a full disk or a closed pipe",
+        75: "the gap is above --require-gap of certify",
+        69: "the cluster cannot be reached or stops working",
+        128: "+ signal: interrupted; an old OUTPUT_FILE stays",
+    },
     examples={
         "randsvm-predict test.svm data.svm.model labels.txt": "prints the accuracy",
         "randsvm-predict info data.svm.model": "what the model is and how it was trained",
@@ -59,7 +65,7 @@ def _file(name: str) -> Callable[[options.Decorated], options.Decorated]:
 
 @predict.command(
     "predict",
-    cls=PredictCommand,
+    cls=Command,
     short_help="Predict the rows of a file; without COMMAND.",
     examples={
         "randsvm-predict --scores rows.svm.gz data.model -": "decision values on standard output",
@@ -106,7 +112,7 @@ def predict_rows(
 
 
 @predict.command(
-    cls=PredictCommand,
+    cls=Command,
     short_help="Print P, D and the gap of any model in LIBSVM's format.",
     examples={
         "randsvm-predict certify train.svm train.svm.model -c 8": "a model of svm-train -c 8",
@@ -141,7 +147,7 @@ def certify(
 
 
 @predict.command(
-    cls=PredictCommand,
+    cls=Command,
     short_help="Write a model as C99 source or as an ONNX graph.",
     examples={
         "randsvm-predict export c data.model model.c": "compared on the support vectors",
@@ -153,12 +159,7 @@ def certify(
 @click.argument("form", type=click.Choice(EXPORT_FORMATS), metavar="c|onnx")
 @_file("model_file")
 @_file("output_file")
-@click.option(
-    "--data",
-    type=options.PATH,
-    metavar="TEST_FILE",
-    help="Compare the predictions of the rows of this file.  [default: of the support vectors]",
-)
+@options.made("data", None, DATA)
 @options.parameters(PredictParams, only=TABLE_OPTIONS)
 @options.report
 @options.quiet
@@ -196,7 +197,7 @@ def export(
 
 
 @predict.command(
-    cls=PredictCommand,
+    cls=Command,
     short_help="Write the Shapley values of each row.",
     examples={
         "randsvm-predict explain test.svm data.model values.txt": "f index:value .. for each row",
@@ -234,7 +235,7 @@ def explain(
 
 
 @predict.command(
-    cls=PredictCommand,
+    cls=Command,
     short_help="Print what a model is and how it was trained.",
     examples={"randsvm-predict info data.svm.model": "kernel, C, gap, support vectors, version"},
 )

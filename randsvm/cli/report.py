@@ -54,7 +54,7 @@ from randsvm.files import (
     check_distinct,
     display_output,
 )
-from randsvm.parameters.option import AUTO
+from randsvm.parameters.values import AUTO
 
 # Bounds of rounding below this share of P and D are not printed.
 VISIBLE_ROUNDING = 1e-6

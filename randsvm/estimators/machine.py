@@ -17,9 +17,10 @@ from randsvm.data.in_memory import Arrays, label_texts, label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
 from randsvm.models.model import Model
-from randsvm.parameters.option import BALANCED, options_on_command_line
+from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
 from randsvm.parameters.svm import is_same_label
+from randsvm.parameters.values import BALANCED
 
 # The options of a training that a model file records, and the parameters of estimators for them.
 PARAMETERS = {

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from randsvm.parameters.option import AUTO, changed_flags, check_bounds, option, require
+from randsvm.parameters.option import STOP, changed_flags, check_values, option, require
 from randsvm.parameters.svm import NU_TASKS, Params
+from randsvm.parameters.values import AUTO, Flag, Number, Whole
 
 
 @dataclass(frozen=True)
@@ -26,47 +27,46 @@ class RandsvmParams:
 
     support_bound: int | None = option(
         None,
-        "int",
+        Whole(least=1),
         "-k",
         "--support-bound",
         help="The rule of the paper: stop at k support vectors.  [default: none; with --gap none "
         "ceil(32 ln(4n/delta) / epsilon^2)]",
-        least=1,
+        group=STOP,
     )
     sample_size: int | None = option(
         None,
-        "int",
+        Whole(least=2),
         "--sample-size",
         help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {SAMPLE_FACTOR:g} k "
         "by the rule of the paper]",
-        least=2,
+        group=STOP,
     )
     distortion: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--distortion",
         help="epsilon of k's formula, distortion of the random projection.  "
         f"[default: {DEFAULT_DISTORTION:g}]",
-        above=0,
-        below=1,
+        group=STOP,
     )
     delta: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--delta",
         help=f"Failure probability in k's formula.  [default: {DEFAULT_DELTA:g}]",
-        above=0,
-        below=1,
+        group=STOP,
     )
     separable: bool = option(
         False,
-        "flag",
+        Flag(),
         "--separable",
         help="The data is linearly separable in feature space: factor 16 in k's formula, not 32.",
+        group=STOP,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
         k, r = self.support_bound, self.sample_size
         if k is not None and r is not None:
             require(
@@ -120,25 +120,23 @@ class OsunaParams:
 
     working_set: int | None = option(
         None,
-        "int",
+        Whole(least=2, unit="rows"),
         "--working-set",
         help=f"Rows B of a subproblem.  [default: {MIN_ROWS}, up to {MAX_ROWS} for more than "
         f"{FEW_TRAINING_ROWS:,} rows; all rows up to {MAX_WHOLE_VARIABLES:,}, or "
         f"{MAX_WHOLE_VARIABLES_OF_MANY:,} with {MANY_NONZEROS:g} nonzeros each]",
-        least=2,
-        unit="rows",
+        group=STOP,
     )
     swap: int | None = option(
         None,
-        "int",
+        Whole(least=1, unit="rows"),
         "--swap",
         help="Violators that enter a round.  [default: half of B]",
-        least=1,
-        unit="rows",
+        group=STOP,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
 
     @classmethod
     def default_rows(cls, n: int, variables: int = 1, nonzeros: float = 0.0) -> int:
@@ -169,37 +167,33 @@ class StopParams:
 
     gap: float | str | None = option(
         None,
-        "gap",
+        Number(NO_GAP, above=0, below=1),
         "--gap",
         help="End when the model is certified to be within this part of the optimum, relative gap "
         f"(P - D) / max; none: the rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, "
         "--distortion, --delta, --separable]",
-        above=0,
-        below=1,
+        group=STOP,
+        brief=f"Relative gap to certify.  [default: {DEFAULT_GAP:g}]",
     )
     max_iterations: int | None = option(
-        None, "int", "--max-iterations", help="Maximum number of rounds.", least=1
+        None,
+        Whole(least=1),
+        "--max-iterations",
+        help="Maximum number of rounds.",
+        group=STOP,
     )
     reduce: int | str | None = option(
         None,
-        "count_or_auto",
+        Whole(AUTO, least=1),
         "--reduce",
         help="Express the decision function by at most N of its support vectors, of several "
         "classes in each problem, with new coefficients; auto: by the fewest within --gap. The gap "
         "is certified against D of the full machine.",
-        least=1,
+        group=STOP,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
-        require(
-            not isinstance(self.gap, str) or self.gap == self.NO_GAP,
-            f"gap must be a number or {self.NO_GAP}, got {self.gap}",
-        )
-        require(
-            not isinstance(self.reduce, str) or self.reduce == AUTO,
-            f"reduce must be a number or {AUTO}, got {self.reduce}",
-        )
+        check_values(self)
 
     @property
     def wanted_gap(self) -> float | None:

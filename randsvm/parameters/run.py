@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from randsvm.errors import ParameterError
 from randsvm.parameters.option import (
-    MEGABYTE,
+    OUTPUT,
+    RESOURCES,
+    SEARCH,
+    STOP,
+    TABLE,
     Grid,
-    check_bounds,
+    check_values,
     grid_values,
     option,
     options,
@@ -23,6 +27,19 @@ from randsvm.parameters.option import (
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import WEIGHTS, Params
+from randsvm.parameters.values import (
+    MEGABYTE,
+    Choice,
+    Duration,
+    Flag,
+    Folds,
+    Kind,
+    Number,
+    Path,
+    Size,
+    Switch,
+    Whole,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -48,110 +65,130 @@ class Limits:
 
     time_limit: float | None = option(
         None,
-        "duration",
+        Duration(above=0, unit="seconds"),
         "--time-limit",
         help="End after 90s, 10m or 2h with the best model so far; a number alone is in seconds.",
-        above=0,
-        unit="seconds",
+        group=STOP,
+        brief="End after 90s, 10m or 2h with the best model so far.",
     )
     require_gap: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--require-gap",
         help="Keep the old model and end with exit code 75 if the certified gap is above this one.",
-        above=0,
-        below=1,
+        group=STOP,
     )
     overwrite: bool = option(
         False,
-        "flag",
+        Flag(),
         "--overwrite",
         help="Replace MODEL_FILE even if the training is interrupted or out of time and the new "
         "model has a larger gap; else the new model becomes MODEL_FILE.interrupted.",
+        group=OUTPUT,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
 
 
 @dataclass(frozen=True)
 class Run:
     """The seed, and how rows are read and scaled."""
 
-    seed: int = option(0, "int", "--seed", help="Seed of all random draws.", least=0, below=2**64)
+    seed: int = option(
+        0,
+        Whole(least=0, below=2**64),
+        "--seed",
+        help="Seed of all random draws.",
+        group=STOP,
+    )
     zero_based: bool = option(
-        False, "flag", "--zero-based", help="Feature indices start at 0, not at 1."
+        False,
+        Flag(),
+        "--zero-based",
+        help="Feature indices start at 0, not at 1.",
     )
     scale: str | None = option(
         None,
-        SCALINGS,
+        Choice(*SCALINGS),
         "--scale",
         help="Scale features to [-1, 1], to mean 0 and variance 1, or rows to length 1; the model "
         "scales what it predicts. Sparse rows stay sparse.",
+        brief="minmax, standard or unit.",
     )
     row_weights: str | None = option(
         None,
-        "path",
+        Path(),
         "--row-weights",
         help="File of weights, one number a line for each row, as LIBSVM's -W: C of a row is C "
         "times its weight.",
     )
     format: str | None = option(
         None,
-        FORMATS,
+        Choice(*FORMATS),
         "--format",
         help="Format of TRAIN_FILE. In a table, a column of numbers is a feature, and so is each "
         "text of another column; the model applies them in predictions.  [default: svmlight]",
+        group=TABLE,
+        brief="svmlight, csv, tsv or parquet.",
     )
     label_column: str | None = option(
         None,
-        "text",
+        Kind(),
         "--label-column",
         help="Column of the labels in a table: its name, or its number from 1.",
+        group=TABLE,
+        brief="Column of the labels in a table.",
     )
     ignore_columns: str | None = option(
         None,
-        "text",
+        Kind(),
         "--ignore-columns",
         help="Columns of a table that are no features: names or numbers, separated by commas.",
+        group=TABLE,
     )
     categorical_columns: str | None = option(
         None,
-        "text",
+        Kind(),
         "--categorical-columns",
         help="Columns of a table whose numbers are categories, too, such as codes: names or "
         "numbers, separated by commas.",
+        group=TABLE,
     )
     group_column: str | None = option(
         None,
-        "text",
+        Kind(),
         "--group-column",
         help="Column of a table whose texts take the place of qid: for --groups qid; it is no "
         "feature.",
+        group=TABLE,
     )
     no_header: bool = option(
         False,
-        "flag",
+        Flag(),
         "--no-header",
         help="The first line of a CSV or TSV file is a row; numbers from 1 name the columns.",
+        group=TABLE,
     )
     missing: str | None = option(
         None,
-        MISSING,
+        Choice(*MISSING),
         "--missing",
         help="mean: a missing number in a table becomes the mean of its column, and a missing text "
         "none of the categories.  [default: it is an error]",
+        group=TABLE,
     )
     missing_values: str | None = option(
         None,
-        "text",
+        Kind(),
         "--missing-values",
         help="Texts or numbers that stand for a missing number in a table, besides NA, ? and the "
         "like: '-' or -999,none; separated by commas.",
+        group=TABLE,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
         only_for_tables = {
             "--label-column": self.label_column,
             "--ignore-columns": self.ignore_columns,
@@ -190,80 +227,60 @@ class Search:
 
     folds: int | str | None = option(
         None,
-        "folds",
+        Folds(least=2, most=MAX_FOLDS, most_repeats=MAX_REPEATS),
         "-v",
         "--folds",
         help="Folds of a cross-validation before the training; 5x3: three times with other folds.  "
         f"[default: {DEFAULT_FOLDS} for a grid]",
-        least=2,
-        most=MAX_FOLDS,
+        group=SEARCH,
+        brief="Folds of a cross-validation before the training.",
     )
     subset: int | None = option(
         None,
-        "int",
+        Whole(least=2, unit="rows"),
         "--subset",
         help="Rows of the cross-validation, drawn at random.",
-        least=2,
-        unit="rows",
+        group=SEARCH,
     )
     grid: Grid = ()
     earlier: Callable[[], Sequence[Mapping[str, Any]]] = tuple
     search_gap: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--search-gap",
         help="Relative gap of the fits that are only scored; --gap if that is larger. The final "
         f"model has --gap.  [default: {DEFAULT_GAP}; up to 3,000 rows of svc and svr LIBSVM's "
         "tolerance -e ends them]",
-        above=0,
-        below=1,
+        group=SEARCH,
     )
     no_racing: bool = option(
         False,
-        "flag",
+        Flag(),
         "--no-racing",
         help="Score every combination on all folds; else one that is significantly worse than "
         "another on the folds so far is dropped.",
+        group=SEARCH,
     )
     select_by: str | None = option(
         None,
-        "text",
+        Choice(*SELECTION_METRICS, metavar="METRIC"),
         "--select-by",
         help="Metric that decides between combinations: accuracy, balanced-accuracy, auc, f1 (mean "
         "of the classes), log-loss, squared-error or absolute-error; auc and log-loss are for two "
         "classes.  [default: accuracy, or squared-error for a regression]",
+        group=SEARCH,
     )
-
     groups: str | None = option(
         None,
-        "text",
+        Choice(*GROUPINGS),
         "--groups",
-        help="qid: the rows of one qid: stay in one fold. time: each fold trains on the rows "
-        "before those that it holds out, in file order.",
+        help="qid: the rows of one qid:, or of one text in --group-column, stay in one fold. time: "
+        "each fold trains on the rows before those that it holds out, in file order.",
+        group=SEARCH,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
-        listed = ", ".join(SELECTION_METRICS)
-        require(
-            self.select_by is None or self.select_by in SELECTION_METRICS,
-            f"--select-by must be one of {listed}, got {self.select_by}",
-        )
-        if isinstance(self.folds, str):
-            parts = self.folds.split("x")
-            numbers = [int(part) for part in parts if part.isdecimal()]
-            require(
-                len(numbers) == len(parts) == 2
-                and 2 <= numbers[0] <= self.MAX_FOLDS
-                and 1 <= numbers[1] <= self.MAX_REPEATS,
-                f"folds must be from 2 to {self.MAX_FOLDS}, and with repetitions as 5x3 (up to "
-                f"{self.MAX_REPEATS}), got {self.folds}",
-            )
-        require(
-            self.groups in (None, *GROUPINGS),
-            f"--groups must be one of {', '.join(GROUPINGS)}, got {self.groups} "
-            f"(--groups qid --group-column {self.groups} if it is a column of a table)",
-        )
+        check_values(self)
         require(
             self.groups != "time" or self.repeats == 1,
             "--groups time has one order of rows: give -v without repetitions",
@@ -350,43 +367,54 @@ class Resources:
 
     jobs: int | None = option(
         None,
-        "int",
+        Whole(least=1),
         "--jobs",
         help="Worker threads; results do not depend on them.  [default: all cores]",
-        least=1,
+        group=RESOURCES,
+        brief="Worker threads.",
     )
     memory: int = option(
         2048 * MEGABYTE,
-        "size",
+        Size(least=16 * MEGABYTE),
         "--memory",
         help="Bound on memory for data, support vectors and LIBSVM, as 512M or 4G.  [default: 2G]",
-        least=16 * MEGABYTE,
+        group=RESOURCES,
+        brief="Bound on memory, as 512M or 4G.",
     )
     libsvm_cache: float | None = option(
         None,
-        "float",
+        Number(above=0, below=math.inf),
         "-m",
         "--libsvm-cache",
         help="LIBSVM's kernel cache in MB.  [default: a quarter of --memory]",
-        above=0,
-        below=math.inf,
+        group=RESOURCES,
     )
     tmpdir: str | None = option(
-        None, "path", "--tmpdir", help="Folder of the spill file.  [default: TMPDIR or /tmp]"
+        None,
+        Path(),
+        "--tmpdir",
+        help="Folder of the spill file.  [default: TMPDIR or /tmp]",
+        group=RESOURCES,
     )
     cache: str | None = option(
-        None, "path", "--cache", help="Keep the parsed data in this file for later runs."
+        None,
+        Path(),
+        "--cache",
+        help="Keep the parsed data in this file for later runs.",
+        group=RESOURCES,
     )
     cluster: str | None = option(
         None,
-        "path",
+        Path(),
         "--cluster",
         help="Work on a Dask cluster, each worker with --memory: host:port, a scheduler file, or "
         "local:N for N processes of this machine.",
+        group=RESOURCES,
+        brief="Scheduler of a Dask cluster, or local:N.",
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
 
     @property
     def workers(self) -> int:
@@ -430,75 +458,89 @@ class PredictParams:
 
     scores: bool = option(
         False,
-        "flag",
+        Flag(),
         "--scores",
         help="Write decision values instead of labels: one for each row; with three or more "
         "classes one for each pair of classes, in LIBSVM's order, or one for each class if the "
         "model was trained by sgd or with --multiclass ovr.",
+        group=OUTPUT,
+        brief="Write decision values instead of labels.",
     )
     probabilities: bool = option(
         False,
-        "switch",
+        Switch(),
         "-b",
         "--probability",
         help="1: write the label and the probability of each class, as svm-predict does; of a "
         "regression, print the scale of its noise.  [default: 0]",
+        group=OUTPUT,
+        brief="1: write labels and probabilities.",
     )
     metrics: bool = option(
         False,
-        "flag",
+        Flag(),
         "--metrics",
         help="Print the confusion matrix, precision, recall and F1 of each class; for two classes "
         "also the areas under the precision-recall and ROC curves; with -b 1 also log loss and "
         "Brier score.",
+        group=OUTPUT,
+        brief="Print confusion matrix, precision, recall, F1, AUC.",
     )
     labels: str = option(
         "file",
-        LABEL_SPELLINGS,
+        Choice(*LABEL_SPELLINGS),
         "--labels",
         help="How labels are spelled: as in the training file (+1), or as svm-predict does (1).",
+        group=OUTPUT,
+        brief="Spelling of labels: file (+1) or libsvm (1).",
     )
     coverage: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--coverage",
         help="Write for each row a set of labels that contains the true one with this probability, "
         "or for a regression the prediction and an interval. The model must have been trained with "
         "--conformal.",
-        above=0,
-        below=1,
+        group=OUTPUT,
+        brief="Write sets of labels or intervals of this coverage.",
     )
     format: str | None = option(
         None,
-        FORMATS,
+        Choice(*FORMATS),
         "--format",
         help="Format of TEST_FILE.  [default: that of the training; its columns are found by their "
         "names, in any order]",
+        group=TABLE,
+        brief="svmlight, csv, tsv or parquet.",
     )
     keep: str | None = option(
         None,
-        "text",
+        Kind(),
         "--keep",
         help="Write a table: these columns of TEST_FILE, names separated by commas, and the "
         "prediction of each row.",
+        group=TABLE,
+        brief="Write a table with these columns of the input.",
     )
     row_weights: str | None = option(
         None,
-        "path",
+        Path(),
         "--row-weights",
         help="File of weights, one number a line for each row of TEST_FILE, in place of cost: in "
         "the rows. A row counts in scores as its weight.",
+        group=OUTPUT,
     )
     no_header: bool = option(
         False,
-        "flag",
+        Flag(),
         "--no-header",
         help="The first line of a CSV or TSV file is a row. Its columns are those of the training "
         "in their order, with or without the label, or those of the features.",
+        group=TABLE,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
         if self.scores and self.labels != "file":
             raise ParameterError("give one of --scores and --labels, not both")
         if self.scores and self.probabilities:
@@ -516,41 +558,51 @@ class CertifyParams:
     """The problem of a model, which its file does not hold, and the required gap."""
 
     C: float = option(
-        1.0, "float", "-c", "--cost", help="C of the training.", above=0, below=math.inf
+        1.0,
+        Number(above=0, below=math.inf),
+        "-c",
+        "--cost",
+        help="C of the training.",
+        brief="C of the training.",
     )
     epsilon: float = option(
         0.1,
-        "float",
+        Number(least=0, below=math.inf),
         "-p",
         "--epsilon",
         help="Half width of the tube of an epsilon-regression.",
-        least=0,
-        below=math.inf,
+        brief="Half width of the tube of svr.",
     )
     nu: float = option(
-        0.5, "float", "-n", "--nu", help="nu of one-class, nu-svc and nu-svr.", above=0, most=1
+        0.5,
+        Number(most=1, above=0),
+        "-n",
+        "--nu",
+        help="nu of one-class, nu-svc and nu-svr.",
+        brief="nu of one-class, nu-svc and nu-svr.",
     )
     weights: tuple[tuple[str, float], ...] = shared_option(
         (), WEIGHTS._replace(help="Class weights, as in randsvm-train.")
     )
     require_gap: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--require-gap",
         help="End with exit code 75 if the gap is above this one.",
-        above=0,
-        below=1,
+        group=STOP,
+        brief="End with exit code 75 if the gap is above this one.",
     )
     row_weights: str | None = option(
         None,
-        "path",
+        Path(),
         "--row-weights",
         help="File of weights, one number a line for each row of TRAIN_FILE, in place of cost: in "
         "the rows. C of a row is C times its weight.",
+        brief="File of weights, one number a line for each row.",
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
 
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.

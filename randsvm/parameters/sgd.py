@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
 from randsvm.parameters.option import (
-    BALANCED,
-    check_bounds,
+    STOP,
+    check_values,
     option,
     options,
     require,
@@ -31,6 +31,16 @@ from randsvm.parameters.svm import (
     check_random_features,
     uses_field,
 )
+from randsvm.parameters.values import (
+    BALANCED,
+    Choice,
+    Flag,
+    Number,
+    Numbers,
+    Path,
+    RowsOrTime,
+    Whole,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +48,8 @@ if TYPE_CHECKING:
 # Options of kernel machines that sgd has too. The empty word keeps LIBSVM's numbers of tasks.
 SGD_TASK = TASK._replace(
     help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
-    value_type=("svc", "", "one-class", "svr"),
+    kind=Choice("svc", "", "one-class", "svr"),
+    brief="svc, one-class or svr (0, 2, 3).",
 )
 SGD_COEF0 = COEF0._replace(help="coef0 of poly.")
 SGD_COST = COST._replace(
@@ -120,127 +131,130 @@ class SgdParams:
     task: str = shared_option("svc", SGD_TASK)
     kernel: str = option(
         "linear",
-        KERNEL_NAMES[:3],
+        Choice(*KERNEL_NAMES[:3]),
         "-t",
         "--kernel",
         help="linear, or the kernel that random features stand for.",
+        brief="linear, or rbf or poly by random features.",
     )
     degree: int = shared_option(3, DEGREE)
     gamma: float | str | None = option(
         None,
-        "floats",
+        Numbers(SCALE, least=0, below=math.inf, auto=GAMMAS),
         "-g",
         "--gamma",
         help="gamma of the kernel; scale: 1/(d variance of all values).  [default: 1/d for rbf "
         "with d features found, 1 for poly]",
-        least=0,
-        below=math.inf,
-        accepted_words=(SCALE,),
-        auto=GAMMAS,
+        brief="gamma of the kernel.",
     )
     coef0: float = shared_option(0.0, SGD_COEF0)
     components: int | None = option(
         None,
-        "int",
+        Whole(least=1),
         "--components",
         help=f"Random features of -t rbf and -t poly.  [default: {DEFAULT_COMPONENTS}]",
-        least=1,
+        brief="Number of random features.",
     )
     epsilon: float = shared_option(0.1, EPSILON)
     nu: float | None = option(
         None,
-        "floats",
+        Numbers(most=1, above=0),
         "-n",
         "--nu",
         help="Share of the rows that -s one-class may leave outside.  [default: the share that "
         "follows from -c]",
-        above=0,
-        most=1,
+        brief="Share of the rows that one-class may leave outside.",
     )
     C: float | None = shared_option(None, SGD_COST)
     lambda_: float | None = option(
         None,
-        "floats",
+        Numbers(above=0, below=math.inf),
         "--lambda",
         help="lambda = 1/(C n), instead of -c.  [default: -c 1]",
-        above=0,
-        below=math.inf,
+        brief="lambda = 1/(C n), instead of -c.",
     )
     loss: str | None = option(
         None,
-        LOSS_NAMES,
+        Choice(*LOSS_NAMES),
         "--loss",
         help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)).  "
         "[default: hinge]",
+        brief="hinge, squared-hinge or log.",
     )
     multiclass: str | None = option(
         None,
-        MULTICLASS_NAMES,
+        Choice(*MULTICLASS_NAMES),
         "--multiclass",
         help="Decision functions of three or more classes: one against the rest, or all at once.  "
         "[default: ovr]",
     )
     epochs: int | None = option(
         None,
-        "int",
+        Whole(least=1),
         "--epochs",
         help="Passes over the data.  "
         f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
-        least=1,
+        group=STOP,
+        brief="Passes over the data.",
     )
     average: bool = option(
         False,
-        "flag",
+        Flag(),
         "--average",
         help="Take the mean of the weights over the last epochs, not the last weights. This is the "
         "default with 1 or 2 epochs, --early-stopping and --update.",
+        group=STOP,
     )
     early_stopping: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--early-stopping",
         help="Hold out this share of the rows; end when their loss stops falling.",
-        above=0,
-        below=1,
+        group=STOP,
     )
     gap: float | None = option(
         None,
-        "float",
+        Number(above=0, below=1),
         "--gap",
         help="After the epochs, lower the objective by Newton steps over all rows until it is "
         "certified to be within this part of the optimum, relative gap (P - D) / max.",
-        above=0,
-        below=1,
+        group=STOP,
     )
     max_iterations: int | None = option(
-        None, "int", "--max-iterations", help="Maximum number of Newton steps.", least=1
+        None,
+        Whole(least=1),
+        "--max-iterations",
+        help="Maximum number of Newton steps.",
+        group=STOP,
     )
     weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
     probability: bool = shared_option(False, SGD_PROBABILITY)
     conformal: bool = shared_option(False, CONFORMAL)
     update: str | None = option(
         None,
-        "path",
+        Path(),
         "--update",
         help="Train this model further on the rows of TRAIN_FILE: one pass, as they arrive.",
+        group=STOP,
+        brief="Train this model further, row by row.",
     )
     update_rate: float | None = option(
         None,
-        "float",
+        Number(above=0, below=math.inf),
         "--update-rate",
         help="Fixed step size for --update.  [default: falling]",
-        above=0,
-        below=math.inf,
+        group=STOP,
     )
     checkpoint: int | float | None = option(
         None,
-        "checkpoint",
+        RowsOrTime(above=0),
         "--checkpoint",
         help="With --update: write the model after each 100000 rows, or each 60s or 10m, say.",
+        group=STOP,
     )
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
         check_random_features(self.kernel, self.components)
         check_probability(self.task, self.probability)
         check_conformal(self.task, self.conformal)

@@ -19,7 +19,17 @@ from randsvm.parameters.kernel import (
     positive_semidefinite,
     resolve_gamma,
 )
-from randsvm.parameters.option import BALANCED, Option, check_bounds, option, require, shared_option
+from randsvm.parameters.option import STOP, Option, check_values, option, require, shared_option
+from randsvm.parameters.values import (
+    BALANCED,
+    Choice,
+    Flag,
+    Number,
+    Numbers,
+    Switch,
+    Weights,
+    Whole,
+)
 
 # Tasks in LIBSVM's order: the position of a task is its number.
 TASK_NAMES = ("svc", "nu-svc", "one-class", "svr", "nu-svr")
@@ -33,18 +43,20 @@ TASK = Option(
     ("-s", "--task"),
     "What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression (3; 4 "
     "with nu in place of -p), novelty detection (2).",
-    TASK_NAMES,
+    Choice(*TASK_NAMES),
+    brief="svc, nu-svc, one-class, svr or nu-svr (0 to 4).",
 )
-DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", "int", least=0, most=1000)
+DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", Whole(least=0, most=1000))
 COEF0 = Option(
-    ("-r", "--coef0"), "coef0 of poly and sigmoid.", "float", above=-math.inf, below=math.inf
+    ("-r", "--coef0"),
+    "coef0 of poly and sigmoid.",
+    Number(above=-math.inf, below=math.inf),
 )
 EPSILON = Option(
     ("-p", "--epsilon"),
     "Half width of the tube of -s svr without loss.",
-    "floats",
-    least=0,
-    below=math.inf,
+    Numbers(least=0, below=math.inf),
+    brief="Half width of the tube of svr.",
 )
 # Largest number of labels in an error message.
 MAX_LISTED_LABELS = 10
@@ -57,30 +69,28 @@ COST = Option(
     "C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or 2^-1,2^3 "
     "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p and -n. "
     "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer grids around the best.",
-    "floats",
-    above=0,
-    below=math.inf,
-    auto=COSTS,
+    Numbers(above=0, below=math.inf, auto=COSTS),
+    brief="C, the cost of a violation; lists as 1,8,64 are searched.",
 )
 PROBABILITY = Option(
     ("-b", "--probability"),
     "Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of their "
     "noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
-    "switch",
+    Switch(),
+    brief="1: fit probabilities.",
 )
 CONFORMAL = Option(
     ("--conformal",),
     "Keep scores of cross-validated rows, from which randsvm-predict --coverage writes label sets "
     "or intervals.",
-    "flag",
+    Flag(),
 )
 WEIGHTS = Option(
     ("-w", "--weight"),
     "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: weights in "
     "inverse proportion to the rows of the classes.",
-    "weights",
-    above=0,
-    below=math.inf,
+    Weights(),
+    brief="C of class LABEL is WEIGHT times C; or balanced.",
 )
 
 
@@ -212,61 +222,61 @@ class Params:
 
     task: str = shared_option("svc", TASK)
     kernel: str = option(
-        "rbf", KERNEL_NAMES, "-t", "--kernel", help="Kernel, by word or LIBSVM's number."
+        "rbf",
+        Choice(*KERNEL_NAMES),
+        "-t",
+        "--kernel",
+        help="Kernel, by word or LIBSVM's number.",
+        brief="linear, poly, rbf, sigmoid or precomputed (0 to 4).",
     )
     degree: int = shared_option(3, DEGREE)
     gamma: float | str | None = option(
         None,
-        "floats",
+        Numbers(SCALE, least=0, below=math.inf, auto=GAMMAS),
         "-g",
         "--gamma",
         help="gamma of poly, rbf and sigmoid; scale: 1/(d variance of all values); auto: as -c "
         "auto.  [default: 1/d, d features found]",
-        least=0,
-        below=math.inf,
-        accepted_words=(SCALE,),
-        auto=GAMMAS,
+        brief="gamma of the kernel.",
     )
     coef0: float = shared_option(0.0, COEF0)
     C: float = shared_option(1.0, COST)
     epsilon: float = shared_option(0.1, EPSILON)
     nu: float = option(
         0.5,
-        "floats",
+        Numbers(most=1, above=0),
         "-n",
         "--nu",
         help="Share of the rows that may lie outside: of -s one-class, and of the margin or tube "
         "of nu-svc and nu-svr.",
-        above=0,
-        most=1,
+        brief="Share of the rows that may lie outside.",
     )
     components: int | None = option(
         None,
-        "int",
+        Whole(least=1),
         "--components",
         help="Random features that replace the rbf or poly kernel of a linear machine.",
-        least=1,
     )
     tolerance: float = option(
         1e-3,
-        "float",
+        Number(above=0, below=1),
         "-e",
         "--tolerance",
         help="Tolerance of the KKT conditions.",
-        above=0,
-        below=1,
+        group=STOP,
     )
     shrinking: bool = option(
         True,
-        "switch",
+        Switch(),
         "-h",
         "--shrinking",
         help="LIBSVM's shrinking heuristics, in first solves of more "
         "than 4,096 rows; others always have them.  [default: 1]",
+        group=STOP,
     )
     multiclass: str | None = option(
         None,
-        MULTICLASS_NAMES,
+        Choice(*MULTICLASS_NAMES),
         "--multiclass",
         help="Decision functions of three or more classes: one against one, by votes, as in "
         "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",
@@ -276,7 +286,7 @@ class Params:
     conformal: bool = shared_option(False, CONFORMAL)
 
     def __post_init__(self) -> None:
-        check_bounds(self)
+        check_values(self)
         check_conformal(self.task, self.conformal)
         check_random_features(self.kernel, self.components)
         require(

@@ -18,8 +18,9 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import centred_gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.parameters.option import MEGABYTE, format_size, require
+from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
+from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.kernel_layout import FLOAT32_UNIT
 from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr

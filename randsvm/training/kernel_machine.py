@@ -31,9 +31,9 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
-from randsvm.parameters.option import AUTO
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
+from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import pairwise
 
+import click
 import numpy as np
 import oracle
 import pytest
@@ -1206,24 +1207,24 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
     "words, message",
     [
         ("-c 1 --lambda 0.1", "give one of -c and --lambda, not both"),
-        ("-c 0", "-c must be > 0 and finite, got 0"),
-        ("--lambda 0", "--lambda must be > 0 and finite, got 0"),
-        ("--lambda nan", "--lambda must be > 0 and finite, got nan"),
+        ("-c 0", "must be > 0 and finite, got 0"),
+        ("--lambda 0", "must be > 0 and finite, got 0"),
+        ("--lambda nan", "must be > 0 and finite, got nan"),
         ("--multiclass crammer-singer --loss log", "crammer-singer has the hinge loss, not log"),
         ("--multiclass crammer-singer --loss squared-hinge", "the hinge loss, not squared-hinge"),
-        ("--epochs 0", "--epochs must be >= 1, got 0"),
-        ("--early-stopping 1.5", "--early-stopping must be > 0 and < 1, got 1.5"),
-        ("--early-stopping 0", "--early-stopping must be > 0 and < 1, got 0"),
+        ("--epochs 0", "must be >= 1, got 0"),
+        ("--early-stopping 1.5", "must be > 0 and < 1, got 1.5"),
+        ("--early-stopping 0", "must be > 0 and < 1, got 0"),
         ("--checkpoint 10", "--checkpoint needs --update MODEL"),
         ("--update-rate 0.1", "--update-rate needs --update MODEL"),
-        ("-w +1 0", "the weight in -w .1 must be > 0 and finite, got 0.0"),
+        ("-w +1 0", "must be > 0 and finite, got 0"),
         ("-w 7 2", r"-w 7: no class has this label; the labels are \+1, -1"),
         ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
     ],
 )
 def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, message):
     path, _, _ = made("two_gaussians", 50)
-    with pytest.raises(ParameterError, match=message) as caught:
+    with pytest.raises((ParameterError, click.BadParameter), match=message) as caught:
         learn("sgd", path, tmp_path / "m", *words.split())
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
@@ -1234,7 +1235,7 @@ def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, messa
     "words, message",
     [
         ("--epochs many", "'--epochs': .*many"),
-        ("--epochs -1", "--epochs.* must be >= 1, got -1"),
+        ("--epochs -1", "'--epochs': must be >= 1, got -1"),
         ("--loss cubed", r"expected one of hinge \(0\), squared-hinge \(1\), log \(2\), found"),
         ("-c 1 --lambda 0.1", "randsvm-train: give one of -c and --lambda, not both"),
         ("-w 7 2", r"randsvm-train: -w 7: no class has this label; the labels are \+1, -1"),

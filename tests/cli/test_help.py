@@ -18,6 +18,7 @@ from randsvm.cli import commands
 from randsvm.cli.predict import predict as prediction
 from randsvm.cli.train import train as training
 from randsvm.errors import ParameterError
+from randsvm.parameters import values
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
 GROUPS = {"randsvm-train": training, "randsvm-predict": prediction}
@@ -35,8 +36,12 @@ def toy(tmp_path, monkeypatch):
     return path
 
 
+def run_shown(command, *words):
+    return CliRunner().invoke(command, words, prog_name="randsvm-it").output
+
+
 def shown(command, *words):
-    return CliRunner().invoke(command, [*words, "--help"], prog_name="randsvm-it").output
+    return CliRunner().invoke(command, [*words, "--help-all"], prog_name="randsvm-it").output
 
 
 # ---- help -----------------------------------------------------------------------------------
@@ -73,6 +78,7 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(program, name):
             "Model",
             "Algorithm and stopping",
             "Search and cross-validation",
+            "Tables",
             "Resources",
             "Output and other options",
         ]
@@ -85,10 +91,10 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(program, name):
         assert named
         flag = named[1]
         words = " ".join(entry.split())
-        if flag in specs and specs[flag].value_type not in ("flag", "weights"):
+        kind = specs[flag].kind if flag in specs else None
+        if kind and not isinstance(kind, values.Flag | values.Weights):
             assert "[default: " in words
-        numbers = flag in specs and specs[flag].value_type in ("int", "float", "floats", "duration")
-        if numbers and flag not in ("--coef0",):
+        if isinstance(kind, values.Number) and flag not in ("--coef0",):
             assert re.search(r"\[(>|from)", words)
 
 
@@ -106,6 +112,17 @@ def test_the_help_of_sgd_lists_what_sgd_takes(toy):
         run_train("sgd", "-s", "nu-svc", toy, "m")
     with pytest.raises(ParameterError, match="--require-gap needs a certificate: randsvm"):
         run_train("sgd", "--require-gap", 0.1, toy, "m")
+
+
+@pytest.mark.parametrize("program, words", [*((one, "") for one in GROUPS), *EVERY], ids=str)
+def test_the_short_help_is_one_screen_and_names_the_whole_one(program, words):
+    """Its options are those of a first training; all others are in --help-all."""
+    short = run_shown(GROUPS[program], *words.split(), "--help")
+    whole = run_shown(GROUPS[program], *words.split(), "--help-all")
+    assert len(short.splitlines()) <= 52
+    assert "--help-all" in short
+    listed = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", short, re.MULTILINE))
+    assert not words or listed < set(re.findall(r"--[\w-]+", whole))
 
 
 def test_the_overview_comes_with_h_alone_and_without_any_word(
@@ -218,22 +235,21 @@ def test_without_a_command_it_is_randsvm(toy, words):
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("-c 0", "-c must be > 0 and finite, got 0"),
-        ("--cost=-1e0", "--cost must be > 0 and finite, got -1e0"),
-        ("-c-1", "-c must be > 0 and finite, got -1"),
-        ("-c 1 --cost 0", "--cost must be > 0 and finite, got 0"),
-        ("-g 1,-2", "-g must be >= 0 and finite, got -2.0"),
-        ("--memory 1M", "--memory must be >= 16M, got 1M"),
-        ("--time-limit 0m", "--time-limit must be > 0 seconds, got 0m"),
-        ("--gap 1", "--gap must be > 0 and < 1, got 1"),
-        ("-v 1", "-v must be from 2 to 1000, got 1"),
-        ("-w1 0", "the weight in -w 1 must be > 0 and finite, got 0.0"),
+        ("-c 0", "'-c' / '--cost': must be > 0 and finite, got 0"),
+        ("--cost=-1e0", "'-c' / '--cost': must be > 0 and finite, got -1e0"),
+        ("-c-1", "'-c' / '--cost': must be > 0 and finite, got -1"),
+        ("-g 1,-2", "'-g' / '--gamma': must be >= 0 and finite, got 1,-2"),
+        ("--memory 1M", "'--memory': must be >= 16M, got 1M"),
+        ("--time-limit 0m", "'--time-limit': must be > 0 seconds, got 0m"),
+        ("--gap 1", "'--gap': must be > 0 and < 1, got 1"),
+        ("-v 1", "'-v' / '--folds': must be from 2 to 1000, got 1"),
+        ("-w1 0", "'-w' / '--weight': must be > 0 and finite, got 0"),
     ],
 )
 def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(click.BadParameter) as raised:
         run_train(*words.split(), toy)
-    assert str(raised.value) == message
+    assert raised.value.format_message() == f"Invalid value for {message}"
 
 
 def test_balanced_in_every_spelling_and_labels_near_it(toy):

@@ -11,10 +11,13 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from randsvm.cli.options import Numbers, Size, Word
+from randsvm.cli.options import KindType
 from randsvm.errors import ParameterError
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COST, Params
+from randsvm.parameters.values import Choice, Size
+
+COSTS = KindType(COST.kind)
 
 
 def grid_py(text):
@@ -40,7 +43,7 @@ def grid_py(text):
     ],
 )
 def test_numbers(text, values):
-    assert Numbers(COST).convert(text, None, None) == values
+    assert COSTS.convert(text, None, None) == values
 
 
 @pytest.mark.parametrize(
@@ -70,11 +73,11 @@ def test_numbers(text, values):
 )
 def test_what_is_no_number(text):
     with pytest.raises(click.UsageError, match="its step multiplies"):
-        Numbers(COST).convert(text, None, None)
+        COSTS.convert(text, None, None)
 
 
 def test_words_may_be_in_capitals():
-    word = Word(KERNEL_NAMES)
+    word = KindType(Choice(*KERNEL_NAMES))
     assert [word.convert(text, None, None) for text in ("RBF", "rbf", "2")] == ["rbf"] * 3
 
 
@@ -123,4 +126,4 @@ def test_gamma_of_features_that_never_change(tmp_path):
     [("20", 20), ("3K", 3072), ("512M", 2**29), ("1.5GiB", 3 * 2**29), ("2tb", 2**41)],
 )
 def test_sizes(text, count):
-    assert Size().convert(text, None, None) == count
+    assert KindType(Size()).convert(text, None, None) == count

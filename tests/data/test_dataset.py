@@ -22,8 +22,8 @@ from randsvm.data.dataset import random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import DataError, InputError, ParameterError
-from randsvm.parameters.option import MEGABYTE
 from randsvm.parameters.run import Resources
+from randsvm.parameters.values import MEGABYTE
 
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
 

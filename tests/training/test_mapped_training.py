@@ -76,7 +76,7 @@ def test_a_feature_that_training_lacks_does_not_change_a_prediction(
     [
         ("sgd --components 5", "random features are for -t rbf and -t poly, not linear"),
         ("osuna -t linear --components 5", "random features are for -t rbf and -t poly"),
-        ("sgd -t rbf --components 0", "components must be >= 1, got 0"),
+        ("sgd -t rbf --components 0", "'--components': must be >= 1, got 0"),
         ("sgd -t poly -r -1", "coef0"),
         ("sgd -t sigmoid", "expected one of linear (0), poly (1), rbf (2), found 'sigmoid'"),
     ],

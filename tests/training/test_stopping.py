@@ -102,13 +102,13 @@ def test_a_gap_that_cannot_be_certified_is_refused_in_one_line(command, tmp_path
 @pytest.mark.parametrize(
     "words, message",
     [
-        ("--gap 0", "--gap must be > 0 and < 1, got 0"),
-        ("--gap nan", "--gap must be > 0 and < 1, got nan"),
-        ("--time-limit 0s", "--time-limit must be > 0 seconds, got 0s"),
+        ("--gap 0", "'--gap': must be > 0 and < 1, got 0"),
+        ("--gap nan", "'--gap': must be > 0 and < 1, got nan"),
+        ("--time-limit 0s", "'--time-limit': must be > 0 seconds, got 0s"),
         ("--time-limit 5d", "expected a time as 90s, 10m or 2h, found '5d'"),
-        ("--max-iterations 0", "--max-iterations must be >= 1, got 0"),
-        ("--swap 0", "--swap must be >= 1 rows, got 0"),
-        ("--working-set 1", "--working-set must be >= 2 rows, got 1"),
+        ("--max-iterations 0", "'--max-iterations': must be >= 1, got 0"),
+        ("--swap 0", "'--swap': must be >= 1 rows, got 0"),
+        ("--working-set 1", "'--working-set': must be >= 2 rows, got 1"),
     ],
 )
 def test_limits_out_of_range_are_refused(command, tmp_path, words, message):

@@ -116,7 +116,7 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
     [
         ("-s svr", "spam 1:1\n", 65, "expected a number as label, found 'spam'"),
         ("-s svr -w 1 2", "1.5 1:1\n", 2, "class weights are for -s svc, not svr"),
-        ("-s svr -p -1", "1.5 1:1\n", 2, "-p must be >= 0 and finite, got -1"),
+        ("-s svr -p -1", "1.5 1:1\n", 2, "'--epsilon': must be >= 0 and finite, got -1"),
         ("-s 5", "1.5 1:1\n", 2, "svr (3), nu-svr (4), found '5'"),
         ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
     ],
