@@ -312,8 +312,8 @@ class OldModel:
 
     def pair_model(self, D: Dataset, first: str, second: str) -> OldModel:
         """Return the part of a one-against-one model that is about these two classes."""
-        assert isinstance(self.model, PairwiseModel)
         self._check_labels(D)
+        assert isinstance(self.model, PairwiseModel)
         names, values = D.summary.names, list(map(str, self.model.values))
         indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
         return OldModel(self.path, self.model.pair_model(*indices))

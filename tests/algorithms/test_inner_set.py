@@ -145,19 +145,6 @@ def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path):
     assert float(said["gap"]) <= GAP
 
 
-def test_violators_outside_join_the_inner_set(tmp_path, monkeypatch):
-    monkeypatch.setattr(inner_set, "SUBSET_FACTOR", 0.4)
-    monkeypatch.setattr(algorithms, "ERRORS", 0.0)
-    train, model, rounds = trained(tmp_path, "svc", "--gap", 1e-4)
-    inner = [size for size in sizes(rounds)[1:] if size]
-    whole = [one for one in rounds if not one["inner_set"]]
-    assert len(inner) > 2
-    assert inner[-1] > inner[1]
-    # The second scan of all rows finds what the first inner set lacks.
-    assert whole[1]["gap"] > 1e-4 >= whole[-1]["gap"]
-    assert randsvm.certify(train, model, params=CertifyParams()).gap <= 1.01e-4
-
-
 def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(algorithms, "MAX_PART", 0.0)
     train, model, rounds = trained(tmp_path, "svc")
@@ -254,27 +241,6 @@ def test_a_reduced_machine_takes_the_place_of_the_scan_with_all_support_vectors(
         assert scans
         assert max(scans) < int(said["support_vectors_before"]) / 2
         assert judged.support_vectors == scans[-1]
-
-
-def test_jobs_and_memory_do_not_change_the_model(tmp_path):
-    every = []
-    for words in (["--jobs", 1], ["--jobs", 2], ["--memory", "16M"]):
-        _, model, _ = trained(tmp_path, "svc", *words)
-        body = model.read_text().partition("\n# randsvm")[0]
-        every.append(body)
-    assert every[0] == every[1] == every[2]
-
-
-def test_a_warm_start_chooses_the_inner_set(tmp_path):
-    _, model, cold = trained(tmp_path, "svc")
-    old = tmp_path / "old"
-    model.rename(old)
-    train, model, warm = trained(tmp_path, "svc", "--warm-start", old, "-c", 1.5)
-    judged = randsvm.certify(train, model, params=CertifyParams(C=1.5))
-    assert judged.feasible
-    assert judged.gap <= GAP * 1.01
-    inner = [one["changed"] for one in warm if one["inner_set"] == max(sizes(warm))]
-    assert 0 < sum(inner) < sum(one["changed"] for one in cold if one["inner_set"])
 
 
 @pytest.mark.parametrize("mask", ["few", "most", "view"])

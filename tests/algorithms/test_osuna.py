@@ -8,7 +8,6 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
-import oracle
 import pytest
 from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
@@ -18,11 +17,9 @@ from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.osuna import osuna, osuna_closest
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
-from randsvm.svm import subproblem
 
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
-WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
@@ -39,28 +36,6 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
         assert first["osuna", seed] == first["osuna-closest", seed]
         assert second["osuna", seed] != second["osuna-closest", seed]
     assert first["osuna", 0] != first["osuna", 1]
-
-
-@pytest.mark.parametrize("gram_most", [subproblem.MAX_GRAM_ROWS, 100])
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
-    tmp_path, algorithm, gram_most, monkeypatch
-):
-    """The rows of the working set do not matter, even if no row stays in it."""
-    monkeypatch.setattr(subproblem, "MAX_GRAM_ROWS", gram_most)
-    data, whole = board(2000), optimum("board", 2000, WORDS)
-    path = data.save(tmp_path / "data")
-    learnt = learn(
-        algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", "none", "--working-set", 250
-    )
-    found = answer_of(learnt.model, data, WORDS)
-    assert (learnt.metadata["stopped"], learnt.metadata["violators"]) == ("no violators", "0")
-    assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
-    assert max(event["working_set"] for event in learnt.rounds) == 250
-    assert max(event["frozen"] for event in learnt.rounds) > 500
-    assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual
-    assert np.count_nonzero((found.f > 0) != (whole.f > 0)) <= 4
-    assert not oracle.violating(data.y, found.f, found.beta, 1.0, 1.1e-3).any()
 
 
 @pytest.mark.slow
@@ -109,31 +84,6 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
 
 
 # ---- other kernels, real data ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(tmp_path, algorithm):
-    path = gaussians(900).save(tmp_path / "data")
-    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "--working-set", 300)
-    learnt = learn(algorithm, path, tmp_path / "m", *words, "--max-iterations", 100)
-    assert learnt.metadata["stopped"] in (
-        "no violators",
-        "no progress (scale the features, or lower -c)",
-    )
-    assert learnt.metadata["gap"] == "nan"
-    assert all(event["gap"] is None for event in [*learnt.rounds, learnt.outcome])
-    oracle.read_model(learnt.model, 2)
-
-
-def test_the_magic_data_set_reaches_libsvms_optimum(real, tmp_path):
-    """LIBSVM's own objective on all 15,216 rows at -c 1 -g 0.1 is 5414.8247."""
-    words = ("-c", 1, "-g", 0.1, "--gap", 0.001, "--working-set", 2000)
-    learnt = learn("osuna", real("magic04.train"), tmp_path / "m", *words)
-    assert learnt.metadata["stopped"] == "gap <= 0.001"
-    assert float(learnt.metadata["gap"]) <= 0.001
-    assert learnt.outcome["support_vectors"] > 2000
-    assert abs(float(learnt.metadata["primal"]) - 5414.8247) <= 0.002 * 5414.8247
-    assert float(learnt.metadata["dual"]) <= 5414.8247 * (1 + 1e-6)
 
 
 def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path):

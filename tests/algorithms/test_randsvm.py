@@ -4,36 +4,22 @@ model.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
-import sys
 from itertools import pairwise
 
 import numpy as np
 import oracle
 import pytest
 from learning import board, learn
-from libsvm import svmutil
 
-from randsvm.errors import ParameterError
 from randsvm.parameters.rounds import RandsvmParams
 
 # BOARD needs several rounds of sampling; SMALL is small enough for many runs.
 BOARD = ("checkerboard", 5000)
-BOARD_WORDS = ("-g", 5, "-k", 1400, "--sample-size", 1500)
 SMALL = ("checkerboard", 900)
 SMALL_WORDS = ("-g", 5, "-k", 350, "--sample-size", 400)
-
-
-def read_with_libsvm(path):
-    """Read a plain svmlight file with LIBSVM's reader; y is -1 or +1, and +1 is LIBSVM's first
-    label.
-    """
-    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
-    first = 1 if set(y) == {-1, 1} else y[0]
-    return np.where(y == first, 1.0, -1.0), oracle.as_float32(X.toarray())
 
 
 def dual(beta, K):
@@ -51,71 +37,6 @@ def assert_as_good_as_libsvm(trained, y, X, C, gamma):
     f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
     expected = oracle.kernel_matrix("rbf", X, Z, gamma) @ whole.beta + whole.b
     assert np.count_nonzero((f > 0) != (expected > 0)) <= 0.002 * len(y)
-
-
-# ---- against LIBSVM on all rows -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rows", [300, 3600])
-def test_b_is_libsvms_if_all_coefficients_are_at_their_bounds(train, tmp_path, rows):
-    """With equal classes and a small C, P is flat in b, so the gap does not determine b."""
-    y = np.repeat([1.0, -1.0], rows // 2)
-    X = np.random.default_rng(0).normal(size=(rows, 2)).round(3) + y[:, None] * 0.7
-    path = oracle.write_svmlight(tmp_path / "rows", y, X)
-    trained = train(path, "-c", 1e-4, "-g", 0.5)
-    expected = oracle.libsvm_train(y, oracle.as_float32(X), "-c 1e-4 -g 0.5")
-    assert oracle.read_model(trained.model, 2).b == pytest.approx(expected.b, abs=1e-5)
-
-
-@pytest.mark.parametrize("words", [("one-class", 1), ("nu-svc", 1)])
-def test_a_run_reaches_the_optimum_if_the_sum_fixes_all_coefficients(train, tmp_path, words):
-    """All coefficients are at their bounds, and P is constant in b between the rows."""
-    y = np.repeat([1.0, -1.0], 1800)
-    X = np.random.default_rng(0).normal(size=(3600, 2)).round(3) + y[:, None] * 0.7
-    path = oracle.write_svmlight(tmp_path / "rows", y, X)
-    trained = train(path, "-s", words[0], "-n", words[1], "-g", 0.5)
-    assert float(oracle.trailer(trained.model)["gap"]) < 1e-3
-
-
-@pytest.mark.parametrize(
-    "name, C, gamma, k, r",
-    [("heart_scale", 1, 1 / 13, 140, 180), ("svmguide1", 10, 0.0001, 900, 1000)],
-)
-def test_a_model_of_real_data_is_as_good_as_libsvms(real, train, name, C, gamma, k, r):
-    path = real(name)
-    trained = train(path, "-c", C, "-g", repr(gamma), "-k", k, "--sample-size", r)
-    assert_as_good_as_libsvm(trained, *read_with_libsvm(path), C, gamma)
-    assert trained.iterations > 1
-    assert trained.metadata["stopped"] == "no violators"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "data, gamma, words",
-    [
-        (BOARD, 5.0, BOARD_WORDS),
-        (("two_gaussians", 5000, 0, 4), 0.25, ("-g", 0.25, "-k", 750, "--sample-size", 800)),
-    ],
-)
-def test_several_rounds_of_sampling_reach_libsvms_optimum(made, train, data, gamma, words):
-    path, y, X = made(*data)
-    trained = train(path, *words)
-    assert trained.iterations >= 3
-    assert trained.metadata["stopped"] == "no violators"
-    assert float(trained.metadata["gap"]) < 1e-3
-    assert_as_good_as_libsvm(trained, y, X, 1, gamma)
-
-
-def test_data_that_fits_the_sample_is_solved_once(made, train):
-    path, y, X = made(*SMALL)
-    trained = train(path, "-g", 5, "-c", 3)
-    assert trained.iterations == 1
-    model = oracle.read_model(trained.model, 2)
-    whole = oracle.libsvm_train(y, X, "-c 3 -g 5 -e 5e-4")
-    found = dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 5))
-    Z = X[whole.rows]
-    assert found == pytest.approx(dual(whole.beta, oracle.kernel_matrix("rbf", Z, Z, 5)), rel=1e-5)
-    assert model.b == pytest.approx(whole.b, abs=1e-3)
 
 
 # ---- stopping -------------------------------------------------------------------------------
@@ -168,14 +89,6 @@ def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(mad
     assert trained.metadata["violators"] == "0"
 
 
-def test_a_kernel_that_is_not_positive_semidefinite_has_no_certificate(made, train):
-    path, _, _ = made("two_gaussians", 900)
-    words = ("-t", "sigmoid", "-g", 0.5, "-r", -1, "-k", 700, "--sample-size", 800)
-    trained = train(path, *words)
-    assert trained.metadata["gap"] == "nan"
-    assert "not certified" in trained.stderr
-
-
 def test_a_run_without_progress_ends_and_reports_it(made, train):
     """With the sigmoid kernel on a checkerboard, rounds may exchange the same few violators
     endlessly.
@@ -198,33 +111,6 @@ def test_the_default_bound_on_support_vectors_is_kbh07s():
     for given in (RandsvmParams(), RandsvmParams(support_bound=7), RandsvmParams(sample_size=9)):
         resolved = given.resolved(5000)
         assert resolved.sample_size > resolved.support_bound >= 1
-
-
-# ---- the same bytes -------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_run(made, train):
-    path, _, _ = made(*SMALL)
-    trained = train(path, *SMALL_WORDS)
-    assert trained.iterations >= 3
-    return path, trained.model.read_bytes()
-
-
-def test_a_pipe_or_another_notation_of_the_numbers_writes_the_same_bytes(
-    small_run, train, monkeypatch
-):
-    path, content = small_run
-    text = path.read_bytes().replace(b"\n", b" # a comment\r\n").replace(b" 1:", b"\t1:+", 7)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbf" + text)))
-    assert train("-", *SMALL_WORDS).model.read_bytes() == content
-
-
-def test_another_seed_draws_another_sample(small_run, train):
-    path, _ = small_run
-    words = ("-g", 5, "-k", 50, "--sample-size", 200)
-    bodies = [train(path, *words, "--seed", seed).body for seed in (0, 1, 2)]
-    assert len(set(bodies)) == 3
 
 
 # ---- class weights ----------------------------------------------------------------------------
@@ -273,36 +159,6 @@ def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, 
         {**trained.metadata, "configuration": "", "sha256": ""} for trained in (balanced, spelled)
     ]
     assert metadata[0] == metadata[1]
-
-
-def test_weights_are_accepted_in_libsvms_notation(train, made):
-    path, _, _ = made("checkerboard", 300)
-    written = [
-        ("-w1", 3, "-w-1", 0.5), ("-w", "+1", 3, "-w", "-1", 0.5),
-        ("-w", "1.0", 3, "--weight", -1, 0.5), ("-w", "balanced", "-w1", 3, "-w-1", 0.5),
-        ("-w1", 9, "-w1", 3, "-w-1", 0.5),
-    ]  # fmt: skip
-    bodies = {train(path, "-g", 5, *words).body for words in written}
-    assert len(bodies) == 1
-
-
-@pytest.mark.parametrize("words", [(), ("-v", 3), ("sgd",)])
-def test_a_weight_of_an_unknown_label_is_refused_before_training(command, made, words):
-    path, _, _ = made("checkerboard", 300)
-    ended = command("train", *words, "-w", "spam", 2, path, "m")
-    assert ended.returncode == 2
-    assert re.fullmatch(
-        r"randsvm-train: -w spam: no class has this label; the labels are [+-]1, [+-]1\n",
-        ended.stderr,
-    )
-
-
-@pytest.mark.parametrize("label", ["2", "spam"])
-def test_a_weight_of_a_label_that_is_not_in_the_data_is_refused(train, made, label):
-    path, _, _ = made("checkerboard", 300)
-    with pytest.raises(ParameterError, match=f"-w {label}: no class has this label") as caught:
-        train(path, "-w", label, 2)
-    assert caught.value.exit_code == 2
 
 
 # ---- blocks of near rows --------------------------------------------------------------------

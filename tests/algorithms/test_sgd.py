@@ -4,21 +4,16 @@ optimum.
 
 from __future__ import annotations
 
-import json
-import re
-import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
-import click
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
-from learning import OLD_MODEL, learn, read_log
+from learning import learn
 from liblinear import liblinearutil
-from libsvm import svmutil
 from scipy import sparse
 from sklearn import svm
 
@@ -31,14 +26,11 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
-from randsvm.errors import DataError, Interrupted, ModelError, ParameterError
+from randsvm.errors import ParameterError
 from randsvm.events import LinearTrained
-from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
-from randsvm.training import linear_machine
-from randsvm.training.clock import TimeLimitError
 
 D = 13  # features of the rows that both learners are given
 
@@ -197,37 +189,6 @@ def test_a_weighted_step_is_many_small_steps(kind, classes, weight, dense):
         np.testing.assert_allclose(one.last.b, several.last.b, atol=step)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared-hinge"])
-def test_a_weighted_step_of_the_origin_is_many_small_steps(loss):
-    """b stays above 1, so that the rows make no steps."""
-    rows = SparseRows(10, 1)
-    steps = steps_of(1, loss=loss, origin=0.6, lambda_=1e-300, fixed_rate=0.05)
-    several, one = (
-        Learner(
-            replace(steps, fixed_rate=rate, mean_weight=mean, counts_weights=True),
-            np.zeros((D, 1)),
-            np.array([3.0]),
-        )
-        for rate, mean in ((0.05 * 3 / PIECES, None), (0.05, 1.0))
-    )
-    several.learn(rows.batch(np.zeros(PIECES, int)))
-    one.learn(replace(rows.batch(np.array([0])), weights=np.full(10, 3.0)))
-    assert several.last.b[0] < 2.95
-    assert one.last.b == pytest.approx(several.last.b, abs=1e-3)
-
-
-def test_a_heavy_row_outside_is_moved_inside_by_one_plain_step_at_most():
-    rows = SparseRows(50, 1)
-    steps = steps_of(1, loss="outside", lambda_=1e-300, fixed_rate=0.05, mean_weight=1.0)
-    for row in range(50):
-        learner = Learner(steps, np.full((D, 1), -0.3), np.array([-0.2]))
-        before = learner.last.decision(rows.X)[row, 0]
-        learner.learn(replace(rows.batch(np.array([row])), weights=np.full(50, 1e6)))
-        after = learner.last.decision(rows.X)[row, 0]
-        q = np.square(rows.X[row]).sum() + 0.7
-        assert after == pytest.approx(0.05 * q if before <= 0 else before)
-
-
 @schedules
 @pytest.mark.parametrize("kind, classes", KINDS)
 def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
@@ -265,16 +226,6 @@ def test_a_small_s_is_folded_into_v(kind, classes, averages):
     assert_same_progress(learner, plain, 250)
 
 
-@pytest.mark.parametrize("kind, classes", KINDS)
-def test_a_fixed_rate_may_shrink_w_by_thousands_of_orders_of_magnitude(kind, classes):
-    """s = 2^-t is folded into v every 30 steps."""
-    rows = SparseRows(3000, classes)
-    learner, plain = make_learners(steps_of(classes, **kind, lambda_=1.0, fixed_rate=0.5))
-    rows.learn_with_both(learner, plain)
-    assert np.abs(plain.w).max() > 1e-3
-    assert_same_weights(learner, plain.w, plain.b)
-
-
 def test_the_mean_restarts_on_request():
     rows = SparseRows(120, 3)
     learner, plain = make_learners(steps_of(3, averages=True))
@@ -288,21 +239,6 @@ def test_the_mean_restarts_on_request():
     assert learner.t == 240
 
 
-@pytest.mark.parametrize("kind, classes", KINDS)
-@pytest.mark.parametrize("averages", [False, True])
-def test_features_that_appear_later_had_zero_weights(kind, classes, averages):
-    rows, wider = SparseRows(80, classes, d=5), SparseRows(80, classes, d=9, seed=1)
-    learner, plain = make_learners(steps_of(classes, **kind, averages=averages), 5)
-    plain.w = np.zeros((9, plain.w.shape[1]))
-    for i in rows.order:
-        plain.learn(np.append(rows.X[i], np.zeros(4)), rows.label[i])
-    learner.learn(rows.batch())
-    learner.grow(9)
-    wider.learn_with_both(learner, plain)
-    assert_same_weights(learner, *(plain.mean() if averages else (plain.w, plain.b)))
-    assert_same_progress(learner, plain, 160)
-
-
 def test_a_learner_continues_from_the_state_of_an_earlier_run():
     learner, plain = make_learners(steps_of(2))
     learner.start_at(1e4)
@@ -310,29 +246,6 @@ def test_a_learner_continues_from_the_state_of_an_earlier_run():
     SparseRows(50, 2).learn_with_both(learner, plain)
     assert_same_weights(learner, plain.w, plain.b)
     assert learner.t == 10_050
-
-
-def test_progress_covers_the_rows_since_the_last_report():
-    rows, (learner, plain) = SparseRows(100, 3), make_learners(steps_of(3))
-    rows.learn_with_both(learner, plain)
-    learner.progressive()
-    plain.losses, plain.errors = 0.0, 0
-    rows.learn_with_both(learner, plain)
-    assert_same_progress(learner, plain, 100)
-    nothing = learner.progressive()
-    assert (nothing.rows, nothing.loss, nothing.errors) == (0, 0, 0)
-
-
-def test_batches_may_have_one_row_or_none():
-    rows = SparseRows(60, 3)
-    whole, single = (Learner.new(steps_of(3, averages=True), D) for _ in range(2))
-    whole.learn(rows.batch())
-    single.learn(rows.batch(np.empty(0)))
-    for i in rows.order:
-        single.learn(rows.batch(np.array([i])))
-    assert (single.linear.w == whole.linear.w).all()
-    assert (single.linear.b == whole.linear.b).all()
-    assert single.state == pytest.approx(whole.state, rel=1e-12)  # sums of losses are rounded
 
 
 # ---- losses -----------------------------------------------------------------------------------
@@ -351,17 +264,6 @@ def test_losses_and_their_slopes_follow_the_formulas(name, z):
     assert sgd_reference.loss(name, z) == pytest.approx(truth(z), rel=1e-12, abs=1e-15)
     difference = (truth(z + h) - truth(z - h)) / (2 * h)
     assert -_sgd.negative_gradient(kind, z) == pytest.approx(difference, rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize("z", [-1000.0, -745.2, -36.7, 0.0, 36.7, 709.9, 745.2, 1000.0])
-def test_the_logistic_loss_never_overflows(z):
-    kind = LOSS_NAMES.index("log")
-    negative_gradient = _sgd.negative_gradient(kind, z)
-    assert 0 <= negative_gradient <= 1
-    # s(z) + s(-z) = 1 and L(-z) - L(z) = z.
-    assert negative_gradient + _sgd.negative_gradient(kind, -z) == pytest.approx(1, rel=1e-15)
-    assert _sgd.loss(kind, -z) - _sgd.loss(kind, z) == pytest.approx(z, rel=1e-14)
-    assert 0 <= _sgd.loss(kind, z) <= max(-z, 0) + np.log(2)
 
 
 # ---- whole runs -------------------------------------------------------------------------------
@@ -473,17 +375,6 @@ def test_thirty_epochs_reach_the_optimum_within_a_percent(
     model = oracle.read_linear(learnt.model, X.shape[1])
     P = oracle.linear_truth(model, y, X, 1.0, loss).primal
     assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
-
-
-def test_one_against_the_rest_reaches_the_optimum_of_each_class_within_a_percent(tmp_path, made):
-    path, y, X = made("clouds", 600)
-    learn("sgd", path, tmp_path / "m", "--epochs", 30)
-    model = oracle.read_linear(tmp_path / "m", X.shape[1])
-    for k, name in enumerate(model.label):
-        sign = np.where(y == float(name), 1.0, -1.0)
-        own = oracle.LinearFile(model.w[:, [k]], model.b[[k]], ["1", "-1"], "", {})
-        found, smallest = oracle.linear_truth(own, sign, X).primal, oracle.linear_optimum(sign, X)
-        assert found <= 1.01 * smallest
 
 
 @pytest.mark.slow
@@ -598,26 +489,6 @@ def test_regression_reaches_liblinear_within_a_percent_at_any_scale(
     assert_near_liblinear(tmp_path, "svr", y, oracle.as_float32(X * scale))
 
 
-def test_regression_of_eight_rows_with_targets_near_a_thousand_reaches_liblinear(tmp_path, predict):
-    y, x = 1000 + np.arange(8.0), np.linspace(-1, 1, 8)
-    text = oracle.svmlight_text([repr(float(value)) for value in y], x[:, None])
-    (tmp_path / "data").write_text(text)
-    learn("sgd", tmp_path / "data", tmp_path / "m", "-s", "svr")
-    assert predict(tmp_path / "data", tmp_path / "m").scores == pytest.approx(y, abs=3)
-
-
-@pytest.mark.parametrize(
-    "offset, words, said",
-    [(1000, (), 1), (3, (), 0), (1000, ("--scale", "standard"), 0), (1000, ("-v", 3), 1)],
-    ids=str,
-)
-def test_features_far_from_zero_are_noted_once(tmp_path, offset, words, said):
-    y, X = oracle.two_gaussians(300)
-    path = oracle.write_svmlight(tmp_path / "data", y, oracle.as_float32(X + offset))
-    learnt = learn("sgd", path, tmp_path / "m", "--epochs", 3, *words)
-    assert sum("--scale standard" in text for text in learnt.notices) == said
-
-
 # ---- reported numbers -------------------------------------------------------------------------
 
 
@@ -658,94 +529,13 @@ def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made,
     assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
 
 
-def test_the_summary_reports_the_numbers_of_the_model(command, made, tmp_path):
-    path, _, _ = made("two_gaussians", 700)
-    ended = command("train", "sgd", path, "m")
-    assert (ended.returncode, ended.stdout) == (0, "")
-    metadata = oracle.trailer(tmp_path / "m")
-    primal = float(metadata["primal"])
-    last = ended.stderr.splitlines()[-1]
-    assert f"J {primal / 700:.6g} = P/(C n)  P {primal:.6g}  training error" in last
-    assert f"  {int(metadata['violators']):,} violators" in last
-    assert f"stopped: {metadata['stopped']} after 70,000 steps" in ended.stderr
-    assert "C = 1, lambda = 1/(C n) = 0.00142857" in ended.stderr
-    printed = command("train", "sgd", "-q", "--report", "json", path, "m")
-    assert printed.stderr == ""
-    assert json.loads(printed.stdout)["primal"] == primal
-
-
 # ---- real data, several classes ---------------------------------------------------------------
-
-
-def read_with_libsvm(path):
-    """Read a file with LIBSVM's reader; values are rounded to float32."""
-    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
-    return np.array(y), sparse.csr_matrix(X.astype(np.float32).astype(float))
-
-
-def add_columns(X, d):
-    return sparse.csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], d))
-
-
-@pytest.mark.parametrize("multiclass, number", [("ovr", 3), ("crammer-singer", 4)])
-@pytest.mark.parametrize(
-    "name", ["reuters_r8.train reuters_r8.test", "satimage.scale satimage.scale.t"]
-)
-def test_several_classes_are_predicted_as_accurately_as_by_liblinear(
-    real, tmp_path, predict, name, multiclass, number
-):
-    train, test = map(real, name.split())
-    learnt = learn("sgd", train, tmp_path / "m", "--epochs", 20, "--multiclass", multiclass)
-    predicted = predict(test, learnt.model)
-    correct, rows = map(int, re.search(r"\((\d+)/(\d+)\)", predicted.out).groups())
-    (y, X), (y_test, X_test) = read_with_libsvm(train), read_with_libsvm(test)
-    d = max(X.shape[1], X_test.shape[1])
-    theirs = oracle.liblinear_accuracy(
-        (y, add_columns(X, d)), (y_test, add_columns(X_test, d)), f"-s {number} -B 1"
-    )
-    assert rows == len(y_test)
-    assert correct / rows >= theirs - 0.005
 
 
 def sorted_by_class(path, to):
     lines = path.read_text().splitlines(keepends=True)
     to.write_text("".join(sorted(lines, key=lambda line: float(line.split()[0]))))
     return to
-
-
-def test_iris_sorted_by_class_trains_as_well_as_shuffled(real, tmp_path):
-    path = real("iris.scale")
-    lines = path.read_text().splitlines(keepends=True)
-    assert [line[0] for line in lines] == sorted(line[0] for line in lines)
-    y, X = read_with_libsvm(path)
-    truths = []
-    for seed in range(3):
-        shuffled = tmp_path / f"{seed}.svm"
-        order = np.random.default_rng(seed).permutation(150)
-        shuffled.write_text("".join(lines[i] for i in order))
-        for source in (path, shuffled):
-            learnt = learn("sgd", source, tmp_path / "m", "--seed", seed)
-            truths.append(oracle.linear_truth(oracle.read_linear(learnt.model, 4), y, X.toarray()))
-    P = np.array([truth.primal for truth in truths]).reshape(3, 2)
-    errors = np.array([truth.errors for truth in truths]).reshape(3, 2)
-    assert (P[:, 0] <= P[:, 1] * 1.02).all()
-    assert errors[:, 0].sum() <= errors[:, 1].sum() + 3
-
-
-@pytest.mark.slow
-def test_wide_rows_sorted_by_class_train_as_well_as_shuffled(tmp_path):
-    """Nonzeros bound a batch as well: a batch has 700 rows of 1,500 nonzeros."""
-    rng = np.random.default_rng(9)
-    X = (rng.random((1500, 3000)) < 0.5).astype(float)
-    score = (X - 0.5) @ rng.normal(size=3000)
-    y = np.where(score > 0, 1.0, -1.0)
-    P = []
-    for order in (np.argsort(y, kind="stable"), np.arange(1500)):
-        lines = [f"{y[i]:+.0f} " + " ".join(f"{j}:1" for j in X[i].nonzero()[0] + 1) for i in order]
-        (tmp_path / "data").write_text("\n".join(lines) + "\n")
-        learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-c", 0.001)
-        P.append(learnt.outcome["primal"])
-    assert P[0] <= 1.02 * P[1]
 
 
 @pytest.mark.parametrize(
@@ -804,15 +594,6 @@ def test_liblinear_predicts_the_same_from_our_model(tmp_path, made, predict, nam
     assert found == pytest.approx(exact, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-def test_two_classes_have_one_column_with_any_loss(tmp_path, made, multiclass):
-    path, _, _ = made("two_gaussians", 300)
-    learnt = learn("sgd", path, tmp_path / "m", "--multiclass", multiclass)
-    plain = learn("sgd", path, tmp_path / "plain")
-    assert learnt.body == plain.body
-    assert learnt.body.startswith(b"solver_type L2R_L1LOSS_SVC_DUAL\nnr_class 2\nlabel 1 -1\n")
-
-
 @pytest.mark.parametrize(
     "words, solver",
     [
@@ -856,121 +637,6 @@ def test_models_of_liblinear_predict_the_same_as_in_liblinear(
     assert found == pytest.approx(values, rel=1e-9, abs=1e-9)
 
 
-FOREIGN = {
-    "names": (["spam", "ham"], 1),
-    "three names": (["a", "b", "c"], 1),
-    "beyond int32": (["2147483648", "1"], 1),
-    "below int32": (["1", "-2147483649", "0"], 1),
-    "zero-based": (["+1", "-1"], 0),
-    "zero-based three": (["3", "1", "2"], 0),
-}
-
-
-@pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
-@pytest.mark.parametrize("names, first_index", FOREIGN.values(), ids=FOREIGN)
-def test_models_that_liblinear_cannot_represent_are_refused_by_it_and_read_by_us(
-    tmp_path, predict, names, first_index, multiclass
-):
-    y, X = oracle.clouds(300, 0, len(names))
-    classes = [names[int(k) - 1] for k in y]
-    path = tmp_path / "data"
-    path.write_text(oracle.svmlight_text(classes, X, first_index))
-    words = ("--multiclass", multiclass, *([] if first_index else ["--zero-based"]))
-    learnt = learn("sgd", path, tmp_path / "m", *words)
-    assert liblinearutil.load_model(str(learnt.model)) is None
-    # The same rows with labels from 1 give the same numbers.
-    plain = [str(10 + names.index(name)) for name in classes]
-    (tmp_path / "plain").write_text(oracle.svmlight_text(plain, X))
-    other = learn("sgd", tmp_path / "plain", tmp_path / "p", "--multiclass", multiclass)
-    said = [names[int(line) - 10] for line in predict(tmp_path / "plain", other.model).lines]
-    assert predict(path, learnt.model).lines == said
-    scores = predict(tmp_path / "plain", other.model, "--scores").lines
-    assert predict(path, learnt.model, "--scores").lines == scores
-
-
-def test_a_huge_feature_index_does_not_enlarge_the_model(tmp_path, predict):
-    path = tmp_path / "data"
-    path.write_text("+1 1:1 2147483647:2\n-1 1:-1 7:3\n" * 20)
-    learnt = learn("sgd", path, tmp_path / "m")
-    assert len(learnt.model.read_bytes()) < 5000
-    assert liblinearutil.load_model(str(learnt.model)) is None
-    predicted = predict(path, learnt.model)
-    assert predicted.lines == ["+1", "-1"] * 20
-    assert "ignored" not in predicted.err
-    (tmp_path / "other").write_text("? 2147483647:1\n? 7:1\n? 2147483646:1\n")
-    scores = predict(tmp_path / "other", learnt.model, "--scores")
-    b = scores.scores[2]  # the last row has only features that training lacks
-    assert scores.scores[0] > b > scores.scores[1]
-    assert "ignored 1 values of 1 features" in scores.err
-
-
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("foreign", [{}, {"zero_based": True}], ids=str)
-def test_a_model_has_the_same_decision_values_after_saving_and_loading(
-    tmp_path, made, classes, foreign
-):
-    path, _, X = made("clouds", 200, 0, classes)
-    learnt = learn("sgd", path, tmp_path / "m")
-    model = load(str(learnt.model))
-    assert isinstance(model, LinearModel)
-    model = LinearModel(**{**vars(model), **foreign})
-    model.save(str(tmp_path / "again"))
-    loaded = load(str(tmp_path / "again"))
-    indptr, indices = np.arange(201) * 5, np.tile(np.arange(1, 6, dtype=np.int32), 200)
-    rows = [some.rows(indptr, indices, X.astype(np.float32).ravel()) for some in (model, loaded)]
-    f = [some.decision(x) for some, x in zip((model, loaded), rows, strict=True)]
-    assert f[0].tobytes() == f[1].tobytes()
-    assert f[0].reshape(200, -1) == pytest.approx(
-        oracle.read_linear(learnt.model, 5).decisions(X), rel=1e-9, abs=1e-9
-    )
-
-
-@pytest.mark.parametrize("text", ["+1\n-1\n+1\n", "a\nb\nc\n"], ids=["two", "three"])
-def test_rows_without_features_train_b_alone(tmp_path, predict, text):
-    (tmp_path / "data").write_text(text)
-    learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "--epochs", 50)
-    said = predict(tmp_path / "data", learnt.model).lines
-    assert len(set(said)) == 1
-    if "+1" in text:
-        assert said == ["+1"] * 3  # two of three rows
-
-
-# ---- the same bytes ---------------------------------------------------------------------------
-
-BYTES = ("--epochs", 3)
-
-
-@pytest.fixture
-def two_chunk_run(made, tmp_path, monkeypatch):
-    """Return a file of two chunks and its model; small batches make many batches an epoch."""
-    monkeypatch.setattr(batches, "BATCH_ROWS", 300)
-    monkeypatch.setattr(batches, "PIECE_ROWS", 50)
-    path, _, _ = made("clouds", 5000, 0, 3)
-    return path, learn("sgd", path, tmp_path / "base", *BYTES).model.read_bytes()
-
-
-def test_another_seed_gives_another_model(two_chunk_run, tmp_path):
-    path, content = two_chunk_run
-    bodies = {learn("sgd", path, tmp_path / "m", *BYTES, "--seed", seed).body for seed in (0, 1, 2)}
-    assert len(bodies) == 3
-    assert content.partition(b"# randsvm")[0] in bodies
-
-
-def test_the_printed_command_repeats_the_model(command, tmp_path, made):
-    path, _, _ = made("clouds", 300)
-    (tmp_path / "data").write_bytes(path.read_bytes())
-    words = (
-        "--lambda", 0.003, "--loss", "log", "-w", "balanced", "-w2", 3, "--average",
-        "--early-stopping", 0.25, "--seed", 5,
-    )  # fmt: skip
-    first = command("train", "sgd", *words, "data", "m")
-    content = (tmp_path / "m").read_bytes()
-    again = first.stderr.splitlines()[0].split()
-    assert again[:2] == ["randsvm-train", "sgd"]
-    assert command("train", *again[1:-1], "n").returncode == 0
-    assert (tmp_path / "n").read_bytes() == content
-
-
 # ---- stopping ---------------------------------------------------------------------------------
 
 
@@ -996,104 +662,6 @@ def test_held_out_rows_do_not_change_the_weights(tmp_path):
     learn("sgd", tmp_path / "data", tmp_path / "m", "--early-stopping", 0.25, "--epochs", 1)
     w = oracle.read_linear(tmp_path / "m", 200).w
     assert int((w == 0).sum()) == 50
-
-
-@pytest.mark.parametrize("text", ["+1 1:1\n-1 1:-1\n", "+1 1:1\n-1 1:-1\n+1 1:2\n"])
-def test_two_or_three_rows_are_enough(tmp_path, text):
-    (tmp_path / "data").write_text(text)
-    learnt = learn("sgd", tmp_path / "data", tmp_path / "m")
-    assert np.isfinite(learnt.outcome["primal"])
-
-
-@pytest.mark.parametrize("rows, share, held", [(2, 0.99, 2), (2, 0.1, 1), (3, 0.6, 2)])
-def test_holding_out_rows_leaves_two_rows_for_training(tmp_path, rows, share, held):
-    (tmp_path / "data").write_text("".join("+1 1:1\n-1 1:-1\n+1 1:2\n".splitlines(True)[:rows]))
-    message = f"--early-stopping {share} holds out {held} of {rows} rows: at least 2 must be left"
-    with pytest.raises(ParameterError, match=message):
-        learn("sgd", tmp_path / "data", tmp_path / "n", "--early-stopping", share)
-    assert not (tmp_path / "n").exists()
-
-
-@pytest.mark.parametrize("epochs", [1, 2])
-def test_one_or_two_epochs_average_the_weights(tmp_path, made, epochs):
-    path, _, _ = made("clouds", 300)
-    plain, average = (
-        learn("sgd", path, tmp_path / "m", "--epochs", epochs, *words).body
-        for words in ((), ("--average",))
-    )
-    assert plain == average
-    three = [
-        learn("sgd", path, tmp_path / "m", "--epochs", 3, *words).body
-        for words in ((), ("--average",))
-    ]
-    assert three[0] != three[1]
-
-
-def test_a_time_limit_ends_a_long_run_with_a_model_and_exit_0(command, tmp_path, made):
-    path, y, X = made("two_gaussians", 2000)
-    ended = command("train", "sgd", "--epochs", 10**8, "--time-limit", "1s", path, "m")
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert "stopped: time limit after" in ended.stderr
-    model = oracle.read_linear(tmp_path / "m", 2)
-    assert model.metadata["stopped"] == "time limit"
-    truth = oracle.linear_truth(model, y, X)
-    assert float(model.metadata["primal"]) == pytest.approx(truth.primal, rel=1e-9)
-    assert truth.errors / len(y) < 0.1
-
-
-def test_a_signal_during_the_final_evaluation_keeps_the_weights(tmp_path, made, monkeypatch):
-    path, _, _ = made("two_gaussians", 700)
-    learnt = learn("sgd", path, tmp_path / "whole")
-
-    def interrupted(*_):
-        raise Interrupted(15)
-
-    monkeypatch.setattr(linear_machine, "evaluate_linear", interrupted)
-    with pytest.raises(Interrupted):
-        learn("sgd", path, tmp_path / "m")
-    found = (tmp_path / "m").read_bytes()
-    assert found.partition(b"# randsvm")[0] == learnt.body
-    metadata = oracle.trailer(tmp_path / "m")
-    assert (metadata["stopped"], metadata["primal"]) == ("interrupted by signal 15", "unknown")
-
-
-@pytest.mark.parametrize("reason", [Interrupted(15), TimeLimitError()], ids=str)
-def test_an_interrupted_epoch_counts_as_training_time(
-    tmp_path,
-    made,
-    monkeypatch,
-    reason,
-):
-    path, _, _ = made("two_gaussians", 700)
-    whole = Learner.learn
-
-    def half(learner, batch):
-        whole(learner, batch)
-        time.sleep(0.05)
-        raise reason
-
-    monkeypatch.setattr(Learner, "learn", half)
-    with suppress(Interrupted):
-        learn("sgd", path, tmp_path / "m")
-    (learnt,) = [event for event in read_log(tmp_path / "m.jsonl") if event["event"] == "trained"]
-    assert learnt["steps"] > 0
-    assert 0.05 <= learnt["solve_seconds"] <= learnt["seconds"]
-
-
-def test_a_signal_before_the_first_step_writes_no_model(tmp_path, made, monkeypatch):
-    path, _, _ = made("two_gaussians", 700)
-    monkeypatch.setattr(Learner, "learn", lambda *_: (_ for _ in ()).throw(Interrupted(15)))
-    (tmp_path / "m").write_text(OLD_MODEL)
-    with pytest.raises(Interrupted):
-        learn("sgd", path, tmp_path / "m")
-    assert (tmp_path / "m").read_text() == OLD_MODEL
-
-
-@pytest.mark.parametrize("task", ["svr", "one-class"])
-def test_a_single_row_takes_one_step(tmp_path, task):
-    (tmp_path / "data").write_text("1.5 1:1 2:3\n")
-    learnt = learn("sgd", tmp_path / "data", tmp_path / "m", "-s", task, "--epochs", 1)
-    assert learnt.outcome["steps"] == 1
 
 
 # ---- class weights ----------------------------------------------------------------------------
@@ -1128,35 +696,6 @@ def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made,
     plain = learn("sgd", rare, tmp_path / "p", *words)
     assert balanced.body == spelled.body != plain.body
     assert same_metadata(balanced, spelled)
-
-
-def test_an_explicit_weight_overrides_balanced(tmp_path, made):
-    path, y, _ = made("two_gaussians", 500)
-    positive, negative = int((y > 0).sum()), int((y < 0).sum())
-    mixed = learn("sgd", path, tmp_path / "m", "-w", "balanced", "-w", "+1", 2)
-    spelled = learn("sgd", path, tmp_path / "n", "-w1", 2, "-w-1", repr(500 / (2 * negative)))
-    assert positive != negative
-    assert mixed.body == spelled.body
-    assert same_metadata(mixed, spelled)
-
-
-@pytest.mark.parametrize("share, words", [(0.02, "balanced"), (0.5, "+1 100")], ids=str)
-@pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_thirty_epochs_with_unequal_weights_reach_the_optimum_within_a_percent(
-    tmp_path, loss, share, words
-):
-    """Step sizes follow the weighted rows, because heavy rows dominate the loss."""
-    y, X = unequal_classes(2000, share)
-    path = oracle.write_svmlight(tmp_path / "data", y, X)
-    learnt = learn(
-        "sgd", path, tmp_path / "m", "--epochs", 30, "--loss", loss, "-w", *words.split()
-    )
-    rare = int((y > 0).sum())
-    weights = {1.0: 1000 / rare, -1.0: 1000 / (2000 - rare)} if words == "balanced" else {1.0: 100}
-    model = oracle.read_linear(learnt.model, 5)
-    P = oracle.linear_truth(model, y, X, 1.0, loss, weights).primal
-    smallest = oracle.linear_optimum(y, X, 1.0, loss, weights)
-    assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
 def unequal_classes(rows, share):
@@ -1201,69 +740,6 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
 
 
 # ---- refusals ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("-c 1 --lambda 0.1", "give one of -c and --lambda, not both"),
-        ("-c 0", "must be > 0 and finite, got 0"),
-        ("--lambda 0", "must be > 0 and finite, got 0"),
-        ("--lambda nan", "must be > 0 and finite, got nan"),
-        ("--multiclass crammer-singer --loss log", "crammer-singer has the hinge loss, not log"),
-        ("--multiclass crammer-singer --loss squared-hinge", "the hinge loss, not squared-hinge"),
-        ("--epochs 0", "must be >= 1, got 0"),
-        ("--early-stopping 1.5", "must be > 0 and < 1, got 1.5"),
-        ("--early-stopping 0", "must be > 0 and < 1, got 0"),
-        ("--checkpoint 10", "--checkpoint needs --update MODEL"),
-        ("--update-rate 0.1", "--update-rate needs --update MODEL"),
-        ("-w +1 0", "must be > 0 and finite, got 0"),
-        ("-w 7 2", r"-w 7: no class has this label; the labels are \+1, -1"),
-        ("-w spam 2", r"-w spam: no class has this label; the labels are \+1, -1"),
-    ],
-)
-def test_invalid_parameters_are_refused_in_one_line(tmp_path, made, words, message):
-    path, _, _ = made("two_gaussians", 50)
-    with pytest.raises((ParameterError, click.BadParameter), match=message) as caught:
-        learn("sgd", path, tmp_path / "m", *words.split())
-    assert caught.value.exit_code == 2
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("--epochs many", "'--epochs': .*many"),
-        ("--epochs -1", "'--epochs': must be >= 1, got -1"),
-        ("--loss cubed", r"expected one of hinge \(0\), squared-hinge \(1\), log \(2\), found"),
-        ("-c 1 --lambda 0.1", "randsvm-train: give one of -c and --lambda, not both"),
-        ("-w 7 2", r"randsvm-train: -w 7: no class has this label; the labels are \+1, -1"),
-        ("--sample-size 9", "--sample-size is an option of .* randsvm, not of sgd"),
-    ],
-)
-def test_a_usage_error_exits_with_2_and_ends_with_the_reason(
-    command, tmp_path, made, words, message
-):
-    path, _, _ = made("two_gaussians", 50)
-    ended = command("train", "sgd", "-q", *words.split(), path, "m")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.search(message, ended.stderr.splitlines()[-1])
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize("text", ["+1 1:1\n+1 1:2\n", "a 1:1\n"])
-def test_a_single_class_is_refused(tmp_path, text):
-    (tmp_path / "data").write_text(text)
-    with pytest.raises(DataError, match="expected two classes, found only the label"):
-        learn("sgd", tmp_path / "data", tmp_path / "m")
-
-
-def test_a_kernel_machine_does_not_start_from_a_linear_model(tmp_path, made):
-    path, _, _ = made("two_gaussians", 50)
-    learn("sgd", path, tmp_path / "m")
-    with pytest.raises(ModelError, match="expected a kernel model to start from"):
-        learn("osuna", path, tmp_path / "n", "--warm-start", tmp_path / "m")
 
 
 @pytest.mark.parametrize(

@@ -63,18 +63,6 @@ def test_a_time_limit_does_not_get_round_the_required_gap(command, tmp_path, dat
     assert (tmp_path / "m").read_text() == OLD_MODEL
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("sgd",), ("sgd", "--update", "m"), ("osuna", "-t", "sigmoid")],
-    ids=["sgd", "update", "sigmoid"],
-)
-def test_a_required_gap_needs_a_certificate(command, tmp_path, data, words):
-    ended = command("train", *words, "--require-gap", 0.01, data, "m")
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("randsvm-train: --require-gap needs a certificate: ")
-    assert (tmp_path / "m").read_text() == OLD_MODEL
-
-
 # ---- signals --------------------------------------------------------------------------------
 
 # Thousands of short rounds.

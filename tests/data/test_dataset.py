@@ -16,14 +16,12 @@ from learning import two_classes
 
 from randsvm.data import batches, dataset, reading, svmlight
 from randsvm.data.batches import shuffled_batches
-from randsvm.data.chunks import join_chunks
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.errors import DataError, InputError, ParameterError
+from randsvm.errors import DataError, ParameterError
 from randsvm.parameters.run import Resources
-from randsvm.parameters.values import MEGABYTE
 
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
 
@@ -86,24 +84,6 @@ def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path)
             assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
 
 
-def test_memory_spill_file_and_cache_agree_on_chunks_digest_points_and_samples(source, tmp_path):
-    cache = Resources(cache=str(tmp_path / "cache"))
-    seen = []
-    for resources in (Resources(jobs=1), SpillingResources(jobs=2), cache, cache):
-        with open_dataset(source, SMALL, resources) as D:
-            points = D.points(random_subset(two_classes(D), 50, Draws(3)))
-            seen.append(
-                (
-                    contents(D),
-                    D.summary.digest,
-                    D.sample(Draw(1, 1), 40).tolist(),
-                    (points.rows.tolist(), points.X.toarray().tolist(), points.y.tolist()),
-                )
-            )
-    assert len(seen[0][0]) > 10
-    assert all(one == seen[0] for one in seen[1:])
-
-
 @settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=60),
@@ -160,23 +140,6 @@ def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
     assert len({plain, *map(digest, others)}) == 1 + len(others)
 
 
-def test_the_spill_file_is_unlinked(source, tmp_path):
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    with open_dataset(source, SMALL, SpillingResources(tmpdir=str(folder))) as D:
-        assert list(folder.iterdir()) == []
-        assert any(name.startswith(str(folder)) for name in open_files())
-        assert len(contents(D)) > 10
-
-
-def open_files():
-    """Return the targets of the file descriptors of this process."""
-    folder = Path("/proc/self/fd")
-    if not folder.exists():
-        pytest.skip("no /proc here")
-    return [str(link.readlink()) for link in folder.iterdir() if link.is_symlink()]
-
-
 # ---- the cache ------------------------------------------------------------------------------
 
 
@@ -219,39 +182,11 @@ def test_a_cache_of_a_changed_source_is_rebuilt(cached):
         assert features() == uncached(path)
 
 
-def test_a_cache_of_a_source_with_another_end_is_rebuilt(tmp_path):
-    """Neither its length nor its modification time differ."""
-    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
-    text = "+1 1:1\n-1 1:2\n" * 10_000
-    for content in (text, text[:-2] + "3\n"):
-        path.write_text(content)
-        os.utime(path, ns=(1, 1))
-        with open_dataset(path, ParseOptions(), resources) as D:
-            assert D.points(np.array([D.n - 1])).X.data.tolist() == [float(content[-2])]
-
-
-def test_a_source_with_a_new_modification_time_is_read_again(cached, monkeypatch):
-    path, _, features = cached
-    os.utime(path, ns=(1, 1))
-    monkeypatch.setattr(reading, "read_blocks", None)
-    with pytest.raises(TypeError):
-        features()
-
-
 def test_a_cache_of_other_options_is_rebuilt(cached):
     path, _, features = cached
     assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
     assert features(ParseOptions(labels="number")) == uncached(path, ParseOptions(labels="number"))
     assert features() == uncached(path)
-
-
-def test_zero_based_and_one_based_text_do_not_share_a_cache(tmp_path):
-    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
-    path.write_text("+1 0:1 2:3\n-1 1:1\n")
-    with open_dataset(path, ParseOptions(zero_based=True), resources) as D:
-        assert D.summary.features.tolist() == [0, 1, 2]
-    with pytest.raises(DataError, match=r"a\.svm:1:4: expected an index of 1 or more"):
-        open_dataset(path, ParseOptions(), resources)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
@@ -271,44 +206,10 @@ def test_a_damaged_cache_is_rebuilt(cached, seed):
     assert features() == uncached(path)
 
 
-def test_a_cache_of_another_source_is_not_used(cached, tmp_path):
-    path, cache, _ = cached
-    other = tmp_path / "b.svm"
-    other.write_text(path.read_text().replace("+1 ", "-1 ", 1))
-    status = path.stat()
-    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
-    with open_dataset(other, SMALL, Resources(cache=str(cache))) as D:
-        assert [D.summary.features.tolist(), contents(D)] == uncached(other)
-
-
 def test_a_file_that_is_not_a_cache_is_refused(cached):
     path, cache, features = cached
     cache.write_bytes(b"notes of mine\n" * 1000)
     assert features() == uncached(path)
-
-
-def test_a_failed_first_pass_writes_no_cache(small, tmp_path):
-    cache = tmp_path / "cache"
-    with pytest.raises(DataError):
-        open_dataset(small("+1 1:1\n-1 1:x\n"), SMALL, Resources(cache=str(cache)))
-    assert [p.name for p in tmp_path.iterdir()] == ["small.svm"]
-
-
-def test_standard_input_has_no_cache(tmp_path):
-    with pytest.raises(ParameterError, match="standard input"):
-        open_dataset(Path("-"), SMALL, Resources(cache=str(tmp_path / "cache")))
-
-
-def test_a_pipe_has_no_cache(tmp_path):
-    """Nothing of a pipe identifies the content from which a cache was written."""
-    reader, writer = os.pipe()
-    os.write(writer, b"+1 1:1\n-1 1:2\n")
-    os.close(writer)
-    try:
-        with pytest.raises(ParameterError):
-            open_dataset(Path(f"/dev/fd/{reader}"), SMALL, Resources(cache=str(tmp_path / "cache")))
-    finally:
-        os.close(reader)
 
 
 def test_a_cache_never_replaces_its_own_source(small):
@@ -316,12 +217,6 @@ def test_a_cache_never_replaces_its_own_source(small):
     with pytest.raises(ParameterError):
         open_dataset(path, SMALL, Resources(cache=str(path)))
     assert path.read_text() == "+1 1:1\n-1 1:2\n"
-
-
-def test_a_missing_file_is_an_input_error_even_with_a_cache(tmp_path):
-    for resources in (Resources(), Resources(cache=str(tmp_path / "cache"))):
-        with pytest.raises(InputError):
-            open_dataset(tmp_path / "missing.svm", SMALL, resources)
 
 
 # ---- rows and samples -----------------------------------------------------------------------
@@ -343,14 +238,6 @@ def test_points_are_the_requested_rows(source, wanted, shuffler):
         assert (points.y == y[rows]).all()
 
 
-def test_a_sample_has_the_rows_with_the_smallest_philox_keys(source):
-    keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(900)
-    with open_dataset(source) as D:
-        assert len(D.shards) > 3
-        assert D.sample(Draw(9, 4), 70).tolist() == sorted(np.argsort(keys)[:70].tolist())
-        assert len(D.sample(Draw(9, 4), 1000)) == 900
-
-
 @pytest.mark.parametrize("rare", [1, 7, 25])
 @pytest.mark.parametrize("r, least", [(20, 5), (100, 10)])
 def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small, rare, r, least):
@@ -362,12 +249,6 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small,
         S = D.points(random_subset(D, r, Draws(0)))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
-
-
-def test_a_subset_of_full_size_is_the_data(source):
-    with open_dataset(source) as whole:
-        D = two_classes(whole)
-        assert random_subset(D, 900, Draws(0)).tolist() == list(range(900))
 
 
 def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
@@ -479,66 +360,6 @@ def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
         assert rows_in_pass_order(D, Draw(3, 1)) == one
 
 
-@pytest.mark.parametrize("some", [False, True])
-def test_the_order_of_a_pass_does_not_depend_on_where_the_chunks_are_stored(
-    numbered, pieces, tmp_path, some
-):
-    cache = Resources(cache=str(tmp_path / "cache"))
-    orders = []
-    jobs = [kind(jobs=count) for kind in (Resources, SpillingResources) for count in (1, 3)]
-    for resources in (*jobs, cache, cache):
-        with open_dataset(numbered, SMALL, resources) as whole:
-            D, _ = labelled_classes(whole, str(numbered))
-            D = D.subset(np.arange(900) % 2 == 0) if some else D
-            orders.append(rows_in_pass_order(D, Draw(5, 6)))
-    assert all(order == orders[0] for order in orders)
-
-
-def test_joined_chunks_are_visited_like_those_of_a_file(numbered, pieces):
-    with open_dataset(numbered) as whole:
-        D, _ = labelled_classes(whole, str(numbered))
-
-        def made(D, number):
-            return join_chunks([D.raw(D.shards[number])[0]])
-
-        counts = [D.store.nonzeros(shard.number) for shard in D.shards]
-        with closing(
-            D.with_computed_chunks(made, D.store.sizes, np.array(counts), 0, None)
-        ) as again:
-            # The second time they come from its spill file.
-            for _ in range(2):
-                assert rows_in_pass_order(again, Draw(3, 1)) == rows_in_pass_order(D, Draw(3, 1))
-
-
-@pytest.mark.parametrize("some", [False, True])
-def test_a_pass_over_some_chunks_visits_their_rows(numbered, pieces, some):
-    kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
-    with open_dataset(numbered) as whole:
-        D, _ = labelled_classes(whole, str(numbered))
-        D = D.subset(D.mask(kept)) if some else D
-        chunks = [5, 1, 3]
-        rows = np.concatenate([kept[slice(*D.shards[number][1:])] for number in chunks])
-        view = D.chunk_subset(chunks)
-        assert view.n == len(rows) < 900
-        assert sorted(concatenated(rows_in_pass_order(view, Draw(3, 1)))) == sorted(rows.tolist())
-
-
-def test_dense_rows_of_a_spill_file_are_visited_like_those_in_memory(tmp_path, pieces):
-    """Rows that all have the same indices are stored without the indices."""
-    path = oracle.write_svmlight(tmp_path / "a", *oracle.two_gaussians(500))
-    seen = []
-    for resources in (Resources(), SpillingResources()):
-        with open_dataset(path, SMALL, resources) as whole:
-            D, _ = labelled_classes(whole, str(path))
-            seen.append(
-                [
-                    [array.tolist() for array in vars(batch).values() if array is not None]
-                    for batch in shuffled_batches(D, Draw(1, 1))
-                ]
-            )
-    assert seen[0] == seen[1]
-
-
 @pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
 @pytest.mark.parametrize("draw", range(3))
 def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, nonzeros, draw):
@@ -554,13 +375,6 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
         assert 0.1 < classes.mean() < 0.9
         changes = np.flatnonzero(np.diff(classes))
         assert np.diff(changes).max() < 100
-
-
-def test_the_data_set_is_usable_after_an_abandoned_pass(numbered, pieces):
-    with open_dataset(numbered) as whole:
-        D, _ = labelled_classes(whole, str(numbered))
-        next(iter(shuffled_batches(D, Draw(1, 1))))
-        assert sorted(concatenated(rows_in_pass_order(D, Draw(1, 2)))) == list(range(900))
 
 
 # ---- labels, features, refusals -------------------------------------------------------------
@@ -597,13 +411,6 @@ def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places
         assert [names[place] for place in places] == labels.split()
 
 
-def test_a_huge_feature_index_takes_the_memory_of_one_feature(small):
-    path = small("+1 1:1 2147483647:2\n-1 7:3\n")
-    with open_dataset(path) as D:
-        assert (D.n, D.d) == (2, 3)
-        assert rows_of(D).tolist() == [[1, 0, 2], [0, 3, 0]]
-
-
 @pytest.mark.parametrize(
     "text, problem",
     [
@@ -616,7 +423,3 @@ def test_labels_that_are_not_two_or_more_classes_are_refused(small, text, proble
     path = small(text)
     with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), open_dataset(path) as D:
         labelled_classes(D, str(path))
-
-
-def test_the_memory_option_decides_about_spilling():
-    assert Resources(memory=64 * MEGABYTE).data_bytes < 64 * MEGABYTE

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
-import os
 import re
-import subprocess
-import sys
-import threading
-from collections import Counter
 from contextlib import closing, suppress
 
 import numpy as np
@@ -18,14 +12,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_table import census, load, matrix
+from test_table import census, load
 
 import randsvm
 from randsvm import files
 from randsvm.data import table
-from randsvm.data.columns import Column, Columns, TableOptions
-from randsvm.errors import ContentError, DataError, ParameterError, RandsvmError
-from randsvm.parameters.run import PredictParams, Resources
+from randsvm.data.columns import Column, TableOptions
+from randsvm.errors import ContentError, DataError, RandsvmError
+from randsvm.parameters.run import PredictParams
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -164,33 +158,6 @@ def parquet_of(path, **options):
     return load(path, TableOptions("parquet", "income", "id", fill=True, **options))
 
 
-def test_forms_of_a_file_do_not_change_the_model(tmp_path, monkeypatch):
-    frame = typed_census(900)
-    half = len(frame) // 2
-    write(frame, tmp_path / "t.parquet")
-    write(frame, tmp_path / "small-groups.parquet", row_group_size=70)
-    write(frame, tmp_path / "plain.parquet", compression=None, use_dictionary=False)
-    write(frame[:half], tmp_path / "part-1.parquet")
-    write(frame[:0], tmp_path / "part-2.parquet", schema=pq.read_schema(tmp_path / "t.parquet"))
-    write(frame[half:].sample(frac=1, axis=1, random_state=1), tmp_path / "part-3.parquet")
-
-    def model(data, **more):
-        path = tmp_path / "model"
-        randsvm.train_randsvm(data, path, format="parquet", missing="mean", **SVM, **more)
-        return path.read_bytes()
-
-    expected = model(tmp_path / "t.parquet")
-    assert model(tmp_path / "small-groups.parquet") == expected
-    assert model(tmp_path / "plain.parquet") == expected
-    assert model(str(tmp_path / "part-*.parquet")) == expected
-    assert model(tmp_path / "t.parquet", jobs=1, memory=16 << 20) == expected
-    for _ in range(2):
-        assert model(tmp_path / "t.parquet", jobs=3, cache=str(tmp_path / "cache")) == expected
-    # A batch has 64 rows.
-    monkeypatch.setattr("randsvm.data.parquet.ROWS", (64, 64))
-    assert model(tmp_path / "t.parquet") == expected
-
-
 def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
     rng = np.random.default_rng(0)
     values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
@@ -204,29 +171,6 @@ def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
         path = str(tmp_path / "t.parquet")
         columns = table.learn([path], options, 2, files.open_input, block_size=5000)
         assert columns.columns == (Column("x", None, expected), Column("s", None, expected))
-
-
-def test_a_pipe_is_read_and_predicted(tmp_path):
-    path = tmp_path / "t.parquet"
-    write(typed_census(300), path)
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-
-    def with_pipe(work):
-        writer = threading.Thread(target=lambda: fifo.write_bytes(path.read_bytes()))
-        writer.start()
-        try:
-            return work()
-        finally:
-            writer.join()
-
-    with closing(with_pipe(lambda: parquet_of(fifo))) as D, closing(parquet_of(path)) as E:
-        assert D.summary.digest == E.summary.digest and D.summary.columns == E.summary.columns
-    options = {**SVM, "format": "parquet", "missing": "mean"}
-    randsvm.train_randsvm(path, tmp_path / "m", **options)
-    randsvm.predict(path, tmp_path / "m", tmp_path / "named")
-    with_pipe(lambda: randsvm.predict(fifo, tmp_path / "m", tmp_path / "piped"))
-    assert (tmp_path / "named").read_bytes() == (tmp_path / "piped").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -274,62 +218,6 @@ def test_an_error_counts_the_rows_of_all_batches(tmp_path):
         load(path, OPTIONS)
 
 
-def test_a_regression_reports_the_rows_without_a_number(tmp_path):
-    path, model = tmp_path / "t.parquet", tmp_path / "m"
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=80)
-    pq.write_table(pa.table({"x": x, "y": 2 * x}), path)
-    options = {"task": "svr", "kernel": "linear", "C": 100.0, "epsilon": 0.01}
-    options |= {"format": "parquet", "label_column": "y"}
-    randsvm.train_randsvm(path, model, **options)
-    assert randsvm.predict(path, model, tmp_path / "o").squared_error < 1e-3  # type: ignore[operator]
-    pq.write_table(pa.table({"y": [None, "1.5", "?"], "x": [1, 2, 3]}), path)
-    assert randsvm.predict(path, model, tmp_path / "o").labelled == 1
-    pq.write_table(pa.table({"y": ["1", "z"], "x": [1, 2]}), path)
-    with pytest.raises(DataError, match=r"t\.parquet:2:1: expected a number in column 'y', found"):
-        randsvm.predict(path, model, tmp_path / "o")
-
-
-def test_a_column_has_the_role_that_the_model_gives_it(tmp_path):
-    columns = Columns(
-        "parquet",
-        True,
-        None,
-        False,
-        (Column("number"), Column("text", ("7", "8")), Column("flag", ("true",))),
-    )
-    arrays = {"text": [8, 9, 7], "flag": [False, True, True], "number": ["1", "2.5", "3"]}
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table(arrays), path)
-    unseen = Counter()
-    (block,) = table.read_blocks(str(path), columns, labels="class", unlabelled=True, unseen=unseen)
-    assert unseen == {"text": 1, "flag": 1}
-    assert np.diff(block.indptr).tolist() == [2, 2, 3]
-    assert block.indices.tolist() == [1, 3, 1, 4, 1, 2, 4]
-    assert block.values.tolist() == [1, 1, 2.5, 1, 3, 1, 1]
-    pq.write_table(pa.table({**arrays, "number": ["1", "2.5", "3 m"]}), path)
-    with pytest.raises(DataError, match=r"t\.parquet:3:3: expected a number in column 'number'"):
-        list(table.read_blocks(str(path), columns, labels="class", unlabelled=True))
-
-
-def test_types_of_numbers_have_their_values(tmp_path):
-    from decimal import Decimal
-
-    arrays = {
-        "decimal": pa.array([Decimal("1.25"), None, Decimal("-3")], pa.decimal128(9, 2)),
-        "half": pa.array(np.array([0.5, 2, 4], np.float16)),
-        "unsigned": pa.array([1, 2**63, None], pa.uint64()),
-        "many": pa.array([7, 7, 9]).dictionary_encode(),
-        "y": pa.array([0, 1, 1]),
-    }
-    pq.write_table(pa.table(arrays), tmp_path / "t.parquet")
-    with closing(load(tmp_path / "t.parquet", TableOptions("parquet", "y", fill=True))) as D:
-        mean = (1 + 2.0**63) / 2
-        expected = [[1.25, 0.5, 1, 7], [-0.875, 2, 2.0**63, 7], [-3, 4, mean, 9]]
-        assert np.allclose(matrix(D, 4), expected, rtol=1e-6)
-        assert D.summary.names == ("0", "1")
-
-
 def test_a_file_that_is_not_parquet_is_refused(tmp_path):
     path = tmp_path / "t.parquet"
     write(census(50), path)
@@ -339,113 +227,6 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
         with pytest.raises(ContentError, match=r"t\.parquet: expected a Parquet file"):
             parquet_of(path)
     assert ContentError.exit_code == 65
-
-
-def test_a_damaged_page_is_refused(tmp_path):
-    path = tmp_path / "t.parquet"
-    write(census(2000), path)
-    content = bytearray(path.read_bytes())
-    half = len(content) // 2
-    content[4:half] = bytes(half - 4)
-    path.write_bytes(content)
-    with pytest.raises((ContentError, DataError)):
-        parquet_of(path)
-
-
-def test_a_table_that_is_read_in_another_format_names_its_format(tmp_path):
-    frame, model = census(60), tmp_path / "m"
-    frame.to_csv(tmp_path / "t.csv.gz", index=False)
-    write(frame, tmp_path / "t.csv")
-    write(frame, tmp_path / "t.parquet")
-    hint = r" \(--format {} reads such files\)$"
-    for name, form in (("t.csv", "csv"), ("t.csv.gz", "csv"), ("t.parquet", "parquet")):
-        with pytest.raises(DataError, match=rf"{name}:1:\d+: expected .*{hint.format(form)}"):
-            randsvm.train_randsvm(tmp_path / name)
-    with pytest.raises(ContentError, match=hint.format("csv")):
-        randsvm.train_randsvm(tmp_path / "t.csv", format="parquet", label_column="income")
-    randsvm.train_randsvm(tmp_path / "t.csv", model, **{**SVM, "format": "csv"})
-    with pytest.raises(DataError, match=hint.format("parquet")):
-        randsvm.predict(tmp_path / "t.parquet", model, tmp_path / "o")
-    # No other format would read it.
-    (tmp_path / "t.csv").write_bytes(b"a\0,y\n1,p\n")
-    with pytest.raises(DataError, match=r"found a NUL byte$"):
-        randsvm.train_randsvm(tmp_path / "t.csv", format="csv", label_column="y")
-
-
-def test_options_that_have_no_effect_are_refused(tmp_path):
-    path, model = tmp_path / "t.parquet", tmp_path / "m"
-    write(typed_census(300), path)
-    options = {**SVM, "format": "parquet", "missing": "mean"}
-    refused = [
-        ({"no_header": True}, "--no-header is for CSV and TSV"),
-        (
-            {"cluster": "local:1"},
-            "--cluster reads svmlight, CSV and TSV files, not --format parquet",
-        ),
-    ]
-    for more, message in refused:
-        with pytest.raises(ParameterError, match=message):
-            randsvm.train_randsvm(path, **options, **more)
-    randsvm.train_randsvm(path, model, **options)
-    with pytest.raises(ParameterError, match="--cluster predicts svmlight files, not tables"):
-        randsvm.predict(path, model, tmp_path / "o", resources=Resources(cluster="local:1"))
-
-
-def test_a_missing_pyarrow_is_named(tmp_path):
-    write(census(50), tmp_path / "t.parquet")
-    program = (
-        "import sys; sys.modules['pyarrow'] = None; from randsvm.cli import train; train.main()"
-    )
-    command = ["--format", "parquet", "--label-column", "income", "t.parquet", "m"]
-    ran = subprocess.run(
-        [sys.executable, "-c", program, *command], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert ran.returncode == 2
-    assert "--format parquet needs pyarrow (pip install 'randsvm[parquet]')" in ran.stderr
-    assert not (tmp_path / "m").exists()
-
-
-def test_kept_columns_of_any_simple_type_are_written(tmp_path):
-    path, model = tmp_path / "t.parquet", tmp_path / "m"
-    write(typed_census(300), path)
-    randsvm.train_randsvm(path, model, **{**SVM, "format": "parquet", "missing": "mean"})
-    frame = typed_census(300).assign(
-        day=pd.Timestamp("2024-02-29").date(), price=1.5, note='a "b",\nc', none=None
-    )
-    write(frame, path)
-    params = PredictParams(keep="day,note,id,price,none")
-    randsvm.predict(path, model, tmp_path / "out.csv", params=params)
-    out = pd.read_csv(io.StringIO((tmp_path / "out.csv").read_text()))
-    assert list(out.columns) == ["day", "note", "id", "price", "none", "label"]
-    assert set(out.day) == {"2024-02-29"} and set(out.note) == {'a "b",\nc'}
-    assert list(out.id) == list(range(300)) and set(out.price) == {1.5} and out.none.isna().all()
-
-
-def test_a_model_holds_the_columns_of_the_file(tmp_path):
-    write(typed_census(200), tmp_path / "t.parquet")
-    options = {**SVM, "format": "parquet", "missing": "mean"}
-    randsvm.train_randsvm(tmp_path / "t.parquet", tmp_path / "m", **options)
-    found = randsvm.load(str(tmp_path / "m")).model.columns
-    assert found is not None and found.format == "parquet" and found.label == "income"
-    kinds = {one.name: one.categories is not None for one in found.columns}
-    texts = {"workclass", "education", "country", "married", "padded"}
-    assert {name for name, is_text in kinds.items() if is_text} == texts
-    assert "id" not in kinds
-
-
-def test_reading_does_not_import_pandas(tmp_path):
-    """pyarrow imports it for several conversions, and it takes 45 MB."""
-    data = write(typed_census(200), tmp_path / "data.parquet")
-    model, out = tmp_path / "model", tmp_path / "out.csv"
-    code = (
-        "import sys, randsvm, randsvm.parameters.run as run\n"
-        f"randsvm.train_randsvm({data!r}, {str(model)!r}, format='parquet', missing='mean', "
-        "label_column='income', ignore_columns='id')\n"
-        f"randsvm.predict({data!r}, {str(model)!r}, {str(out)!r}, "
-        "params=run.PredictParams(keep='id,hours,country,married'))\n"
-        "assert 'pandas' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_kept_texts_with_line_ends_are_read_again(tmp_path):
@@ -458,23 +239,6 @@ def test_kept_texts_with_line_ends_are_read_again(tmp_path):
     with out.open(newline="") as stream:
         rows = list(csv.reader(stream))
     assert [row[0] for row in rows[1:]] == texts and {len(row) for row in rows} == {3}
-
-
-def test_the_schema_of_a_wide_file_is_read_once(tmp_path, monkeypatch):
-    """pyarrow makes the schema anew for each access, in time proportional to its width."""
-    path, accesses = tmp_path / "t.parquet", 0
-    numbers = {f"x{i}": [1.0, 2.0] for i in range(50)}
-    pq.write_table(pa.table(numbers | {"y": ["p", "q"]}), path)
-    usual = pq.ParquetFile.schema_arrow.fget
-
-    def counted(self):
-        nonlocal accesses
-        accesses += 1
-        return usual(self)
-
-    monkeypatch.setattr(pq.ParquetFile, "schema_arrow", property(counted))
-    load(path, OPTIONS).close()
-    assert accesses < 10
 
 
 def test_a_changed_byte_is_read_or_refused(tmp_path):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from contextlib import closing
 
-import click
 import numpy as np
 import pytest
 from commands import run_predict, run_train
@@ -19,8 +17,7 @@ from randsvm import api
 from randsvm.data import dataset
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ParameterError, TransferError
-from randsvm.events import listening
+from randsvm.errors import DataError, ParameterError
 from randsvm.parameters.run import Resources
 
 ROWS = ["a 1:1\n", "# a comment\n", "b 2:1\n", "\n", "a 1:2 # x\n", "b 1:3\n"]
@@ -38,22 +35,6 @@ def load(paths, weights, cache=None):
 def weights_of(D):
     weights = D.weights()
     return None if weights is None else weights.tolist()
-
-
-def test_weights_that_change_while_rows_are_read_leave_no_cache(tmp_path):
-    data, weights, cache = (tmp_path / name for name in ("d", "w", "cache"))
-    data.write_text("".join(ROWS))
-    weights.write_text("1\n" * 4)
-
-    def change(event):
-        weights.write_text("1\n" * 3 + "2\n")
-
-    with (
-        listening(change),
-        pytest.raises(TransferError, match="changed while it was read into"),
-    ):
-        load([data], weights, cache)
-    assert not cache.exists()
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 1e-9]), min_size=2, max_size=20))
@@ -122,19 +103,6 @@ def test_bad_weights_are_refused_with_their_place(tmp_path, monkeypatch, text, m
         load(["d"], "w")
     assert str(caught.value) == message
     assert caught.value.exit_code == 65
-
-
-def test_an_error_ends_the_threads_of_the_reader(tmp_path):
-    """Even while the caller keeps the exception, and thereby the frames of the reader."""
-    (tmp_path / "data").write_text("1 1:1\n-1 1:2\n" * 100_000)
-    (tmp_path / "w").write_text("1\n")
-    options = ParseOptions(row_weights=str(tmp_path / "w"))
-    before = {*threading.enumerate()}
-    with pytest.raises(DataError) as kept:
-        dataset.load((str(tmp_path / "data"),), options, Resources(jobs=2))
-    left = {*threading.enumerate()} - before
-    assert [one.name for one in left if one.name.startswith("randsvm")] == []
-    assert ":2:1: " in str(kept.value)
 
 
 def test_weights_come_from_one_place(tmp_path):
@@ -219,31 +187,6 @@ def test_the_command_scores_as_scikit_learn_does_with_sample_weight(tmp_path, ca
     assert found["metrics"]["probabilities"]["log_loss"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_weights_in_the_rows_and_in_a_file_score_the_same(tmp_path, capsys):
-    rows = ["+1 1:1\n", "-1 1:-1\n", "+1 1:-2\n", "-1 1:-3\n"]
-    (tmp_path / "d").write_text("".join(rows))
-    model = tmp_path / "m"
-    run_train("-q", "-t", "linear", tmp_path / "d", model)
-    weights = [0.5, 4.0, 2.0, 0.0]
-    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
-    (tmp_path / "costs").write_text(
-        "".join(
-            row.replace(" ", f" cost:{weight} ", 1)
-            for row, weight in zip(rows, weights, strict=True)
-        )
-    )
-    capsys.readouterr()
-    found = []
-    for data, own in (("costs", []), ("d", ["--row-weights", tmp_path / "w"])):
-        files = [tmp_path / data, model, tmp_path / "out"]
-        run_predict("-q", "--report", "json", "--metrics", *own, *files)
-        record = json.loads(capsys.readouterr().out)
-        own_to_run = ("time", "seconds", "data", "run", "peak_memory")
-        found.append({k: v for k, v in record.items() if k not in own_to_run})
-    assert found[0] == found[1]
-    assert found[0]["accuracy"] == pytest.approx(100 * 4.5 / 6.5)
-
-
 @pytest.mark.parametrize("command", ["predict", "certify"])
 def test_predictions_need_a_weight_for_each_row(tmp_path, command):
     (tmp_path / "d").write_text("+1 1:1\n-1 1:-1\n")
@@ -271,8 +214,3 @@ def test_predictions_need_a_weight_for_each_row(tmp_path, command):
         name = "-" if weights == "-" else tmp_path / weights
         with pytest.raises(ParameterError, match=message):
             run_predict(*words, "-q", "--row-weights", name, *files)
-
-
-def test_weights_have_no_effect_on_exports_and_explanations(tmp_path):
-    with pytest.raises(click.NoSuchOption, match="--row-weights is an option of"):
-        run_predict("explain", "--row-weights", "w", "d", "m", "out")

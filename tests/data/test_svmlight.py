@@ -4,20 +4,14 @@ writer.
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
-import lzma
 import math
-import pickle
-import sys
-import threading
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
-import real_sets
 import svmlight_reference as reference
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,7 +22,6 @@ from randsvm.data.chunks import numbers_of
 from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
-from randsvm.events import Progress
 
 
 def parse(text, labels="class", **options):
@@ -126,26 +119,8 @@ def test_a_block_holds_labels_and_rows_in_file_order():
     assert block.features.tolist() == [1, 2, 3]
 
 
-def test_arrays_have_the_documented_types():
-    block = parse(b"1 1:0.5\n")
-    number = parse(b"1 1:0.5\n", "number")
-    types = {name: getattr(block, name).dtype for name in
-             ("codes", "indptr", "indices", "values", "features")}  # fmt: skip
-    assert types == {"codes": np.int32, "indptr": np.int64, "indices": np.int32,
-                     "values": np.float32, "features": np.int32}  # fmt: skip
-    assert number.y.dtype == np.float64
-    assert len(number.codes) == len(block.y) == 0
-
-
 def weights_of(block):
     return [1.0] * len(block) if block.weights is None else block.weights.tolist()
-
-
-def test_weights_stand_before_or_behind_the_qid():
-    block = parse(b"a 1:1\nb qid:1 cost:2.5 1:1\na cost:+1e-3 qid:2\nb cost:0\na cost:-0 1:1\n")
-    assert weights_of(block) == [1, 2.5, 1e-3, 0, 0]
-    assert block.queries == 2
-    assert parse(b"a 1:1\n").weights is None
 
 
 def test_rows_of_weight_0_leave_their_labels_and_no_features():
@@ -158,46 +133,12 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features():
     assert weights_of(block) == [1, 3, 1]
 
 
-def test_rows_with_a_label_only_and_explicit_zeros_are_kept():
-    block = parse(b"spam\nham 4:0 5:-0.0\nspam #x\n")
-    assert block.indptr.tolist() == [0, 0, 2, 2]
-    assert block.values.tolist() == [0, 0]
-    assert np.signbit(block.values).tolist() == [False, True]
-
-
-@pytest.mark.parametrize("text", [b"", b"\n", b"# only\n\n", b"\xef\xbb\xbf", b"\r"])
-def test_a_file_without_rows_has_no_blocks(file, text):
-    assert read(file(text)) == []
-
-
-def test_zero_based_rows_may_use_index_zero():
-    assert parse(b"1 0:5 1:6\n", zero_based=True).indices.tolist() == [0, 1]
-
-
 def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
     table = LabelTable("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
     assert table.names == []
     assert table.numeric is None
-
-
-def test_a_huge_feature_index_takes_the_memory_of_one_feature():
-    block = parse(b"1 2:1 2147483647:1\n-1 16777215:2 16777216:1\n")
-    assert block.features.tolist() == [2, 16777215, 16777216, 2147483647]
-
-
-def test_a_label_name_may_contain_any_byte():
-    block = parse("grün 1:1\n".encode() + b"\xff\xfe 1:1\n")
-    assert [s.text for s in block.spellings] == ["grün", "\udcff\udcfe"]
-
-
-def test_spellings_are_in_the_order_of_first_appearance():
-    labels = [f"name-{n * 7919 % 1000:03d}"[: 6 + n % 4] for n in range(3000)]
-    block = parse("\n".join(labels).encode())
-    first = list(dict.fromkeys(labels))
-    assert block.spellings == [Spelling(label, labels.index(label) + 1, 1) for label in first]
-    assert [block.spellings[code].text for code in block.codes] == labels
 
 
 # ---- illegal text -----------------------------------------------------------------------------
@@ -309,23 +250,6 @@ def test_errors_of_number_labels_name_the_place_and_the_reason(file, text, messa
     assert problem_of(file(text), labels="number") == f"a.svm:{message}"
 
 
-def test_a_repeated_zero_is_refused_in_zero_based_files(file):
-    message = problem_of(file(b"1 0:1 0:1\n"), zero_based=True)
-    assert message == "a.svm:1:7: expected an index above 0, found 0"
-
-
-def test_line_numbers_count_from_the_given_first_line():
-    with pytest.raises(DataError, match=r"^a\.svm:12:3: expected index:value, found 'x'$"):
-        parse(b"1 1:1\n\n1 x\n", first_line=10)
-    assert parse(b"\n7 1:1\n", first_line=10).spellings == [Spelling("7", 11, 1)]
-
-
-def test_an_error_survives_pickling_to_another_process():
-    error = DataError("a.svm", 12, 3, "expected a row, found nothing")
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.exit_code) == (DataError, str(error), 65)
-
-
 BAD_LATE = b"# x\n1 1:1\n\n-1 2:1 # y\n1 1:1\nspam 1:1 2:z\n1.5 0:1\n"
 
 
@@ -394,60 +318,6 @@ def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
     first = {s.text: s for block in reversed(blocks) for s in block.spellings}
     assert [first[s.text] for s in whole.spellings] == whole.spellings
     assert (len(blocks) > 100) == (block_size < 10)
-
-
-@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
-def test_compressed_files_hold_the_same_rows(file, compress):
-    assert rows_of(read(file(compress(SAMPLE)))) == rows_of([parse(SAMPLE)])
-
-
-def test_standard_input_is_read_and_named_in_errors(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE + b"1 x")))
-    message = problem_of("-", LabelTable("-"))
-    assert message == "<stdin>:376:1: expected a name like the first label, 'a', found '1'"
-
-
-@pytest.mark.parametrize("compress", [bytes, gzip.compress, lzma.compress])
-def test_progress_ends_at_the_size_of_the_file(file, compress):
-    text = compress(SAMPLE * 50)
-    events = []
-    read(file(text), block_size=10000, watch=events.append)
-    assert {(event.stage, event.total, event.unit) for event in events} == {
-        ("reading", len(text), "B")
-    }
-    done = [event.done for event in events]
-    assert done == sorted(done)
-    assert done[-1] == len(text)
-    assert len(done) > 5
-
-
-def test_progress_of_a_pipe_counts_bytes(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(SAMPLE)))
-    events = []
-    read("-", watch=events.append)
-    assert events[-1] == Progress("reading", len(SAMPLE), None, "B")
-
-
-def test_closing_the_iterator_early_ends_its_threads(file):
-    earlier = set(threading.enumerate())
-    blocks = svmlight.read_blocks(file(SAMPLE), labels="class", jobs=2, block_size=50)
-    next(blocks)
-    threads = set(threading.enumerate()) - earlier
-    assert any(thread.name.startswith("randsvm") for thread in threads)
-    blocks.close()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert not any(thread.is_alive() for thread in threads)
-
-
-def test_reading_stays_a_few_blocks_ahead(file):
-    events = []
-    blocks = svmlight.read_blocks(
-        file(SAMPLE), labels="class", jobs=2, block_size=100, watch=events.append
-    )
-    next(blocks)
-    assert len(events) <= 2 + 2
-    blocks.close()
 
 
 # ---- against the reference --------------------------------------------------------------------
@@ -552,46 +422,6 @@ def test_values_are_rounded_as_by_python(value, form):
     check_rounding(format(value, form))
 
 
-@given(
-    st.floats(2**-149, 2**127, width=32),
-    st.sampled_from([np.float32, np.float64]),
-    st.integers(-60, 60).filter(bool),
-    st.booleans(),
-)
-def test_numbers_near_the_midpoint_of_two_floats_are_rounded_as_by_python(
-    value, kind, place, exactly
-):
-    with localcontext() as context:
-        context.prec = 2000
-        low = kind(value)
-        middle = (Decimal(float(low)) + Decimal(float(np.nextafter(low, kind(np.inf))))) / 2
-        if not exactly:
-            middle += middle.scaleb(-abs(place)) * (1 if place > 0 else -1)
-        check_rounding(str(middle))
-        check_rounding(format(-middle, "f"))
-
-
-def bulk_tokens():
-    """Yield decimals that are hard to round: 19 digits, or short forms of float32 midpoints."""
-    rng = np.random.default_rng(1)
-    for digits, exponent in zip(
-        rng.integers(10**18, 9 * 10**18, 30000), rng.integers(-45, 10, 30000), strict=True
-    ):
-        yield f"{digits}e{exponent}"
-    low = np.exp(rng.uniform(-70, 30, 30000)).astype(np.float32)
-    high = np.nextafter(low, np.float32(np.inf))
-    for middle in (low.astype(float) + high.astype(float)) / 2:
-        yield repr(float(middle))
-
-
-def test_tens_of_thousands_of_hard_numbers_are_rounded_as_by_python():
-    tokens = list(bulk_tokens())
-    expected = np.array([float(token) for token in tokens])
-    block = parse("".join(f"{token} 1:{token}\n" for token in tokens).encode(), "number")
-    assert np.array_equal(block.y, expected)
-    assert np.array_equal(block.values, expected)
-
-
 @pytest.mark.parametrize("text", [
     "1e18446744073709551616",  # 2**64: an exponent must not wrap around
     "1e-18446744073709551616",
@@ -619,28 +449,6 @@ def test_notations_of_one_number_are_one_class():
     assert table.values == [1, 0, -1]
     assert table.numeric is True
     assert len(table) == 3
-
-
-def test_large_integers_are_distinct_classes():
-    table = LabelTable("a.svm")
-    text = b"12345678901234567890\n12345678901234567891\n1234567890123456789.1e1\n1e23\n"
-    assert table.classes(parse(text)).tolist() == [0, 1, 1, 2]
-    assert table.values == [12345678901234567890, 12345678901234567891, 10**23]
-
-
-def test_names_that_differ_in_one_byte_are_distinct_classes():
-    table = LabelTable("a.svm")
-    text = "spam\nSpam\n0x1\nspäm\n1_0\ninfinite\n".encode() + b"\xff\nspam\n"
-    assert table.classes(parse(text)).tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
-    assert table.numeric is False
-    assert table.values == table.names
-
-
-def test_the_table_of_classes_grows_over_blocks(file):
-    table = LabelTable("a.svm")
-    blocks = read(file(b"b\na\nb\nc\na\n"), block_size=1)
-    assert np.concatenate([table.classes(block) for block in blocks]).tolist() == [0, 1, 0, 2, 1]
-    assert table.names == ["b", "a", "c"]
 
 
 def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
@@ -678,16 +486,6 @@ def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path, density):
     dump_svmlight_file(X, rng.normal(size=300), str(tmp_path / "a.svm"), zero_based=False,
                        comment="from scikit-learn")  # fmt: skip
     check_against_scikit_learn(tmp_path / "a.svm")
-
-
-REAL = ["heart_scale", "housing_scale", "mushrooms.crlf", "sms_spam.train"]
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_scikit_learn_reads_the_same_rows_of_real_files(real, name):
-    plain = real(name)
-    check_against_scikit_learn(plain)
-    assert rows_of(read(real_sets.packed(name))) == rows_of(read(plain))
 
 
 def written(labels, indptr, indices, values):
@@ -731,11 +529,6 @@ def test_values_are_written_in_their_shortest_form():
     assert texts_of(float32s(list(LAYOUTS.values()))) == list(LAYOUTS)
 
 
-@pytest.mark.parametrize("text, value", LAYOUTS.items())
-def test_the_reference_writes_values_in_their_shortest_form(text, value):
-    assert reference.spelled(float(np.float32(value))) == text
-
-
 def check_spelling(values):
     """Check that the text is as long as the reference's and as near, and reads back to the same
     bits.
@@ -757,110 +550,6 @@ def check_spelling(values):
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=20))
 def test_every_bit_pattern_is_written_in_its_shortest_form(bits):
     check_spelling(floats_of(bits))
-
-
-@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
-def test_random_floats_are_written_in_their_shortest_form(numbers):
-    check_spelling(float32s(numbers))
-
-
-@given(st.integers(-(10**8), 10**8), st.integers(-44, 30))
-def test_short_decimals_are_written_in_their_shortest_form(digits, exponent):
-    check_spelling(float32s([float(f"{digits}e{exponent}")]))
-
-
-def neighbours(values, reach):
-    around = values.view(np.int32)[:, None].astype(np.int64) + np.arange(-reach, reach + 1)
-    return floats_of(np.unique(around[around >= 0]))
-
-
-EDGES = {
-    # The next float32 below a power of two is nearer than the one above: 2**-96, 2**87 and others
-    # reach the fewest digits only with a number that is not the nearest with that many digits.
-    "powers of two": neighbours(np.ldexp(np.float32(1), np.arange(-149, 128)), 2),
-    "powers of ten": neighbours(float32s([float(f"1e{k}") for k in range(-45, 39)]), 20),
-    "denormals": floats_of([*range(300), *range(2**23 - 300, 2**23 + 300)]),
-    "the largest": floats_of(range(0x7F800000 - 300, 0x7F800000)),
-    "quarters": float32s(np.arange(2**21 - 100, 2**21 + 100) + 0.25),
-    "eighths": float32s(np.arange(2**20 - 100, 2**20 + 100) + 0.375),
-}
-
-
-@pytest.mark.parametrize("values", EDGES.values(), ids=EDGES)
-def test_edges_are_written_in_their_shortest_form(values):
-    check_spelling(values)
-    check_spelling(-values)
-
-
-def digits_in(text):
-    return len(text.partition("e")[0].strip("-").replace(".", "").strip("0"))
-
-
-def test_values_have_as_many_digits_as_numpy_prints():
-    values = floats_of(np.random.default_rng(1).integers(0, 2**32, 20000))
-    shown = [np.format_float_scientific(value) for value in values]
-    assert [*map(digits_in, texts_of(values))] == [*map(digits_in, shown)]
-
-
-def test_written_rows_are_read_back():
-    values = float32s([1, -0.5, 0, 7])
-    text = written(["+1", "spam", "?"], [0, 3, 3, 4], [1, 2, 9, 2**31 - 1], values)
-    assert text == b"+1 1:1 2:-0.5 9:0\nspam\n? 2147483647:7\n"
-    assert written([], [0], [], float32s([])) == b""
-    assert written(["a", "b"], [0, 0, 0], [], float32s([])) == b"a\nb\n"
-
-
-def test_rows_may_use_a_part_of_the_entries():
-    assert written(["a"], [1, 2], [1, 2, 3], float32s([5, 6, 7])) == b"a 2:6\n"
-
-
-class RecordingStream(list):
-    """A stream that keeps each piece written to it."""
-
-    write = list.append
-
-
-@pytest.mark.parametrize("piece_size", [40, 100, 1000])
-@pytest.mark.parametrize("labels_at_once", [1, 2, 1000])
-def test_the_size_of_pieces_does_not_change_the_text(monkeypatch, piece_size, labels_at_once):
-    rng = np.random.default_rng(1)
-    lengths = rng.integers(0, 30, 100)
-    labels = ["long" * int(size) for size in rng.integers(1, 50, 100)]
-    arguments = (
-        labels,
-        np.cumsum([0, *lengths]),
-        np.concatenate([np.arange(1, size + 1) for size in lengths]),
-        rng.normal(size=lengths.sum()).astype(np.float32),
-    )
-    whole, pieces = RecordingStream(), RecordingStream()
-    svmlight.write(whole, *arguments)
-    monkeypatch.setattr(svmlight, "PIECE_SIZE", piece_size)
-    monkeypatch.setattr(svmlight, "LABELS_AT_ONCE", labels_at_once)
-    svmlight.write(pieces, *arguments)
-    assert len(whole) == 1 < len(pieces)
-    assert b"".join(pieces) == whole[0]
-    names = labels_at_once * (max(map(len, labels)) + 1)
-    assert max(map(len, pieces)) <= piece_size + names
-
-
-@pytest.mark.parametrize("index, value", [(2, np.nan), (2, np.inf), (2, -np.inf), (-1, 0.5)])
-def test_values_that_could_not_be_read_are_not_written(index, value):
-    with pytest.raises(ValueError, match="expected indices from 0 and finite values"):
-        written(["a"], [0, 2], [1, index], float32s([1, value]))
-
-
-@pytest.mark.parametrize("labels, indptr, indices, values", [
-    (["a"], [0, 1, 2], [1, 2], [1, 2]),
-    (["a", "b"], [0, 2], [1, 2], [1, 2]),
-    (["a"], [0, 2], [1], [1, 2]),
-    (["a"], [0, 3], [1, 2], [1, 2]),
-    (["a"], [-1, 2], [1, 2], [1, 2]),
-    (["a", "b"], [0, 2, 1], [1, 2], [1, 2]),
-    (["a"], [], [], []),
-])  # fmt: skip
-def test_invalid_arrays_are_refused(labels, indptr, indices, values):
-    with pytest.raises(ValueError, match="expected indptr"):
-        written(labels, indptr, indices, float32s(values))
 
 
 @given(st.lists(

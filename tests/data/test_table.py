@@ -5,13 +5,7 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
-import io
-import itertools
-import math
-from collections import Counter
 from contextlib import closing
-from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -21,13 +15,12 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm import files
 from randsvm.arrays import CsrMatrix, to_csr
-from randsvm.data import _table, chunks, dataset, table
+from randsvm.data import _table, dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError, ModelError, OutputError, ParameterError, SpillError
-from randsvm.events import Notice, Progress, listening
+from randsvm.errors import DataError
+from randsvm.events import Notice
 from randsvm.parameters.run import PredictParams, Resources
 
 SVM = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
@@ -191,55 +184,6 @@ def test_missing_values_become_the_mean_of_pandas(tmp_path):
         load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))
 
 
-# Their sums do not overflow.
-FINITE = st.floats(-1e305, 1e305) | st.sampled_from(
-    [1e305, -1e305, 1.0, -1.0, 2.0**53, 1e-300, 5e-324, -5e-324, 0.1]
-)
-
-
-@given(st.lists(FINITE, max_size=60), st.lists(st.integers(0, 60), max_size=4))
-@settings(max_examples=300, deadline=None)
-def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, cuts):
-    bounds = [0, *sorted(cuts), len(values)]
-    parts = [
-        part
-        for a, b in itertools.pairwise(bounds)
-        for part in _table.sum_parts(np.array(values[a:b], np.float64))
-    ]
-    expected = sum(map(Fraction, values))
-    assert sum(map(Fraction, parts)) == expected
-    again = _table.sum_parts(np.array(parts, np.float64))
-    assert sum(map(Fraction, again)) == expected and len(again) <= 68
-    assert math.fsum(again) == math.fsum(values)
-
-
-def test_a_sum_beyond_the_largest_number_is_infinite():
-    for sign in (1, -1):
-        parts = _table.sum_parts(np.full(1000, sign * 1.7e308))
-        assert sign * np.inf in parts and sign * -np.inf not in parts
-
-
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_a_mean_does_not_depend_on_the_pieces(tmp_path, jobs):
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
-    values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
-    lines = [f"{value!r},p" for value in rng.permutation(values).tolist()]
-    path = tmp_path / "t.csv"
-    path.write_text("x,y\n" + "\n".join(lines) + "\n")
-    expected = math.fsum(values) / 3000
-    assert expected != values.sum() / 3000
-    for block_size in (60, 1000, 1 << 20):
-        columns = table.learn(
-            [str(path)],
-            TableOptions("csv", "y", fill=True),
-            jobs,
-            files.open_input,
-            block_size=block_size,
-        )
-        assert columns.columns == (Column("x", None, expected),)
-
-
 @pytest.mark.parametrize(
     "text, place",
     [
@@ -282,59 +226,6 @@ def test_an_error_has_its_place(tmp_path, text, place):
     with pytest.raises(DataError, match=rf"t\.csv:{place}"):
         load(path, TableOptions("csv", "y"))
     assert DataError.exit_code == 65
-
-
-@pytest.mark.parametrize(
-    "text, problem",
-    [
-        (
-            "a,b,y\n1,2,0\n3,4,1\n",
-            r"1:1: expected a row of numbers .*, found 'a', 'b' \(--no-header ",
-        ),
-        ("a,b,y\n1,u,0\n3,v,1\n", r"1:1: expected a row of numbers .*, found 'a' \(--no-header "),
-        # Rows: the second column has another text in another row, or the first one is missing.
-        ("a,b,p\n1,2,q\n3,c,p\n", r"1:1: expected a number in column '1', which has 2 numbers"),
-        ("NA,2,p\n1,2,q\n", None),
-        ("a,u,p\nb,v,q\n", None),
-    ],
-)
-def test_a_header_that_is_read_as_a_row_is_refused(tmp_path, text, problem):
-    path = tmp_path / "t.csv"
-    path.write_text(text)
-    options = TableOptions("csv", "3", header=False, fill=True)
-    if problem is None:
-        assert load(path, options).n == text.count("\n")
-    else:
-        with pytest.raises(DataError, match=rf"t\.csv:{problem}"):
-            load(path, options)
-
-
-def test_a_header_of_a_file_for_a_model_without_one_is_explained(tmp_path):
-    (tmp_path / "rows.csv").write_text("1,2,0\n2,3,1\n3,1,0\n4,1,1\n")
-    (tmp_path / "named.csv").write_text("a,b,y\n1,2,0\n")
-    (tmp_path / "later.csv").write_text("1,2,0\n1,b,0\n")
-    model = tmp_path / "m"
-    randsvm.train_randsvm(
-        tmp_path / "rows.csv", model, format="csv", label_column="3", no_header=True
-    )
-    hint = r" \(--no-header, here or in the training, reads the first line as a row\)"
-    with pytest.raises(DataError, match=rf"named\.csv:1:1: .* in column '1', found 'a'{hint}$"):
-        randsvm.predict(tmp_path / "named.csv", model, tmp_path / "out")
-    with pytest.raises(DataError, match=r"later\.csv:2:3: .* in column '2', found 'b'$"):
-        randsvm.predict(tmp_path / "later.csv", model, tmp_path / "out")
-
-
-@pytest.mark.parametrize("header, noted", [("1,2,3", True), ("1,2,y", False)])
-def test_names_of_columns_that_look_like_a_row_are_noted(tmp_path, header, noted):
-    path, notices = tmp_path / "t.csv", list[str]()
-    path.write_text(f"{header}\n2,3,1\n3,1,0\n4,1,1\n")
-
-    def watch(event):
-        if isinstance(event, Notice):
-            notices.append(event.text)
-
-    randsvm.train_randsvm(path, tmp_path / "m", watch, format="csv", label_column="3")
-    assert noted == any(f"{path}: the first line names the columns" in one for one in notices)
 
 
 def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
@@ -446,23 +337,6 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
         randsvm.predict(tmp_path / "test.csv", model, tmp_path / "out")
 
 
-def test_a_regression_and_one_class_read_tables(tmp_path):
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.normal(size=80), "c": rng.choice(["u", "v"], 80)})
-    frame["target"] = frame.x * 2 + (frame.c == "u")
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    model = str(tmp_path / "model")
-    randsvm.train_randsvm(
-        tmp_path / "t.csv", model, task="svr", kernel="linear", C=100.0, epsilon=0.01,
-        format="csv", label_column="target",
-    )  # fmt: skip
-    found = randsvm.predict(tmp_path / "t.csv", model, tmp_path / "out")
-    assert found.squared_error < 1e-3  # type: ignore[operator]
-    frame[["x", "c"]].to_csv(tmp_path / "u.csv", index=False)
-    randsvm.train_randsvm(tmp_path / "u.csv", model, task="one-class", nu=0.2, format="csv")
-    assert randsvm.predict(tmp_path / "u.csv", model, tmp_path / "out").rows == 80
-
-
 def test_the_parts_of_a_record_that_cross_blocks_are_joined(tmp_path):
     text = 'a,y\n1,"p,\n\n""x"""\n\n2,q\n'
     for delimiter in ",\t":
@@ -490,17 +364,6 @@ def test_a_damaged_line_of_columns_is_refused(value, number):
             assert "expected the columns of a table" in str(error)
         else:
             assert json.loads(found.to_json()).get(key, []) == value
-
-
-@pytest.mark.parametrize(
-    "others", [[[4, "y"]], [[-1, "y"]], [[True, "y"]], [[0, "a"]], [[0, "y"], [0, "z"]], [[0, 1]]]
-)
-def test_positions_of_columns_that_do_not_fit_are_refused(others):
-    import json
-
-    good = json.loads(Columns("csv", True, None, False, (Column("a"), Column("b"))).to_json())
-    with pytest.raises(ValueError, match="expected the columns of a table"):
-        Columns.from_json(json.dumps({**good, "others": others}))
 
 
 # ---- files without a header -------------------------------------------------------------------
@@ -532,163 +395,6 @@ def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
         found = randsvm.predict(tmp_path / name, model, tmp_path / f"{name}.out", params=params)
         assert (found.rows, found.labelled) == (50, 0 if dropped else 50)
     assert (tmp_path / "with.out").read_bytes() == (tmp_path / "without.out").read_bytes()
-
-
-def test_a_file_without_a_header_and_with_another_width_is_refused(tmp_path, command):
-    census(100).to_csv(tmp_path / "t.csv", index=False)
-    model = tmp_path / "model"
-    own = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
-    randsvm.train_randsvm(tmp_path / "t.csv", model, **own, **SVM)
-    data, out = tmp_path / "rows.csv", tmp_path / "out"
-    data.write_text("1,2,3\n")
-    ended = command("predict", "--no-header", data, model, out)
-    assert ended.returncode == 65
-    assert ended.stderr == (
-        f"{data}:1:1: expected 8 (as in the training) or 7 (without the label) or 6 (only "
-        "features) fields in a file without a header, found 3\n"
-    )
-    for text, problem in (
-        ("1,2,3", "expected a column 'age'"),
-        ("1,1", "expected different names"),
-    ):
-        data.write_text(f"{text}\n")
-        with pytest.raises(
-            DataError, match=rf"{problem}.* \(--no-header if the first line is a row"
-        ):
-            randsvm.predict(data, model, out)
-    census(20).to_csv(data, index=False, header=False)
-    for form in ("svmlight", "parquet"):
-        with pytest.raises(ParameterError, match="--no-header is for CSV and TSV files"):
-            randsvm.predict(data, model, out, params=PredictParams(format=form, no_header=True))
-    # A model without a header has numbers as names, in training and in predictions.
-    randsvm.train_randsvm(data, model, format="csv", label_column="8", no_header=True, **SVM)
-    for no_header in (False, True):
-        params = PredictParams(no_header=no_header)
-        assert randsvm.predict(data, model, out, params=params).labelled == 20
-
-
-def test_explanations_and_exports_read_files_without_a_header(tmp_path):
-    model = tmp_path / "model"
-    for name, header in (("with", True), ("without", False)):
-        census(60).to_csv(tmp_path / name, index=False, header=header)
-    own = {"format": "csv", "label_column": "income", "ignore_columns": "id"}
-    randsvm.train_randsvm(tmp_path / "with", model, **own, **SVM)
-    for name, no_header in (("with", False), ("without", True)):
-        data = tmp_path / name
-        randsvm.explain(data, model, tmp_path / f"{name}.out", no_header=no_header)
-        exported = randsvm.export(model, tmp_path / f"{name}.c", data, no_header=no_header)
-        assert exported.rows in (0, 60)
-    assert (tmp_path / "with.out").read_bytes() == (tmp_path / "without.out").read_bytes()
-    assert (tmp_path / "with.c").read_bytes() == (tmp_path / "without.c").read_bytes()
-
-
-def test_options_that_have_no_effect_are_refused(tmp_path):
-    (tmp_path / "t.csv").write_text("a,y\n1,p\n2,q\n")
-    (tmp_path / "t.svm").write_text("p 1:1\nq 1:2\n")
-    refused = [
-        ({"label_column": "y"}, "--label-column is for tables"),
-        ({"format": "csv"}, "--format csv needs --label-column"),
-        ({"format": "csv", "label_column": "y", "kernel": "precomputed"}, "precomputed"),
-        ({"missing": "mean"}, "--missing is for tables"),
-        ({"format": "xls", "label_column": "y"}, "format must be one of"),
-    ]
-    for options, message in refused:
-        with pytest.raises(ParameterError, match=message):
-            randsvm.train_randsvm(tmp_path / "t.csv", **options)  # type: ignore[arg-type]
-    randsvm.train_randsvm(tmp_path / "t.svm", tmp_path / "model")
-    for params in (PredictParams(format="csv"), PredictParams(keep="a")):
-        with pytest.raises(ParameterError):
-            randsvm.predict(tmp_path / "t.csv", tmp_path / "model", tmp_path / "o", params=params)
-
-
-def test_unseen_texts_are_counted_by_column(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\nu,v\nw,v\nw,u\n")
-    columns = Columns("csv", True, None, False, (Column("a", ("u",)), Column("b", ("v",))))
-    unseen = Counter()
-    list(table.read_blocks(str(tmp_path / "t.csv"), columns, labels="class", unseen=unseen,
-                           unlabelled=True))  # fmt: skip
-    assert unseen == {"a": 2, "b": 1}
-
-
-def test_a_pipe_is_read_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    fifo = tmp_path / "fifo"
-    import os
-    import threading
-
-    os.mkfifo(fifo)
-    content = census(300).to_csv(index=False)
-    (tmp_path / "t.csv").write_text(content)
-    writer = threading.Thread(target=lambda: fifo.write_text(content))
-    writer.start()
-    with closing(load(fifo, TableOptions("csv", "income", "id"))) as D:
-        piped = D.summary
-    writer.join()
-    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
-        assert D.summary.digest == piped.digest and D.summary.columns == piped.columns
-
-
-def test_a_pipe_that_cannot_be_copied_is_an_error_in_one_line(tmp_path, command):
-    ended = command(
-        "train", "--format", "csv", "--label-column", "y", "--tmpdir", tmp_path / "none", "-", "m",
-        stdin=b"a,y\n1,p\n2,q\n",
-    )  # fmt: skip
-    assert ended.returncode == 73
-    assert ended.stderr.endswith(
-        f"cannot create a spill file in {tmp_path / 'none'}: No such file or directory\n"
-    )
-
-
-def test_a_full_disk_is_named_while_a_pipe_is_copied(monkeypatch):
-    full = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
-    monkeypatch.setattr(chunks, "spill_stream", lambda folder: (full, "there"))
-    with pytest.raises(SpillError, match=r"writing the spill file in there \(--tmpdir\): No space"):
-        chunks.copied(io.BytesIO(b"rows"))
-    assert full.closed
-
-
-def test_the_progress_of_several_tables_never_falls(tmp_path):
-    paths = tuple(str(tmp_path / name) for name in ("a.csv", "b.csv"))
-    for path in paths:
-        Path(path).write_text("x,text,y\n" + "1,other,p\n" * 500 + "1,word,q\n" * 500)
-    seen = []
-    with listening(lambda event: seen.append(event) if isinstance(event, Progress) else None):
-        dataset.load(paths, ParseOptions(table=TableOptions("csv", "y")), Resources(jobs=1)).close()
-    shares = [
-        event.done / event.total for event in seen if event.stage == "reading" and event.total
-    ]
-    passes = [[*group] for group in np.split(shares, np.flatnonzero(np.diff(shares) < 0) + 1)]
-    assert len(passes) == 2 and all(max(one) == 1 for one in passes)
-
-
-def test_a_model_with_damaged_columns_is_refused(tmp_path):
-    import hashlib
-
-    (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n")
-    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", format="csv", label_column="y")
-    content = (tmp_path / "m").read_bytes().replace(b'"columns": [', b'"columns": [3, ')
-    body = content[: content.rindex(b"# randsvm sha256")]
-    seal = b"# randsvm sha256 " + hashlib.sha256(body).hexdigest().encode() + b"\n"
-    (tmp_path / "m").write_bytes(body + seal)
-    with pytest.raises(ModelError, match="expected the columns of a table"):
-        randsvm.load(tmp_path / "m")  # type: ignore[arg-type]
-
-
-def test_a_table_of_predictions_replaces_only_one_of_the_same_columns(tmp_path):
-    frame = census(200)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    options = {"label_column": "income", "ignore_columns": "id", "format": "csv"}
-    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", kernel="linear", **options)
-    out = tmp_path / "out.csv"
-    for keep in ("id", "id", "id,age", None):
-        params = PredictParams(keep=keep)
-        if keep == "id":
-            randsvm.predict(tmp_path / "t.csv", tmp_path / "m", out, params=params)
-            written = out.read_bytes()
-        else:
-            with pytest.raises(OutputError, match="is not a"):
-                randsvm.predict(tmp_path / "t.csv", tmp_path / "m", out, params=params)
-    assert out.read_bytes() == written and written.startswith(b"id,label\n0,")
 
 
 def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_path):

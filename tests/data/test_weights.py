@@ -23,11 +23,9 @@ from randsvm.data.chunks import (
     SubsetStore,
     join_chunks,
 )
-from randsvm.data.classes import RowsByClass
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.in_memory import Arrays
-from randsvm.data.points import Points, RowCache
-from randsvm.data.reading import WeightSums, chunk_digest
+from randsvm.data.reading import WeightSums
 from randsvm.errors import ContentError, DataError
 from randsvm.parameters.run import Resources
 
@@ -85,26 +83,6 @@ def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, siz
             store.close()
 
 
-def test_chunks_without_weights_are_stored_and_hashed_as_before():
-    plain, ones = chunk_of(5, 1, weighted=False), chunk_of(5, 1, weighted=False)
-    ones = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.ones(5))
-    other = RawChunk(ones.y, ones.indptr, ones.indices, ones.values, np.full(5, 2.0))
-    assert chunk_digest(plain) == chunk_digest(ones) != chunk_digest(other)
-    assert other.nbytes == plain.nbytes + 40
-    assert plain[np.array([3, 1])].weights is None
-    assert plain.part(1, 3).weights is None
-    assert join_chunks([plain, plain]).weights is None
-
-
-def test_joined_chunks_without_weights_have_the_weight_1():
-    plain, weighted = chunk_of(3, 1, weighted=False), chunk_of(4, 2, weighted=True)
-    whole = join_chunks([plain, weighted, plain])
-    assert whole.weights is not None and weighted.weights is not None
-    assert whole.weights.tolist() == [1, 1, 1, *weighted.weights.tolist(), 1, 1, 1]
-    chosen = np.array([8, 4, 0])
-    assert whole[chosen].weights.tolist() == whole.weights[chosen].tolist()
-
-
 def test_sums_of_weights_are_those_of_the_rows_of_each_class():
     sums = WeightSums()
     chunks = [chunk_of(9, 1, weighted=False), chunk_of(9, 2, weighted=True)]
@@ -120,38 +98,6 @@ def test_sums_of_weights_are_those_of_the_rows_of_each_class():
     plain = WeightSums()
     plain.add(chunks[0], classes=True)
     assert plain.fields() == {}
-
-
-def points_of(rows, weights):
-    m = len(rows)
-    X = sparse.csr_matrix(np.arange(1.0, m + 1, dtype=np.float32)[:, None])
-    return Points(rows, X, rows.astype(float), weights=weights)
-
-
-@pytest.mark.parametrize("order", [(False, True), (True, False), (True, True), (False, False)])
-def test_a_row_cache_keeps_weights_of_rows_added_before_and_after(order):
-    cache = RowCache(1)
-    all_rows = np.arange(20)
-    weights = np.ones(20)
-    for turn, weighted in enumerate(order):
-        rows = all_rows[turn::2]
-        if weighted:
-            weights[rows] = rows + 0.5
-        cache.add(points_of(rows, weights[rows] if weighted else None))
-    found = cache.points(all_rows[::-1])
-    expected = weights[::-1] if any(order) else None
-    assert equal(found.weights, expected)
-    subset = cache.subset(np.array([3, 4])).points(np.array([3, 4]))
-    assert equal(subset.weights, weights[3:5] if any(order) else None)
-    assert equal(found[np.array([1, 2])].weights, None if expected is None else expected[1:3])
-
-
-def test_concatenated_points_keep_their_weights():
-    one, other = points_of(np.arange(2), None), points_of(np.arange(2, 4), np.array([2.0, 3.0]))
-    whole = Points.concatenate([one, other])
-    assert whole.weights is not None
-    assert whole.weights.tolist() == [1, 1, 2, 3]
-    assert Points.concatenate([one, one]).weights is None
 
 
 # ---- from files and arrays ---------------------------------------------------------------------
@@ -272,14 +218,6 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
     assert part.subset(np.zeros(20, bool)).points(np.empty(0, int)).weights.tolist() == []
 
 
-def test_chunks_of_one_class_keep_weights(weighted):
-    by_class = RowsByClass.of(weighted.relabel(np.array([0.0, 1.0])), 2, 0, None)
-    pair, rows = by_class.pair(1, 0)
-    assert pair.weights().tolist() == ((rows + 1) / 2).tolist()
-    assert pair.store.nbytes == sum(pair.store.read(s.number).nbytes for s in pair.shards)
-    by_class.close()
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -300,13 +238,6 @@ def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
     assert caught.value.exit_code == 65
 
 
-def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path):
-    path = tmp_path / "d"
-    path.write_text("a 1:1\nb cost:0 1:1\n")
-    with closing(dataset.load(str(path), ParseOptions(any_label=True), Resources())) as D:
-        assert (D.n, D.summary.zero_weights) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
@@ -323,35 +254,3 @@ def test_a_class_of_weight_0_does_no_harm_where_labels_are_not_learned(tmp_path)
 def test_bad_weights_of_arrays_are_refused(weights, message):
     with pytest.raises(ContentError, match=message):
         in_memory.read(Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights), ParseOptions())
-
-
-def test_row_numbers_of_kernel_values_stay_those_of_the_file(tmp_path):
-    K = np.array([[1, 0.5, 0.25], [0.5, 1, 0.5], [0.25, 0.5, 1]])
-    path = tmp_path / "d"
-    path.write_text(
-        "a 0:1 1:1 2:0.5 3:0.25\na cost:0 0:2 1:0.5 2:1 3:0.5\nb cost:2 0:3 1:0.25 2:0.5 3:1\n"
-    )
-    options = ParseOptions(has_row_numbers=True, zero_based=True)
-    with closing(dataset.load(str(path), options, Resources())) as D:
-        assert D.points(np.arange(2)).X.toarray().tolist() == [[1, *K[0]], [3, *K[2]]]
-        file = D.summary
-    summary, _ = in_memory.read(Arrays(K, ["a", "a", "b"], weights=[1, 0, 2]), options)
-    assert {**vars(summary), "features": 0} == {**vars(file), "features": 0}
-    assert summary.features.tolist() == file.features.tolist() == [0, 1, 2, 3]
-
-
-def test_a_copy_of_all_rows_of_a_chunk_shares_no_memory_with_it():
-    whole = chunk_of(7, 1, weighted=True)
-    assert whole.weights is not None
-    for rows in (np.arange(7), np.arange(7)[::-1]):
-        copy = whole[rows]
-        assert copy.weights is not None
-        assert copy.y.tolist() == whole.y[rows].tolist()
-        assert copy.weights.tolist() == whole.weights[rows].tolist()
-        X, Z = (
-            sparse.csr_matrix((of.values, of.indices, of.indptr), shape=(7, 7))
-            for of in (whole, copy)
-        )
-        assert (X[rows] != Z).nnz == 0
-        for name in ("y", "indptr", "indices", "values", "weights"):
-            assert not np.shares_memory(getattr(copy, name), getattr(whole, name)), name

@@ -15,10 +15,7 @@ from randsvm.kernels.expansion import (
     CellRbfSum,
     Expansion,
     KernelLayout,
-    profits_from_cells,
-    row_block_bytes,
     rows_per_slice,
-    sort_rows,
 )
 from randsvm.kernels.kernel import Kernel
 
@@ -105,31 +102,6 @@ def test_sums_agree_for_every_vector_width(widest, columns):
     assert 0 < kept < 0.5 * 500 * 100
 
 
-def test_an_order_is_a_permutation_and_its_cells_are_small():
-    X = clusters(5000, 4)
-    order = sort_rows(X, 4)
-    assert sorted(order) == list(range(5000))
-    widths = [np.ptp(X[cell], axis=0).max() for cell in boxes_of(X, order)]
-    assert np.median(widths) < 0.25 * np.ptp(X, axis=0).max()
-
-
-@pytest.mark.parametrize(
-    "X",
-    [
-        np.zeros((300, 2)),
-        np.arange(1000.0)[:, None],
-        -np.arange(1000.0)[:, None],
-        np.array([[0.0]] * 999 + [[1e30]]),
-        np.full((200, 3), np.inf),
-        np.array([[0.0], [1.0]] * 200),
-    ],
-    ids=["equal", "ascending", "descending", "outlier", "infinite", "two values"],
-)
-def test_rows_of_any_kind_are_sorted(X):
-    X = X.astype(np.float32)
-    assert sorted(sort_rows(X, X.shape[1])) == list(range(len(X)))
-
-
 def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
@@ -141,29 +113,9 @@ def test_equal_rows_have_equal_sums_and_slices_add_up():
     )
 
 
-def test_a_stored_order_gives_the_same_bits():
-    X, Z = csr(clusters(9000, 4)), csr(clusters(40, 4, seed=1))
-    ours = kernel_layout()
-    expansion = Expansion(ours, Z, np.ones(40))
-    kept, fresh = np.zeros(9000), np.zeros(9000)
-    expansion.add(kept, ours.row_blocks(X, cells=ours.cell_order(X)))
-    expansion.add(fresh, ours.row_blocks(X))
-    assert kept.tolist() == fresh.tolist()
-    assert sum(map(row_block_bytes, ours.row_blocks(X))) > 9000 * 6 * 4
-
-
 def test_features_outside_the_columns_count_in_the_distance():
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
     u = Expansion(kernel_layout(), csr(Z), np.ones(50)).values(csr(X), extra)
     exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)
-
-
-def test_cells_are_used_if_most_values_are_negligible():
-    X, Z = csr(clusters(4000, 4)), csr(clusters(200, 4, seed=1))
-    assert profits_from_cells(kernel_layout(), X, Z)
-    assert not profits_from_cells(kernel_layout(gamma=1e-3), X, Z)
-    assert not profits_from_cells(kernel_layout(cutoff=None), X, Z)
-    assert not profits_from_cells(kernel_layout(gamma=0.0), X, Z)
-    assert not profits_from_cells(kernel_layout(), X[:0], Z)

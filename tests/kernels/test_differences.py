@@ -113,10 +113,3 @@ def test_compiled_sums_agree_with_numpy(m, centres, w, columns, widest):
     assert summed(x, z, beta, 0.7, widest) == pytest.approx(
         np.exp(-0.7 * squares) @ beta, abs=1e-13
     )
-
-
-def test_rows_without_features_have_the_kernel_value_1():
-    kernel_layout = KernelLayout(Kernel("rbf", 2.0), True, None, np.float64)
-    empty = csr((3, 0), dtype=np.float64)
-    assert Expansion(kernel_layout, empty, np.ones(3)).values(empty).tolist() == [3, 3, 3]
-    assert (gram(kernel_layout, empty) == 1).all()

@@ -16,15 +16,12 @@ from randsvm.kernels._kernels import (
     PANEL_COLUMNS,
     add_rbf_sums,
     add_sparse_sums,
-    lay_out_panels,
 )
 from randsvm.kernels.expansion import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
-    PANEL_FEATURES,
     Expansion,
     KernelLayout,
-    to_panels,
     usual_values,
 )
 from randsvm.kernels.gram import GRAM_ROWS, gram
@@ -120,24 +117,6 @@ def test_features_outside_the_columns_count_in_the_distance(dense):
     assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
 
 
-def test_an_empty_expansion_is_zero(rows):
-    kernel_layout = KernelLayout(Kernel("rbf", 1.0), True, np.zeros(6), np.float32)
-    assert (Expansion(kernel_layout, rows[:0], np.empty(0)).values(rows) == 0).all()
-
-
-@pytest.mark.parametrize("last", [[1, 0], [1, 2]])
-def test_squared_norms_of_rows_that_are_empty_in_any_place(last):
-    """The last row with entries has one or two, and empty rows follow it."""
-    rows = np.array([[0, 0], [3, 4], [0, 0], last, [0, 0]])
-    X = csr(rows, dtype=np.float32)
-    assert squared_norms(X).tolist() == np.square(rows).sum(axis=1).tolist()
-
-
-def test_a_magnitude_beyond_float64_is_infinite():
-    """The magnitude only chooses between float32 and float64 blocks; it must not end the run."""
-    assert Kernel("poly", 1.0, 0.0, 30).magnitude(1e30) == math.inf
-
-
 # ---- compiled sums of RBF ---------------------------------------------------------------------
 
 WIDTHS = [128, 256, 512]
@@ -187,16 +166,6 @@ def test_compiled_sums_agree_with_the_matrix_product(m, centres, d, widest):
 
 
 @pytest.mark.parametrize("widest", WIDTHS)
-def test_compiled_sums_of_many_columns_equal_those_of_each_column(widest):
-    rng = np.random.default_rng(6)
-    x, z = -rng.random((6, 5)).astype(np.float32), rng.random((40, 5)).astype(np.float32)
-    beta = rng.normal(size=(40, PANEL_COLUMNS))
-    at_once = compiled_sums(x, z, beta, widest)
-    each = np.column_stack([compiled_sums(x, z, beta[:, c], widest) for c in range(PANEL_COLUMNS)])
-    assert at_once == pytest.approx(each, abs=1e-5)
-
-
-@pytest.mark.parametrize("widest", WIDTHS)
 def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
     """The number of workers and the size of a chunk therefore change no bit of it."""
     rng = np.random.default_rng(4)
@@ -204,26 +173,6 @@ def test_a_compiled_sum_does_not_depend_on_other_rows(widest):
     z, beta = rng.random((70, 5)).astype(np.float32), rng.normal(size=70)
     at_once = compiled_sums(x, z, beta, widest)
     assert [compiled_sums(x[i : i + 1], z, beta, widest)[0] for i in range(23)] == at_once.tolist()
-
-
-def test_a_row_beyond_float32_has_kernel_value_zero():
-    """Its squared norm is infinite in float32, so it is infinitely far from every centre."""
-    X = csr(np.array([[1e25, 0], [0.5, 0.5]], np.float32))
-    Z = csr(np.array([[0.5, 0.5], [0, 1], [1, 0]], np.float32))
-    u = Expansion(KernelLayout(Kernel("rbf", 1.0), True, None, np.float32), Z, np.ones(3)).values(X)
-    assert u == pytest.approx([0, 1 + 2 * math.exp(-0.5)])
-
-
-@pytest.mark.parametrize("columns", [(), (1,), (PANEL_COLUMNS,), (PANEL_COLUMNS + 1,)])
-@pytest.mark.parametrize("d", [PANEL_FEATURES, PANEL_FEATURES + 1])
-def test_compiled_sums_and_blocks_agree_at_their_boundary(d, columns):
-    rng = np.random.default_rng(5)
-    X = csr(rng.normal(size=(300, d)).astype(np.float32))
-    Z = csr(rng.normal(size=(BLOCK_CENTRES + 40, d)).astype(np.float32))
-    beta, kernel = rng.normal(size=(Z.shape[0], *columns)), Kernel("rbf", 0.5 / d)
-    rough = Expansion(KernelLayout(kernel, True, None, np.float32), Z, beta).values(X)
-    exact = Expansion(KernelLayout(kernel, True, None, np.float64), Z, beta).values(X)
-    assert rough == pytest.approx(exact, abs=1e-6 * np.abs(beta).sum())
 
 
 # ---- compiled sums of RBF over nonzeros --------------------------------------------------------
@@ -268,40 +217,12 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(widest, dtype, far):
     assert u[:, 0] == pytest.approx(K @ beta[0], abs=far)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_centres_are_written_as_panels(dtype):
-    """The last row fills up the last panel."""
-    X, right = few_nonzeros(PANEL_CENTRES + 5, 40, 1), np.arange(PANEL_CENTRES + 5.0)
-    panels = np.full((2, 41, PANEL_CENTRES), np.nan, dtype)
-    lay_out_panels(X.indptr, X.indices, X.data, 0.25, right, panels)
-    centres = np.column_stack([X.toarray() / 4, right])
-    assert np.array_equal(panels, to_panels(centres.astype(dtype)))
-
-
-def test_rows_without_features_are_at_the_origin():
-    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
-    Z = csr(np.array([[0, 2.0], [0, 0]]))
-    found = Expansion(kernel_layout, Z, np.array([1.0, 2.0])).values(csr((3, 2)))
-    assert found == pytest.approx([math.exp(-2) + 2] * 3, rel=1e-6)
-
-
 def usual_rows(m, seed):
     """Rows with a usual value in a third of the features, and with few other nonzeros."""
     rng = np.random.default_rng(seed)
     X = rng.choice([0.0, 1.0, -0.7], (m, 30), p=[0.9, 0.05, 0.05])
     X[:, ::3] = rng.choice([0.0, 1.0, 0.3], (m, 10), p=[0.1, 0.2, 0.7])
     return csr(X, dtype=np.float32)
-
-
-def test_usual_values_are_the_most_frequent_ones():
-    X = usual_rows(300, 0)
-    centre = usual_values(X)
-    for values, found in zip(X.toarray().T, centre, strict=True):
-        every, counts = np.unique(values, return_counts=True)
-        assert found == every[counts.argmax()]
-    # Nothing is subtracted if 0 is as frequent as any other value.
-    assert not usual_values(csr([[1.0, 4.0], [2.0, 0.0], [0.0, 4.0], [0.0, 0.0], [3.0, 5.0]])).any()
-    assert len(usual_values(csr((0, 4)))) == 4
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -317,17 +238,3 @@ def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype, stored):
         assert found.nnz == np.count_nonzero(expected) < X.nnz
         assert np.array_equal(found.indices, np.nonzero(expected)[1])
         assert np.array_equal(found.toarray(), expected)
-
-
-@pytest.mark.parametrize("dtype, most", [(np.float32, 3e-5), (np.float64, 1e-12)])
-@pytest.mark.parametrize("sums", [(), (3,)])
-def test_values_over_nonzeros_do_not_depend_on_the_centre(dtype, most, sums):
-    X, Z = usual_rows(200, 0), usual_rows(70, 1)
-    beta, kernel = np.random.default_rng(2).normal(size=(70, *sums)), Kernel("rbf", 0.1)
-    extra = np.random.default_rng(3).random(200)
-    kernel_layout = KernelLayout(kernel, True, usual_values(X), dtype, uses_nonzeros=True)
-    every = np.concatenate([X.toarray(), Z.toarray()]).astype(np.float64)
-    K = oracle.kernel_matrix("rbf", every, every, 0.1)
-    exact = (K[:200, 200:] * np.exp(-0.1 * extra)[:, None]) @ beta
-    assert Expansion(kernel_layout, Z, beta).values(X, extra) == pytest.approx(exact, abs=most)
-    assert gram(kernel_layout, X) == pytest.approx(K[:200, :200], abs=1e-6)

@@ -51,15 +51,6 @@ def test_differences_far_from_0_keep_their_digits(kernel, dense):
     assert error(K) < 1e-5 < error(plain)
 
 
-@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_values_around_0_stay_as_they_are(kernel):
-    X = csr(rows(0.0), dtype=np.float32)
-    kernel_layout = KernelLayout(kernel, True, None, np.float64)
-    K = gram(kernel_layout, X)
-    assert np.array_equal(gram(kernel_layout, X, centred=True), K)
-    assert pytest.approx(exact(kernel, rows(0.0)), rel=1e-6) == K
-
-
 @pytest.mark.parametrize("name", ["linear", "poly", "rbf", "sigmoid", "precomputed"])
 def test_centred_values_are_those_of_centred_rows(name):
     X = rows(0.0)[:40].astype(np.float32) / 8
@@ -93,9 +84,3 @@ def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     sparse_rbf_gram(*csr_parts(X), left, panels, narrow, widest)
     assert pytest.approx(K, abs=1e-6) == narrow
     assert np.array_equal(narrow, narrow.T)
-
-
-def test_a_gram_matrix_of_rows_without_nonzeros_is_1():
-    X = csr((40, 30), dtype=np.float32)
-    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, None, np.float32, uses_nonzeros=True)
-    assert (gram(kernel_layout, X) == 1).all()

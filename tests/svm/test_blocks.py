@@ -12,10 +12,9 @@ from scans import TASKS, case, problem, task_file, working_set
 from scipy import optimize, sparse
 
 import randsvm
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import Draw
 from randsvm.svm import blocks
-from randsvm.svm.blocks import BLOCKS, WIDER, Blocks, best_shares, coupling, solve_blocks, split
-from randsvm.svm.solution import Certificate, Step
+from randsvm.svm.blocks import BLOCKS, best_shares, solve_blocks, split
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample
 
@@ -31,28 +30,12 @@ def parts_of(one, W, draw):
 # ---- the split --------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
-@given(st.integers(8, 200), st.integers(1, 30), st.integers(0, 10**6))
-def test_each_row_is_in_one_block_of_nearly_equal_size(m, d, number):
-    values = np.random.default_rng(number).normal(size=(m, d)).round(1)
-    parts = split(sparse.csr_matrix(values), BLOCKS, Draw(0, number))
-    assert len(parts) == BLOCKS
-    assert sorted(np.concatenate(parts).tolist()) == list(range(m))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 2
-    assert all((np.diff(part) > 0).all() for part in parts)
-
-
 def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together():
     """On a line each block is an interval, whatever the random rows are."""
     x = np.random.default_rng(0).permutation(400).astype(float)
     for number in range(5):
         parts = split(sparse.csr_matrix(x[:, None]), BLOCKS, Draw(3, number))
         assert sorted(int(np.ptp(x[part])) for part in parts) == [99] * 4
-
-
-def test_equal_rows_are_split_as_well():
-    parts = split(sparse.csr_matrix(np.ones((50, 3))), BLOCKS, Draw(0, 1))
-    assert [len(part) for part in parts] == [12, 13, 12, 13]
 
 
 # ---- the joint step ---------------------------------------------------------------------------
@@ -129,46 +112,7 @@ def test_a_joint_step_is_a_share_of_the_step_of_each_block(made, gamma):
         assert found.coupling == pytest.approx((np.abs(Q).sum() - own) / own, rel=1e-2, abs=1e-6)
 
 
-def test_the_coupling_of_blocks_is_the_sum_of_their_products():
-    Q = np.array([[2.0, -1.0, 0.5], [-1.0, 3.0, 0.0], [0.5, 0.0, 1.0]])
-    assert coupling(Q) == pytest.approx(3 / 6)
-    assert coupling(np.zeros((2, 2))) == np.inf
-
-
 # ---- the rule ---------------------------------------------------------------------------------
-
-
-def coupled(one, W, of):
-    """Return a step over W that changes nothing, with this coupling."""
-    points = one.scan.points(W.rows)
-    return Step(points, np.zeros(len(points)), coupling=of)
-
-
-def distance(of):
-    return Certificate(primal=of, dual=0.0)
-
-
-def test_blocks_are_used_between_two_couplings(made, monkeypatch):
-    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
-    found = []
-    with case(*made("two_gaussians", 450), problem()) as one:
-        rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
-        asked = [0.5, 0.2, 0.05, 0.3, 0.3, 0.5, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01]
-        for number, each in enumerate(asked):
-            found.append(rule.rows_after(coupled(one, W, each), distance(0.5**number)))
-    # After 0.5 the coupling is not looked at in the next round; after the second time the wait is
-    # four rounds longer.
-    one_block, several = 100, 100 * WIDER
-    assert found == [one_block] * 2 + [several] * 3 + [one_block] * 4 + [several] * 5
-
-
-def test_rounds_of_blocks_without_progress_are_followed_by_one_block(made, monkeypatch):
-    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
-    with case(*made("two_gaussians", 450), problem()) as one:
-        rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
-        left = [1.0, 0.7, 0.8, 0.6, 0.6, 0.6, 0.5, 0.4, 0.3]
-        found = [rule.rows_after(coupled(one, W, 0.01), distance(each)) for each in left]
-    assert found == [200] * 5 + [100] * 2 + [200] * 2
 
 
 def test_blocks_that_each_hold_one_class_still_reach_the_gap():
@@ -178,31 +122,3 @@ def test_blocks_that_each_hold_one_class_still_reach_the_gap():
     y = np.where(X[:, 0] < 3e5, 1, -1)
     found = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=0.1, sample_size=500)
     assert found.gap <= 0.001
-
-
-@pytest.mark.parametrize(
-    "of, rows",
-    [
-        (problem("linear"), 450),
-        (problem("poly"), 450),
-        (problem(), 190),
-        (problem(task="nu-svc", bounds=(1.0, 1.0), absolute_sum=90.0), 450),
-    ],
-    ids=["linear", "poly", "few rows", "two sums"],
-)
-def test_one_block_stays_one_where_blocks_are_not_for(made, monkeypatch, of, rows):
-    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
-    with case(*made("two_gaussians", rows), of) as one:
-        rule, W = Blocks(one.scan, Draws(0), 100), working_set(np.arange(100), whole=False)
-        assert rule.rows_after(coupled(one, W, 0.01), distance(1.0)) == 100
-
-
-@pytest.mark.parametrize("gamma, pays", [(2000.0, True), (WIDE, False)])
-def test_the_coupling_of_one_block_is_measured(made, monkeypatch, gamma, pays):
-    monkeypatch.setattr(blocks, "MIN_ROWS", 20)
-    with case(*made("two_gaussians", 450), problem(gamma=gamma)) as one:
-        W = working_set(np.arange(200), whole=False)
-        rule, step = Blocks(one.scan, Draws(0), 200), svmlearn(one.scan, W, frozen=True)
-        assert rule.rows_after(step, distance(1.0)) == (400 if pays else 200)
-        assert rule.divides(working_set(np.arange(300), whole=False)) == pays
-        assert not rule.divides(W)

@@ -19,9 +19,6 @@ from randsvm.svm.working_set import (
 )
 
 ROWS = 300
-# First and last row of each shard, and the places of a list of shards that are merged in turn.
-Shards = list[tuple[int, int]]
-Grouping = tuple[Shards, list[int]]
 
 
 def philox(seed, number, rows):
@@ -60,44 +57,12 @@ def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, 
     assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
 
 
-@given(st.integers(0, 10**6), st.integers(0, 9))
-def test_the_key_of_a_row_does_not_depend_on_the_first_row(start, length):
-    keys = Draw(7, 2).keys(start, start + length)
-    assert keys.tolist() == [
-        Draw(7, 2).keys(row, row + 1)[0] for row in range(start, start + length)
-    ]
-
-
-@given(st.permutations(range(6)))
-def test_the_order_of_shards_does_not_matter(order):
-    keys = philox(1, 1, 60)
-    parts = [SmallestKeys.of(9, np.arange(i, i + 10), keys[i : i + 10]) for i in range(0, 60, 10)]
-    merged = sum((parts[i] for i in order), SmallestKeys(9))
-    assert merged.rows.tolist() == np.argsort(keys)[:9].tolist()
-
-
-def test_equal_keys_are_ordered_by_row():
-    halves = [
-        SmallestKeys.of(3, np.array(rows), np.array([5, 5], np.uint64)) for rows in ([4, 9], [2, 7])
-    ]
-    assert (halves[0] + halves[1]).rows.tolist() == [2, 4, 7]
-
-
 def test_draws_differ_within_a_run_and_repeat_in_another_run():
     draws, again = Draws(5), Draws(5)
     first, second = draws.next().keys(0, 8), draws.next().keys(0, 8)
     assert not set(first) & set(second)
     assert again.next().keys(0, 8).tolist() == first.tolist()
     assert not set(first) & set(Draws(6).next().keys(0, 8))
-
-
-def test_samples_are_uniform():
-    """Count how often each of 50 rows is among 10; the binomial counts are within 5 deviations."""
-    times, counts = 2000, np.zeros(50)
-    for number in range(times):
-        keys = UniformSample(10, Draw(0, number)).keys(0, 50, np.arange(50), np.ones(50))
-        counts[SmallestKeys.of(10, np.arange(50), keys).rows] += 1
-    assert counts == pytest.approx(np.full(50, times / 5), abs=5 * np.sqrt(times * 0.2 * 0.8))
 
 
 # ---- two sides ----------------------------------------------------------------------------------
@@ -128,11 +93,3 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
     for one, other in zip(found[0].sides, expected.sides, strict=True):
         assert one.tolist() == other.tolist()
     assert found[0].max_violation == expected.max_violation == up.max() + down.max()
-
-
-def test_a_shard_without_rows_that_may_rise_does_not_matter():
-    empty = ShardViolators(0, 5, np.array([-1]), np.array([-np.inf]), 0.0)
-    some = ShardViolators(0, 5, np.array([3, 3]), np.array([2.0, 2.0]), 0.0)
-    found = collect(LargestViolation(4, Draw(0, 1)), empty, some)
-    assert [side.tolist() for side in found.sides] == [[], [3]]
-    assert (found.count, found.max_violation) == (1, 0.0)

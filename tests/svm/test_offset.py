@@ -96,16 +96,6 @@ def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeyp
     one()
 
 
-@pytest.mark.parametrize("width", [0.1, 1e-6])
-def test_the_search_ends_with_breakpoints_that_differ_in_their_last_digits(width, monkeypatch):
-    """No cell of the search separates these breakpoints."""
-    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 3)
-    task, u = Task((2.0, 2.0)), np.zeros(12)
-    y = np.repeat([0.6, np.nextafter(0.6, 1), np.nextafter(0.6, 0)], 4)
-    b, _ = b_and_reports(task, y, u, 0.0, Window.around(0.6, width), 1)
-    assert b == pytest.approx(0.6, rel=1e-14)
-
-
 def test_b_is_the_midpoint_if_p_is_flat():
     """LIBSVM does the same without unbounded support vectors."""
     task = Task((1.0, 1.0), one_sided=True)
@@ -123,20 +113,3 @@ def test_b_is_the_midpoint_where_rounding_makes_the_slope_of_a_flat_p(C):
     y = np.repeat([1.0, -1.0], [8192, 8000])
     for window in (WHOLE, Window(-0.5, 0.5), Window(-3.0, -0.5), Window(0.5, 3.0)):
         assert b_and_reports(task, y, np.zeros(len(y)), 0.0, window, 2)[0] == 0.0
-
-
-def test_without_rows_b_is_0():
-    assert b_and_reports(Task((1.0, 1.0)), np.empty(0), np.empty(0), 0.0, WHOLE, 1)[0] == 0.0
-
-
-@pytest.mark.parametrize("alike", [False, True])
-def test_a_report_is_small_with_many_rows_at_the_margin(alike, monkeypatch):
-    """Equal rows have equal breakpoints, so no cell around them has few."""
-    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", 1000)
-    task = Task((0.1, 0.1), one_sided=True)
-    y = np.repeat([1.0, -1.0], 5000)
-    u = np.zeros(len(y)) if alike else np.random.default_rng(0).normal(size=len(y)) / 4
-    b, reports = b_and_reports(task, y, u, 0.0, Window(-2.0, 3.0), 5)
-    assert b == pytest.approx(b_and_reports(task, y, u, 0.0, WHOLE, 1)[0], abs=1e-12)
-    assert all(len(each.at) <= offset.MAX_BREAKPOINTS for each in reports)
-    assert 1 < len(reports) < 5

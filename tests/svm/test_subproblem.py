@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import oracle
 import pytest
 import qp
 from scans import TASKS, case, problem, task_file, working_set
@@ -80,18 +79,6 @@ def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
         assert found - best <= 2e-3 * (start - best) + doubt + 1e-9 * abs(best)
 
 
-@pytest.mark.parametrize("words, asked", [
-    ("-s 0 -t 2 -g 0.8 -c 2", TASKS["C-SVC"]),
-    ("-s 0 -t 2 -g 0.8 -c 1 -w1 0.5 -w-1 5", TASKS["class weights"]),
-])  # fmt: skip
-def test_a_step_over_all_rows_from_zero_is_libsvms_solution(made, words, asked):
-    path, y, X = made("two_gaussians", 450)
-    with case(path, y, X, asked) as one:
-        step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
-        expected = oracle.libsvm_train(y, X, f"{words} -e 1e-6").dense(450)
-        assert one.dual(step.beta) == pytest.approx(one.dual(expected), rel=1e-6)
-
-
 @pytest.mark.parametrize("task", ["C-SVC", "epsilon-SVR"])
 def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path, task):
     """The certificate comes from a scan of all rows."""
@@ -106,14 +93,6 @@ def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path, task)
             assert V.certificate.gap <= max(gap or 0.0, 1e-3)
     # A small gap does not tighten the tolerance: rounding ends a solve.
     assert iterations[0] == iterations[1] > 1.2 * iterations[2]
-
-
-@pytest.mark.parametrize("side", [1.0, -1.0])
-def test_a_working_set_of_one_class_cannot_move(made, side):
-    """With coefficients 0, their sum is 0 and none may have the other sign."""
-    with case(*made("two_gaussians", 450), problem()) as one:
-        rows = np.flatnonzero(one.y == side)[:20]
-        assert not svmlearn(one.scan, working_set(rows, whole=False)).beta.any()
 
 
 def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
@@ -181,14 +160,3 @@ def test_rounds_of_all_rows_compute_their_kernel_values_once(made, monkeypatch):
         again = one.scan.gram(one.scan.points(everything))
         assert len(computed) == 3
         assert again == pytest.approx(expected, abs=1e-7)
-
-
-def test_a_working_set_without_a_gram_matrix_has_the_same_solution(made, monkeypatch):
-    """Above MAX_GRAM_ROWS rows LIBSVM computes kernel values from the rows."""
-    found = []
-    for most in (subproblem.MAX_GRAM_ROWS, 0):
-        monkeypatch.setattr(subproblem, "MAX_GRAM_ROWS", most)
-        with case(*made("two_gaussians", 450), problem(tolerance=1e-5)) as one:
-            step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
-            found.append(one.dual(step.beta))
-    assert found[0] == pytest.approx(found[1], rel=1e-6)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, cast
 
-import click
 import numpy as np
 import pytest
-from commands import run_train
 from learning import Data, gaussians, learn
 from sklearn.model_selection import TimeSeriesSplit, cross_val_score
 from sklearn.svm import SVC
 from task_sets import open_dataset
 
-from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources, Run, Search
 from randsvm.training.cross_validation import CrossValidation, forward_folds, subset_of
 from randsvm.training.job import Job
@@ -101,49 +97,7 @@ def test_scores_in_the_order_of_time_equal_scikit_learns(tmp_path, words):
     assert one["score"] < mixed["score"] - 2
 
 
-def test_sgd_validates_forward(tmp_path):
-    path = drifting(240).save(tmp_path / "d")
-    words = "-v", 4, "--epochs", 20
-    forward = learn("sgd", path, tmp_path / "m", *words, "--groups", "time").of("tried")[0]
-    mixed = learn("sgd", path, tmp_path / "mixed", *words).of("tried")[0]
-    assert forward["rows"] == 192
-    assert forward["score"] < mixed["score"]
-
-
-def test_a_first_block_may_have_one_class(tmp_path):
-    y, X = gaussians(60)
-    order = np.argsort(y, kind="stable")
-    path = Data(y[order], X[order]).save(tmp_path / "d")
-    (one,) = learn("randsvm", path, tmp_path / "m", "-v", 3, "--groups", "time").of("tried")
-    # The first machine knows the first class alone.
-    assert one["scores"][0] == pytest.approx(100 * np.mean(y[order][15:30] == y[order][0]))
-
-
 # ---- errors -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("-v", "5x0"), "must be from 2 to 1000, and with repetitions as 5x3"),
-        (("-v", "1x3"), "must be from 2 to 1000"),
-        (("-v", "5x101"), "must be from 2 to 1000"),
-        (("-v", "5x2", "--groups", "time"), "--groups time has one order of rows"),
-        (("--groups", "time"), "--groups is for cross-validation"),
-        (("-v", 5, "--groups", "week"), "expected one of qid (0), time (1), found 'week'"),
-        (("-v", 50, "--groups", "time"), "-v 50: there are only 50 rows"),
-    ],
-)
-def test_folds_that_do_not_suit_are_refused(tmp_path, words, message):
-    path = gaussians(50).save(tmp_path / "d")
-    with pytest.raises((ParameterError, click.BadParameter), match=re.escape(message)):
-        learn("randsvm", path, tmp_path / "m", *words)
-
-
-def test_a_word_for_folds_is_refused(tmp_path):
-    path = gaussians(50).save(tmp_path / "d")
-    with pytest.raises(Exception, match="expected folds as 5 or 5x3, found 'x3'"):
-        run_train("randsvm", "-v", "x3", path, tmp_path / "m")
 
 
 @pytest.mark.parametrize("kind", ["search", "probabilities", "subset"])

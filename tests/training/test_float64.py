@@ -8,15 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from commands import run_predict, run_train
+from commands import run_predict
 from learning import learn
 from libsvm import svmutil
 
 from randsvm.data import cache, dataset
-from randsvm.data.matching import matches
 from randsvm.data.reading import ParseOptions
-from randsvm.models.kernel_model import KernelModel
-from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 
 ROWS = 400
@@ -105,25 +102,6 @@ def test_an_offset_changes_no_accuracy(tmp_path, at):
     assert searched["tried"][0]["score"] > 80
 
 
-@pytest.mark.parametrize("share", [1.0, 0.6], ids=["dense", "sparse"])
-@pytest.mark.parametrize("at", OFFSETS)
-def test_regressions_are_those_of_svm_predict(tmp_path, at, share):
-    offset, spread = OFFSETS[at]
-    data = files(tmp_path, offset, spread, share=share, regression=True)
-    run = learn("randsvm", data.train, tmp_path / "m", "-s", "svr", "-g", 0.5 / spread**2)
-    expected = svm_predict(data.test, run.model)
-    np.testing.assert_allclose(predicted(data.test, run.model), expected, rtol=1e-6, atol=1e-9)
-
-
-def test_a_model_of_svm_train_says_what_svm_predict_says(tmp_path):
-    data = files(tmp_path, 1e4, 1.0, regression=True)
-    y, rows = svmutil.svm_read_problem(str(data.train))
-    model = svmutil.svm_train(y, rows, "-q -s 3 -g 0.5")
-    svmutil.svm_save_model(str(tmp_path / "m"), model)
-    expected = svm_predict(data.test, tmp_path / "m")
-    np.testing.assert_allclose(predicted(data.test, tmp_path / "m"), expected, rtol=1e-9)
-
-
 # ---- ways to read -----------------------------------------------------------------------------
 
 
@@ -166,44 +144,6 @@ def test_rows_have_their_numbers_wherever_float32_lacks_one(tmp_path, change):
 
 
 # ---- what goes on with the rows ---------------------------------------------------------------
-
-
-def test_a_warm_start_finds_all_support_vectors(tmp_path):
-    data = files(tmp_path, 1e8, 10.0)
-    learn("randsvm", data.train, tmp_path / "m", "-g", 0.005)
-    old = load(str(tmp_path / "m"))
-    assert isinstance(old, KernelModel)
-    D = read(data.train)
-    found = matches(D, old.Z, old.features)
-    assert len(found.rows) == len(old.beta)
-    D.close()
-    run = learn("randsvm", data.train, tmp_path / "n", "-g", 0.005, "--warm-start", tmp_path / "m")
-    np.testing.assert_array_equal(
-        predicted(data.test, run.model), svm_predict(data.test, run.model)
-    )
-
-
-def shifted(name, folder, offset, *words):
-    """What a model says of rows at an offset, whose features spread by 10."""
-    (folder / name).mkdir()
-    data = files(folder / name, offset, 10.0)
-    run_train(*words, "-q", data.train, folder / name / "m")
-    return predicted(data.test, folder / name / "m")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("randsvm", "--scale", "standard", "-g", 0.5),
-        ("randsvm", "--scale", "minmax", "-g", 2),
-        ("sgd", "--scale", "standard", "--components", 300, "-t", "rbf", "-g", 0.5),
-    ],
-    ids=["standard", "minmax", "sgd"],
-)
-def test_scaled_rows_do_not_know_their_offset(tmp_path, words):
-    near, far = (shifted(f"at {at:g}", tmp_path, at, *words) for at in (0.0, 1e8))
-    # Rows are rounded to three digits after the point at both places.
-    assert np.mean(near == far) > 0.99
 
 
 @pytest.mark.parametrize("C", [1e4, 1e6, 1e8])

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 
-import click
 import numpy as np
 import oracle
 import pytest
@@ -21,7 +20,7 @@ from task_sets import GAMMA, ROWS, SETS, open_dataset
 from randsvm import api
 from randsvm.cli.report import Report
 from randsvm.data.sampling import Draw
-from randsvm.errors import Interrupted, ParameterError
+from randsvm.errors import Interrupted
 from randsvm.events import Progress, Tried
 from randsvm.training import cross_validation
 
@@ -131,37 +130,6 @@ def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, 
         # The same rows in another random order.
         close = {"rel": 0.1} if kind == "svr" else {"abs": 4.01}
         assert its_score == pytest.approx(score(kind, data.y[held], said), **close)
-
-
-def test_a_model_on_stdout_is_the_only_output_there(command, write_set):
-    ended = command("train", "randsvm", "-q", "-v", 3, write_set("svc"), "-")
-    assert ended.returncode == 0
-    assert ended.stdout.startswith("svm_type c_svc\n")
-    assert "Cross Validation" not in ended.stdout
-    assert re.fullmatch(r"Cross Validation Accuracy = \S+%\n", ended.stderr)
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "sgd"])
-@pytest.mark.parametrize("kind", ["svc", "several"])
-def test_a_fold_may_hold_all_rows_of_a_class(
-    tmp_path,
-    write_set,
-    capfd,
-    algorithm,
-    kind,
-):
-    """The only row of the class is held out, so the model of the other rows does not know it."""
-    with write_set(kind).open("a") as stream:
-        stream.write("9 1:20\n" if kind == "several" else "")
-    lines = write_set(kind).read_text().splitlines(keepends=True)
-    if kind == "svc":
-        lines = [line for line in lines if line.startswith("1 ")] + ["-1 1:-9\n"]
-    else:
-        lines.append("9 1:20\n")
-    (tmp_path / "rare").write_text("".join(lines))
-    (found,) = scored(learn(algorithm, tmp_path / "rare", tmp_path / "m", "-v", 2))
-    assert found["score"] <= 100 * (1 - 1 / len(lines))
-    assert "WARNING" not in capfd.readouterr().err  # LIBSVM's own message
 
 
 # ---- the grid -----------------------------------------------------------------------------------
@@ -292,16 +260,6 @@ def test_a_search_reuses_the_scores_of_its_log(tmp_path, finished_search):
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
 
 
-def test_scores_of_a_log_are_not_computed_again(tmp_path, finished_search):
-    """An altered score wins."""
-    path, _, log = finished_search
-    worst = re.sub(rb'("C": 0.01}.*?)"score": [0-9.]+', rb'\g<1>"score": 99.9', log)
-    assert worst != log
-    assert all(one["resumed"] for one in resumed(path, tmp_path / "m", worst))
-    metadata = oracle.trailer(tmp_path / "m")
-    assert (metadata["C"], metadata["cross_validation"]) == ("0.01", "accuracy 99.9")
-
-
 OTHER = {
     "other data": lambda log: log.replace(b'"digest": "', b'"digest": "0'),
     "other options": lambda log: log.replace(b" -e 0.001 ", b" -e 0.01 "),
@@ -325,17 +283,6 @@ def test_log_lines_of_other_searches_are_ignored(tmp_path, finished_search, othe
     events = resumed(path, tmp_path / "m", altered)
     assert [one["resumed"] for one in events] == [False] * 4
     assert (tmp_path / "m").read_bytes() == whole.model.read_bytes()
-
-
-def test_scores_that_are_not_finite_are_read_from_the_log(tmp_path, capsys):
-    """Constant targets have no correlation with anything."""
-    X = np.random.default_rng(0).normal(size=(30, 2))
-    (tmp_path / "d").write_text(oracle.svmlight_text([1] * 30, X))
-    line = "Cross Validation Squared correlation coefficient = nan\n"
-    for resumed in (False, True):
-        learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-s", "svr", "-v", 3)
-        assert line in capsys.readouterr().out
-        assert [one["resumed"] for one in scored(learnt)] == [resumed]
 
 
 def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
@@ -362,35 +309,3 @@ def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
     with pytest.raises(Interrupted, match=r"Ctrl-C; without --log its scores are lost$"), report:
         report(events[0])
         raise Interrupted(2)
-
-
-# ---- usage --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words, expected",
-    [
-        ("-v 1", "must be from 2 to 1000, got 1"),
-        ("-v 1001", "must be from 2 to 1000, got 1001"),
-        ("-v 201", "-v 201: there are only 200 rows to cross-validate on"),
-        ("-v 90 --subset 80", "-v 90: there are only 80 rows to cross-validate on"),
-        ("--subset 10", "--subset is for cross-validation"),
-        ("-v 3 --subset 1", "must be >= 2 rows, got 1"),
-        ("-c 1,,2", "(its step multiplies), auto, found '1,,2'"),
-        ("-g 1,x", "(its step multiplies), scale, auto, found '1,x'"),
-        ("-c 0,1", "must be > 0 and finite, got 0,1"),
-        ("-c -1,3,2", "must be > 0 and finite (a power of 2 is written as 2^-1), got -1,3,2"),
-        ("-c 1,0", "must be > 0 and finite, got 1,0"),
-        ("-g 1,nan", "must be >= 0 and finite, got 1,nan"),
-        ("-s svr -p 0.1,-1", "must be >= 0 and finite, got 0.1,-1"),
-        ("-s one-class -n 0.5,2", "must be > 0 and <= 1, got 0.5,2"),
-    ],
-)
-def test_invalid_options_are_usage_errors(tmp_path, write_set, words, expected):
-    # Errors come before any data is read, except if they need the number of rows.
-    path = write_set("svc") if "rows to" in expected else tmp_path / "missing"
-    with pytest.raises((ParameterError, click.UsageError)) as refused:
-        learn("randsvm", path, tmp_path / "m", *words.split())
-    assert refused.value.exit_code == 2
-    assert expected in str(refused.value)
-    assert not (tmp_path / "m").exists()

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning import learn
 from scipy import sparse
-from sklearn.model_selection import PredefinedSplit, StratifiedGroupKFold, cross_val_score
+from sklearn.model_selection import PredefinedSplit, cross_val_score
 from sklearn.svm import SVC
 
 import randsvm
 from randsvm.data import dataset, svmlight
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import DataError
 from randsvm.parameters.run import Resources, Search
 from randsvm.training.cross_validation import (
     CrossValidation,
@@ -84,48 +84,6 @@ def test_groups_stay_together_and_no_fold_is_empty(rows, folds, seed):
     assert all(len(numbers) == 1 for numbers in of_group)
     assert len(set.union(*of_group)) == min(folds, len(of_group))
     assert set.union(*of_group) <= set(range(folds))
-
-
-@pytest.mark.parametrize("classes", [1, 2, 5])
-def test_folds_are_as_even_as_those_of_scikit_learn(classes):
-    """The largest difference from even shares, of all rows and of each class."""
-
-    def unevenness(fold, y):
-        shares = [
-            np.bincount(fold[y == label], minlength=5) / (y == label).sum() for label in set(y)
-        ]
-        return float(
-            np.abs(np.array([*shares, np.bincount(fold, minlength=5) / len(y)]) - 0.2).max()
-        )
-
-    own, other = [], []
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        groups = rng.zipf(1.7, 2000) % 150
-        # A group has mostly rows of one class, and classes differ in size.
-        y = np.minimum(rng.geometric(0.5, 150)[groups] - 1, classes - 1)
-        y = np.where(rng.random(2000) < 0.3, rng.integers(0, classes, 2000), y)
-        own.append(unevenness(assign_groups(groups, y, 5, Draw(seed, 1)), y))
-        fold = np.empty(2000, int)
-        splits = StratifiedGroupKFold(5, shuffle=True, random_state=seed).split(y, y, groups)
-        for number, (_, held_out) in enumerate(splits):
-            fold[held_out] = number
-        other.append(unevenness(fold, y))
-    assert np.mean(own) <= 1.02 * np.mean(other)
-
-
-def test_equal_groups_fill_folds_evenly_and_by_chance(path):
-    qids, y = near_duplicates()[2], near_duplicates()[0]
-    with closing(opened(path)) as D:
-        (first,), (again,), (other,) = (folds_of(D, 5, seed) for seed in (0, 0, 1))
-        repeated = folds_of(D, "5x3")
-    assert first.tolist() == again.tolist() == repeated[0].tolist()
-    assert len({tuple(fold.tolist()) for fold in (first, other, *repeated)}) == 4
-    for fold in (first, other, *repeated):
-        assert np.bincount(fold).tolist() == [N // 5] * 5
-        # One group more or less of a class.
-        assert np.ptp(np.bincount(fold[y == 1])) <= ROWS_IN_GROUP
-        assert all(len(set(fold[qids == qid])) == 1 for qid in set(qids))
 
 
 # ---- scores -------------------------------------------------------------------------------------
@@ -257,46 +215,3 @@ def test_a_row_without_a_qid_is_refused(tmp_path, line, place, found, cluster):
             byte_ranges.first_pass(FakeWorkerPool("1"), "key", [file])
         else:
             opened(tmp_path / "d")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--groups", "qid"), "--groups is for cross-validation"),
-        (("-v", 41, "--groups", "qid"), "-v 41 --groups qid: there are only 40 groups of rows"),
-        (("-v", 3, "--group-column", "who"), "--group-column is for tables"),
-    ],
-)
-def test_groups_that_do_not_suit_are_refused(path, tmp_path, words, message):
-    with pytest.raises(ParameterError, match=re.escape(message)):
-        learn("randsvm", path, tmp_path / "m", *words)
-
-
-def test_tables_and_arrays_without_groups_are_refused(tmp_path):
-    y, X, qids = near_duplicates()
-    frame = pd.DataFrame({"who": qids, "a": X[:, 0], "label": y})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    table = {"format": "csv", "label_column": "label"}
-    with pytest.raises(ParameterError, match="--groups qid needs --group-column with --format csv"):
-        tried(tmp_path / "t.csv", None, **table)
-    with pytest.raises(ParameterError, match="--group-column is for --groups qid"):
-        tried(tmp_path / "t.csv", None, **table, group_column="who", groups=None)
-    with pytest.raises(ParameterError, match="--group-column does not go with --cluster yet"):
-        tried(tmp_path / "t.csv", None, **table, group_column="who", cluster="local:1")
-    with pytest.raises(DataError, match=r"'whom', found 'who', 'a', 'label' \(--group-column;"):
-        tried(tmp_path / "t.csv", None, **table, group_column="whom")
-    with pytest.raises(ParameterError, match="--groups qid needs groups in Arrays"):
-        tried(randsvm.Arrays(X, y), None)
-    for groups, found in ((qids[1:], "239"), (np.zeros((N, 2)), "an array of shape")):
-        problem = f"groups: expected 240, one for each row of X, found {found}"
-        with pytest.raises(ValueError, match=re.escape(problem)):
-            tried(randsvm.Arrays(X, y, groups=groups), None)
-    with pytest.raises(ValueError, match="groups: expected numbers or texts, found others"):
-        tried(randsvm.Arrays(X, y, groups=np.array([None, 1, "a"] * (N // 3), object)), None)
-
-
-def test_grid_search_has_no_groups_without_the_option(path):
-    """The parser keeps qids only where they are asked for."""
-    with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=1))) as D:
-        assert D.groups is None
-        assert D.summary.queries == N

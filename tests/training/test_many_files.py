@@ -6,7 +6,7 @@ import pytest
 from commands import run_predict, run_train
 from learning import board
 
-from randsvm.errors import DataError, InputError, ParameterError
+from randsvm.errors import DataError, InputError
 
 ROWS = 600
 WORDS = ("randsvm", "-g", 5, "--gap", 0.1, "-q")
@@ -74,26 +74,6 @@ def test_predictions_of_parts_are_those_of_the_whole_file_in_order(
     run_predict("-q", whole_file, tmp_path / "m", tmp_path / "expected")
     run_predict("-q", tmp_path / "part-*.svm", tmp_path / "m", tmp_path / "found")
     assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["randsvm", "part-*.svm"], "give a MODEL_FILE"),
-        (["randsvm", "part-0.svm", "part-1.svm", "part-0.svm"], "is both TRAIN_FILE"),
-        (["sgd", "--update", "old", "part-*.svm", "m"], "one TRAIN_FILE"),
-    ],
-)
-def test_invalid_combinations_of_files_are_refused(
-    tmp_path,
-    monkeypatch,
-    parts,
-    words,
-    message,
-):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ParameterError, match=message):
-        run_train(*words)
 
 
 @pytest.mark.parametrize("name", ["missing", "a" * 300])

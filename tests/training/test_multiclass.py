@@ -6,20 +6,18 @@ from __future__ import annotations
 
 import signal
 from contextlib import closing
-from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
 from learning import Data, in_order, learn
-from libsvm import svmutil
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
 
 from randsvm import api
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import Dataset
-from randsvm.errors import Interrupted, ModelError, ParameterError
+from randsvm.errors import Interrupted
 from randsvm.events import Iteration
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Params
@@ -68,48 +66,6 @@ def matrix(lines):
     return np.array([line.split() for line in lines], float)
 
 
-# ---- against scikit-learn and LIBSVM ------------------------------------------------------------
-
-
-class Peers(NamedTuple):
-    """The predictions of scikit-learn and LIBSVM (one against one) for test rows, and the true
-    labels.
-    """
-
-    best: np.ndarray
-    pairs: np.ndarray
-    y: np.ndarray
-
-    @staticmethod
-    def of(data, test, C, gamma):
-        best = np.array(in_order(data.y))[one_vs_rest(data, test.X, C, gamma).argmax(axis=1)]
-        return Peers(best, oracle.libsvm_labels(*data, test.X, f"-c {C} -g {gamma}"), test.y)
-
-    def agrees(self, said):
-        """Return whether 99.5% of the labels are scikit-learn's and the accuracy is at most 0.7
-        points below LIBSVM's.
-        """
-        accuracy, best = np.mean(said == self.y), np.mean(self.pairs == self.y)
-        return bool(np.mean(said == self.best) >= 0.995 and accuracy >= best - 0.007)
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_labels_agree_with_scikit_learn(
-    tmp_path,
-    predict,
-    training_file,
-    training_set,
-    test_set,
-    kind,
-):
-    algorithm, *own = ALGORITHMS[kind]
-    learnt = learn(algorithm, training_file, tmp_path / "m", *own, *WORDS)
-    assert {event["machine"] for event in learnt.rounds} == {"+1", "+2", "+3", "+4"}
-    assert max(event["working_set"] for event in learnt.rounds) < 600
-    said = predict(test_set.save(tmp_path / "test"), learnt.model).scores
-    assert Peers.of(training_set, test_set, C, GAMMA).agrees(said)
-
-
 # ---- the model ----------------------------------------------------------------------------------
 
 
@@ -152,11 +108,6 @@ def test_scores_are_a_column_for_each_class(
     assert f == pytest.approx(one_vs_rest(training_set, test_set.X, C, GAMMA), abs=2e-3)
     labels = np.array(in_order(training_set.y))[f.argmax(axis=1)]
     assert (predict(test, learnt.model).scores == labels).all()
-
-
-def test_libsvm_refuses_the_model(tmp_path, training_file):
-    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS)
-    assert svmutil.svm_load_model(str(learnt.model)) is None
 
 
 NAMES = {
@@ -222,33 +173,6 @@ def test_balanced_weights_are_computed_for_each_machine(tmp_path, predict, uneve
     balanced = one_vs_rest(uneven, uneven.X, C, GAMMA, class_weight="balanced")
     assert f == pytest.approx(balanced, abs=5e-3)
     assert f != pytest.approx(one_vs_rest(uneven, uneven.X, C, GAMMA), abs=0.1)
-
-
-def uneven_pair(rows, rare, seed):
-    rng = np.random.default_rng([seed, 60])
-    y = np.repeat([1.0, -1.0], [rows, rare])
-    return Data(y, oracle.as_float32(rng.normal(size=(rows + rare, 2)) + 2.0 * (y < 0)[:, None]))
-
-
-@pytest.mark.parametrize("words", [("randsvm", "-g", 0.1), ("sgd",)])
-def test_balanced_weights_detect_a_rare_class(tmp_path, predict, words):
-    algorithm, *own = words
-    training_file = uneven_pair(100, 10, 6).save(tmp_path / "d")
-    test = uneven_pair(1000, 1000, 1)
-    found = {}
-    for weights in [(), ("-w", "balanced")]:
-        learnt = learn(algorithm, training_file, tmp_path / "m", *own, *weights)
-        right = predict(test.save(tmp_path / "t"), learnt.model).scores == test.y
-        found[weights] = right[1000:].mean(), right[:1000].mean()
-    recall, specificity = found["-w", "balanced"]
-    assert found[()][0] < 0.7
-    assert recall >= 0.9
-    assert specificity >= 0.75
-
-
-def test_a_weight_of_an_unknown_label_is_refused(tmp_path, training_file):
-    with pytest.raises(ParameterError, match="-w 7: no class has this label; the labels are"):
-        learn("randsvm", training_file, tmp_path / "m", "-w", 7, 2)
 
 
 # ---- stopping -----------------------------------------------------------------------------------
@@ -324,53 +248,3 @@ def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multicla
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
         subtasks.close()
-
-
-# ---- warm starts, features ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
-def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path, training_file, training_set, algorithm
-):
-    """Today's data has a tenth more rows than the data of the old model."""
-    own = (
-        ("--gap", 1e-3, "--sample-size", 100) if algorithm == "randsvm" else ("--working-set", 100)
-    )
-    old_rows = np.arange(540)[::-1]
-    old = Data(training_set.y[old_rows], training_set.X[old_rows]).save(tmp_path / "old")
-    assert in_order(training_set.y[old_rows]) != in_order(training_set.y)
-    before = learn(algorithm, old, tmp_path / "old.model", *WORDS, *own)
-    cold = learn(algorithm, training_file, tmp_path / "cold", *WORDS, *own)
-    warm = learn(
-        algorithm, training_file, tmp_path / "warm", *WORDS, *own, "--warm-start", before.model
-    )
-    changed = [sum(event["changed"] for event in run.rounds) for run in (warm, cold)]
-    assert changed[0] < changed[1]
-    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=2e-3)
-
-
-@pytest.mark.parametrize("labels", [(1, 2, 3), (1, 2, 3, 5), (1, 2)])
-def test_a_warm_start_with_other_labels_is_refused(tmp_path, training_file, training_set, labels):
-    some = np.isin(
-        np.clip(training_set.y, 0, 3) if len(labels) < 4 else training_set.y, [*labels, 4]
-    )
-    y = np.where(training_set.y == 4, labels[-1], training_set.y)
-    other = Data(y[some], training_set.X[some]).save(tmp_path / "other")
-    old = learn("randsvm", other, tmp_path / "old", *WORDS)
-    with pytest.raises(ModelError, match="the model to start from has the labels"):
-        learn("randsvm", training_file, tmp_path / "m", *WORDS, "--warm-start", old.model)
-
-
-def test_random_features_are_nearly_as_accurate_as_the_kernel(
-    tmp_path, predict, training_file, training_set, test_set
-):
-    words = (*WORDS, "--components", 500, "--gap", 0.01)
-    learnt = learn("randsvm", training_file, tmp_path / "m", *words)
-    test = test_set.save(tmp_path / "test")
-    best = one_vs_rest(training_set, test_set.X, C, GAMMA)
-    said = predict(test, learnt.model).scores
-    assert np.mean(said == np.array(in_order(training_set.y))[best.argmax(axis=1)]) >= 0.95
-    f = matrix(predict(test, learnt.model, "--scores").lines)
-    assert np.abs((f - best).mean(axis=0)).max() < 0.15
-    assert float(learnt.metadata["gap"]) <= 0.01

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import oracle
 import pytest
@@ -11,12 +9,8 @@ from learning import learn
 from libsvm import svmutil
 from scipy import sparse
 
-from randsvm import api
-from randsvm.errors import ModelError
-from randsvm.events import Iteration
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
-from randsvm.training.probabilities import laplace_scale
 
 
 def write_set(path, y, X):
@@ -66,15 +60,6 @@ def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     assert model.noise_scale == pytest.approx(theirs, rel=0.1)
 
 
-def test_the_noise_is_the_mean_error_without_outliers():
-    z = np.array([1.0, -2.0, 3.0, 0.0] * 10)
-    assert laplace_scale(z) == 1.5
-    # 5 sqrt(2) times the mean of all 41, 1.5 + 13.5 / 41 (once 13.8, once 11.9).
-    assert laplace_scale(np.append(z, 15.0)) == 1.5
-    assert laplace_scale(np.append(z, 10.0)) == pytest.approx(70 / 41)
-    assert laplace_scale(np.zeros(3)) == 0.0
-
-
 def test_a_single_row_has_no_noise(tmp_path):
     path = write_set(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
     learnt = learn("randsvm", path, tmp_path / "m", "-s", 3, "-b", 1)
@@ -110,48 +95,3 @@ def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
     values, counts = np.unique(p, return_counts=True)
     assert values == pytest.approx([0.001, *np.arange(0.1, 0.95, 0.1), 0.999])
     assert (counts[[0, -1]] < 40).all() and counts.sum() == 400 and counts[1:-1].max() < 80
-
-
-def test_too_few_rows_on_a_side_give_no_density_marks(tmp_path, predict):
-    path = write_set(tmp_path / "d", np.ones(8), cloud(8))
-    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-g", 0.5)
-    assert any("too few rows on one side of f = 0" in text for text in learnt.notices)
-    svmutil.svm_save_model(
-        str(tmp_path / "theirs"), train_with_libsvm(np.ones(8), cloud(8), "-s 2 -g 0.5")
-    )
-    assert not load(str(tmp_path / "theirs")).has_probabilities
-    with pytest.raises(ModelError, match="expected a model with probabilities"):
-        predict(path, learnt.model, "-b", 1)
-
-
-# ---- runs ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "task, said", [("svr", "no time for all folds of -b 1"), ("one-class", "little time for -b 1")]
-)
-def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path, monkeypatch, task, said
-):
-    """The limit passes with the first round."""
-    late, events, clock = 0.0, [], time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-
-    def watch(event):
-        nonlocal late
-        events.append(event)
-        late = 2000.0 if isinstance(event, Iteration) else late
-
-    y, X = curve(700)
-    path = write_set(tmp_path / "d", y, X)
-    given = {"task": task, "gamma": 0.5, "nu": 0.3, "probability": True}
-    api.train_randsvm(path, tmp_path / "m", watch, time_limit=1000, jobs=1, **given)
-    assert any(getattr(event, "text", "").startswith(said) for event in events)
-    whole = learn("randsvm", path, tmp_path / "whole", "-s", task, "-g", 0.5, "-n", 0.3, "-b", 1)
-    found, truth = kernel_model(str(tmp_path / "m")), kernel_model(str(whole.model))
-    if task == "svr":
-        assert found.noise_scale == pytest.approx(truth.noise_scale, rel=0.25)
-    else:
-        marks = truth.density_marks
-        assert marks is not None
-        assert found.density_marks == pytest.approx(marks, abs=0.1 * np.ptp(marks))

@@ -11,10 +11,8 @@ import sys
 import termios
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import pairwise
 
-import click
 import numpy as np
 import oracle
 import pytest
@@ -25,8 +23,7 @@ from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import SgdSchedule
 from randsvm.data import svmlight
-from randsvm.errors import Interrupted, ModelError, ParameterError
-from randsvm.models.load import load
+from randsvm.errors import Interrupted
 
 KINDS = {
     "hinge": (2, ()),
@@ -163,24 +160,6 @@ def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rat
     assert twice.model.read_bytes() == once.model.read_bytes()
 
 
-def test_a_mean_goes_on_from_the_running_weights_of_a_fixed_rate(tmp_path):
-    """The mean restarts, because the model before had none."""
-    case = UpdateCase(tmp_path, 2, ())
-    fixed = case.update("fixed", "--update-rate", 0.02)
-    after = learn("sgd", case.path_A, tmp_path / "after", "--update", fixed.model)
-    plain = reference_of(fixed.model, 7)
-    assert_learnt(after.model, *teach(plain, *case.A).mean())
-
-
-def test_running_weights_of_another_size_are_refused(tmp_path):
-    case = UpdateCase(tmp_path, 2, ())
-    model = load(str(case.update().model))
-    metadata = {**model.metadata, "running_b": "1.0 2.0"}
-    replace(model, metadata=metadata).save(str(tmp_path / "bad"))
-    with pytest.raises(ModelError, match="bad: expected the running weights of an update, found"):
-        learn("sgd", case.path, tmp_path / "n", "--update", tmp_path / "bad")
-
-
 def test_an_update_may_change_the_class_weights(tmp_path):
     case = UpdateCase(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
@@ -213,27 +192,6 @@ def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
 # ---- files and models ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("words", [(), ("--average",), ("--early-stopping", 0.2)], ids=str)
-def test_a_model_of_any_training_can_be_updated(tmp_path, words):
-    case = UpdateCase(tmp_path, 4, words)
-    learnt = case.update()
-    assert_learnt(learnt.model, *teach(case.reference(), *case.B).mean())
-    _, X = case.B
-    labels, _ = oracle.liblinear_predictions(learnt.model, X)
-    assert labels.tolist() == oracle.read_linear(learnt.model, 7).labels(X).tolist()
-
-
-def test_a_new_huge_index_makes_no_huge_model(tmp_path, predict):
-    case = UpdateCase(tmp_path, 2, ())
-    (tmp_path / "B").write_text("1 2147483647:1\n2 7:1\n" * 30)
-    learnt = case.update()
-    assert len(learnt.model.read_bytes()) < 5000
-    assert liblinearutil.load_model(str(learnt.model)) is None
-    (tmp_path / "test").write_text("? 2147483647:1\n? 2147483646:1\n")
-    scores = predict(tmp_path / "test", learnt.model, "--scores").scores
-    assert scores[0] > scores[1]
-
-
 def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     case = UpdateCase(tmp_path, 4, ())
     lines = case.path.read_text().splitlines(keepends=True)
@@ -246,91 +204,6 @@ def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     assert ended.stderr == f"B:7:3: expected one of the labels {labels}, found '7'\n"
     assert case.old.read_bytes() == old
     assert case.old.stat().st_mtime_ns == before.st_mtime_ns
-
-
-def foreign(folder):
-    y, X = oracle.two_gaussians(50)
-    model = liblinearutil.train(y, X, "-s 3 -B 1 -q")
-    liblinearutil.save_model(str(folder / "old"), model)
-    return folder / "old"
-
-
-def kernel(folder):
-    path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
-    return learn("osuna", path, folder / "old").model
-
-
-def trained(*words):
-    def make(folder):
-        path = oracle.write_svmlight(folder / "data", *oracle.two_gaussians(50))
-        return learn("sgd", path, folder / "old", *words).model
-
-    return make
-
-
-def text(folder):
-    (folder / "old").write_text("1 1:1\n")
-    return folder / "old"
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (foreign, "old: expected a model of randsvm-train sgd to update, found one without"),
-        (kernel, "old: expected a linear model to update, found another"),
-        (text, "old:1: expected"),
-        (trained("--scale", "minmax"), "old: expected a model without --scale to update"),
-        (trained("-b", 1), "old: expected a model without -b 1 to update"),
-        (trained("--conformal"), "old: expected a model without --conformal to update"),
-        (trained("-s", "one-class", "-n", 0.1), "old: expected a model without -n to update"),
-        (
-            trained("-t", "rbf", "--components", 9),
-            "old: expected a model without random features to update",
-        ),
-    ],
-)
-def test_only_a_model_of_sgd_can_be_updated(tmp_path, make, message):
-    path = oracle.write_svmlight(tmp_path / "B", *oracle.two_gaussians(50))
-    with pytest.raises(ModelError, match=message) as caught:
-        learn("sgd", path, tmp_path / "new", "--update", make(tmp_path))
-    assert caught.value.exit_code == 65
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    "words, option",
-    [
-        ("-c 1", "cost"),
-        ("--lambda 0.1", "lambda"),
-        ("--loss log", "loss"),
-        ("--multiclass ovr", "multiclass"),
-        ("--epochs 3", "epochs"),
-        ("--early-stopping 0.1", "early-stopping"),
-    ],
-)
-def test_options_that_the_model_determines_are_refused(tmp_path, words, option):
-    case = UpdateCase(tmp_path, 2, ())
-    with pytest.raises(ParameterError, match=f"the options of the model: it takes no --{option}$"):
-        case.update("new", *words.split())
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("-w balanced", "-w balanced needs the number of rows, which --update does not know"),
-        ("-w 9 2", "-w 9: no class has this label; the labels are"),
-        ("--update-rate 0", "must be > 0 and finite, got 0"),
-        ("--update-rate nan", "must be > 0 and finite, got nan"),
-    ],
-)
-def test_invalid_parameters_of_an_update_are_refused(tmp_path, words, message):
-    case = UpdateCase(tmp_path, 2, ())
-    with pytest.raises((ParameterError, click.BadParameter), match=message) as caught:
-        case.update("new", *words.split())
-    assert caught.value.exit_code == 2
-    assert not (tmp_path / "new").exists()
 
 
 def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, capsys):
@@ -450,20 +323,6 @@ def test_rows_of_a_pipe_are_learnt_as_they_arrive(case, update_process):
     assert_learnt(running.model, *plain.mean())
 
 
-def test_a_checkpoint_every_n_rows_is_written_after_n_rows(
-    update_process,
-):
-    running = update_process("--checkpoint", 20)
-    running.write(0, 10)
-    running.wait_for(" 10 rows ")
-    assert not running.model.exists()
-    running.write(10, 25)
-    running.wait_for_rows(25)
-    running.write(25, 44)
-    running.end()
-    assert running.rows == 44
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_writes_the_model_of_the_rows_so_far(case, update_process, number):
     running = update_process()
@@ -476,16 +335,6 @@ def test_a_signal_writes_the_model_of_the_rows_so_far(case, update_process, numb
     assert_learnt(running.model, *teach(case.reference(), y[:10], X[:10]).mean())
     assert oracle.trailer(running.model)["stopped"] == str(Interrupted(number))
     assert running.rows == 10
-
-
-def test_a_signal_before_the_first_row_writes_nothing(
-    update_process,
-):
-    running = update_process()
-    running.wait_for("^randsvm-train sgd ")
-    code, _ = running.end(signal.SIGTERM)
-    assert code == 128 + signal.SIGTERM
-    assert not running.model.exists()
 
 
 def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(

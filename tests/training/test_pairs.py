@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import itertools
 import signal
-import time
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from learning import Data, first_rows, in_order, learn
+from learning import Data, in_order, learn
 from libsvm import svmutil
 from scipy import sparse
 
@@ -118,27 +117,6 @@ def optimum(pair, cost=C, gamma=GAMMA):
     return float(np.abs(beta).sum() - beta @ K @ beta / 2)
 
 
-# ---- against LIBSVM -----------------------------------------------------------------------------
-
-
-REAL = {
-    # rows to train on, to test on, LIBSVM's letters
-    "iris.scale": ("iris.scale", "iris.scale", 150, 150, "-c 10 -g 0.25"),
-    "satimage": ("satimage.scale", "satimage.scale.t", 500, 400, "-c 4 -g 2"),
-    "reuters_r8": ("reuters_r8.train", "reuters_r8.test", 300, 200, "-c 10 -g 0.5"),
-}
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_labels_of_real_data_agree_with_libsvm(tmp_path, predict, real, name):
-    train, test, rows, test_rows, words = REAL[name]
-    training_set = first_rows(real(train), rows, tmp_path / "train")
-    test_set = first_rows(real(test), test_rows, tmp_path / "test")
-    best, _ = predictions_of_libsvm(libsvm_model(training_set, f"-q {words}"), test_set.X)
-    learnt = learn("randsvm", tmp_path / "train", tmp_path / "m", *words.split())
-    assert np.mean(predict(tmp_path / "test", learnt.model).scores == best) >= 0.99
-
-
 # ---- certificates -------------------------------------------------------------------------------
 
 
@@ -156,20 +134,6 @@ def test_every_pair_is_certified(tmp_path, training_file, training_set, kind):
     assert learnt.outcome["J"] == pytest.approx(primal / (C * 600), rel=1e-6)
 
 
-@pytest.mark.parametrize("cost", [4, 10, 50])
-def test_pairs_of_few_rows_take_one_solve_each(tmp_path, cost):
-    """Most rows have coefficients of about 1, below C, so that the gap is hard to reach."""
-    data = Data(*oracle.clouds(900))
-    words = ("-c", cost, "-g", 4, "--gap", 1e-3)
-    learnt = learn("randsvm", data.save(tmp_path / "data"), tmp_path / "m", *words)
-    assert learnt.outcome["support_vectors"] > 500
-    assert learnt.outcome["iterations"] == 6
-    assert learnt.outcome["largest_gap"] <= 1e-3
-    for alone, pair in zip(every_pair(data), pairs_of(learnt.model, data, 4), strict=True):
-        found, best = pair.objectives((cost, cost)), optimum(alone, cost, 4)
-        assert found.dual <= best * (1 + 1e-5) <= found.primal * (1 + 2e-5)
-
-
 # ---- unusual classes ----------------------------------------------------------------------------
 
 
@@ -183,27 +147,6 @@ def test_classes_may_have_one_row_and_words_as_labels(tmp_path, predict, trainin
     best, _ = predictions_of_libsvm(libsvm_model(Data(y, X)), X)
     assert said[-2:] == ["class-8", "class-9"]
     assert np.mean([a == f"class-{b:g}" for a, b in zip(said, best, strict=True)]) >= 0.995
-
-
-# ---- probabilities ------------------------------------------------------------------------------
-
-
-def test_probabilities_are_close_to_libsvms(
-    tmp_path, predict, training_file, training_set, test_set
-):
-    """Both fit sigmoids to held-out decision values of each pair, in different folds."""
-    learnt = learn("randsvm", training_file, tmp_path / "m", *WORDS, "-b", 1)
-    labels, p = predictions_of_libsvm(
-        svmutil.svm_load_model(str(learnt.model)), test_set.X, "-q -b 1"
-    )
-    _, best = predictions_of_libsvm(
-        libsvm_model(training_set, f"{LIBSVM} -b 1"), test_set.X, "-q -b 1"
-    )
-    assert np.abs(p - best).mean() < 0.02
-    lines = predict(test_set.save(tmp_path / "t"), learnt.model, "-b", 1).lines
-    assert [float(line.split()[0]) for line in lines[1:]] == labels.tolist()
-    ours = np.array([line.split()[1:] for line in lines[1:]], float)
-    assert ours == pytest.approx(p, abs=1e-4)
 
 
 # ---- stopping -----------------------------------------------------------------------------------
@@ -264,38 +207,6 @@ def test_a_signal_between_pairs_keeps_the_trained_ones(
     with pytest.raises(Interrupted):
         api.train_osuna(training_file, model, meddler, C=C, gamma=GAMMA, working_set=20, jobs=jobs)
     assert_certificate_holds(model, training_set, "interrupted by signal 15")
-
-
-@pytest.fixture
-def jump_ahead(monkeypatch):
-    """Return a function that moves the clock forward by hours."""
-    late = 0.0
-    clock = time.perf_counter
-
-    def jump_ahead():
-        nonlocal late
-        late = 10_000.0
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-    return jump_ahead
-
-
-@pytest.mark.parametrize("task", ["svc", "nu-svc"])
-def test_untrained_pairs_are_reported_and_count_in_the_gap(
-    tmp_path, training_file, jump_ahead, task
-):
-    model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
-    meddler = AfterRounds(2, jump_ahead)
-    outcome = api.train_osuna(
-        training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
-    ).outcome
-    found = oracle.trailer(model)
-    assert outcome.stopped == "time limit"
-    # Four classes have six pairs, of which the first was begun.
-    (notice,) = [text for text in meddler.notices if "pairs of classes" in text]
-    assert notice.startswith("5 of 6 pairs of classes have no solution")
-    assert outcome.gap == float(found["gap"]) > 0.5
-    assert outcome.largest_gap >= 1
 
 
 # ---- warm starts --------------------------------------------------------------------------------

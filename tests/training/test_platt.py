@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
-import click
 import numpy as np
 import oracle
 import pytest
@@ -15,9 +12,7 @@ from scipy import optimize, sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import log_loss
 
-from randsvm import api
-from randsvm.errors import ModelError, ParameterError
-from randsvm.events import Iteration, Progress
+from randsvm.errors import ModelError
 from randsvm.training import probabilities
 
 # ---- the sigmoid --------------------------------------------------------------------------------
@@ -214,53 +209,7 @@ def test_a_logistic_regression_needs_no_fitted_sigmoid(tmp_path, predict, classe
     assert "probA" not in learnt.metadata
 
 
-# ---- runs ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("last, said", [(0, "too few rows are held out"), (1, "folds of -b 1: ")])
-def test_probabilities_under_a_time_limit_are_near_those_of_a_full_run(
-    tmp_path, monkeypatch, predict, last, said
-):
-    """The limit passes with the first round or the first finished fold."""
-    late, events, clock = 0.0, [], time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-
-    def watch(event):
-        nonlocal late
-        events.append(event)
-        folds = isinstance(event, Progress) and event.total == 5 and event.done
-        late = 2000.0 if (folds if last else isinstance(event, Iteration)) else late
-
-    path = gaussians(400).save(tmp_path / "d")
-    api.train_randsvm(path, tmp_path / "m", watch, probability=True, time_limit=1000, jobs=1)
-    assert any(said in getattr(event, "text", "") for event in events)
-    whole = learn("randsvm", path, tmp_path / "whole", "-b", 1).model
-    found, truth = (
-        np.array([line.split()[1:] for line in predict(path, model, "-b", 1).lines[1:]], float)
-        for model in (tmp_path / "m", whole)
-    )
-    assert np.abs(found - truth).mean() < 0.05
-
-
 # ---- refusals -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "algorithm, words, expected",
-    [
-        ("randsvm", "-b 1 -s svr --components 9", "linear machines are for -s svc, not svr"),
-        ("osuna", "-b 1 -s 2 --components 9", "linear machines are for -s svc, not one-class"),
-        ("sgd", "-b 1 -s svr", "-b 1: probabilities of linear machines are for -s svc, not svr"),
-        ("sgd", "-b 1 --update m", "--update fits no probabilities: no -b 1"),
-        ("randsvm", "-b 2", "expected 0 or 1, found '2'"),
-    ],
-)
-def test_invalid_options_of_training_are_refused(tmp_path, algorithm, words, expected):
-    path = gaussians(60).save(tmp_path / "d")
-    with pytest.raises((ParameterError, click.UsageError)) as refused:
-        learn(algorithm, path, tmp_path / "m", *words.split())
-    assert isinstance(refused.value, ParameterError | click.UsageError)
-    assert (refused.value.exit_code, expected in str(refused.value)) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -275,18 +224,3 @@ def test_a_model_without_probabilities_is_refused(tmp_path, predict, algorithm, 
         predict(path, learnt.model, "-b", 1)
     assert refused.value.exit_code == 65
     assert (tmp_path / "output").read_text() == "old\n"
-
-
-def test_scores_and_probabilities_are_not_both_written(tmp_path, predict):
-    path = gaussians(60).save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
-    with pytest.raises(ParameterError, match="give one of --scores and -b 1"):
-        predict(path, learnt.model, "-b", 1, "--scores")
-
-
-def test_a_model_with_a_sigmoid_is_not_updated(tmp_path):
-    """The sigmoid would not fit the updated weights."""
-    path = gaussians(60).save(tmp_path / "d")
-    old = learn("sgd", path, tmp_path / "old", "-b", 1)
-    with pytest.raises(ModelError, match="without -b 1 to update"):
-        learn("sgd", path, tmp_path / "m", "--update", old.model)

@@ -11,7 +11,6 @@ import numpy as np
 import oracle
 import pytest
 import random_problems
-from commands import run_predict
 from learning import learn
 from libsvm import svmutil
 
@@ -19,9 +18,9 @@ from randsvm import api
 from randsvm.data import reading, svmlight
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import ContentError, DataError, ParameterError
+from randsvm.errors import ContentError, DataError
 from randsvm.models.load import load
-from randsvm.svm import kernel_layout, running_values
+from randsvm.svm import running_values
 from randsvm.training import labelled_data
 
 GAMMA = 0.5
@@ -114,19 +113,6 @@ def test_the_model_agrees_with_libsvms(tmp_path, monkeypatch, kind, few):
     assert found.reshape(f.shape) == pytest.approx(f, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("targets", ["classes", "three"])
-def test_predictions_and_probabilities_of_a_file_are_libsvms(tmp_path, targets):
-    D = some_rows(targets)
-    path = D.save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m", "-t", "precomputed", "-b", 1)
-    run_predict("-q", "-b", 1, path, learnt.model, tmp_path / "o")
-    rows = [line.split() for line in (tmp_path / "o").read_text().splitlines()[1:]]
-    ours = svmutil.svm_load_model(str(learnt.model))
-    labels, p = oracle.libsvm_predictions(ours, D.nodes(), probabilities=True)
-    assert np.array(rows, float)[:, 0].tolist() == labels.tolist()
-    assert np.array(rows, float)[:, 1:] == pytest.approx(p, abs=1e-6)
-
-
 # ---- optima -----------------------------------------------------------------------------------
 
 
@@ -135,30 +121,6 @@ def optimum(D, task, C=1.0, epsilon=0.0, share=0.5):
         D.y, D.X, "randsvm", task, "precomputed", GAMMA, 0.0, 3, (C, C), epsilon, share, 0, 0, ()
     )
     return random_problems.optimum(case, D.square.astype(random_problems.exact))
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-@pytest.mark.parametrize(
-    ("task", "targets", "own"),
-    [
-        ("svc", "classes", {"C": 20.0}),
-        ("svr", "numbers", {"C": 5.0, "epsilon": 0.1}),
-        ("one-class", "classes", {"share": 0.25}),
-    ],
-)
-def test_the_optimum_lies_between_d_and_p(tmp_path, algorithm, task, targets, own):
-    D = some_rows(targets, seed=1)
-    letters = {"C": "-c", "epsilon": "-p", "share": "-n"}
-    words = [word for name, value in own.items() for word in (letters[name], value)]
-    size = "--sample-size" if algorithm == "randsvm" else "--working-set"
-    learnt = learn(
-        algorithm, D.save(tmp_path / "d"), tmp_path / "m", "-t", 4, "-s", task, *words, size, 25
-    )
-    best = optimum(D, task, **own)
-    P, d = learnt.outcome["primal"], learnt.outcome["dual"]
-    assert d - 1e-6 * abs(d) <= best.least and best.most <= P + 1e-6 * abs(P)
-    assert learnt.outcome["gap"] == pytest.approx((P - d) / max(abs(P), abs(d)))
-    assert learnt.outcome["gap"] <= 1e-3
 
 
 # ---- the same kernel from features ------------------------------------------------------------
@@ -251,18 +213,6 @@ def test_an_indefinite_kernel_has_no_certificate(tmp_path):
     assert not (tmp_path / "n").exists()
 
 
-def test_a_kernel_too_large_to_check_is_solved_to_the_tolerance(tmp_path, monkeypatch):
-    monkeypatch.setattr(kernel_layout, "MAX_PSD_CHECK_ROWS", 80)
-    D = some_rows()
-    path = D.save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m", "-t", 4, "--sample-size", 30)
-    assert " -k " not in learnt.metadata["configuration"]
-    assert learnt.outcome["gap"] is None
-    assert any("is not checked" in text for text in learnt.notices)
-    assert (learnt.outcome["stopped"], learnt.outcome["violators"]) == ("no violators", 0)
-    assert learnt.outcome["dual"] == pytest.approx(optimum(D, "svc").most, rel=1e-3)
-
-
 def test_asymmetric_values_are_refused(tmp_path):
     D = some_rows()
     i, j = D.numbers[[3, 8]]
@@ -306,39 +256,3 @@ def test_rows_without_a_number_are_refused_with_their_place(
     path.write_bytes(text)
     with pytest.raises(DataError, match=message):
         learn("randsvm", path, tmp_path / "m", "-t", 4)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--scale", "minmax"], "--scale does not go with -t precomputed: scaled kernel values"),
-        (
-            ["--zero-based"],
-            "--zero-based does not go with -t precomputed: every row begins with 0:number",
-        ),
-        (
-            ["--cluster", "local:1"],
-            "--cluster does not go with -t precomputed: the workers do not read",
-        ),
-        (["--components", 20], "--components: random features are for -t rbf and -t poly"),
-        (["-g", "1,2"], "several values of -g, which this kind of machine does not use"),
-    ],
-)
-def test_options_that_need_features_are_refused(tmp_path, words, message):
-    path = some_rows().save(tmp_path / "d")
-    with pytest.raises(ParameterError, match=message):
-        learn("randsvm", path, tmp_path / "m", "-t", 4, *words)
-
-
-def test_a_warm_start_is_refused(tmp_path):
-    path = some_rows().save(tmp_path / "d")
-    old = learn("randsvm", path, tmp_path / "m", "-t", 4).model
-    with pytest.raises(
-        ParameterError, match="--warm-start does not go with -t precomputed: rows have no features"
-    ):
-        learn("randsvm", path, tmp_path / "n", "--warm-start", old)
-
-
-def test_arrays_must_be_square():
-    with pytest.raises(ContentError, match="each row with each row, found 3 rows, 4 columns"):
-        api.train_randsvm(Arrays(np.ones((3, 4)), [1, 2, 1]), kernel="precomputed")

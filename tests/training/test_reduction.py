@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import oracle
 import pytest
 from commands import run_train
 from libsvm import svmutil
-from scipy import optimize, sparse
+from scipy import optimize
 
 import randsvm
 from randsvm.algorithms import reduced_set
-from randsvm.data.sampling import Draws
-from randsvm.errors import ParameterError
-from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.run import CertifyParams
 from randsvm.svm.basis import SmoothedObjective
-from randsvm.training import reduction
-from randsvm.training.reduction import SampledSupportVectors
 
 TARGETS = np.round(np.sin(3 * oracle.two_gaussians(400, d=2)[1][:, 0]), 3)
 SETS = {
@@ -155,102 +148,7 @@ def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
         assert judged.support_vectors < len(randsvm.load(str(full)).model.beta) / 3
 
 
-def test_a_model_of_libsvm_is_reduced(tmp_path):
-    y, X, _, _ = SETS["svc"]
-    train, model = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "libsvm"
-    solved = oracle.libsvm_train(y, X, "-c 1 -g 0.3")
-    svmutil.svm_save_model(str(model), solved.model)
-    run_train("-q", "--warm-start", model, "--reduce", 20, train, tmp_path / "m")
-    said = oracle.trailer(tmp_path / "m")
-    assert abs(int(said["support_vectors_before"]) - len(solved.rows)) < 0.1 * len(solved.rows)
-    X_test = oracle.two_gaussians(200, seed=7)[1]
-    f = solved.model.get_labels()[0] * oracle.libsvm_decisions(solved.model, X_test)
-    assert np.abs(decisions(tmp_path / "m", X_test) - f).max() < 0.3
-
-
-def test_a_basis_chosen_from_a_sample_of_support_vectors_is_nearly_as_good(tmp_path, monkeypatch):
-    train = oracle.write_svmlight(tmp_path / "train", *oracle.checkerboard(4000))
-    judged, rows = [], []
-    for least in (8192, 100):
-        monkeypatch.setattr(reduction, "MIN_CANDIDATES", least)
-        model = tmp_path / str(least)
-        run_train("-q", "-g", 5, "--reduce", 40, train, model)
-        assert int(oracle.trailer(model)["support_vectors_before"]) > 4 * 160
-        judged.append(randsvm.certify(train, model, params=CertifyParams()))
-        rows.append(randsvm.load(str(model)).model.Z.toarray())
-    every, sampled = judged
-    assert every.support_vectors == sampled.support_vectors == 40
-    assert sampled.primal <= 1.01 * every.primal
-    assert rows[0].shape != rows[1].shape or (rows[0] != rows[1]).any()
-
-
-def test_the_memory_of_a_basis_does_not_grow_with_the_number_of_support_vectors():
-    """A factor of all 200,000 support vectors takes 320 MB for 200 rows, and their kernel values
-    with 25 rows take 40 MB."""
-    X = sparse.csr_matrix(np.random.default_rng(0).uniform(0, 4, (200_000, 2)).astype(np.float32))
-    beta = np.where(np.arange(200_000) % 2, 1.0, -1.0)
-    kernel = Kernel("rbf", 20.0)
-    some = np.arange(0, 200_000, 25)
-    tracemalloc.start()
-    z = SampledSupportVectors(kernel, X, beta, some, np.sin(some))
-    chosen = reduced_set.choose(z, 1e6, 200, Draws(0))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(chosen.rows) == 200
-    assert peak < 30e6
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["-t", "sigmoid"], "--reduce needs the linear or rbf kernel"),
-        (["-s", "nu-svc"], "--reduce is for -s svc, svr and one-class, not nu-svc"),
-        (["--components", 10], "a model of --components has no support vectors"),
-    ],
-)
-def test_what_cannot_be_reduced_is_refused(tmp_path, words, message):
-    train = oracle.write_svmlight(tmp_path / "train", *oracle.two_gaussians(50))
-    with pytest.raises(ParameterError, match=message):
-        run_train("-q", *words, "--reduce", 5, train, tmp_path / "m")
-
-
 # ---- the algorithm ---------------------------------------------------------------------------
-
-
-class AllCandidates:
-    """All support vectors as candidates of a basis, with their kernel values."""
-
-    def __init__(self, K, beta, f):
-        self.K, self.beta, self.f, self.diagonal = K, beta, f, K.diagonal()
-
-    def gram(self, B):
-        return self.K[np.ix_(B, B)]
-
-    def columns(self, B):
-        return self.K[:, B].copy(), self.K[B] @ self.beta
-
-
-def problem_on_support_vectors(rows=120, seed=3):
-    X = oracle.two_gaussians(rows, seed)[1]
-    K = oracle.kernel_matrix("rbf", X, X, 0.5)
-    beta = np.random.default_rng(seed).normal(size=rows)
-    return K, beta
-
-
-def test_the_errors_of_the_basis_are_the_distances_in_feature_space():
-    K, beta = problem_on_support_vectors()
-    chosen = reduced_set.choose(AllCandidates(K, beta, K @ beta), beta @ K @ beta, 30, Draws(0))
-    assert len(set(chosen.rows.tolist())) == len(chosen.rows) == 30
-    for m in (1, 7, 30):
-        rows = chosen.rows[:m]
-        a = np.linalg.solve(K[np.ix_(rows, rows)], K[rows] @ beta)
-        error = beta @ K @ beta - 2 * a @ K[rows] @ beta + a @ K[np.ix_(rows, rows)] @ a
-        assert chosen.errors[m] == pytest.approx(error, rel=1e-6)
-        np.testing.assert_allclose(chosen.first(m).coefficients, a, rtol=1e-6)
-    # Better than a random choice of as many rows.
-    random = np.random.default_rng(0).choice(len(beta), 30, replace=False)
-    a = np.linalg.solve(K[np.ix_(random, random)], K[random] @ beta)
-    assert chosen.errors[30] < beta @ K @ beta - a @ K[random] @ beta
 
 
 def test_lowering_reaches_the_least_p_on_the_basis():

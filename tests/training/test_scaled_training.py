@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import closing
 from functools import reduce
 from operator import add
 
@@ -16,24 +15,15 @@ from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
+from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
 
-from randsvm.arrays import CsrMatrix
-from randsvm.data import dataset
-from randsvm.data.reading import ParseOptions
 from randsvm.data.scaling import Scaling, Statistics
-from randsvm.errors import ModelError, RandsvmError
+from randsvm.errors import RandsvmError
 from randsvm.models.load import load
-from randsvm.parameters.run import Resources
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),
     "standard": StandardScaler,
-    "unit": Normalizer,
-}
-SPARSE = {
-    "minmax": MaxAbsScaler,
-    "standard": lambda: StandardScaler(with_mean=False),
     "unit": Normalizer,
 }
 
@@ -69,18 +59,6 @@ def test_dense_rows_are_scaled_as_scikit_learn_does(name, X, pieces):
     assert scaled.toarray() == pytest.approx(DENSE[name]().fit_transform(X), rel=1e-5, abs=1e-6)
 
 
-def test_sparse_rows_stay_accurate_with_a_constant_and_a_huge_mean():
-    """These columns are not shifted if most other features are zero."""
-    X = some_rows(0.1)
-    X[:, 0], X[:, 1] = 0.1, huge_means()[:, 0]
-    X = oracle.as_float32(X)
-    factor = fitted("standard", X, False, 3).factor
-    assert factor[0] == 0
-    assert factor[1:] == pytest.approx(
-        1 / StandardScaler(with_mean=False).fit(X).scale_[1:], rel=1e-6
-    )
-
-
 @pytest.mark.parametrize("size", [1.0, 1e-30, 1e30])
 def test_unit_rows_have_length_1(size):
     """This includes rows whose squares exceed float32; a row of zeros, or without features, stays
@@ -104,16 +82,6 @@ def test_scaled_values_beyond_float32_are_clipped():
     for shift in (np.zeros(2), None):
         scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
         assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
-
-
-@pytest.mark.parametrize("name", ["minmax", "standard", "unit"])
-@pytest.mark.parametrize("words", [("randsvm", "-g", 1), ("randsvm", "-t", "linear"), ("sgd",)])
-def test_rows_far_from_the_training_rows_have_finite_scores(tmp_path, predict, words, name):
-    y, X = oracle.two_gaussians(60)
-    oracle.write_svmlight(tmp_path / "d", y, X * 1e-6)
-    learnt = learn(words[0], tmp_path / "d", tmp_path / "m", *words[1:], "--scale", name)
-    (tmp_path / "far").write_text("1 1:3e38 2:3e38\n-1 1:-3e38 2:3e38\n")
-    assert np.isfinite(predict(tmp_path / "far", learnt.model, "--scores").scores).all()
 
 
 # ---- models -------------------------------------------------------------------------------------
@@ -199,59 +167,6 @@ def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words
     assert liblinearutil.load_model(str(mine.model)) is None
 
 
-def thin(rows, seed=0):
-    y, X = oracle.sparse_rows(rows, seed, 60)
-    return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
-@pytest.mark.parametrize("zero_based", [False, True])
-@pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_number_with_an_offset_is_centred_beside_texts(
-    tmp_path, predict, name, algorithm, zero_based
-):
-    """The label depends on the year, which is a small part of the features of the table."""
-    rng = np.random.default_rng(43)
-    year, texts = rng.integers(1990, 2021, 800), rng.integers(0, 8, (800, 2))
-    sold = np.where(year + 3 * (texts[:, 0] < 4) > 2006, "yes", "no")
-    for part, rows in (("train", slice(400)), ("test", slice(400, 800))):
-        lines = zip(texts[rows, 0], year[rows], texts[rows, 1], sold[rows], strict=True)
-        text = "".join(f"a{a},{y},b{b},{label}\n" for a, y, b, label in lines)
-        (tmp_path / part).write_text("a,year,b,sold\n" + text)
-    words = ("--format", "csv", "--label-column", "sold", "--scale", name)
-    words += ("--zero-based",) if zero_based else ()
-    learnt = learn(algorithm, tmp_path / "train", tmp_path / "m", *words)
-    model = load(str(learnt.model))
-    assert model.scaling is not None and model.scaling.shift is not None
-    scaler = DENSE[name]().fit(year[:400, None].astype(float))
-    x = rng.normal(2000, 10, 5)
-    at = 8
-    scaled = (x - model.scaling.shift[at]) * model.scaling.factor[at]
-    assert scaled == pytest.approx(scaler.transform(x[:, None]).ravel())
-    assert np.flatnonzero(model.scaling.shift).tolist() == [at]
-    right = [
-        line == label
-        for line, label in zip(
-            predict(tmp_path / "test", learnt.model).lines, sold[400:], strict=True
-        )
-    ]
-    assert np.mean(right) > 0.9
-
-
-@pytest.mark.parametrize("name", ["minmax", "standard"])
-def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
-    data = thin(300)
-    data.X[:, 7] = oracle.as_float32(np.random.default_rng(44).uniform(1990, 2020, 300))
-    expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
-    expected[:, 7] = DENSE[name]().fit_transform(data.X[:, 7:8]).ravel()
-    path = str(data.save(tmp_path / "d"))
-    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as D:
-        scaled = D.scaled(dataset.scaling_of(D, name))
-        X = CsrMatrix.vstack([scaled.chunk_matrix(shard) for shard in scaled.shards])
-    assert X.toarray() == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
-    assert D.nnz <= X.nnz <= scaled.nnz <= D.nnz + D.n
-
-
 @pytest.mark.parametrize("name", DENSE)
 def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, predict, name):
     """A zero may be written or omitted; features that training lacks are ignored."""
@@ -274,32 +189,6 @@ def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, pred
     assert all(one == scores[0] for one in scores)
     said = predict(tmp_path / "new", learnt.model).err
     assert "ignored 400 values of 2 features that training never saw" in said
-
-
-def test_the_trailer_describes_the_raw_rows(tmp_path):
-    data = two(raw(200))
-    path = write_set(tmp_path / "d", data)
-    plain, scaled = (
-        learn("randsvm", path, tmp_path / "m", "-g", 0.3, *words).metadata
-        for words in [(), ("--scale", "standard")]
-    )
-    assert all(plain[key] == scaled[key] for key in ("n", "d", "nnz", "digest", "features"))
-    assert (scaled["n"], scaled["d"]) == ("200", "4")
-    assert scaled["scale"] == "standard"
-    assert list(map(float, scaled["scale_shift"].split())) == pytest.approx(data.X.mean(axis=0))
-    deviation = data.X.std(axis=0)
-    assert 1 / np.array(scaled["scale_factor"].split(), float) == pytest.approx(deviation)
-    assert " --scale standard" in scaled["configuration"]
-
-
-# ---- starting from scaled models ----------------------------------------------------------------
-
-
-def test_a_scaled_model_is_not_updated(tmp_path):
-    path = two(raw(60)).save(tmp_path / "d")
-    old = learn("sgd", path, tmp_path / "old", "--scale", "minmax")
-    with pytest.raises(ModelError, match="without --scale to update"):
-        learn("sgd", path, tmp_path / "m", "--update", old.model)
 
 
 # ---- damaged models -----------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from collections import Counter
 import numpy as np
 import oracle
 import pytest
-from learning import Finished, gaussians, learn
+from learning import gaussians, learn
 from task_sets import SETS, open_dataset
 
-from randsvm import api
-from randsvm.events import Notice, Progress, Tried, emit, listening
+from randsvm.events import Notice, Tried, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
@@ -113,13 +112,6 @@ def search(
     return winner.searched, winner.params, found
 
 
-def endless(clock):
-    """A fit that never ends."""
-    while True:
-        clock.now += 10
-        emit(Progress("solving", 0))
-
-
 C_GRID = (("C", tuple(2.0**power for power in range(12))),)
 
 
@@ -139,22 +131,6 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_f
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_a_slow_fit_is_cancelled(labelled_file, clock):
-    """The other combinations are scored on all rows."""
-
-    def fit(D, params):
-        if params.C == 4:
-            endless(clock)
-        return by_log_distance(D, params)
-
-    grid = (("C", (4.0, 1.0, 2.0)),)
-    searched, params, found = search(labelled_file, fit, Search(2, None, grid), clock, 100_000)
-    assert {one.values["C"] for one in searched.tried} == {1, 2}
-    assert searched.tried[0].rows == ROWS
-    assert params.C == 2
-    assert found.notices == ["no time for 1 of 3 combinations on 200 rows"]
-
-
 def test_without_time_the_first_combination_wins(labelled_file, clock):
     searched, params, found = search(
         labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
@@ -162,14 +138,6 @@ def test_without_time_the_first_combination_wins(labelled_file, clock):
     assert searched is None
     assert params.C == 1
     assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
-
-
-def test_a_distant_time_limit_changes_nothing(tmp_path):
-    labelled_file = gaussians(300).save(tmp_path / "d")
-    words = ("-v", 3, "-c", "0.01,1", "-g", 0.5)
-    one = learn("randsvm", labelled_file, tmp_path / "one", *words)
-    other = learn("randsvm", labelled_file, tmp_path / "other", *words, "--time-limit", "1h")
-    assert one.model.read_bytes() == other.model.read_bytes()
 
 
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
@@ -186,34 +154,6 @@ def test_a_model_is_written_even_without_time_for_a_search(
     assert "cross_validation" not in learnt.metadata
     assert learnt.metadata["C"] == "1.0"
     assert capsys.readouterr().out == ""
-
-
-def test_a_search_out_of_time_uses_the_finished_scores(tmp_path, monkeypatch):
-    """Half of the time is for the search, the other half for the final training."""
-    late, events, clock = 0.0, [], time.perf_counter
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-
-    def watch(event):
-        nonlocal late
-        events.append(event)
-        late = 600.0 if isinstance(event, Tried) else late
-
-    labelled_file = SETS["svc"].save(tmp_path / "d")
-    outcome = api.train_randsvm(
-        labelled_file,
-        tmp_path / "m",
-        watch,
-        C=[1, 0.001, 10],
-        gamma=0.5,
-        folds=3,
-        jobs=1,
-        time_limit=1000,
-    ).outcome
-    assert "no time for 2 of 3 combinations" in [getattr(one, "text", "") for one in events]
-    assert outcome.evaluated
-    assert oracle.trailer(tmp_path / "m")["C"] == "1.0"
-    straight = learn("randsvm", labelled_file, tmp_path / "straight", "-g", 0.5)
-    assert Finished(tmp_path / "m", []).body == straight.body
 
 
 def test_a_score_of_nan_is_the_worst(tmp_path, clock):

@@ -202,28 +202,6 @@ def test_a_race_drops_significantly_worse_combinations_and_keeps_the_best(tmp_pa
     assert found.body == whole.body
 
 
-def test_a_race_continues_where_its_log_ends(tmp_path):
-    """Combinations that were dropped stay so, unless all are to be scored or none is better."""
-    first, _ = search(tmp_path, "m")
-    again, _ = search(tmp_path, "m")
-    assert all(one["resumed"] for one in again)
-    assert [(values_of(one), one["dropped_after"]) for one in again] == [
-        (values_of(one), one["dropped_after"]) for one in first
-    ]
-    every, _ = search(tmp_path, "m", "--no-racing")
-    assert all(one["dropped_after"] is None for one in every)
-    assert sum(one["resumed"] for one in every) == sum(
-        one["dropped_after"] is None for one in first
-    )
-    worst = first[-1]["values"]
-    alone = learn(
-        "randsvm", tmp_path / "d", tmp_path / "m", "-v", 4,
-        "-c", worst["C"], "-g", worst["gamma"],
-    )  # fmt: skip
-    (record,) = alone.of("searched")[-1]["tried"]
-    assert record["dropped_after"] is None
-
-
 def test_candidates_are_dropped_by_the_paired_test_of_scipy():
     rng = np.random.default_rng(3)
     m = 4000

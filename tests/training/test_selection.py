@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from contextlib import closing
 from math import isnan
 
-import click
 import numpy as np
 import oracle
 import pytest
-from commands import run_train
 from learning import gaussians, learn
 from sklearn import metrics
 from sklearn.linear_model import LogisticRegression
@@ -22,7 +18,6 @@ from task_sets import SETS, open_dataset
 from randsvm.data.dataset import load
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
-from randsvm.errors import ParameterError
 from randsvm.events import Tried
 from randsvm.parameters.run import SELECTION_METRICS, Resources, Search
 from randsvm.parameters.svm import Params
@@ -31,8 +26,6 @@ from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.probabilities import fit_sigmoid
 from randsvm.training.shared_kernel_fit import HeldOutValues
-
-Scorer = Callable[[np.ndarray, np.ndarray, np.ndarray], float]
 
 
 def cross_fitted_loss(y, f, w):
@@ -105,13 +98,6 @@ def test_scores_equal_scikit_learns(name, classes, weighted):
     assert found.rows == len(y)
 
 
-@pytest.mark.parametrize("name", ["balanced-accuracy", "f1"])
-def test_classes_that_do_not_occur_do_not_count(name):
-    y, f = np.array([0.0, 0, 2, 2]), np.eye(4)[[0, 2, 2, 2]]
-    found = score_of(name, 4, y, f)
-    assert found.score == pytest.approx(REFERENCES[name](y, f, np.ones(4)))
-
-
 def right_values(name, y, f):
     """Return decision values by which each row is right: f for AUC is above or below all others."""
     if name.endswith("error"):
@@ -145,12 +131,6 @@ def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(name, class
     assert found.losses[:30] - found.losses[0] == pytest.approx(
         np.array(gains) - gains[0], abs=1e-3
     )
-
-
-def test_a_fold_of_one_class_has_no_area():
-    found = score_of("auc", 2, np.zeros(4), np.arange(4.0))
-    assert isnan(found.score)
-    assert np.isnan(found.losses).all()
 
 
 def some_folds(D, job):
@@ -316,60 +296,6 @@ def test_a_search_selects_by_scikit_learns_score(tmp_path, name, scoring, capsys
     assert f"--select-by {name}" in found.metadata["configuration"]
     own = searched["tried"][0]["score_name"]
     assert f"Cross Validation {own[0].upper()}{own[1:]} = " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", ["auc", "f1", "log-loss", "balanced-accuracy"])
-def test_races_drop_combinations_by_any_metric(tmp_path, name):
-    path = gaussians(600).save(tmp_path / "d")
-    grid = "-g", "0.001,0.05,30", "-c", "0.1,1", "--select-by", name
-    raced = search(path, tmp_path / "m", *grid).of("searched")[0]["tried"]
-    every = search(path, tmp_path / "all", "--no-racing", *grid).of("searched")[0]["tried"]
-    assert any(one["dropped_after"] for one in raced)
-    assert raced[0]["values"] == every[0]["values"]
-    assert raced[0]["scores"] == every[0]["scores"]
-
-
-def test_the_table_marks_the_choice_by_one_standard_error(tmp_path, capsys):
-    path = gaussians(300).save(tmp_path / "d")
-    words = "-v", 3, "-c", "0.5,1,2,4", "-g", 0.05, "--no-racing", path, tmp_path / "m"
-    run_train("randsvm", "--log", tmp_path / "log", *words)
-    table = capsys.readouterr().err.partition("best first:\n")[2]
-    marked = re.findall(r"^  C (\S+) .*simplest within one standard error$", table, re.MULTILINE)
-    assert len(marked) == 1
-    best = re.search(r"^  C \S+ +accuracy (\S+)% \+- (\S+)", table)
-    score = re.search(rf"^  C {marked[0]} +accuracy (\S+)%", table, re.MULTILINE)
-    assert best
-    assert score
-    assert float(score[1]) >= float(best[1]) - float(best[2]) - 1e-3
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("-v", 3, "--select-by", "squared-error"), "--select-by squared-error is not for -s svc"),
-        (("-v", 3, "-s", "svr", "--select-by", "auc"), "--select-by auc is not for -s svr"),
-        (("-v", 3, "--select-by", "roc"), "expected one of accuracy (0), balanced-accuracy (1)"),
-        (("--select-by", "auc"), "--select-by is for cross-validation"),
-        (("--no-racing",), "--no-racing is for cross-validation"),
-        (("--search-gap", 0.1), "--search-gap is for cross-validation"),
-    ],
-)
-def test_metrics_that_do_not_suit_are_refused(tmp_path, words, message):
-    path = gaussians(50).save(tmp_path / "d")
-    with pytest.raises((ParameterError, click.BadParameter), match=re.escape(message)):
-        learn("randsvm", path, tmp_path / "m", *words)
-
-
-def test_metrics_of_two_classes_refuse_three(tmp_path):
-    path = oracle.write_svmlight(tmp_path / "d", *SETS["several"])
-    with pytest.raises(ParameterError, match="--select-by auc is for two classes, found 4"):
-        learn("randsvm", path, tmp_path / "m", "-v", 3, "--select-by", "auc")
-
-
-def test_sgd_refuses_a_gap_for_its_search(tmp_path):
-    path = gaussians(50).save(tmp_path / "d")
-    with pytest.raises(ParameterError, match="--search-gap is for kernel machines"):
-        learn("sgd", path, tmp_path / "m", "-v", 3, "--search-gap", 0.01)
 
 
 # ---- files that are sorted by class -----------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
-from learning import gaussians, learn
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR
 from task_sets import GAMMA, SETS, open_dataset
@@ -116,54 +115,3 @@ def test_a_class_without_training_rows_is_never_predicted(tmp_path):
         only = D.labels() == 2
         f = fits.fit(D, params, None, only, ~only).f
         assert set(f.argmax(axis=1).tolist()) == {2}
-
-
-def test_memory_bounds_the_kernels_that_are_kept(tmp_path):
-    path = oracle.write_svmlight(tmp_path / "d", *SETS["svc"])
-    with open_dataset(path, "svc") as D:
-        fits, params = shared_fit(D, Params(gamma=GAMMA))
-        held = np.arange(D.n) < 50
-        fits.max_bytes = 0
-        first = fits.fit(D, params, None, ~held, held).f
-        fits.fit(D, Params(gamma=2 * GAMMA), None, ~held, held)
-        assert len(fits._kernels) == 1
-        assert (fits.fit(D, params, None, ~held, held).f == first).all()
-
-
-@pytest.mark.parametrize(
-    ("words", "shares"),
-    [
-        ((), True),
-        (("--search-gap", 0.001), False),
-        (("--gap", "none"), False),
-        (("-s", "nu-svc"), False),
-        (("--components", 50), False),
-    ],
-)
-def test_few_rows_share_kernel_values_unless_a_gap_is_asked_for(
-    tmp_path, monkeypatch, words, shares
-):
-    calls = []
-    real = SharedKernelFit.fit
-    monkeypatch.setattr(
-        SharedKernelFit,
-        "fit",
-        lambda self, *given: calls.append(1) or real(self, *given),  # type: ignore[func-returns-value]
-    )
-    path = gaussians(200).save(tmp_path / "d")
-    learn("randsvm", path, tmp_path / "m", "-v", 3, "-g", "0.1,1", *words)
-    assert bool(calls) is shares
-
-
-def test_many_rows_do_not_share_kernel_values(tmp_path, monkeypatch):
-    path = oracle.write_svmlight(tmp_path / "d", *SETS["svc"])
-    monkeypatch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", len(SETS["svc"].y) - 1)
-    with open_dataset(path, "svc") as D:
-        fits, params = shared_fit(D, Params(gamma=GAMMA))
-        assert not fits.suits(D, [params])
-        # Values of a polynomial of unscaled rows are too large for float32.
-        monkeypatch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", len(SETS["svc"].y))
-        assert fits.suits(D, [params])
-        poly = Params(kernel="poly", gamma=10.0, C=1000.0)
-        assert fits.suits(D, [Params(kernel="poly", gamma=0.01)])
-        assert not fits.suits(D, [Params(kernel="poly", gamma=0.01), poly])

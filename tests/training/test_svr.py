@@ -111,24 +111,6 @@ def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
     assert "no score" in without.err
 
 
-@pytest.mark.parametrize(
-    "words, text, code, message",
-    [
-        ("-s svr", "spam 1:1\n", 65, "expected a number as label, found 'spam'"),
-        ("-s svr -w 1 2", "1.5 1:1\n", 2, "class weights are for -s svc, not svr"),
-        ("-s svr -p -1", "1.5 1:1\n", 2, "'--epsilon': must be >= 0 and finite, got -1"),
-        ("-s 5", "1.5 1:1\n", 2, "svr (3), nu-svr (4), found '5'"),
-        ("-s 0", "1.5 1:1\n", 65, "(or -s svr for regression), found '1.5'"),
-    ],
-)
-def test_invalid_options_of_a_regression_are_refused(command, tmp_path, words, text, code, message):
-    (tmp_path / "data").write_text(text)
-    ended = command("train", "osuna", *words.split(), "data", "m")
-    assert ended.returncode == code
-    assert message in ended.stderr.splitlines()[-1]
-    assert not (tmp_path / "m").exists()
-
-
 def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
     """At scikit-learn's optimum no row violates a KKT condition, and the loss is
     epsilon-insensitive.

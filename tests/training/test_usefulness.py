@@ -8,7 +8,6 @@ import warnings
 import numpy as np
 import pytest
 from commands import run_train
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 
 import randsvm
@@ -47,10 +46,6 @@ def rare(X):
 
 def slope(X):
     return X[:, 0] + noise(len(X)) / 2
-
-
-def random(X):
-    return np.where(noise(len(X)) > 0, 1, -1)
 
 
 def notes(X, y, **options):
@@ -98,42 +93,6 @@ def test_a_model_that_fails_on_held_out_rows_is_noted(
     else:
         majority = max(np.mean(truth == label) for label in set(truth.tolist()))
         assert np.mean(predicted == truth) < majority + 0.1
-
-
-@pytest.mark.parametrize(
-    "labels, options",
-    [
-        (curved, {}),
-        (curved, {"C": 0.01}),
-        (curved, {"C": 100.0, "gamma": 0.3}),
-        (rare, {}),
-        (thirds, {}),
-        (random, {}),
-        (random, {"C": 0.01}),
-        (random, {"kernel": "linear"}),
-        (random, {"kernel": "poly", "coef0": 1.0}),
-        (slope, {"task": "svr", "epsilon": 0.0}),
-        (slope, {"task": "svr", "epsilon": 10.0}),
-        (slope, {"task": "nu-svr", "nu": 1.0}),
-        (curved, {"task": "nu-svc", "nu": 0.8}),
-        (curved, {"task": "one-class", "nu": 1.0}),
-        (curved, {"task": "one-class", "nu": 0.05}),
-    ],
-)
-def test_noise_and_many_support_vectors_are_not_noted(labels, options):
-    assert notes(make_rows(), labels(make_rows()), **options)[1] == []
-
-
-@pytest.mark.parametrize("load", [load_digits, load_breast_cancer, load_wine])
-def test_real_data_is_noted_only_if_its_features_are_unscaled(load):
-    X, y = load(return_X_y=True)
-    assert notes(X, y)[1] == [OVERFITTED]
-    assert notes(X, y, scale="standard")[1] == []
-    assert notes(X, y, gamma="scale")[1] == []
-
-
-def test_few_rows_are_not_noted_if_all_are_support_vectors():
-    assert notes(make_rows(40), curved(make_rows(40)))[1] == []
 
 
 def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):

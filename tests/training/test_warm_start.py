@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
-from learning import OLD_MODEL, Data, Finished, answer_of, gaussians, kernel, learn
-from libsvm import svmutil
-
-from randsvm.errors import InputError, ModelError
+from learning import Data, Finished, gaussians, kernel, learn
 
 OLD, NEW = 3000, 3060
 WORDS = "-t 2 -g 1"
@@ -33,27 +30,6 @@ def yesterday(today):
     return Data(today.y[:OLD], today.X[:OLD])
 
 
-@pytest.fixture(scope="module")
-def optimal(today):
-    y, X = today
-    whole = oracle.libsvm_train(y, X, f"{WORDS} -e 1e-5")
-    Z = X[whole.rows]
-    return float(y[whole.rows] @ whole.beta - whole.beta @ kernel(WORDS, Z, Z) @ whole.beta / 2)
-
-
-def changes(learnt):
-    """Return the number of changed coefficients in all rounds, a measure of the work."""
-    return sum(event["changed"] for event in learnt.rounds)
-
-
-def assert_faster(warm, cold, data, optimal):
-    """Check that P and D are those of the optimum, after fewer changes than from a cold start."""
-    found = answer_of(warm.model, data, WORDS)
-    assert abs(found.primal - optimal) <= 1e-3 * optimal
-    assert optimal * (1 - 1e-3) <= float(warm.metadata["dual"]) <= optimal * (1 + 1e-6)
-    assert changes(warm) < changes(cold)
-
-
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna"])
 def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
     words = (*KINDS["osuna" if algorithm == "osuna" else "randsvm --gap"][1:], *WORDS.split())
@@ -61,22 +37,6 @@ def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
     old = learn(algorithm, path, tmp_path / "old.model", *words)
     again = learn(algorithm, path, tmp_path / "again.model", *words, "--warm-start", old.model)
     assert len(again.rounds) <= 2 < len(old.rounds)
-
-
-def libsvm_model(data, path):
-    model = oracle.libsvm_train(*data, f"{WORDS} -e 0.001").model
-    svmutil.svm_save_model(str(path), model)
-    return path
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_starts_from_a_model_of_libsvm(tmp_path, yesterday, today, optimal, kind):
-    algorithm, *words = (*KINDS[kind], *WORDS.split())
-    old = libsvm_model(yesterday, tmp_path / "libsvm.model")
-    path = today.save(tmp_path / "new")
-    cold = learn(algorithm, path, tmp_path / "cold.model", *words)
-    warm = learn(algorithm, path, tmp_path / "warm.model", *words, "--warm-start", old)
-    assert_faster(warm, cold, today, optimal)
 
 
 def write(path, data, names):
@@ -103,29 +63,6 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     optimum = float(cold.metadata["dual"])
     assert warm.rounds[0]["dual"] >= 0.9 * optimum
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-3)
-
-
-@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
-def test_other_labels_are_refused(command, tmp_path, algorithm):
-    data = gaussians(60)
-    write(tmp_path / "old", data, {1.0: "1", -1.0: "2"})
-    data.save(tmp_path / "new")
-    assert command("train", "randsvm", "-q", "old", "old.model").returncode == 0
-    (tmp_path / "m").write_text(OLD_MODEL)
-    ended = command("train", algorithm, "-q", "--warm-start", "old.model", "new", "m")
-    assert (ended.returncode, ended.stdout) == (65, "")
-    (line,) = ended.stderr.splitlines()
-    assert "the model to start from has the labels" in line
-    assert all(label in line for label in ("1", "2", "-1"))
-    assert (tmp_path / "m").read_text() == OLD_MODEL
-
-
-def test_a_start_from_a_file_that_is_not_a_model_is_refused(tmp_path):
-    path = gaussians(60).save(tmp_path / "data")
-    with pytest.raises(ModelError):
-        learn("osuna", path, tmp_path / "m", "--warm-start", path)
-    with pytest.raises(InputError):
-        learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "missing")
 
 
 # ---- the first step ------------------------------------------------------------------------------
@@ -192,16 +129,6 @@ def targets(X):
     return np.round(np.sin(X[:, 0]) + X[:, 1] / 2, 4)
 
 
-@pytest.mark.parametrize("C", [0.5, 1, 6])
-def test_a_regression_starts_with_its_old_coefficients(tmp_path, C):
-    X = gaussians(300).X
-    begun = start(tmp_path, (targets(X), X), (targets(X), X), "-s svr -g 1", f"-c {C}")
-    assert begun.new == pytest.approx(begun.old * C, rel=1e-9)
-    assert np.array_equal(np.abs(begun.new) == C, np.abs(begun.old) == 1)
-    assert abs(math.fsum(begun.new)) <= 1e-12 * np.abs(begun.new).sum()
-    assert "-s svr" in begun.learnt.metadata["configuration"]
-
-
 @pytest.mark.parametrize("nu", [0.1, 0.2, 0.4])
 def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
     """The rows grow from 600 with nu = 0.2 to 660."""
@@ -220,47 +147,6 @@ def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
         assert u[added].max() <= u[begun.new < 1].min() + 1e-5
 
 
-def test_missing_rows_are_compensated(tmp_path):
-    """Today's file lacks a third of the rows of one class."""
-    y, X = gaussians(400)
-    kept = (y > 0) | (np.arange(400) % 3 > 0)
-    old = start(tmp_path, (y, X), (y, X), WORDS, "")
-    (tmp_path / "today").mkdir()
-    path = Data(y[kept], X[kept]).save(tmp_path / "today" / "new")
-    words = ("--warm-start", tmp_path / "old.model", "--max-iterations", 1, "--gap", 1e-9)
-    learnt = learn("randsvm", path, tmp_path / "today" / "m", *words)
-    beta = oracle.read_model(learnt.model, 2).beta
-    assert abs(math.fsum(beta)) <= 1e-12 * np.abs(beta).sum()
-    assert (np.abs(beta) <= 1).all()
-    # The positive class has too large a sum; bounded coefficients of the other class stay bounded.
-    was, remained = old.old[kept & (y < 0)], np.count_nonzero(beta == -1)
-    assert np.count_nonzero(was == -1) <= remained < np.count_nonzero(old.old[y < 0] == -1)
-
-
-@pytest.mark.parametrize("scale", ["minmax", "standard", "unit"])
-def test_rows_of_a_scaled_model_are_matched(tmp_path, today, yesterday, scale):
-    words = (*WORDS.split(), "--scale", scale, "--gap", 1e-3)
-    old = learn("randsvm", yesterday.save(tmp_path / "old"), tmp_path / "old.model", *words)
-    path = today.save(tmp_path / "new")
-    words = (*words, "--warm-start", old.model)
-    new = learn("randsvm", path, tmp_path / "new.model", *words)
-    assert new.rounds[0]["support_vectors"] == old.outcome["support_vectors"]
-    assert new.rounds[0]["bounded"] == old.outcome["bounded"]
-
-
-def test_each_class_starts_with_its_own_column(tmp_path):
-    y, X = oracle.clouds(500)
-    path = Data(y, X).save(tmp_path / "data")
-    words = ("-g", 0.5, "--gap", 1e-3, "--multiclass", "ovr")
-    old = learn("randsvm", path, tmp_path / "old.model", *words)
-    again = learn("randsvm", path, tmp_path / "new.model", *words, "--warm-start", old.model)
-    column = oracle.read_several(old.model, 5).beta
-    first = {event["machine"]: event for event in reversed(again.rounds)}
-    counts = [first[label]["support_vectors"] for label in again.metadata["labels"].split()]
-    assert counts == np.count_nonzero(column, axis=0).tolist()
-    assert len(again.rounds) == 4
-
-
 # ---- parameters -------------------------------------------------------------------------------
 
 
@@ -276,34 +162,3 @@ def test_options_default_to_those_of_the_model(tmp_path):
     assert new.metadata["configuration"] == old.metadata["configuration"].replace("-c 3", "-c 2")
     own = learn("osuna", path, tmp_path / "m", *words, "--warm-start", old.model)
     assert own.notices == []
-
-
-def test_another_kernel_uses_its_own_parameters(tmp_path):
-    data = gaussians(200)
-    path = data.save(tmp_path / "data")
-    old = learn("osuna", path, tmp_path / "old.model", "-g", 3, "-c", 2)
-    new = learn("osuna", path, tmp_path / "m", "-t", "poly", "-d", 2, "--warm-start", old.model)
-    assert new.notices[0] == f"as in {old.model}: -s svc -c 2"
-    assert "-t poly -d 2 -g 0.5 -r 0 -c 2" in new.metadata["configuration"]
-
-
-def test_c_of_a_libsvm_model_is_that_of_its_bounded_coefficients(tmp_path):
-    data = gaussians(200)
-    model = oracle.libsvm_train(*data, "-t 2 -g 1 -c 0.75").model
-    svmutil.svm_save_model(str(tmp_path / "old.model"), model)
-    path = data.save(tmp_path / "data")
-    new = learn("osuna", path, tmp_path / "m", "--warm-start", tmp_path / "old.model")
-    assert "-g 1 -c 0.75" in new.metadata["configuration"]
-
-
-@pytest.mark.parametrize(
-    ("was", "is_"), [("svr", "one-class"), ("one-class", "svr"), ("svc", "svr")]
-)
-def test_a_model_of_another_task_is_refused(command, tmp_path, was, is_):
-    gaussians(60).save(tmp_path / "data")
-    assert command("train", "osuna", "-q", "-s", was, "data", "old.model").returncode == 0
-    ended = command("train", "osuna", "-q", "-s", is_, "--warm-start", "old.model", "data", "m")
-    assert (ended.returncode, ended.stdout) == (65, "")
-    (line,) = ended.stderr.splitlines()
-    assert "old.model" in line and f"-s {is_}" in line and f"-s {was}" in line
-    assert not (tmp_path / "m").exists()

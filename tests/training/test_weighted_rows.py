@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
-from learning import learn
 from scans import case, problem
 from sklearn import svm
 
 from randsvm import Arrays, train_osuna, train_randsvm
-from randsvm.data.sampling import Draw
 from randsvm.estimators import NuSVC
 from randsvm.events import Trained
-from randsvm.svm.working_set import LargestViolation
 from randsvm.training.cross_validation import kept_values
 
 ROWS = 300
@@ -94,80 +90,6 @@ def test_decision_values_equal_those_of_scikit_learn(task):
         expected = reference.predict(X) if regression else reference.decision_function(X)
     found = np.asarray(model.decision_function(X)).ravel()
     np.testing.assert_allclose(found, expected, atol=1e-3 * max(1.0, np.abs(expected).max()))
-
-
-def weighted_file(path, y, X, weights):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
-    return path
-
-
-def test_the_largest_products_of_weight_and_violation_come_first(tmp_path):
-    """The steepest rows, which measure the optimality, are those of the violations alone."""
-    rng = np.random.default_rng(2)
-    y, X = oracle.two_gaussians(450)
-    weights = np.round(rng.exponential(size=len(y)), 3) + 0.001
-    path = weighted_file(tmp_path / "data", y, X, weights)
-    with case(path, y, X, problem(C=2.0, weighted=True)) as one:
-        beta = np.zeros(len(y))
-        for sign in (1, -1):
-            beta[np.flatnonzero(y == sign)[:20]] = sign * 0.001
-        SV, V = one.scan.after(one.step(beta), LargestViolation(30, Draw(0, 1)))
-        upper = np.where(y > 0, 2.0 * weights, 0.0)
-        lower = np.where(y > 0, 0.0, -2.0 * weights)
-        slope = y - one.K @ beta
-        (group,) = V.candidates.groups
-        for found, steepest, side, may_move in (
-            (group.rising, group.steepest_rise, slope, beta < upper),
-            (group.falling, group.steepest_fall, -slope, beta > lower),
-        ):
-            offset = SV.b if side is slope else -SV.b
-            ranks = np.where(may_move, (side - offset) * weights, -np.inf)
-            expected = np.sort(ranks)[::-1][:30]
-            np.testing.assert_allclose(ranks[found.rows], expected, rtol=1e-3, atol=1e-5)
-            assert side[steepest.rows[0]] == pytest.approx(side[may_move].max(), abs=1e-5)
-
-
-@pytest.mark.parametrize("options", [(), ("-s", "svr", "-p", 0.3), ("-s", "one-class", "-n", 0.2)])
-def test_a_warm_start_goes_on_from_weighted_coefficients(tmp_path, options):
-    """Also where weights have changed: a coefficient beyond its new bound moves to the bound."""
-    y, X = oracle.checkerboard(1500)
-    weights = np.random.default_rng(5).exponential(size=len(y))
-    words = ("-g", 5, "-c", 2, "--gap", 1e-3, "--sample-size", 200, *options)
-    path = weighted_file(tmp_path / "old", y, X, weights)
-    old = learn("randsvm", path, tmp_path / "old.model", *words)
-    warm = learn("randsvm", path, tmp_path / "m", *words, "--warm-start", old.model)
-    assert len(warm.rounds) <= max(2, len(old.rounds) // 4)
-    assert float(warm.metadata["primal"]) == pytest.approx(float(old.metadata["primal"]), rel=2e-3)
-    weights[:300] = weights[:300] / 4
-    other = weighted_file(tmp_path / "new", y, X, weights)
-    cold = learn("randsvm", other, tmp_path / "cold.model", *words)
-    warm = learn("randsvm", other, tmp_path / "warm.model", *words, "--warm-start", old.model)
-    assert float(warm.metadata["gap"]) <= 1e-3
-    assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["primal"]), rel=2e-3)
-    assert len(warm.rounds) < len(cold.rounds)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_balanced_class_weights_of_the_command_count_weights_of_rows(tmp_path, classes):
-    X, y = rows(classes)
-    keep = (y > 0) | (np.arange(ROWS) % 4 == 0)
-    X, y = X[keep], y[keep] + 1
-    weights = np.random.default_rng(6).integers(1, 4, len(y)).astype(float)
-    weights[y == 1] += 2
-    times = np.repeat(np.arange(len(y)), weights.astype(int))
-    words = ("-g", 0.5, "-c", 2, "--gap", 2e-5, "-w", "balanced")
-    (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
-    plain = tmp_path / "plain"
-    plain.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
-    repeated = tmp_path / "repeated"
-    repeated.write_text(oracle.svmlight_text([f"{label:g}" for label in y[times]], X[times]))
-    found = learn("randsvm", plain, tmp_path / "m", *words, "--row-weights", tmp_path / "w")
-    expected = learn("randsvm", repeated, tmp_path / "r", *words)
-    value, wanted = (float(one.metadata["primal"]) for one in (found, expected))
-    assert value == pytest.approx(wanted, rel=1e-4)
-    # Without the weights in the count, the classes have other weights.
-    other = learn("randsvm", plain, tmp_path / "o", *words[:-2], "--row-weights", tmp_path / "w")
-    assert float(other.metadata["primal"]) != pytest.approx(wanted, rel=0.02)
 
 
 def spread_rows(seed):

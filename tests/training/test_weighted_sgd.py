@@ -9,7 +9,6 @@ from sklearn.datasets import make_blobs, make_regression
 from randsvm import Arrays, load, train_sgd
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import DataError
 from randsvm.events import Epoch, LinearTrained
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSSES
@@ -69,17 +68,6 @@ def test_a_weight_is_as_many_equal_rows(name, unit):
         assert one == (None if other is None else pytest.approx(other, abs=0.02))
     unweighted = trained(Arrays(X, y), **parameters).J
     assert unweighted is not None and abs(unweighted - plain.J) > 0.001 * plain.J
-
-
-def test_weights_over_many_magnitudes_reach_the_objective_of_many_passes():
-    """Some rows have a hundred times the mean weight: they make many steps."""
-    X, y = rows(2)
-    weights = np.exp(3 * np.random.default_rng(2).normal(size=ROWS))
-    for loss in ("hinge", "log"):
-        few = trained(Arrays(X, y, weights=weights), loss=loss)
-        many = trained(Arrays(X, y, weights=weights), loss=loss, epochs=600)
-        assert few.J is not None and many.J is not None
-        assert few.J < 1.03 * many.J
 
 
 def test_held_out_sets_count_weights():
@@ -163,21 +151,6 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
     expected = np.average(LOSSES["hinge"].of(z), weights=weights)
     assert found.progressive_loss == pytest.approx(expected)
     assert found.progressive_errors == pytest.approx(np.average(z <= 0, weights=weights))
-
-
-def test_an_update_needs_a_weight_for_each_row(tmp_path):
-    X, y = rows(2)
-    data = written(tmp_path / "d", X[:20], 2 * y[:20] - 1)
-    train_sgd(data, str(tmp_path / "m"))
-    before = (tmp_path / "m").read_bytes()
-    weights = tmp_path / "w"
-    for count, place in ((19, "20:1"), (21, "21:1")):
-        weights.write_text("1\n" * count)
-        with pytest.raises(DataError, match=f"w:{place}: expected one weight for each row"):
-            train_sgd(
-                data, str(tmp_path / "m"), update=str(tmp_path / "m"), row_weights=str(weights)
-            )
-    assert (tmp_path / "m").read_bytes() == before
 
 
 @pytest.mark.parametrize("weights", [None, [1.0, 1, 1, 1]])

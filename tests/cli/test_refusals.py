@@ -1,0 +1,162 @@
+"""Command lines that are refused: the exit code, one line with the reason, and no file touched."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from commands import run_train
+from learning import Data, gaussians
+
+UPDATE = "sgd --update linear"
+KEPT = "the options of the model: it takes no --"
+# A training (MODEL_FILE m, unless words name files), the exit code, and words of the last line.
+LINES = [
+    # probabilities, reduction, features
+    ("randsvm -b 1 -s svr --components 9 two m", 2, "linear machines are for -s svc, not svr"),
+    ("osuna -b 1 -s 2 --components 9 two m", 2, "linear machines are for -s svc, not one-class"),
+    ("sgd -b 1 -s svr two m", 2, "-b 1: probabilities of linear machines are for -s svc, not svr"),
+    ("sgd -b 1 --update m two n", 2, "--update fits no probabilities: no -b 1"),
+    ("randsvm -b 2 two m", 2, "expected 0 or 1, found '2'"),
+    ("randsvm --reduce 5 -t sigmoid two m", 2, "--reduce needs the linear or rbf kernel"),
+    ("randsvm --reduce 5 -s nu-svc two m", 2, "--reduce is for -s svc, svr and one-class, not nu"),
+    ("randsvm --reduce 5 --components 10 two m", 2, "of --components has no support vectors"),
+    ("sgd --components 5 two m", 2, "random features are for -t rbf and -t poly, not linear"),
+    ("osuna -t linear --components 5 two m", 2, "random features are for -t rbf and -t poly"),
+    ("sgd -t rbf --components 0 two m", 2, "components must be >= 1, got 0"),
+    ("sgd -t poly -r -1 two m", 2, "coef0"),
+    ("sgd -t sigmoid two m", 2, "expected one of linear (0), poly (1), rbf (2), found 'sigmoid'"),
+    # files
+    ("randsvm t*", 2, "give a MODEL_FILE"),
+    ("randsvm two types two", 2, "is both TRAIN_FILE"),
+    ("sgd --update linear t* m", 2, "one TRAIN_FILE"),
+    # searches and folds
+    ("randsvm -v 3 --select-by squared-error two m", 2, "squared-error is not for -s svc"),
+    ("randsvm -v 3 -s svr --select-by auc two m", 2, "--select-by auc is not for -s svr"),
+    ("randsvm -v 3 --select-by roc two m", 2, "--select-by must be one of accuracy, balanced-acc"),
+    ("randsvm -v 3 --select-by auc types m", 2, "auc"),
+    ("randsvm --select-by auc two m", 2, "--select-by is for cross-validation"),
+    ("randsvm --no-racing two m", 2, "--no-racing is for cross-validation"),
+    ("randsvm --search-gap 0.1 two m", 2, "--search-gap is for cross-validation"),
+    ("randsvm -v 5x0 two m", 2, "folds must be from 2 to 1000, and with repetitions as 5x3"),
+    ("randsvm -v 1x3 two m", 2, "folds must be from 2 to 1000"),
+    ("randsvm -v 5x101 two m", 2, "folds must be from 2 to 1000"),
+    ("randsvm -v x3 two m", 2, "expected folds as 5 or 5x3, found 'x3'"),
+    ("randsvm -v 5x2 --groups time two m", 2, "--groups time has one order of rows"),
+    ("randsvm --groups time two m", 2, "--groups is for cross-validation"),
+    ("randsvm -v 5 --groups week two m", 2, "--groups qid --group-column week if it is a column"),
+    ("randsvm -v 60 --groups time two m", 2, "-v 60: there are only 60 rows"),
+    ("randsvm -v 3 --group-column who two m", 2, "--group-column is for tables"),
+    ("randsvm -v 1 none m", 2, "-v must be from 2 to 1000, got 1"),
+    ("randsvm -v 1001 none m", 2, "-v must be from 2 to 1000, got 1001"),
+    ("randsvm -v 61 two m", 2, "-v 61: there are only 60 rows to cross-validate on"),
+    ("randsvm -v 50 --subset 40 two m", 2, "-v 50: there are only 40 rows to cross-validate on"),
+    ("randsvm --subset 10 none m", 2, "--subset is for cross-validation"),
+    ("randsvm -v 3 --subset 1 none m", 2, "--subset must be >= 2 rows, got 1"),
+    ("randsvm -c 1,,2 none m", 2, "(its step multiplies), auto, found '1,,2'"),
+    ("randsvm -g 1,x none m", 2, "(its step multiplies), scale, auto, found '1,x'"),
+    ("randsvm -c 0,1 none m", 2, "-c must be > 0 and finite, got 0.0"),
+    ("randsvm -c -1,3,2 none m", 2, "finite, got -1 (a power of 2 is written as 2^-1)"),
+    ("randsvm -g 1,nan none m", 2, "-g must be >= 0 and finite, got nan"),
+    ("randsvm -s svr -p 0.1,-1 none m", 2, "-p must be >= 0 and finite, got -1.0"),
+    ("randsvm -s one-class -n 0.5,2 none m", 2, "-n must be > 0 and <= 1, got 2.0"),
+    # ends of a run
+    ("osuna --gap 0 two m", 2, "--gap must be > 0 and < 1, got 0"),
+    ("osuna --gap nan two m", 2, "--gap must be > 0 and < 1, got nan"),
+    ("osuna --time-limit 0s two m", 2, "--time-limit must be > 0 seconds, got 0s"),
+    ("osuna --time-limit 5d two m", 2, "expected a time as 90s, 10m or 2h, found '5d'"),
+    ("osuna --max-iterations 0 two m", 2, "--max-iterations must be >= 1, got 0"),
+    ("osuna --swap 0 two m", 2, "--swap must be >= 1 rows, got 0"),
+    ("osuna --working-set 1 two m", 2, "--working-set must be >= 2 rows, got 1"),
+    ("osuna -s nu-svc --working-set 3 two m", 2, "must be 4 or more with -s nu-svc, got 3"),
+    ("randsvm -s nu-svc --sample-size 3 two m", 2, "must be 4 or more with -s nu-svc, got 3"),
+    ("randsvm -t sigmoid --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
+    ("osuna -t 3 --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
+    ("osuna-closest -t poly -r -1 --gap 0.01 two m", 2, "positive semidefinite kernel"),
+    ("sgd --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
+    ("sgd --update linear --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
+    ("osuna -t sigmoid --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
+    # labels and weights
+    ("randsvm -w 7 2 types m", 2, "-w 7: no class has this label; the labels are"),
+    ("randsvm -s svr words m", 65, "expected a number as label, found 'spam'"),
+    ("osuna -s svr -w 1 2 two m", 2, "class weights are for -s svc, not svr"),
+    ("osuna -s svr -p -1 two m", 2, "-p must be >= 0 and finite, got -1"),
+    ("osuna -s 5 two m", 2, "svr (3), nu-svr (4), found '5'"),
+    ("osuna -s 0 halves m", 65, "(or -s svr for regression), found '1.5'"),
+    ("sgd one m", 65, "expected two classes, found only the label 1"),
+    # warm starts
+    ("osuna -s one-class --warm-start kernel two m", 65, "-s one-class"),
+    ("osuna -s svr --warm-start kernel two m", 65, "-s svr"),
+    ("osuna --warm-start kernel types m", 65, "the model to start from has the labels"),
+    ("randsvm --warm-start kernel words m", 65, "the model to start from has the labels"),
+    ("osuna --warm-start two two m", 65, "two:1"),
+    ("osuna --warm-start none two m", 66, "cannot open none"),
+    ("randsvm --warm-start linear two m", 65, "linear"),
+    # sgd and its updates
+    ("sgd --lambda nan two m", 2, "--lambda must be > 0 and finite, got nan"),
+    ("sgd --multiclass crammer-singer --loss log two m", 2, "has the hinge loss, not log"),
+    ("sgd --epochs 0 two m", 2, "--epochs must be >= 1, got 0"),
+    ("sgd --early-stopping 1.5 two m", 2, "--early-stopping must be > 0 and < 1, got 1.5"),
+    ("sgd --early-stopping 0 two m", 2, "--early-stopping must be > 0 and < 1, got 0"),
+    ("sgd --checkpoint 10 two m", 2, "--checkpoint needs --update MODEL"),
+    ("sgd --update-rate 0.1 two m", 2, "--update-rate needs --update MODEL"),
+    ("sgd -w +1 0 two m", 2, "the weight in -w +1 must be > 0 and finite, got 0.0"),
+    ("sgd -w spam 2 two m", 2, "-w spam: no class has this label; the labels are"),
+    ("sgd -s one-class -n 0.1 --loss log two m", 2, "-n does not use --loss"),
+    (f"{UPDATE} -c 1 two m", 2, f"{KEPT}cost"),
+    (f"{UPDATE} --lambda 0.1 two m", 2, f"{KEPT}lambda"),
+    (f"{UPDATE} --loss log two m", 2, f"{KEPT}loss"),
+    (f"{UPDATE} --multiclass ovr two m", 2, f"{KEPT}multiclass"),
+    (f"{UPDATE} --epochs 3 two m", 2, f"{KEPT}epochs"),
+    (f"{UPDATE} --early-stopping 0.1 two m", 2, f"{KEPT}early-stopping"),
+    (f"{UPDATE} -w balanced two m", 2, "-w balanced needs the number of rows, which --update"),
+    (f"{UPDATE} -w 9 2 two m", 2, "-w 9: no class has this label; the labels are"),
+    (f"{UPDATE} --update-rate 0 two m", 2, "--update-rate must be > 0 and finite, got 0"),
+    (f"{UPDATE} --update-rate nan two m", 2, "--update-rate must be > 0 and finite, got nan"),
+    (f"{UPDATE} types m", 65, "expected one of the labels"),
+    ("sgd --update kernel two m", 65, "kernel: expected a linear model to update, found another"),
+    ("sgd --update scaled two m", 65, "expected a model without --scale to update"),
+    ("sgd --update sure two m", 65, "expected a model without -b 1 to update"),
+    ("sgd --update share two m", 65, "expected a model without -n to update"),
+    ("sgd --update map two m", 65, "expected a model without random features to update"),
+    # precomputed kernels
+    ("randsvm -t 4 --scale minmax two m", 2, "--scale does not go with -t precomputed"),
+    ("randsvm -t 4 --zero-based two m", 2, "--zero-based does not go with -t precomputed"),
+    ("randsvm -t 4 --cluster local:1 two m", 2, "--cluster does not go with -t precomputed"),
+    ("randsvm -t 4 --components 20 two m", 2, "--components: random features are for -t rbf and"),
+]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refusals")
+    y, X = gaussians(60)
+    two = Data(y, X).save(folder / "two")
+    Data(1.0 + (y > 0) + 2 * (X[:, 0] > X[:, 1]), X).save(folder / "types")
+    (folder / "words").write_text("spam 1:1\nham 1:2\n")
+    (folder / "halves").write_text("1.5 1:1\n2 1:2\n")
+    (folder / "one").write_text("1 1:1\n1 1:2\n")
+    run_train("randsvm", "-q", two, folder / "kernel")
+    for name, *words in (
+        ("linear",),
+        ("scaled", "--scale", "minmax"),
+        ("sure", "-b", 1),
+        ("share", "-s", "one-class", "-n", 0.1),
+        ("map", "-t", "rbf", "--components", 9),
+    ):
+        run_train("sgd", "-q", *words, two, folder / name)
+    return folder
+
+
+@pytest.mark.parametrize(("line", "code", "reason"), LINES, ids=[line for line, *_ in LINES])
+def test_a_refused_line_has_its_code_and_reason_and_touches_no_file(
+    inputs, tmp_path, command, line, code, reason
+):
+    shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    ended = command("train", *line.split())
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert re.search(re.escape(reason), ended.stderr.splitlines()[-1])
+    assert "Traceback" not in ended.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
