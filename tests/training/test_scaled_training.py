@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import closing
 from functools import reduce
 from operator import add
 
@@ -15,15 +16,24 @@ from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
 from scipy import sparse
-from sklearn.preprocessing import MinMaxScaler, Normalizer, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
 
+from randsvm.arrays import CsrMatrix
+from randsvm.data import dataset
+from randsvm.data.reading import ParseOptions
 from randsvm.data.scaling import Scaling, Statistics
 from randsvm.errors import RandsvmError
 from randsvm.models.load import load
+from randsvm.parameters.run import Resources
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),
     "standard": StandardScaler,
+    "unit": Normalizer,
+}
+SPARSE = {
+    "minmax": MaxAbsScaler,
+    "standard": lambda: StandardScaler(with_mean=False),
     "unit": Normalizer,
 }
 
@@ -165,6 +175,25 @@ def test_a_scaled_model_equals_the_model_of_scaled_rows(tmp_path, predict, words
     assert f == pytest.approx(expected, abs=2e-2)
     assert svmutil.svm_load_model(str(mine.model)) is None
     assert liblinearutil.load_model(str(mine.model)) is None
+
+
+def thin(rows, seed=0):
+    y, X = oracle.sparse_rows(rows, seed, 60)
+    return Data(y, oracle.as_float32(X * np.geomspace(0.01, 100, 60)))
+
+
+@pytest.mark.parametrize("name", ["minmax", "standard"])
+def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
+    data = thin(300)
+    data.X[:, 7] = oracle.as_float32(np.random.default_rng(44).uniform(1990, 2020, 300))
+    expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
+    expected[:, 7] = DENSE[name]().fit_transform(data.X[:, 7:8]).ravel()
+    path = str(data.save(tmp_path / "d"))
+    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as D:
+        scaled = D.scaled(dataset.scaling_of(D, name))
+        X = CsrMatrix.vstack([scaled.chunk_matrix(shard) for shard in scaled.shards])
+    assert X.toarray() == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
+    assert D.nnz <= X.nnz <= scaled.nnz <= D.nnz + D.n
 
 
 @pytest.mark.parametrize("name", DENSE)
