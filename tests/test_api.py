@@ -40,8 +40,12 @@ def small(rows=300):
     ],
 )
 @pytest.mark.parametrize("layout", [np.array, sparse.csr_matrix])
-def test_arrays_give_the_bytes_that_the_command_writes(tmp_path, call, words, options, layout):
+@pytest.mark.parametrize("offset", [0, 1e7], ids=["float32", "float64"])
+def test_arrays_give_the_bytes_that_the_command_writes(
+    tmp_path, call, words, options, layout, offset
+):
     y, X = small()
+    X += offset
     data = tmp_path / "data"
     data.write_text(
         "".join(f"{a} 1:{b!r} 2:{c!r}\n" for a, (b, c) in zip(y, X.tolist(), strict=True))

@@ -184,7 +184,7 @@ def test_blocks_of_near_rows_reach_libsvms_optimum_with_any_number_of_jobs(made,
 
 def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path):
     path = board(900).save(tmp_path / "data")
-    words = ("-g", 5, "--gap", "none", "-k", 850, "--sample-size", 870)
+    words = ("-g", 5, "--gap", "none", "-k", 299, "--sample-size", 300)
     learnt = learn("randsvm", path, tmp_path / "m", *words)
     sizes = [event["working_set"] for event in learnt.rounds]
-    assert len(sizes) > 1 and max(sizes) <= 870
+    assert len(sizes) > 1 and max(sizes) <= 300

@@ -48,6 +48,7 @@ LINES = [
     ("randsvm -v 5 --groups week two m", 2, "--groups"),
     ("randsvm -v 60 --groups time two m", 2, "-v 60: there are only 60 rows"),
     ("randsvm -v 3 --group-column who two m", 2, "--group-column is for tables"),
+    ("randsvm -v 4 --groups qid qids m", 2, "there are only 3 groups of rows"),
     ("randsvm -v 1 none m", 2, "must be from 2 to 1000"),
     ("randsvm -v 1001 none m", 2, "must be from 2 to 1000"),
     ("randsvm -v 61 two m", 2, "-v 61: there are only 60 rows to cross-validate on"),
@@ -134,6 +135,7 @@ def inputs(tmp_path_factory):
     y, X = gaussians(60)
     two = Data(y, X).save(folder / "two")
     Data(1.0 + (y > 0) + 2 * (X[:, 0] > X[:, 1]), X).save(folder / "types")
+    (folder / "qids").write_text("".join(f"{i % 2} qid:{i % 3} 1:{i}\n" for i in range(12)))
     (folder / "words").write_text("spam 1:1\nham 1:2\n")
     (folder / "halves").write_text("1.5 1:1\n2 1:2\n")
     (folder / "one").write_text("1 1:1\n1 1:2\n")

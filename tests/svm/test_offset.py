@@ -60,6 +60,7 @@ def b_and_reports(
     raise AssertionError("asked again and again")
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
 def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
