@@ -21,29 +21,15 @@ from randsvm.errors import Interrupted
 
 # Seconds between two checks for signals while this thread waits.
 HEARTBEAT = 0.1
-# Seconds that an interrupted run still waits for another process, such as the reader of a pipe.
-PATIENCE = 1.0
 
 
 class Progress(NamedTuple):
-    """Progress of one stage of work.
+    """Progress of one stage of work."""
 
-    Parameters
-    ----------
-    stage : str
-        Name of the stage, such as "reading".
-    done : int
-        Units that are done.
-    total : int or None
-        Units of the whole stage; None is unknown.
-    unit : str
-        "row", "B" (bytes), "fit", or "beat" for a stage that only takes time.
-    """
-
-    stage: str
-    done: int
-    total: int | None = None
-    unit: str = "row"
+    stage: str  # Name of the stage, such as "reading"
+    done: int  # Units that are done
+    total: int | None = None  # Units of the whole stage; None is unknown
+    unit: str = "row"  # "row", "B" (bytes), "fit", or "beat" for a stage that only takes time
 
 
 class Waiting:
@@ -58,80 +44,41 @@ class Queued(Waiting):
 
 
 class Notice(NamedTuple):
-    """A sentence that the user should know.
+    """A sentence that the user should know."""
 
-    Parameters
-    ----------
-    text : str
-        The sentence.
-    """
-
-    text: str
+    text: str  # The sentence
 
 
 class Unwritten(NamedTuple):
     """An output other than the model that cannot be written.
 
     The run goes on without a log, a cache or a standard stream.
-
-    Parameters
-    ----------
-    problem : str
-        The output, and the reason that the system gives.
     """
 
-    problem: str
+    problem: str  # The output, and the reason that the system gives
 
 
 # ---- every training ---------------------------------------------------------------------------
 
 
 class Started(NamedTuple):
-    """The configuration of a run, once all of it is resolved.
+    """The configuration of a run, once all of it is resolved."""
 
-    Parameters
-    ----------
-    algorithm : str
-        "randsvm", "osuna", "osuna-closest" or "sgd".
-    configuration : list of str
-        Options of the command line that repeat this run.
-    n : int or None
-        Rows; None where rows are learned as they arrive.
-    d : int or None
-        Distinct features.
-    nnz : int or None
-        Stored values.
-    C : float or None
-        C of the machine.
-    lambda_ : float
-        The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2. If rows have weights, n is the
-        sum of the weights.
-    seconds : float
-        Seconds since the start of the run.
-    pass_bytes : int or None
-        Bytes that one pass over all rows reads.
-    place : str or None
-        Where a pass reads the rows: memory or a file.
-    working_set : int or None
-        Rows of the first subproblem; None without subproblems.
-    solve_bytes : int or None
-        Bytes that LIBSVM may take for the first subproblem.
-    gap_asked : float or None
-        The relative gap at which the run ends; None if no gap is asked for.
-    """
-
-    algorithm: str
-    configuration: list[str]
-    n: int | None
-    d: int | None
-    nnz: int | None
-    C: float | None
+    algorithm: str  # "randsvm", "osuna", "osuna-closest" or "sgd"
+    configuration: list[str]  # Options of the command line that repeat this run
+    n: int | None  # Rows; None where rows are learned as they arrive
+    d: int | None  # Distinct features
+    nnz: int | None  # Stored values
+    C: float | None  # C of the machine
+    # The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2. If rows have weights, n is the sum
+    # of the weights.
     lambda_: float
-    seconds: float
-    pass_bytes: int | None = None
-    place: str | None = None
-    working_set: int | None = None
-    solve_bytes: int | None = None
+    seconds: float  # Seconds since the start of the run
+    pass_bytes: int | None = None  # Bytes that one pass over all rows reads
+    place: str | None = None  # Where a pass reads the rows: memory or a file
+    working_set: int | None = None  # Rows of the first subproblem; None without subproblems
+    solve_bytes: int | None = None  # Bytes that LIBSVM may take for the first subproblem
+    # The relative gap at which the run ends; None if no gap is asked for.
     gap_asked: float | None = None
 
 
@@ -140,82 +87,41 @@ PERCENT_SCORES = ("accuracy", "balanced accuracy")
 
 
 class Tried(NamedTuple):
-    """The score of one combination of parameters.
+    """The score of one combination of parameters."""
 
-    Parameters
-    ----------
-    values : dict of str to float
-        Values of the parameters that are searched.
-    configuration : str
-        Options of the command line of this combination alone.
-    digest : str
-        Digest of the data; with `configuration` it identifies a record of a log.
-    scores : list of float
-        Score of each fold.
-    score : float
-        Score over the rows of all folds together; for AUC, F1 and balanced accuracy the mean of
-        the scores of the folds.
-    score_name : str
-        "accuracy" (in percent), "mean squared error" or another name.
-    rows : int
-        Rows of the cross-validation.
-    number : int
-        Combinations that are scored on this number of rows so far, including this one.
-    of : int
-        Combinations to score on this number of rows.
-    resumed : bool
-        Whether the score comes from a log.
-    details : dict of str to float
-        Other scores, by their names.
-    dropped_after : int or None
-        Number of folds after which the combination was significantly worse than another and was
-        dropped; None: all folds are scored.
-    mean : float
-        Mean of the scores of the folds.
-    standard_error : float
-        Standard error of the mean; nan for one fold.
-    interrupted_after : int or None
-        Number of folds that were scored before a signal, or a failure of the cluster, ended the
-        run; None: the combination was finished or dropped.
-    """
-
-    values: dict[str, float]
-    configuration: str
-    digest: str
-    scores: list[float]
+    values: dict[str, float]  # Values of the parameters that are searched
+    configuration: str  # Options of the command line of this combination alone
+    digest: str  # Digest of the data; with `configuration` it identifies a record of a log
+    scores: list[float]  # Score of each fold
+    # Score over the rows of all folds together; for AUC, F1 and balanced accuracy the mean of the
+    # scores of the folds.
     score: float
-    score_name: str
-    rows: int
-    number: int
-    of: int
-    resumed: bool
-    details: dict[str, float]
+    score_name: str  # "accuracy" (in percent), "mean squared error" or another name
+    rows: int  # Rows of the cross-validation
+    number: int  # Combinations that are scored on this number of rows so far, including this one
+    of: int  # Combinations to score on this number of rows
+    resumed: bool  # Whether the score comes from a log
+    details: dict[str, float]  # Other scores, by their names
+    # Number of folds after which the combination was significantly worse than another and was
+    # dropped; None: all folds are scored.
     dropped_after: int | None = None
-    mean: float = nan
-    standard_error: float = nan
+    mean: float = nan  # Mean of the scores of the folds
+    standard_error: float = nan  # Standard error of the mean; nan for one fold
+    # Number of folds that were scored before a signal, or a failure of the cluster, ended the run;
+    # None: the combination was finished or dropped.
     interrupted_after: int | None = None
 
 
 class Searched(NamedTuple):
-    """The scores of a search.
+    """The scores of a search."""
 
-    Parameters
-    ----------
-    tried : list of Tried
-        Scores, best first: the first is trained on all rows. Combinations that were dropped, and
-        scores on fewer rows than the first, come last.
-    seconds : float
-        Seconds of the search.
-    of : int
-        Combinations of the search, including those without a score.
-    one_standard_error : dict of str to float or None
-        Values of the simplest combination whose score is within one standard error of the best:
-        the smallest C, then the smallest gamma; None: the standard error is unknown.
-    """
-
+    # Scores, best first: the first is trained on all rows. Combinations that were dropped, and
+    # scores on fewer rows than the first, come last.
     tried: list[Tried]
-    seconds: float
-    of: int
+    seconds: float  # Seconds of the search
+    of: int  # Combinations of the search, including those without a score
+    # Values of the simplest combination whose score is within one standard error of the best: the
+    # smallest C, then the smallest gamma; None: the standard error is unknown.
     one_standard_error: dict[str, float] | None = None
 
 
@@ -223,74 +129,34 @@ class Searched(NamedTuple):
 
 
 class Iteration(NamedTuple):
-    """One solve of a subproblem and the scan after it.
+    """One solve of a subproblem and the scan after it."""
 
-    Parameters
-    ----------
-    number : int
-        Number of the round, from 1.
-    seconds : float
-        Seconds since the start of the run.
-    solve_seconds : float
-        Seconds of this solve.
-    working_set : int
-        Rows of the working set.
-    frozen : int
-        Support vectors outside the working set.
-    support_vectors : int
-        Support vectors.
-    bounded : int
-        Support vectors whose coefficients are at C.
-    violators : int
-        Rows that violate the KKT conditions.
-    changed : int
-        Coefficients that changed.
-    scan_seconds : float
-        Seconds of the scan.
-    gap : float
-        Relative gap of the best solution so far; nan where nothing is certified.
-    bytes_read : int
-        Bytes of rows that this process has read so far.
-    bytes_moved : int
-        Bytes to and from workers of a cluster so far.
-    message_seconds : float
-        Seconds from the start of a scan until its slowest worker begins, the sum of all so far.
-    worker_seconds : float
-        Seconds that the slowest worker of a scan takes, the sum of all so far.
-    report_seconds : float
-        Seconds from the end of the slowest worker until its report is here, the sum of all so far.
-    machine : str
-        Name of the class that is trained against the rest, or of the pair of classes; empty if the
-        training has only one problem.
-    primal : float
-        Primal objective P of this solution over all rows.
-    dual : float
-        Dual objective D of this solution over all rows.
-    inner_set : int
-        Number of rows of the inner set or random subset, if the round solves the problem of these
-        rows alone; gap, primal, dual and violators are then of that problem. 0: the round is over
-        all rows.
-    """
-
-    number: int
-    seconds: float
-    solve_seconds: float
-    working_set: int
-    frozen: int
-    support_vectors: int
-    bounded: int
-    violators: int
-    changed: int
-    scan_seconds: float
-    gap: float
-    bytes_read: int
-    bytes_moved: int
+    number: int  # Number of the round, from 1
+    seconds: float  # Seconds since the start of the run
+    solve_seconds: float  # Seconds of this solve
+    working_set: int  # Rows of the working set
+    frozen: int  # Support vectors outside the working set
+    support_vectors: int  # Support vectors
+    bounded: int  # Support vectors whose coefficients are at C
+    violators: int  # Rows that violate the KKT conditions
+    changed: int  # Coefficients that changed
+    scan_seconds: float  # Seconds of the scan
+    gap: float  # Relative gap of the best solution so far; nan where nothing is certified
+    bytes_read: int  # Bytes of rows that this process has read so far
+    bytes_moved: int  # Bytes to and from workers of a cluster so far
+    # Seconds from the start of a scan until its slowest worker begins, the sum of all so far.
     message_seconds: float
-    worker_seconds: float
+    worker_seconds: float  # Seconds that the slowest worker of a scan takes, the sum of all so far
+    # Seconds from the end of the slowest worker until its report is here, the sum of all so far.
     report_seconds: float
+    # Name of the class that is trained against the rest, or of the pair of classes; empty if the
+    # training has only one problem.
     machine: str
-    primal: float
-    dual: float
+    primal: float  # Primal objective P of this solution over all rows
+    dual: float  # Dual objective D of this solution over all rows
+    # Number of rows of the inner set or random subset, if the round solves the problem of these
+    # rows alone; gap, primal, dual and violators are then of that problem. 0: the round is over all
+    # rows.
     inner_set: int = 0
 
 
@@ -299,33 +165,18 @@ class Reduced(NamedTuple):
 
     The gap of the reduced machine is in `Trained`. It is computed from P of the reduced machine and
     D of the full machine.
-
-    Parameters
-    ----------
-    support_vectors_before : int
-        Support vectors of the full machine.
-    full_gap : float
-        Relative gap of the full machine.
-    largest_change : float
-        Largest change of a decision value over all training rows.
-    mean_change : float
-        Mean change of a decision value.
-    labels_changed : int
-        Training rows whose decision value changes its sign, summed over several problems; 0 for a
-        regression.
-    needed_for_1_percent : int
-        Estimated number of support vectors with which P is 1% above the optimum.
-    needed_for_5_percent : int
-        The same for 5%.
     """
 
-    support_vectors_before: int
-    full_gap: float
-    largest_change: float
-    mean_change: float
+    support_vectors_before: int  # Support vectors of the full machine
+    full_gap: float  # Relative gap of the full machine
+    largest_change: float  # Largest change of a decision value over all training rows
+    mean_change: float  # Mean change of a decision value
+    # Training rows whose decision value changes its sign, summed over several problems; 0 for a
+    # regression.
     labels_changed: int
+    # Estimated number of support vectors with which P is 1% above the optimum.
     needed_for_1_percent: int
-    needed_for_5_percent: int
+    needed_for_5_percent: int  # The same for 5%
 
 
 class Trained(NamedTuple):
@@ -333,508 +184,237 @@ class Trained(NamedTuple):
 
     primal, dual and gap belong to the model as written. If the training has several problems, P and
     D are sums over the problems, and the gap is computed from these sums.
-
-    Parameters
-    ----------
-    model : str
-        Model file.
-    iterations : int
-        Rounds.
-    support_vectors : int
-        Support vectors of the model.
-    bounded : int
-        Support vectors at C in any of the problems.
-    violators : int or None
-        Rows that violate the KKT conditions; None where they were not counted.
-    J : float
-        P / (C n).
-    evaluated : bool
-        Whether the certificate was computed from scratch at the end; else it comes from the
-        running values of the scans, as after a signal.
-    cross_validation : Tried or None
-        The result of cross-validation for these parameters, if there was any.
-    stopped : str
-        Reason for the end.
-    solve_seconds : float
-        Seconds in LIBSVM.
-    seconds : float
-        Seconds of the run.
-    primal : float
-        Primal objective P of the model.
-    dual : float
-        Dual objective D.
-    gap : float
-        Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified.
-    gap_asked : float or None
-        The gap at which the run was to end; None if no gap was asked for.
-    largest_gap : float or None
-        The largest gap of any problem; None if there is only one problem.
-    bytes_moved : int
-        Bytes to and from workers of a cluster.
-    saved : bool
-        Whether the model was written; `require_gap` may forbid it.
-    reduced : Reduced or None
-        What `--reduce` did; None without it.
     """
 
-    model: str
-    iterations: int
-    support_vectors: int
-    bounded: int
-    violators: int | None
-    J: float
+    model: str  # Model file
+    iterations: int  # Rounds
+    support_vectors: int  # Support vectors of the model
+    bounded: int  # Support vectors at C in any of the problems
+    violators: int | None  # Rows that violate the KKT conditions; None where they were not counted
+    J: float  # P / (C n)
+    # Whether the certificate was computed from scratch at the end; else it comes from the running
+    # values of the scans, as after a signal.
     evaluated: bool
+    # The result of cross-validation for these parameters, if there was any.
     cross_validation: Tried | None
-    stopped: str
-    solve_seconds: float
-    seconds: float
-    primal: float
-    dual: float
-    gap: float
+    stopped: str  # Reason for the end
+    solve_seconds: float  # Seconds in LIBSVM
+    seconds: float  # Seconds of the run
+    primal: float  # Primal objective P of the model
+    dual: float  # Dual objective D
+    gap: float  # Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified
+    # The gap at which the run was to end; None if no gap was asked for.
     gap_asked: float | None = None
+    # The largest gap of any problem; None if there is only one problem.
     largest_gap: float | None = None
-    bytes_moved: int = 0
-    saved: bool = True
-    reduced: Reduced | None = None
+    bytes_moved: int = 0  # Bytes to and from workers of a cluster
+    saved: bool = True  # Whether the model was written; `require_gap` may forbid it
+    reduced: Reduced | None = None  # What `--reduce` did; None without it
 
 
 # ---- training step by step --------------------------------------------------------------------
 
 
 class Epoch(NamedTuple):
-    """One pass of stochastic gradient descent over the rows.
+    """One pass of stochastic gradient descent over the rows."""
 
-    Parameters
-    ----------
-    number : int
-        Number of the pass, from 1.
-    seconds : float
-        Seconds since the start of the run.
-    rows : int
-        Rows learned in this pass.
-    loss : float
-        Mean progressive loss: of each row before it was learned.
-    errors : float or None
-        Share of wrong labels among the same predictions; None for a regression.
-    held_out : float or None
-        Mean loss of the held-out rows after the pass; None without such rows.
-    bytes_moved : int
-        Bytes to and from workers of a cluster so far.
-    """
-
-    number: int
-    seconds: float
-    rows: int
-    loss: float
-    errors: float | None
-    held_out: float | None
-    bytes_moved: int = 0
+    number: int  # Number of the pass, from 1
+    seconds: float  # Seconds since the start of the run
+    rows: int  # Rows learned in this pass
+    loss: float  # Mean progressive loss: of each row before it was learned
+    errors: float | None  # Share of wrong labels among the same predictions; None for a regression
+    held_out: float | None  # Mean loss of the held-out rows after the pass; None without such rows
+    bytes_moved: int = 0  # Bytes to and from workers of a cluster so far
 
 
 class Updated(NamedTuple):
-    """Rows that `--update` has learned so far.
+    """Rows that `--update` has learned so far."""
 
-    Parameters
-    ----------
-    seconds : float
-        Seconds since the start of the run.
-    rows : int
-        Rows learned.
-    last : int
-        Number of the latest rows over which `loss` and `errors` are means.
-    loss : float
-        Mean progressive loss: of each row before it was learned.
-    errors : float or None
-        Share of wrong labels among the same predictions; None for a regression.
-    """
-
-    seconds: float
-    rows: int
-    last: int
-    loss: float
-    errors: float | None
+    seconds: float  # Seconds since the start of the run
+    rows: int  # Rows learned
+    last: int  # Number of the latest rows over which `loss` and `errors` are means
+    loss: float  # Mean progressive loss: of each row before it was learned
+    errors: float | None  # Share of wrong labels among the same predictions; None for a regression
 
 
 class LinearTrained(NamedTuple):
     """The end of a training by stochastic gradient descent.
 
     The primal objective is P = 1/2 |w|^2 + C sum loss.
-
-    Parameters
-    ----------
-    model : str
-        Model file.
-    steps : int
-        Rows learned.
-    progressive_loss : float
-        Mean loss of each row before it was learned, in the last epoch or the whole update.
-    progressive_errors : float or None
-        Share of wrong labels among the same predictions.
-    primal : float or None
-        Primal objective P over all rows; None where they were not kept, or after a signal.
-    J : float or None
-        P / (C n).
-    violators : int or None
-        Rows with y f < 1, or outside the tube.
-    error : float or None
-        Share of wrong labels among all rows.
-    squared_error : float or None
-        Mean squared error over all rows of a regression.
-    cross_validation : Tried or None
-        The result of cross-validation for these parameters, if there was any.
-    stopped : str
-        Reason for the end.
-    solve_seconds : float
-        Seconds of the steps.
-    seconds : float
-        Seconds of the run.
-    bytes_moved : int
-        Bytes to and from workers of a cluster.
-    saved : bool
-        Whether the model was written: always True, as sgd refuses `require_gap`.
-    newton_steps : int
-        Newton steps that were made to reach `gap`.
-    dual : float or None
-        Lower bound of the optimal objective, the dual objective D; None without `gap`.
-    gap : float
-        The relative duality gap (P - D) / max(abs(P), abs(D)); nan without `gap`.
     """
 
-    model: str
-    steps: int
+    model: str  # Model file
+    steps: int  # Rows learned
+    # Mean loss of each row before it was learned, in the last epoch or the whole update.
     progressive_loss: float
-    progressive_errors: float | None
+    progressive_errors: float | None  # Share of wrong labels among the same predictions
+    # Primal objective P over all rows; None where they were not kept, or after a signal.
     primal: float | None
-    J: float | None
-    violators: int | None
-    error: float | None
-    squared_error: float | None
+    J: float | None  # P / (C n)
+    violators: int | None  # Rows with y f < 1, or outside the tube
+    error: float | None  # Share of wrong labels among all rows
+    squared_error: float | None  # Mean squared error over all rows of a regression
+    # The result of cross-validation for these parameters, if there was any.
     cross_validation: Tried | None
-    stopped: str
-    solve_seconds: float
-    seconds: float
-    bytes_moved: int = 0
-    saved: bool = True
-    newton_steps: int = 0
+    stopped: str  # Reason for the end
+    solve_seconds: float  # Seconds of the steps
+    seconds: float  # Seconds of the run
+    bytes_moved: int = 0  # Bytes to and from workers of a cluster
+    saved: bool = True  # Whether the model was written: always True, as sgd refuses `require_gap`
+    newton_steps: int = 0  # Newton steps that were made to reach `gap`
+    # Lower bound of the optimal objective, the dual objective D; None without `gap`.
     dual: float | None = None
-    gap: float = nan
+    gap: float = nan  # The relative duality gap (P - D) / max(abs(P), abs(D)); nan without `gap`
 
 
 # ---- prediction -------------------------------------------------------------------------------
 
 
 class ClassMetrics(NamedTuple):
-    """Scores of one class; nan where a quotient has the denominator 0.
+    """Scores of one class; nan where a quotient has the denominator 0."""
 
-    Parameters
-    ----------
-    label : str
-        The label.
-    rows : int
-        Rows that have this label.
-    precision : float
-        Share of correct rows among those predicted as this label.
-    recall : float
-        Share of correct rows among those that have this label.
-    f1 : float
-        Harmonic mean of precision and recall.
-    average_precision : float or None
-        Area under the precision-recall curve of this class: the mean precision over the rows of
-        the class, ranked by decision value; None if there are more than two classes.
-    """
-
-    label: str
-    rows: int
-    precision: float
-    recall: float
-    f1: float
+    label: str  # The label
+    rows: int  # Rows that have this label
+    precision: float  # Share of correct rows among those predicted as this label
+    recall: float  # Share of correct rows among those that have this label
+    f1: float  # Harmonic mean of precision and recall
+    # Area under the precision-recall curve of this class: the mean precision over the rows of the
+    # class, ranked by decision value; None if there are more than two classes.
     average_precision: float | None = None
 
 
 class ProbabilityMetrics(NamedTuple):
-    """Scores of probabilities over the rows whose label the model has; nan without such rows.
+    """Scores of probabilities over the rows whose label the model has; nan without such rows."""
 
-    Parameters
-    ----------
-    log_loss : float
-        Mean of -log p of the true class.
-    brier : float
-        Mean of the sum of (p - t)^2 over the classes, where t is 1 for the true class and else 0;
-        for two classes half of it, which is (p - t)^2 of one class.
-    """
-
-    log_loss: float
+    log_loss: float  # Mean of -log p of the true class
+    # Mean of the sum of (p - t)^2 over the classes, where t is 1 for the true class and else 0; for
+    # two classes half of it, which is (p - t)^2 of one class.
     brier: float
 
 
 class ClassificationMetrics(NamedTuple):
-    """Scores of a classification.
+    """Scores of a classification."""
 
-    Parameters
-    ----------
-    labels : tuple of str
-        Labels of the model, then labels that only the rows have.
-    confusion : list of list of int
-        A row for each true label, in the order of `labels`; a column for each label of the
-        model.
-    classes : list of ClassMetrics
-        Scores of each class.
-    mean : ClassMetrics
-        Means over the classes of the model that have scores.
-    auc : float or None
-        Area under the ROC curve of two classes, ties counting half; None for more.
-    probabilities : ProbabilityMetrics or None
-        Scores of the probabilities; None where none were computed.
-    """
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # Labels of the model, then labels that only the rows have
+    # A row for each true label, in the order of `labels`; a column for each label of the model.
     confusion: list[list[int]]
-    classes: list[ClassMetrics]
-    mean: ClassMetrics
-    auc: float | None
+    classes: list[ClassMetrics]  # Scores of each class
+    mean: ClassMetrics  # Means over the classes of the model that have scores
+    auc: float | None  # Area under the ROC curve of two classes, ties counting half; None for more
+    # Scores of the probabilities; None where none were computed.
     probabilities: ProbabilityMetrics | None = None
 
 
 class RegressionMetrics(NamedTuple):
-    """Scores of a regression.
+    """Scores of a regression."""
 
-    Parameters
-    ----------
-    mean_absolute_error : float
-        Mean of |y - f|.
-    determination : float
-        Coefficient of determination R^2.
-    """
-
-    mean_absolute_error: float
-    determination: float
+    mean_absolute_error: float  # Mean of |y - f|
+    determination: float  # Coefficient of determination R^2
 
 
 class Coverage(NamedTuple):
-    """How often label sets contained the true label, or intervals the target.
+    """How often label sets contained the true label, or intervals the target."""
 
-    Parameters
-    ----------
-    asked : float
-        Probability that was asked for.
-    found : float
-        Share of the labelled rows whose label is in the set, or whose target is in the interval;
-        nan without labelled rows.
-    size : float
-        Mean number of labels in a set, or the width of the intervals.
-    """
-
-    asked: float
+    asked: float  # Probability that was asked for
+    # Share of the labelled rows whose label is in the set, or whose target is in the interval; nan
+    # without labelled rows.
     found: float
-    size: float
+    size: float  # Mean number of labels in a set, or the width of the intervals
 
 
 class Predicted(NamedTuple):
-    """The end of the prediction of a file.
+    """The end of the prediction of a file."""
 
-    Parameters
-    ----------
-    rows : int
-        Rows of the file.
-    labelled : int
-        Rows that have a label; the scores below are over these, and nan without any.
-    correct : int or None
-        Rows whose label was predicted; None for a regression.
-    accuracy : float or None
-        Rows whose label was predicted, in percent of the labelled rows.
-    squared_error : float or None
-        Mean squared error of a regression.
-    squared_correlation : float or None
-        Squared correlation coefficient of a regression.
-    noise_scale : float or None
-        With probabilities of a regression, sigma of the density e^(-|z| / sigma) / (2 sigma)
-        of z = target - prediction.
-    unseen_features : int
-        Features of the rows that the training did not have.
-    seconds : float
-        Seconds of the prediction.
-    metrics : ClassificationMetrics or RegressionMetrics or None
-        Further scores where they were asked for.
-    to_stdout : bool
-        Whether the predictions went to standard output.
-    coverage : Coverage or None
-        Coverage of label sets or intervals; None without `--coverage`.
-    """
-
-    rows: int
-    labelled: int
-    correct: int | None
-    accuracy: float | None
-    squared_error: float | None
-    squared_correlation: float | None
+    rows: int  # Rows of the file
+    labelled: int  # Rows that have a label; the scores below are over these, and nan without any
+    correct: int | None  # Rows whose label was predicted; None for a regression
+    accuracy: float | None  # Rows whose label was predicted, in percent of the labelled rows
+    squared_error: float | None  # Mean squared error of a regression
+    squared_correlation: float | None  # Squared correlation coefficient of a regression
+    # With probabilities of a regression, sigma of the density e^(-|z| / sigma) / (2 sigma) of z =
+    # target - prediction.
     noise_scale: float | None
-    unseen_features: int
-    seconds: float
+    unseen_features: int  # Features of the rows that the training did not have
+    seconds: float  # Seconds of the prediction
+    # Further scores where they were asked for.
     metrics: ClassificationMetrics | RegressionMetrics | None
-    to_stdout: bool
+    to_stdout: bool  # Whether the predictions went to standard output
+    # Coverage of label sets or intervals; None without `--coverage`.
     coverage: Coverage | None = None
 
 
 class MachineObjectives(NamedTuple):
-    """The objectives of one machine of a model over its training file.
+    """The objectives of one machine of a model over its training file."""
 
-    Parameters
-    ----------
-    name : str
-        The classes that it separates; empty if the model has one machine only.
-    primal : float
-        Primal objective P.
-    dual : float
-        Dual objective D of the feasible coefficients next to those of the machine; nan where there
-        are none, or the kernel is not positive semidefinite.
-    gap : float
-        Relative gap, (P - D) / max(|P|, |D|) and the bounds of rounding.
-    infeasibility : float
-        Distance of the coefficients from the feasible ones, as a share of sum |beta|.
-    beyond_bounds : float
-        Largest distance of a coefficient from its bounds.
-    sum_error : float
-        Sum of the coefficients minus the sum that the problem demands.
-    primal_error, dual_error : float
-        Bounds of the rounding of P and of D. The gap includes both.
-    """
-
-    name: str
-    primal: float
+    name: str  # The classes that it separates; empty if the model has one machine only
+    primal: float  # Primal objective P
+    # Dual objective D of the feasible coefficients next to those of the machine; nan where there
+    # are none, or the kernel is not positive semidefinite.
     dual: float
-    gap: float
+    gap: float  # Relative gap, (P - D) / max(|P|, |D|) and the bounds of rounding
+    # Distance of the coefficients from the feasible ones, as a share of sum |beta|.
     infeasibility: float
-    beyond_bounds: float
-    sum_error: float
-    primal_error: float
-    dual_error: float
+    beyond_bounds: float  # Largest distance of a coefficient from its bounds
+    sum_error: float  # Sum of the coefficients minus the sum that the problem demands
+    primal_error: float  # Bounds of the rounding of P and of D. The gap includes both
+    dual_error: float  # Bounds of the rounding of P and of D. The gap includes both
 
 
 class Certified(NamedTuple):
     """P, D and the gap of a model file, computed from the text of its training file.
 
     With several machines P and D are sums over the machines, and the gap is computed from these.
-
-    Parameters
-    ----------
-    model : str
-        Model file.
-    problem : str
-        Options that define the problem beside the model: "-c 1".
-    rows : int
-        Rows of the training file.
-    support_vectors : int
-        Support vectors of the model.
-    unknown_support_vectors : int
-        Support vectors that are not among the rows of the training file.
-    primal : float
-        Primal objective P of the machine as written.
-    dual : float
-        Dual objective D of the feasible coefficients next to those of the model.
-    gap : float
-        Relative gap (P - D) / max(|P|, |D|); nan where D is unknown.
-    largest_gap : float or None
-        The largest gap of a machine; None if there is only one.
-    feasible : bool
-        Whether the coefficients of the model are feasible, except for rounding.
-    infeasibility : float
-        Largest infeasibility of a machine.
-    beyond_bounds : float
-        Largest distance of a coefficient from its bounds.
-    sum_error : float
-        Largest difference of a sum of coefficients from the sum that the problem demands.
-    primal_error, dual_error : float
-        Bounds of the rounding of P and of D. The gap includes both.
-    machines : list of MachineObjectives
-        The objectives of each machine.
-    seconds : float
-        Seconds of the computation.
     """
 
-    model: str
-    problem: str
-    rows: int
-    support_vectors: int
-    unknown_support_vectors: int
-    primal: float
-    dual: float
-    gap: float
-    largest_gap: float | None
-    feasible: bool
-    infeasibility: float
-    beyond_bounds: float
+    model: str  # Model file
+    problem: str  # Options that define the problem beside the model: "-c 1"
+    rows: int  # Rows of the training file
+    support_vectors: int  # Support vectors of the model
+    unknown_support_vectors: int  # Support vectors that are not among the rows of the training file
+    primal: float  # Primal objective P of the machine as written
+    dual: float  # Dual objective D of the feasible coefficients next to those of the model
+    gap: float  # Relative gap (P - D) / max(|P|, |D|); nan where D is unknown
+    largest_gap: float | None  # The largest gap of a machine; None if there is only one
+    feasible: bool  # Whether the coefficients of the model are feasible, except for rounding
+    infeasibility: float  # Largest infeasibility of a machine
+    beyond_bounds: float  # Largest distance of a coefficient from its bounds
+    # Largest difference of a sum of coefficients from the sum that the problem demands.
     sum_error: float
-    primal_error: float
-    dual_error: float
-    machines: list[MachineObjectives]
-    seconds: float
+    primal_error: float  # Bounds of the rounding of P and of D. The gap includes both
+    dual_error: float  # Bounds of the rounding of P and of D. The gap includes both
+    machines: list[MachineObjectives]  # The objectives of each machine
+    seconds: float  # Seconds of the computation
 
 
 class Exported(NamedTuple):
-    """The export of a model, and its comparison with the model.
+    """The export of a model, and its comparison with the model."""
 
-    Parameters
-    ----------
-    format : str
-        Format of the export: c or onnx.
-    model : str
-        Model file.
-    output : str
-        File that was written.
-    bytes : int
-        Size of that file.
-    checked_by : str or None
-        Program that predicted the rows by the export, such as cc; None: the export was not run.
-    rows : int or None
-        Rows that were compared.
-    largest_difference : float or None
-        Largest difference of a decision value from that of the model.
-    labels_differ : int or None
-        Rows whose label differs because rounding moves a decision value across 0.
-    seconds : float
-        Seconds of the export.
-    to_stdout : bool
-        Whether the export went to standard output.
-    """
-
-    format: str
-    model: str
-    output: str
-    bytes: int
+    format: str  # Format of the export: c or onnx
+    model: str  # Model file
+    output: str  # File that was written
+    bytes: int  # Size of that file
+    # Program that predicted the rows by the export, such as cc; None: the export was not run.
     checked_by: str | None
-    rows: int | None
+    rows: int | None  # Rows that were compared
+    # Largest difference of a decision value from that of the model.
     largest_difference: float | None
+    # Rows whose label differs because rounding moves a decision value across 0.
     labels_differ: int | None
-    seconds: float
-    to_stdout: bool
+    seconds: float  # Seconds of the export
+    to_stdout: bool  # Whether the export went to standard output
 
 
 class Explained(NamedTuple):
-    """The Shapley values of rows.
+    """The Shapley values of rows."""
 
-    Parameters
-    ----------
-    model : str
-        Model file.
-    output : str
-        File that was written.
-    rows : int
-        Rows that were explained.
-    base_values : list of float
-        Each decision value without any feature. Added to the Shapley values of a row, it gives the
-        decision value of the row.
-    seconds : float
-        Seconds of the computation.
-    to_stdout : bool
-        Whether the values went to standard output.
-    """
-
-    model: str
-    output: str
-    rows: int
+    model: str  # Model file
+    output: str  # File that was written
+    rows: int  # Rows that were explained
+    # Each decision value without any feature. Added to the Shapley values of a row, it gives the
+    # decision value of the row.
     base_values: list[float]
-    seconds: float
-    to_stdout: bool
+    seconds: float  # Seconds of the computation
+    to_stdout: bool  # Whether the values went to standard output
 
 
 # ---- emitting and listening -------------------------------------------------------------------
@@ -942,16 +522,10 @@ def interrupt(number: int) -> None:
         _Signals.number = number
 
 
-def check(waited: float = 0.0) -> None:
+def check() -> None:
     """Raise Interrupted if a signal has come; in the main thread only.
 
-    The exception is raised once, so that the run can still write its best model. It is raised again
-    if the interrupted run then waits for another process for more than PATIENCE seconds.
-
-    Parameters
-    ----------
-    waited : float
-        Seconds that an interrupted run has waited for another process.
+    The exception is raised once, so that the run can still write its best model.
 
     Raises
     ------
@@ -960,6 +534,6 @@ def check(waited: float = 0.0) -> None:
     """
     if _Signals.number is None or threading.current_thread() is not threading.main_thread():
         return
-    if not _Signals.raised or waited > PATIENCE:
+    if not _Signals.raised:
         _Signals.raised = True
         raise Interrupted(_Signals.number)

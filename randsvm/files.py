@@ -14,7 +14,6 @@ import os
 import select
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
@@ -31,7 +30,7 @@ from randsvm.errors import (
 from randsvm.events import HEARTBEAT, Waiting, check, emit
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer, WriteableBuffer
+    from _typeshed import WriteableBuffer
 
 STANDARD = "-"
 # Names of standard output. Replacing the file behind them would lose other printed lines.
@@ -136,7 +135,8 @@ def open_input(path: str) -> Iterator[BinaryIO]:
             if path == STANDARD:
                 stream = _standard_input()
             else:
-                stream = stack.enter_context(open_patiently(path, "rb"))
+                raw = PatientFile(path, opener=_open_to_read)
+                stream = stack.enter_context(io.BufferedReader(raw))
         except OSError as error:
             raise InputError(f"cannot open {path}: {error.strerror}") from error
         try:
@@ -239,7 +239,7 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
         descriptor = stream.fileno()
     except io.UnsupportedOperation:  # a caller's stdin, without a system file
         return True
-    return is_ready(descriptor, select.POLLIN, seconds)
+    return is_ready(descriptor, seconds)
 
 
 def read_whole(path: str) -> bytes:
@@ -270,7 +270,7 @@ def create_output(path: str) -> Iterator[BinaryIO]:
     target, mode = _target(path)
     if not _is_replaceable(mode):
         with _creating(path):
-            stream = open_patiently(target, "wb")
+            stream = target.open("wb")
         with _writing(path), stream:
             yield stream
         return
@@ -444,92 +444,39 @@ def _identity(path: str | None) -> object:
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
 
 
-# ---- waiting for pipes and terminals -----------------------------------------------------------
+# ---- waiting for input -------------------------------------------------------------------------
 
-# Python continues a system call after a signal whose handler raises nothing. A wait in a system
-# call would thus delay the reaction to a signal, so these streams wait in poll() and check.
+# Python continues a system call after a signal whose handler raises nothing. A wait for input in a
+# system call would thus delay the reaction to a signal, so these streams wait in poll() and check.
+# A write that waits, or an output that waits for its reader, is ended by a second signal.
 
 
 class PatientFile(io.FileIO):
-    """A file, pipe or terminal that checks for signals while it waits.
-
-    Writing to a terminal that was closed is no error: SIGHUP ends the run.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._is_terminal = self.isatty()
+    """A file, pipe or terminal that is read, and checks for signals while it waits."""
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        while not is_ready(self.fileno(), select.POLLIN, HEARTBEAT):
+        while not is_ready(self.fileno(), HEARTBEAT):
             emit(Waiting())
         check()
         return super().readinto(buffer)
 
-    def write(self, data: ReadableBuffer, /) -> int:
-        if stat.S_ISREG(os.fstat(self.fileno()).st_mode):
-            return super().write(data)
-        waited = 0.0
-        while not is_ready(self.fileno(), select.POLLOUT, HEARTBEAT):
-            waited += HEARTBEAT
-            check(waited)
-        # A pipe with room takes PIPE_BUF bytes without waiting.
-        part = memoryview(data)[: select.PIPE_BUF]
-        try:
-            return super().write(part)
-        except OSError as error:
-            if self._is_terminal and error.errno == errno.EIO:
-                return len(part)
-            raise
 
-
-def make_standard_streams_patient() -> None:
-    """Replace sys.stdin, sys.stdout and sys.stderr by patient ones until the process ends."""
+def make_standard_input_patient() -> None:
+    """Replace sys.stdin by a patient one until the process ends."""
     if sys.stdin is not None:
         reader = io.BufferedReader(PatientFile(sys.stdin.fileno(), "rb", closefd=False))
         sys.stdin = io.TextIOWrapper(reader, sys.stdin.encoding, sys.stdin.errors)
-    for name in ("stdout", "stderr"):
-        if (old := getattr(sys, name)) is not None:
-            writer = io.BufferedWriter(PatientFile(old.fileno(), "wb", closefd=False))
-            new = io.TextIOWrapper(
-                writer,
-                old.encoding,
-                old.errors,
-                line_buffering=old.line_buffering,
-                write_through=old.write_through,
-            )
-            setattr(sys, name, new)
 
 
-def is_ready(descriptor: int, event: int, seconds: float) -> bool:
-    """Return whether it can be read (POLLIN) or written (POLLOUT) within `seconds`.
-
-    A regular file always can.
-    """
+def is_ready(descriptor: int, seconds: float) -> bool:
+    """Return whether it can be read within `seconds`. A regular file always can."""
     poll = select.poll()
-    poll.register(descriptor, event)
+    poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(1000 * seconds))
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Open a file for io.FileIO without waiting in a system call."""
-    waited = 0.0
-    while True:
-        try:
-            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
-        except OSError as error:
-            # A FIFO without a reader. One without a writer can be opened.
-            if error.errno != errno.ENXIO or not stat.S_ISFIFO(Path(path).stat().st_mode):
-                raise
-            time.sleep(HEARTBEAT)
-            waited += HEARTBEAT
-            check(waited)
-        else:
-            os.set_blocking(descriptor, True)
-            return descriptor
-
-
-def open_patiently(path: str | Path, mode: str) -> BinaryIO:
-    """Open a file for reading ("rb") or writing ("wb", "ab"); wait for the other end of a FIFO."""
-    raw = PatientFile(str(Path(path)), mode, opener=_open_at_once)
-    return io.BufferedReader(raw) if mode == "rb" else io.BufferedWriter(raw)
+def _open_to_read(path: str, flags: int) -> int:
+    """Open a file for io.FileIO; that of a FIFO does not wait for its writer, but reading does."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(descriptor, True)
+    return descriptor

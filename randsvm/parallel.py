@@ -21,10 +21,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from randsvm.errors import RandsvmError
-from randsvm.events import HEARTBEAT, PATIENCE, Progress, Waiting, Watch, emit
+from randsvm.events import HEARTBEAT, Progress, Waiting, Watch, emit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# Seconds that running calls have to end after an exception or a signal.
+PATIENCE = 1.0
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error
@@ -173,27 +176,8 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             future.set_exception(error)
 
-    try:
-        calls = _idle_threads.pop()
-    except IndexError:
-        calls = SimpleQueue()
-        threading.Thread(target=_call_all, args=[calls], daemon=True, name="call").start()
-    calls.put(partial(run, memory))
+    threading.Thread(target=run, args=[memory], daemon=True, name="call").start()
     return result_of(future, stage)
-
-
-# The queues of the daemon threads that wait for a call. Threads are used again, as a training of
-# several classes makes hundreds of short calls. A forked process has none of these threads.
-_idle_threads: list[SimpleQueue[Callable[[], object]]] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle_threads.clear)
-
-
-def _call_all(calls: SimpleQueue[Callable[[], object]]) -> None:
-    """Make the calls of a queue forever. Between calls the queue is in `_idle_threads`."""
-    while True:
-        calls.get()()
-        _idle_threads.append(calls)
 
 
 def completed_results(
@@ -217,7 +201,14 @@ def completed_results(
     if time.perf_counter() >= until:
         return
     cancelled, pool = threading.Event(), ThreadPool(threads)
-    futures = [pool.submit(task, cancelled) for task in tasks]
+
+    def run(task: Callable[[threading.Event], Result]) -> Result:
+        # This thread may notice `until` a heartbeat later than a task that begins.
+        if cancelled.is_set() or time.perf_counter() >= until:
+            raise Cancelled
+        return task(cancelled)
+
+    futures = [pool.submit(run, task) for task in tasks]
     completed: SimpleQueue[Future[Result]] = SimpleQueue()
     for future in futures:
         future.add_done_callback(completed.put)

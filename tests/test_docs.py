@@ -50,6 +50,9 @@ OTHERS = {
         "--peer-seconds",
         "--rows",
     ),
+    # Removed options, which CHANGELOG.md names.
+    *("--calibration", "--certify", "--exact", "--explain", "--export", "--importance", "--info"),
+    "--report-file",
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--layout", "--merge", "--output", "--published", "--resume"),
 }

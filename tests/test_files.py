@@ -299,7 +299,7 @@ def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("missing", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")],
+    [("missing", "No such file"), (".", "Is a directory"), ("", "No such file or directory")],
 )
 def test_what_cannot_be_opened_is_exit_66(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -70,6 +71,20 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     assert len(seen) > 3
     assert all(one == {1} for one in seen)
     parallel._blas.cache_clear()
+
+
+def test_no_task_begins_after_the_end_of_the_time():
+    """The first task ends after it, when the second one is next in the queue."""
+    begun, until = [], time.perf_counter() + 0.05
+
+    def task(number, cancelled):
+        begun.append(number)
+        time.sleep(0.1)
+        return number
+
+    tasks = [functools.partial(task, number) for number in range(3)]
+    found = list(parallel.completed_results(tasks, 1, "tasks", "fit", until))
+    assert (found, begun) == ([0], [0])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -26,7 +26,7 @@ from randsvm.events import (
     Started,
     Trained,
 )
-from randsvm.files import STANDARD, check_file_type, check_output, open_patiently
+from randsvm.files import STANDARD, check_file_type, check_output
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 3
@@ -198,7 +198,7 @@ class Log:
         if self.path == STANDARD:
             return sys.stdout.buffer
         # Without a buffer, which would cut a long line in two.
-        return open_patiently(self.path, "ab").detach()  # type: ignore[attr-defined]
+        return Path(self.path).open("ab", buffering=0)
 
     def close(self) -> None:
         if self.stream is not None and self.path != STANDARD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ from randsvm.errors import (
     ReplacementError,
     TransferError,
 )
-from randsvm.files import make_standard_streams_patient
+from randsvm.files import make_standard_input_patient
 
 # Exit codes of errors that are none of randsvm.errors.
 BUG = 70
@@ -36,7 +37,14 @@ def run(command: Callable[..., object], name: str) -> NoReturn:
     name: of the command, for messages.
     """
     install_handlers()
-    make_standard_streams_patient()
+    make_standard_input_patient()
+    # Scans run a thread per core; threads of BLAS would compete with them. The libraries read these
+    # variables when numpy is imported, which no command does before its work begins.
+    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ[variable] = "1"
+    # New objects between two garbage collections. The default of 700 more than doubles the time of
+    # writing a model.
+    gc.set_threshold(100_000)
     # pyarrow's own allocators keep tens of megabytes of freed memory for each thread.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     if sys.stderr is None:  # the caller closed it (2>&-)

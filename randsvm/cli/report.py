@@ -222,9 +222,6 @@ class Report:
             if self.page is not None:
                 self.page.append(record)
         if self.bar is not None:
-            # The bar of a short epoch stays visible during the next one.
-            if not isinstance(event, Epoch):
-                self.bar.close()
             self.bar.update(event)
         self._show(event)
 
@@ -240,6 +237,8 @@ class Report:
 
     def _print(self, line: str, event: object) -> None:
         """Print a result. A failing standard output ends a prediction, and not a training."""
+        if self.bar is not None:
+            self.bar.clear()
         if self.to_stdout:
             self._say(line)
         elif sys.stdout is None and self.format != "text":
@@ -267,6 +266,8 @@ class Report:
 
     def _say(self, line: str) -> None:
         """Print a line on standard error, also with --quiet."""
+        if self.bar is not None:
+            self.bar.clear()
         if "<stderr>" in self.failed_streams:
             return
         try:

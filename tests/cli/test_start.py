@@ -86,3 +86,14 @@ def test_a_small_run_imports_what_it_works_with(folder, algorithm):
     for found in (trained, predicted):
         assert "randsvm.models.certification" not in found
         assert [name for name in found if name.partition(".")[0] in ("scipy", "tqdm")] == []
+
+
+def test_an_import_of_the_commands_changes_no_setting_of_the_process():
+    code = (
+        "import gc, os, signal, sys; sys.argv[0] = '-m'; os.environ.pop('OMP_NUM_THREADS', 0); "
+        "before = gc.get_threshold(), signal.getsignal(signal.SIGINT), dict(os.environ); "
+        "import randsvm.cli.train, randsvm.cli.predict; "
+        "after = gc.get_threshold(), signal.getsignal(signal.SIGINT), dict(os.environ); "
+        "assert before == after"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

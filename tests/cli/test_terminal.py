@@ -74,11 +74,6 @@ class Terminal(io.StringIO):
     def isatty(self):
         return True
 
-    def resize(self, columns):
-        last = self.rows.pop()
-        self.columns, self.column = columns, (self.column - 1) % columns + 1 if self.column else 0
-        self.rows += [last[i : i + columns] for i in range(0, max(len(last), 1), columns)]
-
     def write(self, text):
         for part in re.findall(r"\033\[\d*[AJK]|\r|\n|[^\033\r\n]+", text):
             if part == "\r":
@@ -112,7 +107,6 @@ def opened(monkeypatch):
     def put():
         terminal = Terminal()
         monkeypatch.setattr(sys, "stderr", terminal)
-        monkeypatch.setattr(bars, "_columns", lambda stream: terminal.columns)
         monkeypatch.delenv("NO_COLOR", raising=False)
         monkeypatch.setenv("TERM", "xterm")
         return terminal
@@ -138,20 +132,30 @@ def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit
 
 
 def test_a_bar_goes_on_after_a_line(opened):
-    """With the time since its stage began, not since the line."""
+    """With the time since its stage began, not since the line. Less progress begins a new stage."""
     terminal = opened()
     bar = bars.Bar()
     bar.draw(Progress("cross-validation", 0, 12, "fit"))
     bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 60
     bar.draw(Progress("cross-validation", 3, 12, "fit"))
     assert "| 01:00" in terminal.seen[0]
-    bar.close()
-    bar.draw(Progress("cross-validation", 3, 12, "fit"))
-    bar.bar.refresh()
-    assert "| 01:00" in terminal.seen[0]
-    bar.close()
+    bar.clear()
+    assert terminal.seen == []
+    sys.stderr.write("a line\n")
+    bar.draw(Progress("cross-validation", 4, 12, "fit"))
+    assert terminal.seen[0] == "a line"
+    assert "4 of 12" in terminal.seen[1]
+    assert "| 01:00" in terminal.seen[1]
     bar.draw(Progress("cross-validation", 0, 12, "fit"))
-    assert "| 00:00" in terminal.seen[0]
+    assert "| 00:00" in terminal.seen[1]
+
+
+def test_a_bar_shows_the_gap_of_the_last_round(opened):
+    terminal, bar = opened(), bars.Bar()
+    bar.update(ROUND._replace(gap=0.0123))
+    bar.draw(Progress("scanning", 5, 10))
+    bar.bar.refresh()
+    assert terminal.seen[0].endswith("gap 0.0123")
 
 
 def test_a_search_says_a_line_of_80_columns_for_each_combination(

@@ -72,10 +72,10 @@ def _failing(function: Callable[..., Any], calls: Calls, number: int) -> Callabl
 def _signal(patch: pytest.MonkeyPatch, calls: Calls) -> None:
     check = events.check
 
-    def checked(*arguments: float) -> None:
+    def checked() -> None:
         if calls.next_fails():
             events.interrupt(signal.SIGTERM)
-        check(*arguments)
+        check()
 
     patch.setattr(events, "check", checked)
     patch.setattr(events._Signals, "number", None)
@@ -85,10 +85,10 @@ def _signal(patch: pytest.MonkeyPatch, calls: Calls) -> None:
 def _memory(patch: pytest.MonkeyPatch, calls: Calls) -> None:
     check = events.check
 
-    def checked(*arguments: float) -> None:
+    def checked() -> None:
         if calls.next_fails():
             raise MemoryError
-        check(*arguments)
+        check()
 
     patch.setattr(events, "check", checked)
 

@@ -485,7 +485,7 @@ def interrupted_at(event: int | None) -> Iterator[None]:
     """Interrupt the run in this block at its event of this number; None: do not."""
     count = 0
 
-    def check(waited: float = 0.0) -> None:
+    def check() -> None:
         nonlocal count
         count += 1
         if count == event:
