@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatchmethod
 from itertools import pairwise
 from types import TracebackType
@@ -26,9 +26,11 @@ from randsvm.errors import (
     ClusterError,
     Interrupted,
     OutOfMemoryError,
+    OutputError,
     ParameterError,
     RandsvmError,
     TransferError,
+    WriteError,
 )
 from randsvm.events import (
     PERCENT_SCORES,
@@ -105,9 +107,9 @@ class Report:
         self.outcome: object = None
         # The number of scores of a search.
         self.scores = 0
-        # Problems of outputs other than the model, and the standard streams that failed.
-        self.unwritten: list[str] = []
-        self.failed_streams: set[str] = set()
+        # The first problem of an output other than the model, and the names of those that failed.
+        self.unwritten = ""
+        self.failed: set[str] = set()
 
     def check_outputs(self, files: Mapping[str, Sequence[str | None]]) -> None:
         """Raise an error if the log cannot be written or is another file of the run.
@@ -170,7 +172,7 @@ class Report:
     def _final(self, error: BaseException | None) -> BaseException | None:
         """Return the error that ends the command: this one, or that of an output that failed."""
         if error is None and self.unwritten:
-            return TransferError(f"{self.unwritten[0]}: all else is done")
+            return TransferError(f"{self.unwritten}: all else is done")
         return error
 
     def _end(self, error: BaseException | None) -> None:
@@ -196,13 +198,21 @@ class Report:
             self._write_log(as_line(record))
 
     def _write_page(self, records: list[dict[str, Any]]) -> None:
-        """Write the page of --html. Where that fails, the run ends as with a log that fails."""
         from randsvm.page import training_page, write_page
 
+        path = self.given["html"]
+        self._attempt(path, lambda: write_page(path, training_page(records)))
+
+    def _attempt(self, output: str, write: Callable[[], object]) -> None:
+        """Write to an output other than the model. The run goes on without one that fails."""
+        if output in self.failed:
+            return
         try:
-            write_page(self.given["html"], training_page(records))
-        except RandsvmError as error:
-            self(Unwritten(str(error)))
+            write()
+        except (OSError, OutputError, WriteError) as error:
+            self.failed.add(output)
+            reason = error.strerror if isinstance(error, OSError) else None
+            self(Unwritten(str(error) if reason is None else f"writing {output}: {reason}"))
 
     def __call__(self, event: object) -> None:
         if isinstance(event, Waiting):
@@ -226,14 +236,9 @@ class Report:
         self._show(event)
 
     def _write_log(self, line: str) -> None:
-        if self.log is None:
-            return
-        try:
-            self.log.write(line)
-        except OSError as error:
-            log, self.log = self.log, None
-            log.close()
-            self(Unwritten(f"writing {display_output(log.path)}: {error.strerror}"))
+        log = self.log
+        if log is not None:
+            self._attempt(display_output(log.path), lambda: log.write(line))
 
     def _print(self, line: str, event: object) -> None:
         """Print a result. A failing standard output ends a prediction, and not a training."""
@@ -241,19 +246,10 @@ class Report:
             self.bar.clear()
         if self.to_stdout:
             self._say(line)
-        elif sys.stdout is None and self.format != "text":
-            self._lose("<stdout>", "it is closed")
         elif isinstance(event, PREDICTION_ENDS):
-            click.echo(line)
-        elif "<stdout>" not in self.failed_streams:
-            try:
-                click.echo(line)
-            except OSError as error:
-                self._lose("<stdout>", error.strerror)
-
-    def _lose(self, stream: str, reason: str | None) -> None:
-        self.failed_streams.add(stream)
-        self(Unwritten(f"writing {stream}: {reason}"))
+            _echo(line, self.format != "text")
+        else:
+            self._attempt("<stdout>", lambda: _echo(line, self.format != "text"))
 
     @singledispatchmethod
     def _show(self, event: object) -> None:
@@ -268,16 +264,11 @@ class Report:
         """Print a line on standard error, also with --quiet."""
         if self.bar is not None:
             self.bar.clear()
-        if "<stderr>" in self.failed_streams:
-            return
-        try:
-            click.echo(line, err=True)
-        except OSError as error:
-            self._lose("<stderr>", error.strerror)
+        self._attempt("<stderr>", lambda: click.echo(line, err=True))
 
     @_show.register
     def _(self, event: Unwritten) -> None:
-        self.unwritten.append(event.problem)
+        self.unwritten = self.unwritten or event.problem
         self._say(f"note: {event.problem}: the run goes on without it")
 
     @_show.register
@@ -516,6 +507,13 @@ class Report:
         values = " ".join(f"{value:.6g}" for value in outcome.base_values)
         self.say(f"explained {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
         self.say(f"decision values without any feature: {values}")
+
+
+def _echo(line: str, is_report: bool) -> None:
+    """Print a line on standard output. A report needs one that the caller has not closed."""
+    if sys.stdout is None and is_report:
+        raise WriteError("writing <stdout>: it is closed")
+    click.echo(line)
 
 
 def _problem(error: BaseException | None) -> str:
