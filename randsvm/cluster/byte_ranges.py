@@ -34,7 +34,7 @@ from randsvm.cluster.text_file import (
     TextWeights,
 )
 from randsvm.cluster.worker_pool import WorkerPool, map_calls
-from randsvm.data import table
+from randsvm.data import text_table as table
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import (

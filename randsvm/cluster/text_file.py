@@ -31,7 +31,7 @@ from randsvm.data.svmlight import (
     parse,
     parse_piece,
 )
-from randsvm.data.table import DelimitedText, clean_label
+from randsvm.data.text_table import DelimitedText, clean_label
 from randsvm.errors import InputError, TransferError
 from randsvm.files import decoded
 
