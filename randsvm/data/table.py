@@ -84,7 +84,7 @@ DICTIONARY_BYTES = 1 << 22, 1 << 25
 
 # A block of text is this part of a block of svmlight, and more where it would have few rows. A row
 # is at most this many times as long as the header.
-READ_AHEAD, WIDE_ROWS = 4, 256
+READ_AHEAD, WIDE_ROWS = 8, 256
 ROW_BYTES = 16
 
 # Opens a file for reading, from its start.
@@ -183,7 +183,7 @@ class _Text(io.RawIOBase):
         self.head = self.read()
         while b"\n" not in self.head and (more := self.read()):
             self.head += more
-        self.rest = self.head
+        self.rest = self.head + self.rest
 
     def _read_on(self, event: object) -> None:
         # pyarrow reads in another thread, which must not emit events.
@@ -193,14 +193,18 @@ class _Text(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while not self.rest and (block := next(self.blocks, None)) is not None:
-            self.rest = block[: -len(PADDING)]
-            self.quotes += self.rest.count(b'"')
+        while len(self.rest) < 2 and (block := next(self.blocks, None)) is not None:
+            self.rest += block[: -len(PADDING)]
+            self.quotes += block.count(b'"')
             self.is_open_line = self.rest[-1:] != b"\n" if self.rest else self.is_open_line
         if not self.rest and self.is_open_line:
             self.rest, self.is_open_line = b"\n", False
-        size = len(self.rest) if size < 0 else size
-        text, self.rest = self.rest[:size], self.rest[size:]
+        text = self.rest[:size] if size >= 0 else self.rest
+        # pyarrow drops a newline at the start of what it reads if a return came before it, also
+        # within quotes.
+        if len(text) > 1 and text.endswith(b"\r"):
+            text = text[:-1]
+        self.rest = self.rest[len(text) :]
         return text
 
 

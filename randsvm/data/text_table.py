@@ -1,4 +1,4 @@
-"""Tables: their columns, and their rows as blocks.
+"""Byte ranges of tables for the workers of a cluster.
 
 A first pass finds which columns hold numbers and the categories of the others; a second pass
 yields rows with the features that `Columns` defines. `delimited` reads CSV and TSV, `parquet`
@@ -85,16 +85,7 @@ def _opened(
     path: str, format_: Format, header: bool, watch: Watch, opener: Opener, block_size: int
 ) -> AbstractContextManager[Table]:
     """Open a table and read the names of its columns. Raises DataError."""
-    if format_ != "parquet":
-        return delimited.opened(path, DELIMITERS[format_], header, watch, opener, block_size)
-    # pyarrow is optional, and takes long to import.
-    try:
-        from randsvm.data import parquet
-    except ImportError as error:
-        raise ParameterError(
-            f"--format parquet needs pyarrow (pip install 'randsvm[parquet]'): {error}"
-        ) from error
-    return parquet.opened(path, watch, opener, block_size)
+    return delimited.opened(path, DELIMITERS[format_], header, watch, opener, block_size)
 
 
 def _hint(*parts: str) -> str:
