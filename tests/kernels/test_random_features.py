@@ -13,7 +13,7 @@ from csr_rows import csr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from randsvm.errors import ParameterError
+from randsvm.errors import ContentError, ParameterError
 from randsvm.kernels import random_features as features
 from randsvm.kernels.random_features import (
     DEGREES,
@@ -220,7 +220,7 @@ def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, mon
 @pytest.mark.parametrize("m", [RBF, POLY], ids=str)
 def test_data_beyond_float32_is_refused(m, share, monkeypatch):
     monkeypatch.setattr(features, "DENSE", share)
-    with pytest.raises(ParameterError, match="leave float32 on this data"):
+    with pytest.raises(ContentError, match="leave float32 on this data"):
         z(m, as_csr([[1.0, 2.0], [3e38, 3e38]]))
 
 

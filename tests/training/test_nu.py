@@ -9,7 +9,7 @@ from learning import board, learn, read_log
 from libsvm.svmutil import svm_train
 from scipy import sparse
 
-from randsvm.errors import ParameterError
+from randsvm.errors import ContentError, ParameterError
 
 
 def save(path, task, y, X):
@@ -30,7 +30,7 @@ def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path):
     y, X = board(60)
     y = np.where(np.arange(60) < 10, 1.0, -1.0)
     path = save(tmp_path / "d", "nu-svc", y, X)
-    with pytest.raises(ParameterError, match=r"-n 0.34 is infeasible .* at most 0.3333"):
+    with pytest.raises(ContentError, match=r"-n 0.34 is infeasible .* at most 0.3333"):
         learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.34)
     assert not (tmp_path / "m").exists()
     learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.33, "-g", 5, "--gap", 1e-3)
