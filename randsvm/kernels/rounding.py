@@ -16,8 +16,8 @@ How to use it, for a machine u(x) = sum_j beta_j K(z_j, x), f = u + b:
    sum_i |beta_i| E_i, and each loss, max(0, upper (z - width), lower (z + width)), rises by at most
    max(upper, -lower) E_i; by nothing if z is further than E_i inside of both kinks.
 4. D = sum y beta - epsilon sum |beta| - 1/2 |w|^2: within 1/2 sum_i |beta_i| E_i, and
-   `addition_error` of each sum. The coefficients must be feasible exactly; `sum_change` bounds what
-   a wrong sum of coefficients costs.
+   `addition_error` of each sum. The coefficients must be within their bounds exactly. What a wrong
+   sum of coefficients costs is at most what it misses times the `largest_offset`.
 
 Plain functions of numbers; knows nothing of scans, tasks or models.
 """
@@ -131,10 +131,14 @@ def addition_error(terms: int, absolute: float) -> float:
     return SPARE * accumulated(terms + 3) * absolute
 
 
-def sum_change(missing: float, slope: float, diagonal: float) -> float:
-    """Return by how much D may fall if one coefficient takes up what a sum of coefficients misses.
+def largest_offset(total: float, most: float, largest: float, primal: float) -> float:
+    """Return a bound of |b|, and of |b +- tube|, of a solution.
 
-    missing: the prescribed sum less that of the coefficients. slope: a bound of the size of dD /
-    dbeta of that coefficient. diagonal: a bound of its K(x, x).
+    An offset of least P is where the loss of some row begins, y - u -+ epsilon, and |u| is at most
+    |w| times the root of K(x, x). |w|^2 / 2 <= P; with prescribed sums |w| follows from them.
+
+    total: the prescribed sums, of their sizes; 0: there are none. most: the largest |y| + epsilon;
+    largest: a bound of K(x, x); primal: P of any machine, at most.
     """
-    return SPARE * abs(missing) * (slope + abs(missing) * diagonal / 2)
+    norm = total * math.sqrt(largest) if total else math.sqrt(2 * max(primal, 0.0))
+    return SPARE * (most + norm * math.sqrt(largest))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import copysign, fsum, inf, isinf, isnan, nan
+from math import copysign, fsum, inf, isnan, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -27,10 +27,11 @@ from randsvm.kernels.expansion import ROUNDING
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
+    WRITTEN,
     accumulated,
     addition_error,
+    largest_offset,
     offset_error,
-    sum_change,
     sum_error,
 )
 from randsvm.models import decisions
@@ -135,7 +136,7 @@ def certify(
 # --- support vectors among the rows --------------------------------------------------------
 
 
-class CandidateRows(NamedTuple):
+class Matches(NamedTuple):
     """Rows of the file that may be support vectors.
 
     groups : (k,) int64, number of the group of equal support vectors that the row may equal
@@ -151,29 +152,19 @@ class CandidateRows(NamedTuple):
     distances: np.ndarray
     X: CsrMatrix | None = None
 
-    @staticmethod
-    def joined(parts: Sequence[CandidateRows]) -> CandidateRows:
-        groups, y, weights, distances = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("groups", "y", "weights", "distances")
-        )
-        matrices = [part.X for part in parts if part.X is not None]
-        return CandidateRows(
-            groups, y, weights, distances, CsrMatrix.vstack(matrices) if matrices else None
-        )
 
-    def nearest(self, count: int) -> CandidateRows:
-        """Return the rows whose distance is at most twice the smallest distance in their group.
+def nearest(parts: Sequence[Matches], count: int) -> Matches:
+    """Return the rows whose distance is at most twice the smallest distance in their group.
 
-        count : number of groups
-        """
-        least = np.full(count, inf)
-        np.minimum.at(least, self.groups, self.distances)
-        near = self.distances <= 2 * least[self.groups]
-        X = None if self.X is None else self.X[near]
-        return CandidateRows(
-            self.groups[near], self.y[near], self.weights[near], self.distances[near], X
-        )
+    count : number of groups
+    """
+    groups, y, weights, distances = map(np.concatenate, zip(*(p[:4] for p in parts), strict=True))
+    least = np.full(count, inf)
+    np.minimum.at(least, groups, distances)
+    near = distances <= 2 * least[groups]
+    matrices = [part.X for part in parts if part.X is not None]
+    X = CsrMatrix.vstack(matrices)[near] if matrices else None
+    return Matches(groups[near], y[near], weights[near], distances[near], X)
 
 
 class SupportVectorIndex:
@@ -195,56 +186,52 @@ class SupportVectorIndex:
         self.directions = np.random.default_rng(0).normal(size=(len(model.features), PROJECTIONS))
         centres, groups = np.unique(model.Z @ self.directions, axis=0, return_inverse=True)
         self.groups, self.count = groups.ravel().astype(np.int64), len(centres)
-        self.tree = cKDTree(centres) if len(centres) else None
+        # A tree without points finds the number 0 at the distance inf.
+        self.tree = cKDTree(centres)
 
     def find(
         self, rows: ModelRows, numbers: np.ndarray | None, y: np.ndarray, weights: np.ndarray
-    ) -> CandidateRows:
+    ) -> Matches:
         """Return the rows that equal a support vector. numbers : of rows of kernel values."""
         if numbers is not None:
-            at = np.searchsorted(self.model.features, numbers)
-            at[at == self.count] = 0
-            found = np.flatnonzero((self.model.features[at] == numbers) if self.count else [])
-            distances = np.zeros(len(found))
-            some = to_csr(rows.X)[found]
-            return CandidateRows(at[found], y[found], weights[found], distances, some)
-        if self.tree is None:
-            return CandidateRows(np.empty(0, np.int64), np.empty(0), np.empty(0), np.empty(0))
-        X = rows.X
-        distances, groups = self.tree.query(X @ self.directions, p=inf)
-        tolerances = VALUE_ROUNDING * (absolute(X) @ np.abs(self.directions)).max(axis=1)
+            found = np.flatnonzero(np.isin(numbers, self.model.features))
+            groups = np.searchsorted(self.model.features, numbers[found])
+            values = to_csr(rows.X)[found]
+            return Matches(groups, y[found], weights[found], np.zeros(len(found)), values)
+        distances, groups = self.tree.query(rows.X @ self.directions, p=inf)
+        tolerances = VALUE_ROUNDING * (absolute(rows.X) @ np.abs(self.directions)).max(axis=1)
         # A value of a feature that no support vector has makes the row another one.
         found = np.flatnonzero((distances <= tolerances) & (rows.extra == 0))
         groups = groups[found].astype(np.int64)
-        return CandidateRows(groups, y[found], weights[found], distances[found])
+        return Matches(groups, y[found], weights[found], distances[found])
 
 
-# --- losses of the rows --------------------------------------------------------------------
+# --- sums over the rows --------------------------------------------------------------------
 
 
-class RowLosses(NamedTuple):
+class RowSums(NamedTuple):
     """Sums over some rows.
 
-    losses, errors : (2, machines), sums of weight times loss of each machine without C, and of the
-    bounds of their rounding: of the rows of its first class and of the others. One-class and
-    regression use the first row only.
+    losses : (2, 2, machines), sums of weight times loss of each machine without C, and bounds of
+    their rounding: of the rows of its first class, and of the others
     rows : number of rows
     weights : (classes,) float64, sum of the weights of each class; of other tasks the sum of all
     diagonal : sum of K(x, x), of one-class only
+    largest : (2,) float64, the largest K(x, x) and the largest target
     residuals : (3, m), y - f of nu-SVR, the weights and the bounds of rounding; else (3, 0)
     matches : rows that are support vectors
     """
 
     losses: np.ndarray
-    errors: np.ndarray
     rows: int
     weights: np.ndarray
     diagonal: float
+    largest: np.ndarray
     residuals: np.ndarray
-    matches: CandidateRows
+    matches: Matches
 
 
-def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowLosses:
+def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowSums:
     """Return the sums over all rows of the files."""
     model = judge.model
     files_of_rows = RowFiles(model, paths[0], paths)
@@ -252,7 +239,7 @@ def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowLosses:
     table = LabelTable(paths[0], names=model.labels, closed=True)
     if model.is_one_class:  # labels do not matter, as in training
         table = LabelTable(paths[0], any_label=True)
-    parts: list[RowLosses] = []
+    parts: list[RowSums] = []
     row_weights = weights_at(judge.params.row_weights, paths)
     with ThreadPool(jobs) as pool:
         begin_file = partial(setattr, table, "path")
@@ -262,53 +249,42 @@ def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowLosses:
         weighted = blocks if row_weights is None else map(row_weights.of, blocks)
         for block in map(Block.without_zero_weights, weighted):
             y = block.y if model.is_regression else table.classes(block)
-            work = partial(judge.losses, block, y)
+            work = partial(judge.sums, block, y)
             parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
     if row_weights is not None:
         row_weights.check_end()
     if not parts:
         raise ContentError(f"{paths[0]}: expected rows, found none")
-    losses, errors, rows, weights, diagonals, residuals, matches = zip(*parts, strict=True)
-    return RowLosses(
-        np.sum(losses, axis=0),
-        np.sum(errors, axis=0),
-        sum(rows),
-        np.sum(weights, axis=0),
-        float(sum(diagonals)),
-        np.concatenate(residuals, axis=1),
-        CandidateRows.joined(matches).nearest(judge.index.count),
-    )
+    *added, largest, residuals, matches = zip(*parts, strict=True)
+    losses, rows, weights, diagonal = (sum(each[1:], each[0]) for each in added)
+    residuals = np.concatenate(residuals, axis=1)
+    found = nearest(matches, judge.index.count)
+    return RowSums(losses, rows, weights, diagonal, np.max(largest, axis=0), residuals, found)
 
 
 # --- feasible coefficients -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Box:
-    """The constraints on the sums of coefficients of groups of equal rows.
+def feasible_sums(
+    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float
+) -> np.ndarray | None:
+    """Return sums of coefficients of groups near beta, within their bounds and with this total.
 
-    lower, upper : (groups,) float64, bounds; both 0 for support vectors that are no rows
-    total : sum that the coefficients must have
+    None: there are none on these rows. A total that is not 0 is reached by a share of the room of
+    all groups, 0 by a smaller share of the side with the larger sum.
     """
-
-    lower: np.ndarray
-    upper: np.ndarray
-    total: float = 0.0
-
-    def nearest(self, beta: np.ndarray) -> np.ndarray | None:
-        """Return feasible coefficients near beta; None: there are none on these rows."""
-        beta = np.clip(beta, self.lower, self.upper)
-        excess = fsum(beta) - self.total
-        if self.total:
-            room = beta - self.lower if excess > 0 else self.upper - beta
-            capacity = float(room.sum())
-            if abs(excess) > capacity * (1 + 1e-12):
-                return None
-            beta = beta - (room * (excess / capacity) if excess else 0)
-        elif excess:
-            side = beta > 0 if excess > 0 else beta < 0
-            beta = np.where(side, beta * (1 - excess / beta[side].sum()), beta)
+    beta = np.clip(beta, lower, upper)
+    excess = fsum(beta) - total
+    if not excess:
         return beta
+    if not total:
+        side = np.where(beta * excess > 0, beta, 0.0)
+        return beta - side * (excess / side.sum())
+    room = beta - lower if excess > 0 else upper - beta
+    capacity = float(room.sum())
+    if abs(excess) > capacity * (1 + 1e-12):
+        return None
+    return beta - room * (excess / capacity)
 
 
 class GroupRows(NamedTuple):
@@ -356,7 +332,7 @@ class GroupRows(NamedTuple):
         # What rounding moves, counts with the steepest slope.
         moved = 8 * FLOAT64 * (float(ends[-1]) if len(ends) else 0.0)
         steepest = float(np.abs(slopes).max(initial=0.0))
-        error = addition_error(len(found), float(np.abs(found).sum())) + moved * steepest
+        error = addition_error(len(found) + WRITTEN, float(np.abs(found).sum())) + moved * steepest
         return fsum(found), error
 
 
@@ -365,7 +341,7 @@ class Feasible(NamedTuple):
 
     groups : (count,) sums of coefficients of groups; None: there are none on these rows
     linear, error : sum y beta - epsilon sum |beta|, and a bound of its rounding
-    missing : what rounding may have left out of prescribed sums
+    missing : what rounding may have left out of prescribed sums, or of decimal bounds
     infeasibility, beyond_bounds, sum_error : see MachineObjectives
     """
 
@@ -383,35 +359,30 @@ def feasible_near(task: Task, rows: GroupRows, groups: np.ndarray, beta: np.ndar
 
     groups : (m,) int64, the group of each support vector; beta : (m,) float64.
     """
-    found, linear, error, missing, changed = np.zeros(rows.size), 0.0, 0.0, 0.0, 0.0
-    beyond, possible, half = 0.0, True, inf
-    parts: list[tuple[Task, np.ndarray, Box]] = []
+    found, linear, error, missing, changed, beyond = np.zeros(rows.size), 0.0, 0.0, 0.0, 0.0, 0.0
+    parts, half = [], inf
     # The nu tasks have a sum above 0 and one below 0.
     for part in task.groups:
         own = np.where(beta * part.coefficient_sum > 0, beta, 0.0) if task.absolute_sum else beta
         wanted = np.bincount(groups, own, rows.size)
         lower, upper = map(rows.sums, part.box(rows.y, rows.weights))
         beyond = max(beyond, float(np.maximum(wanted - upper, lower - wanted).max(initial=0.0)))
-        parts.append((part, wanted, Box(lower, upper, part.coefficient_sum)))
+        parts.append((part, wanted, lower, upper))
         half = min(half, float(np.abs(np.clip(wanted, lower, upper)).sum()))
-    for part, wanted, box in parts:
+    for part, wanted, lower, upper in parts:
+        total = part.coefficient_sum
         if task.absolute_sum and not task.one_sided:  # sum |beta| may be less
-            total = copysign(min(half, abs(box.total)), box.total)
-            box = replace(box, total=total)
-        s = box.nearest(wanted)
+            total = copysign(min(half, abs(total)), total)
+        s = feasible_sums(wanted, lower, upper, total)
         if s is None:
-            possible = False
-            continue
+            return Feasible(None, 0.0, 0.0, 0.0, inf, beyond, fsum(beta) - task.coefficient_sum)
         gain, doubt = rows.linear(part, s)
         found, linear, error = found + s, linear + gain, error + doubt
-        missing += abs(fsum(s) - box.total) + 8 * FLOAT64 * float(np.abs(s).sum())
+        missing += abs(fsum(s) - total) + 2 * WRITTEN * FLOAT64 * float(np.abs(s).sum())
         changed += float(np.abs(s - wanted).sum())
-    total = float(np.abs(beta).sum())
-    changed = changed if possible else inf
-    return Feasible(
-        found if possible else None, linear, error, missing,
-        changed / total if total else (changed and inf), beyond, fsum(beta) - task.coefficient_sum,
-    )  # fmt: skip
+    size = float(np.abs(beta).sum())
+    share = changed / size if size else (changed and inf)
+    return Feasible(found, linear, error, missing, share, beyond, fsum(beta) - task.coefficient_sum)
 
 
 # --- P and D -------------------------------------------------------------------------------
@@ -457,33 +428,38 @@ class Judge:
         several = classes > 2 and not self.model.is_one_class
         return [(c, None) for c in range(classes)] if several else [(0, 1)]
 
-    # --- losses ---------------------------------------------------------------------------------
+    # --- sums over rows -------------------------------------------------------------------------
 
-    def losses(self, block: Block, y: np.ndarray, part: slice) -> RowLosses:
+    def sums(self, block: Block, y: np.ndarray, part: slice) -> RowSums:
         """Return the sums over the rows `part` of a block. y : (len(block),)."""
         indptr = block.indptr[part.start : part.stop + 1]
         values = slice(indptr[0], indptr[-1])
-        rows = self.model.rows(indptr - indptr[0], block.indices[values], block.values[values])
+        text = indptr - indptr[0], block.indices[values], block.values[values]
+        rows = self.model.rows(*text)
         # block.numbers.rows also has the rows of weight 0, which the block leaves out.
-        numbers = None
-        if block.numbers is not None:
-            numbers = numbers_of(indptr - indptr[0], block.indices[values], block.values[values])
+        numbers = None if block.numbers is None else numbers_of(*text)
         y, f, sizes = y[part], *self.model.decision_and_sizes(rows.X, rows.extra)
         weights = np.ones(len(f)) if block.weights is None else block.weights[part]
-        targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))
         b, width = float(np.abs(self.model.b).max()), self.params.epsilon + 1.0
         errors = self._errors(self.model, rows.X, rows.extra, sizes)
+        targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))
         errors = offset_error(errors, targets, f - self.model.b, b, width)
-        losses, of_losses = self._row_losses(f, y, weights, errors)
+        losses = np.zeros((2, 2, f.shape[1]))
+        for k, pair in enumerate(self.pairs):
+            losses[..., k] = self._losses(y, f[:, k], weights, errors[:, k], pair)
         residuals = np.empty((3, 0))
         if self.model.nu and self.model.is_regression:
             residuals = np.array([y - f[:, 0], weights, errors[:, 0]])
         classes = len(self.model.labels) if self.model.task == "svc" else 0
         sums = np.bincount(y.astype(np.int64), weights, classes) if classes else weights.sum()
-        return RowLosses(
-            losses, of_losses, len(f), np.atleast_1d(sums),
-            self._diagonal(rows) if self.model.is_one_class else 0.0, residuals,
-            self.index.find(rows, numbers, y, weights),
+        target = np.abs(targets).max(initial=0.0) if self.model.task != "svc" else 1.0
+        diagonal, most = self._diagonal(rows)
+        if self.model.has_row_numbers:
+            most = float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
+        matches = self.index.find(rows, numbers, y, weights)
+        return RowSums(
+            losses, len(f), np.atleast_1d(sums), diagonal, np.array([most, target]), residuals,
+            matches,
         )  # fmt: skip
 
     def _errors(
@@ -515,44 +491,46 @@ class Judge:
         relative, uniform = (max(each) for each in zip(*bounds, strict=True))
         return relative * np.abs(sizes) + uniform * totals
 
-    def _row_losses(
-        self, f: np.ndarray, y: np.ndarray, weights: np.ndarray, errors: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return `losses` and `errors` of RowLosses. f, errors : (m, machines)."""
-        found, doubts = np.zeros((2, f.shape[1])), np.zeros((2, f.shape[1]))
-        if self.model.task != "svc":
-            one_class = self.model.is_one_class
-            task = Task((1.0, 0.0)) if one_class else Task((1.0, 1.0), self.params.epsilon)
-            z = np.zeros(len(f)) if one_class else y
-            lost = task.loss(z, f[:, 0])
-            most = np.maximum(
-                task.loss(z - errors[:, 0], f[:, 0]), task.loss(z + errors[:, 0], f[:, 0])
-            )
-            found[0], doubts[0] = weights @ lost, weights @ (most - lost)
-            return found, doubts
-        task = Task((1.0, 1.0), one_sided=True)
-        for k, (i, j) in enumerate(self.pairs):
-            for side, mine, sign in ((0, y == i, 1.0), (1, y != i if j is None else y == j, -1.0)):
-                z = np.full(int(mine.sum()), sign)
-                lost = task.loss(z, f[mine, k])
-                most = task.loss(z, f[mine, k] - sign * errors[mine, k])
-                found[side, k] = weights[mine] @ lost
-                doubts[side, k] = weights[mine] @ (most - lost)
-        return found, doubts
+    def _losses(
+        self,
+        y: np.ndarray,
+        f: np.ndarray,
+        weights: np.ndarray,
+        errors: np.ndarray,
+        pair: tuple[int, int | None],
+    ) -> np.ndarray:
+        """Return `losses` of RowSums for one machine, (2, 2). f, errors : (m,)."""
+        first, other = y == pair[0], pair[1]
+        if self.model.is_one_class:
+            task, y, first = Task((1.0, 0.0)), np.zeros(len(f)), np.ones(len(f), bool)
+        elif self.model.is_regression:
+            task, first = Task((1.0, 1.0), self.params.epsilon), np.ones(len(f), bool)
+        else:
+            task = Task((1.0, 1.0), one_sided=True)
+            weights = weights if other is None else np.where(first | (y == other), weights, 0.0)
+            y = np.where(first, 1.0, -1.0)
+        lost = task.loss(y, f)
+        most = np.maximum(task.loss(y, f - errors), task.loss(y, f + errors))
+        sides = np.array([weights * first, weights * ~first])
+        return np.array([sides @ lost, sides @ (most - lost)])
 
-    def _diagonal(self, rows: ModelRows) -> float:
-        """Return the sum of K(x, x) over rows; 0 for a precomputed kernel, as in the training."""
+    def _diagonal(self, rows: ModelRows) -> tuple[float, float]:
+        """Return the sum of K(x, x) over rows, of one-class only, and the largest one; 0 for a
+        precomputed kernel, as in the training."""
         kernel = self.model.kernel
         if kernel.name == "precomputed":
-            return 0.0
+            return 0.0, 0.0
         if kernel.name == "rbf":
-            return float(rows.X.shape[0])
+            return float(rows.X.shape[0]), 1.0
         norms = squared_norms(rows.X) + rows.extra
-        return float(sum(kernel.magnitude(norm) for norm in norms.tolist()))
+        largest = kernel.magnitude(float(norms.max(initial=0.0)))
+        if not self.model.is_one_class:
+            return 0.0, largest
+        return float(sum(kernel.magnitude(norm) for norm in norms.tolist())), largest
 
     # --- machines -------------------------------------------------------------------------------
 
-    def problems(self, found: RowLosses) -> list[Machine]:
+    def problems(self, found: RowSums) -> list[Machine]:
         """Return the binary problems."""
         params, counts = self.params, found.weights.tolist()
         total = float(found.weights.sum())
@@ -586,7 +564,7 @@ class Judge:
         own = _own_classes(self.model)
         return (own == machine.first) | (own == machine.other)
 
-    def _rows_of(self, machine: Machine, matches: CandidateRows) -> GroupRows:
+    def _rows_of(self, machine: Machine, matches: Matches) -> GroupRows:
         y, count = matches.y, self.index.count
         if self.model.is_one_class:
             y = np.zeros(len(y))
@@ -597,7 +575,7 @@ class Judge:
         signs = np.where(first, 1.0, -1.0)
         return GroupRows(matches.groups[mine], signs[mine], matches.weights[mine], count)
 
-    def machines(self, found: RowLosses, pool: ThreadPool) -> Iterator[MachineObjectives]:
+    def machines(self, found: RowSums, pool: ThreadPool) -> Iterator[MachineObjectives]:
         """Yield P and D of each machine."""
         problems, B, groups = self.problems(found), self.model.coefficients, self.index.groups
         # The model of nu-SVC is divided by rho, and the sum of alpha was nu n.
@@ -623,35 +601,28 @@ class Judge:
             terms = [loss, task.coefficient_sum * b, own.values[k] / 2]
             if task.absolute_sum and task.one_sided:
                 terms.append(-task.absolute_sum * rho[k])
-            error += own.errors[k] / 2 + addition_error(4, sum(map(abs, terms)))
+            primal = float(sum(terms))
+            error += float(own.errors[k]) / 2 + addition_error(4, sum(map(abs, terms)))
             dual, dual_error = nan, inf
             if feasible.groups is not None and self.certified:
-                dual = feasible.linear - other.values[k] / 2
-                slope = float(np.abs(found.matches.y).max(initial=1.0)) + task.epsilon
-                slope += other.largest[k]
-                dual_error = feasible.error + other.errors[k] / 2
-                dual_error += sum_change(feasible.missing, slope, self._largest_diagonal)
+                dual = float(feasible.linear - other.values[k] / 2)
+                total = abs(task.coefficient_sum) + task.absolute_sum
+                largest, most = found.largest.tolist()
+                offset = largest_offset(total, most + task.epsilon, largest, primal + error)
+                dual_error = feasible.error + float(other.errors[k]) / 2
                 dual_error += addition_error(2, abs(feasible.linear) + other.values[k])
-            gap = self._gap(sum(terms), error, dual, dual_error, found)
+                dual_error += SPARE * feasible.missing * offset if feasible.missing else 0.0
+            gap = self._gap(primal, error, dual, dual_error, found)
             yield MachineObjectives(
-                machine.name, float(sum(terms)), float(dual), float(gap), *feasible[4:],
-                float(error), float(dual_error),
-            )  # fmt: skip
+                machine.name, primal, dual, gap, *feasible[4:], error, dual_error
+            )
 
-    @cached_property
-    def _largest_diagonal(self) -> float:
-        if self.model.has_row_numbers:
-            return 0.0
-        return self.model.kernel.magnitude(float(squared_norms(self.model.Z).max(initial=0.0)))
-
-    def _loss(self, task: Task, found: RowLosses, k: int, rho: float) -> tuple[float, float]:
+    def _loss(self, task: Task, found: RowSums, k: int, rho: float) -> tuple[float, float]:
         """Return the sum of losses of a machine and a bound of its rounding."""
         if not (self.model.nu and self.model.is_regression):
             bounds = rho * np.array(task.bounds)
-            if self.model.task != "svc":
-                bounds[1] = 0.0
-            loss = float(bounds @ found.losses[:, k])
-            return loss, float(bounds @ found.errors[:, k]) + addition_error(found.rows, loss)
+            loss = float(bounds @ found.losses[0, :, k])
+            return loss, float(bounds @ found.losses[1, :, k]) + addition_error(found.rows, loss)
         # The half width of the tube with the least P. The derivative of P by the half width is
         # C times (nu n less the weight of the rows outside).
         residuals, weights = np.abs(found.residuals[0]), found.residuals[1]
@@ -664,37 +635,25 @@ class Judge:
         most = task.absolute_sum * width + C * float(weights @ outside)
         return loss, most - loss + addition_error(found.rows, most)
 
-    def _norms(self, B: np.ndarray, matches: CandidateRows, pool: ThreadPool) -> _Norms:
+    def _norms(self, B: np.ndarray, matches: Matches, pool: ThreadPool) -> _Norms:
         """Return |w|^2 of each machine. B : (m, machines)."""
-        model = replace(
-            self.model,
-            beta=_stored_coefficients(self.model, B),
-            b=np.zeros(B.shape[1]),
-            scaling=None,
-        )
+        stored, b = _stored_coefficients(self.model, B), np.zeros(B.shape[1])
+        model = replace(self.model, beta=stored, b=b, scaling=None)
         Z = self._kernel_rows(matches) if model.has_row_numbers else model.Z
 
-        def evaluate(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        def evaluate(part: slice) -> np.ndarray:
             u, sizes = model.decision_and_sizes(Z[part], np.zeros(len(B[part])))
-            return u, self._errors(model, Z[part], 0.0, sizes)
+            return np.array(
+                [B[part] * u, np.abs(B[part]) * self._errors(model, Z[part], 0.0, sizes)]
+            )
 
-        found = list(pool.map_in_order(evaluate, slices(Z.shape[0], model.rows_at_once)))
-        nothing = np.zeros((0, B.shape[1]))
-        u, errors = (
-            (np.concatenate([nothing, *each]) for each in zip(*found, strict=True))
-            if (found)
-            else (nothing, nothing)
-        )
-        terms = B * u
-        sizes = np.abs(terms).sum(axis=0)
-        rounding = [addition_error(len(B), size) for size in sizes.tolist()]
-        return _Norms(
-            terms.sum(axis=0),
-            (np.abs(B) * errors).sum(axis=0) + rounding,
-            np.abs(u).max(axis=0, initial=0.0),
-        )
+        parts = pool.map_in_order(evaluate, slices(Z.shape[0], model.rows_at_once))
+        terms, errors = np.concatenate([np.zeros((2, 0, B.shape[1])), *parts], axis=1)
+        sizes = np.abs(terms).sum(axis=0).tolist()
+        rounding = np.array([addition_error(len(B), size) for size in sizes])
+        return _Norms(terms.sum(axis=0), errors.sum(axis=0) + rounding)
 
-    def _kernel_rows(self, matches: CandidateRows) -> CsrMatrix:
+    def _kernel_rows(self, matches: Matches) -> CsrMatrix:
         """Return the kernel values of the support vectors, (m, d), as the file has them."""
         groups, first = np.unique(matches.groups, return_index=True)
         if len(groups) < self.index.count:
@@ -710,7 +669,7 @@ class Judge:
         return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
 
     def _gap(
-        self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowLosses
+        self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowSums
     ) -> float:
         """Return the relative gap with both bounds of rounding; nan where D is unknown."""
         scale = max(abs(primal), abs(dual))
@@ -720,7 +679,7 @@ class Judge:
         gap = primal + primal_error - dual + dual_error
         return gap / scale if scale else 0.0
 
-    def outcome(self, name: str, found: RowLosses, jobs: int, began: float) -> Certified:
+    def outcome(self, name: str, found: RowSums, jobs: int, began: float) -> Certified:
         """Return the certificate. name : the model file; began : time.perf_counter() at first."""
         model = self.model
         if model.has_row_numbers and self.certified:
@@ -729,12 +688,17 @@ class Judge:
             emit(Notice(f"the {model.kernel.name} kernel has no certificate: P is no bound"))
         with ThreadPool(jobs) as pool:
             machines = list(self.machines(found, pool))
-        primal, dual, primal_error, dual_error = (
-            float(sum(getattr(one, of) for one in machines))
-            for of in ("primal", "dual", "primal_error", "dual_error")
+        names = "primal", "dual", "primal_error", "dual_error"
+        sums = {name: float(sum(getattr(one, name) for one in machines)) for name in names}
+        largest = {
+            name: max(getattr(one, name) for one in machines)
+            for name in ("infeasibility", "beyond_bounds", "sum_error")
+        }
+        rounding, size = (
+            sums["primal_error"] + sums["dual_error"],
+            max(map(abs, (sums["primal"], sums["dual"]))),
         )
-        rounding = primal_error + dual_error
-        if self.certified and rounding > max(abs(primal), abs(dual)) and not isinf(rounding):
+        if self.certified and size < rounding < inf:
             emit(
                 Notice(
                     f"rounding of kernel values, {rounding:.3g}, is larger than the objectives: "
@@ -748,18 +712,15 @@ class Judge:
             rows=found.rows,
             support_vectors=len(model.beta),
             unknown_support_vectors=int((~known[self.index.groups]).sum()),
-            primal=primal,
-            dual=dual,
-            gap=self._gap(primal, primal_error, dual, dual_error, found),
+            gap=self._gap(
+                sums["primal"], sums["primal_error"], sums["dual"], sums["dual_error"], found
+            ),
             largest_gap=float(np.max([one.gap for one in machines])) if machines[1:] else None,
-            feasible=all(one.infeasibility <= COEFFICIENT_ROUNDING for one in machines),
-            infeasibility=max(one.infeasibility for one in machines),
-            beyond_bounds=max(one.beyond_bounds for one in machines),
-            sum_error=max(one.sum_error for one in machines),
-            primal_error=primal_error,
-            dual_error=dual_error,
+            feasible=largest["infeasibility"] <= COEFFICIENT_ROUNDING,
             machines=machines,
             seconds=time.perf_counter() - began,
+            **sums,
+            **largest,
         )
 
     @property
@@ -772,11 +733,10 @@ class Judge:
 
 
 class _Norms(NamedTuple):
-    """|w|^2 of each machine, bounds of its rounding, and the largest |u| of its support vectors."""
+    """|w|^2 of each machine, and bounds of its rounding."""
 
     values: np.ndarray
     errors: np.ndarray
-    largest: np.ndarray
 
 
 def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:

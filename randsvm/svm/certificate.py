@@ -208,19 +208,6 @@ class Sharpen:
         values.error = error
 
 
-def largest_offset(task: Task, most_y: float, largest: float, primal: float) -> float:
-    """Return a bound of |b|, and of |b +- tube|, of a solution.
-
-    An offset of least P is where the loss of a row begins, y - u -+ epsilon, and |u| <= |w| times
-    the root of K(x, x). |w|^2 / 2 <= P, or |w| follows from the prescribed sums.
-
-    most_y: the largest |y|; largest: a bound of K(x, x); primal: P of any machine, at most.
-    """
-    total = abs(task.coefficient_sum) + task.absolute_sum
-    norm = total * math.sqrt(largest) if total else math.sqrt(2 * max(primal, 0.0))
-    return SPARE * (most_y + task.epsilon + norm * math.sqrt(largest))
-
-
 def change_of_dual(
     task: Task, y: np.ndarray, beta: np.ndarray, weights: np.ndarray | None, offset: float
 ) -> float:
@@ -232,7 +219,7 @@ def change_of_dual(
     it misses, for each group.
 
     task: without an absolute sum if the sum of |beta| may be below it. offset: see
-    `largest_offset`.
+    `rounding.largest_offset`.
     """
     lower, upper = task.box(y, weights)
     bounds = np.where(beta > 0, upper, -lower)

@@ -19,13 +19,12 @@ from randsvm.arrays import sorted_union, squared_norms, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.rounding import FLOAT64, WRITTEN, addition_error
+from randsvm.kernels.rounding import FLOAT64, WRITTEN, addition_error, largest_offset
 from randsvm.svm.certificate import (
     ResidualQuery,
     RowErrors,
     Sharpen,
     change_of_dual,
-    largest_offset,
     largest_value,
     sum_error_of,
 )
@@ -362,8 +361,9 @@ class Scan(RunningValues):
         """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
         task, beta = self.task, solution.beta
         largest = largest_value(self.kernel_layout, self._sizes().norm)
-        most_y = float(np.abs(self.D.labels()).max(initial=0.0))
-        offset = largest_offset(task, most_y, largest, primal)
+        most = float(np.abs(self.D.labels()).max(initial=0.0)) + task.epsilon
+        total = abs(task.coefficient_sum) + task.absolute_sum
+        offset = largest_offset(total, most, largest, primal)
         task = task.with_slack(task.absolute_sum_slack(beta))
         return change_of_dual(task, y, beta, solution.weights, offset)
 

@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from randsvm.svm.certificate import change_of_dual, largest_offset
+from randsvm.kernels.rounding import largest_offset
+from randsvm.svm.certificate import change_of_dual
 from randsvm.svm.tasks import Task
 
 # Two or three rows with x = y, or x = 1 of one-class, and a linear kernel: w = sum y beta. The
@@ -56,7 +57,8 @@ def test_a_dual_of_float64_coefficients_is_below_the_optimum_of_the_decimal_prob
     linear = sum(Fraction(t) * b for t, b in zip(y, exact, strict=True))
     size = sum(map(abs, exact))
     dual = linear - Fraction(task.epsilon) * size - w * w / 2
-    offset = largest_offset(task, 1.0, 1.0, float(optimum))
+    total = task.coefficient_sum + task.absolute_sum
+    offset = largest_offset(total, 1.0 + task.epsilon, 1.0, float(optimum))
     change = change_of_dual(task, np.array(y), np.array(beta), None, offset)
     assert dual - Fraction(change) <= optimum
     assert change <= 1e-9
