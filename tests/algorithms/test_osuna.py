@@ -12,6 +12,7 @@ import pytest
 from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
+from sizes import no_gram_matrices
 
 from randsvm.algorithms.decomposition import Decomposition
 from randsvm.algorithms.osuna import osuna, osuna_closest
@@ -20,6 +21,7 @@ from randsvm.errors import ParameterError
 
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
+WORDS = "-t 2 -g 5"
 START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
 
 
@@ -36,6 +38,24 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
         assert first["osuna", seed] == first["osuna-closest", seed]
         assert second["osuna", seed] != second["osuna-closest", seed]
     assert first["osuna", 0] != first["osuna", 1]
+
+
+@pytest.mark.parametrize("algorithm", BOTH)
+def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
+    tmp_path, algorithm, monkeypatch
+):
+    """Also where a subproblem has more rows than whose kernel values are all held."""
+    no_gram_matrices(monkeypatch)
+    data, whole = board(2000), optimum("board", 2000, WORDS)
+    path = data.save(tmp_path / "data")
+    learnt = learn(
+        algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", "none", "--working-set", 250
+    )
+    found = answer_of(learnt.model, data, WORDS)
+    assert (learnt.metadata["stopped"], learnt.metadata["violators"]) == ("no violators", "0")
+    assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
+    assert max(event["working_set"] for event in learnt.rounds) == 250
+    assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual
 
 
 @pytest.mark.slow

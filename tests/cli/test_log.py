@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from learning import OLD_MODEL, answer_of, board, gaussians, learn, optimum
 
 from randsvm.cli.log import as_json
@@ -148,3 +149,13 @@ def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, qui
 def test_numbers_that_json_lacks_are_null():
     found = as_json({"lambda_": math.inf, "gaps": (math.nan, -math.inf, 0.5)})
     assert found == {"lambda": None, "gaps": [None, None, 0.5]}
+
+
+def test_records_after_a_line_that_was_cut_short_are_whole(tmp_path):
+    path = gaussians(50).save(tmp_path / "data")
+    log = tmp_path / "log"
+    log.write_text('{"event": "notice", "text": "cut')
+    run_train("osuna", "-q", "--log", log, path, tmp_path / "m")
+    first, *lines = log.read_text().splitlines()
+    assert first.endswith("cut")
+    assert json.loads(lines[-1])["event"] == "trained"

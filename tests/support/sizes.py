@@ -13,6 +13,7 @@ from randsvm.algorithms import inner_set, randsvm
 from randsvm.data import batches, svmlight
 from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
+from randsvm.svm import subproblem
 from randsvm.training import labelled_data, multiclass
 
 
@@ -42,3 +43,8 @@ def inner_sets(patch: pytest.MonkeyPatch) -> None:
     """Train on an inner set first, as hundreds of thousands of rows do."""
     patch.setattr(inner_set, "FROM_ROWS", 2)
     patch.setattr(randsvm, "MAX_PART", 0.9)
+
+
+def no_gram_matrices(patch: pytest.MonkeyPatch) -> None:
+    """Hold the kernel values of subproblems of up to 100 rows only."""
+    patch.setattr(subproblem, "MAX_GRAM_ROWS", 100)
