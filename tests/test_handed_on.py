@@ -88,6 +88,6 @@ def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
         assigned = []
         for seed in 0, 0, 1:
             job = Job(run=Run(seed=seed))
-            of = CrossValidation.of(D, 5, job, lambda D, params: fit(D, params, inf))
+            of = CrossValidation.of(D, 5, job)
             assigned.append(of.assigned[0].tolist())
     assert assigned[0] == assigned[1] != assigned[2]

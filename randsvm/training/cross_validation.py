@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from threading import Event
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class KeptValues(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CrossValidation(Generic[AnyParams]):
+class CrossValidation:
     """Folds of D, whose y are class indices or targets.
 
     assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
@@ -65,33 +65,31 @@ class CrossValidation(Generic[AnyParams]):
 
     D: Dataset
     assigned: Sequence[np.ndarray]
-    fit: Fit[AnyParams]
     at_once: int
     forward: bool = False
 
     @staticmethod
-    def of(D: Dataset, folds: int, job: Job, fit: Fit[AnyParams]) -> CrossValidation[AnyParams]:
+    def of(D: Dataset, folds: int, job: Job) -> CrossValidation:
         """Return folds of equal size, over which each class, if any, is spread evenly."""
         _check_rows(D, folds, folds)
         fold = assign_folds(D, folds, Draw(job.run.seed, FOLDS_DRAW))
-        return CrossValidation(D, [fold], fit, at_once(D, job))
+        return CrossValidation(D, [fold], at_once(D, job))
 
     @staticmethod
-    def of_search(D: Dataset, job: Job, fit: Fit[AnyParams]) -> CrossValidation[AnyParams]:
+    def of_search(D: Dataset, job: Job) -> CrossValidation:
         """Return the folds that the options of a search ask for."""
         search, seed = job.search, job.run.seed
         _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
         if search.groups == "time":
-            return CrossValidation(
-                D, [forward_folds(D.n, search.fold_count)], fit, at_once(D, job), True
-            )
+            fold = forward_folds(D.n, search.fold_count)
+            return CrossValidation(D, [fold], at_once(D, job), True)
         if search.groups == "qid":
             _check_groups(D, search.fold_count)
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
         assigned = [assign_folds(D, search.fold_count, draw) for draw in draws]
-        return CrossValidation(D, assigned, fit, at_once(D, job))
+        return CrossValidation(D, assigned, at_once(D, job))
 
     @property
     def folds(self) -> range:
@@ -113,29 +111,24 @@ class CrossValidation(Generic[AnyParams]):
         assigned = self.assigned[repetition]
         return np.asarray(assigned < fold if self.forward else assigned != fold)
 
-    def run_fold(
-        self, work: Callable[[Fold[AnyParams]], Result], params: AnyParams, number: int
-    ) -> Result:
-        """Run work(fold) on the executor of D; return its result."""
-        held_out = self.D.subset(self.held_out(number))
-        rest = self.D.subset(self.training(number))
-        return self.D.executor.call(partial(work, Fold(held_out, rest, self.fit, params)))
-
     def decisions(
-        self, params: AnyParams, until: float, keep: Keep, folds: Sequence[int] | None = None
+        self, fit: Fit[AnyParams], params: AnyParams, until: float, keep: Keep
     ) -> tuple[np.ndarray, np.ndarray] | None:
         """Return which rows were held out, (n,) bool, and what is kept of their f, (m, K) float64.
 
         Those rows are of the folds that ended in time; None: no fold did. Each fold trains without
         the rows that it holds out.
-
-        folds: the numbers of the folds; None: all
         """
 
         def numbered_values(fold: int) -> tuple[int, np.ndarray | None]:
-            return fold, self.run_fold(partial(held_out_values, keep), params, fold)
+            held, rest = self.D.subset(self.held_out(fold)), self.D.subset(self.training(fold))
+            work = partial(held_out_values, fit, params, rest, held, keep)
+            try:
+                return fold, self.D.executor.call(work).kept
+            except TimeLimitError:
+                return fold, None
 
-        tasks = [partial(numbered_values, fold) for fold in folds or self.folds]
+        tasks = [partial(numbered_values, fold) for fold in self.folds]
         done = run_concurrently(tasks, self.at_once, until, "probabilities")
         found = {fold: f for fold, f in done if f is not None}
         if not found:
@@ -147,26 +140,11 @@ class CrossValidation(Generic[AnyParams]):
         return held, f if held.all() else f[held]
 
 
-@dataclass(frozen=True)
-class Fold(Generic[AnyParams]):
-    """The rows that a fold holds out, and the rest, on which it trains."""
-
-    held_out: Dataset
-    rest: Dataset
-    fit: Fit[AnyParams]
-    params: AnyParams
-
-    def values(self, keep: Keep) -> KeptValues:
-        """Train on the rest; return what is kept of f of the rows held out."""
-        return kept_values(self.held_out, self.fit(self.rest, self.params), keep)
-
-
-def held_out_values(keep: Keep, fold: Fold[AnyParams]) -> np.ndarray | None:
-    """Return what is kept of f of the rows held out; None: there was no time to train."""
-    try:
-        return fold.values(keep).kept
-    except TimeLimitError:
-        return None
+def held_out_values(
+    fit: Fit[AnyParams], params: AnyParams, rest: Dataset, held_out: Dataset, keep: Keep
+) -> KeptValues:
+    """Train on some rows; return what is kept of f of others. An executor may call it."""
+    return kept_values(held_out, fit(rest, params), keep)
 
 
 def at_once(D: Dataset, job: Job) -> int:

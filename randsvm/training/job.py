@@ -41,11 +41,11 @@ TimedFit = Callable[[Dataset, AnyParams, float], Decision]
 class ScoredFit(Protocol):
     """A fit of a search.
 
-    f : (m, K) float64, the values of the rows that it holds out; None: it is on all rows
+    f : (m, K) float64, the values of the rows that it holds out
     """
 
     @property
-    def f(self) -> np.ndarray | None: ...
+    def f(self) -> np.ndarray: ...
 
 
 class SearchFit(Protocol[AnyParams_contra]):
@@ -63,16 +63,15 @@ class SearchFit(Protocol[AnyParams_contra]):
         self,
         D: Dataset,
         params: AnyParams_contra,
-        start: Any = None,
-        training: np.ndarray | None = None,
-        held_out: np.ndarray | None = None,
+        start: Any,
+        training: np.ndarray,
+        held_out: np.ndarray,
     ) -> ScoredFit:
         """Return a fit on some rows of D.
 
         start: a fit with the same parameters except C, on these or other rows, to start from;
             None: there is none
-        training, held_out : (n,) bool, the rows to train on and those that f is of; None: the fit
-            is on all rows
+        training, held_out : (n,) bool, the rows to train on and those that f is of
         """
 
     def close(self) -> None:

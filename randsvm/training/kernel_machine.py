@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isinf
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,18 +26,17 @@ from randsvm.events import (
     emit_once,
     listening,
 )
-from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
-from randsvm.parameters.svm import NU_TASKS, Params, Problem
+from randsvm.parameters.svm import Params, Problem
 from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
-from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError, limited
-from randsvm.training.cross_validation import at_once, kept_values
+from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
+from randsvm.training.cross_validation import at_once
 from randsvm.training.job import Decision, Job, SearchFit
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.multiclass import Subtask, Subtasks, assemble, finished
@@ -56,6 +54,7 @@ from randsvm.training.stopping import Stopped, StopReason
 
 if TYPE_CHECKING:
     from randsvm.training.reduction import SubtaskReduction
+    from randsvm.training.search_fits import SeededFit
     from randsvm.training.warm_start import WarmStart
 
 # Each class is trained separately.
@@ -245,11 +244,13 @@ class KernelTrainer(Trainer[Params, Trained]):
         fits: list[SearchFit[Params]] = []
         # LIBSVM ends at a tolerance, not at a gap that the user asks for.
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
-            from randsvm.training.shared_kernel_fit import SharedKernelFit
+            from randsvm.training.search_fits import SharedKernelFit
 
             fits.append(SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
         # The workers of a cluster do not know weights that are not in the data.
         if type(self.D) is Dataset:
+            from randsvm.training.search_fits import SeededKernelFit
+
             fits.append(SeededKernelFit(self.for_search()))
         return fits
 
@@ -282,141 +283,6 @@ def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> K
             return rounds.reduce(SV, gap)[0]
     except TimeLimitError:
         return SV
-
-
-@dataclass(frozen=True)
-class SeededFit:
-    """A fit from which others start: with a larger C, on other rows, or the final training.
-
-    subtasks: of all rows
-    seeds: the solution of each subtask; None: the fit has no rows of one of its sides
-    f : (m, K) float64, the values of the rows that the fit holds out; None: it is on all rows
-    """
-
-    subtasks: Subtasks
-    seeds: list[SavedSolution | None]
-    f: np.ndarray | None = None
-
-
-class SeededKernelFit:
-    """Fits of a search, each of which starts from another fit."""
-
-    starts_from_fits = True
-
-    def __init__(self, trainer: KernelTrainer) -> None:
-        self.trainer = trainer
-        # The rows of pairs of classes, which all fits on the same rows share.
-        self._pairs: Subtasks | None = None
-        self._lock = Lock()
-
-    def close(self) -> None:
-        """Free what fits on the same rows share."""
-        if self._pairs is not None:
-            self._pairs.close()
-            self._pairs = None
-
-    def suits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
-        """Return whether fits on most rows of D with these parameters gain from others.
-
-        Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
-        another sum. KBH07's rule without a gap keeps no coefficients outside of a working set. If
-        all rows fit into one working set, LIBSVM is as fast from zero: digits takes 1.8 times as
-        long with seeds. Random features of each gamma are other rows.
-        """
-        trainer, params = self.trainer, candidates[0]
-        if params.task in NU_TASKS or params.components or trainer.job.stop.wanted_gap is None:
-            return False
-        subtasks = trainer._subtasks(D, params)
-        folds = trainer.job.search.fold_count
-        rows = subtasks.max_rows * (folds - 1) // folds
-        return trainer.algorithm_for(rows, subtasks.problem).r < rows
-
-    def fit(
-        self,
-        D: Dataset,
-        params: Params,
-        start: SeededFit | None = None,
-        training: np.ndarray | None = None,
-        held_out: np.ndarray | None = None,
-    ) -> SeededFit:
-        """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
-        if start is None:
-            subtasks = self._subtasks(D, params)
-            starts: list[SavedSolution | None] = [None] * len(subtasks)
-        else:
-            subtasks = start.subtasks.with_params(self.trainer.resolved(params))
-            starts = start.seeds
-        rest = subtasks if training is None else subtasks.without(~training)
-        with limited(inf) as clock:
-            found = list(self._solved(rest, starts, clock))
-        f = None if held_out is None else self._values(rest, found, held_out)
-        return SeededFit(subtasks, [None if one is None else one[1] for one in found], f)
-
-    def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
-        subtasks = self.trainer._subtasks(D, params, at_once(D, self.trainer.job))
-        if not subtasks.pairs:
-            return subtasks
-        with self._lock:
-            if self._pairs is None:
-                subtasks.group_rows()
-                self._pairs = subtasks
-            return self._pairs.with_params(self.trainer.resolved(params))
-
-    def _values(
-        self,
-        subtasks: Subtasks,
-        found: Sequence[tuple[KernelSolution, SavedSolution] | None],
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of the rows that the subtasks leave out, (m, K) float64, from their solutions.
-
-        held_out : (n,) bool
-        """
-        if not subtasks.pairs:
-            columns = []
-            for number, one in enumerate(found):
-                SV = subtasks.constant_solution(number)[0] if one is None else one[0]
-                u = np.zeros(subtasks.D.n) if one is None else one[1].u
-                columns.append((u[held_out] + SV.b) * SV.scale)
-            return np.column_stack(columns)
-        solutions = [
-            subtasks.constant_solution(number)[0] if one is None else one[0]
-            for number, one in enumerate(found)
-        ]
-        decision = assemble(subtasks, solutions).decision_matrix
-        classes = len(subtasks.names)
-
-        def votes(f: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return decisions.votes(f > 0, ~(f > 0), classes)
-
-        return kept_values(subtasks.D.subset(held_out), decision, votes).kept
-
-    def _solved(
-        self,
-        subtasks: Subtasks,
-        starts: Sequence[SavedSolution | None],
-        clock: Clock,
-    ) -> Iterator[tuple[KernelSolution, SavedSolution] | None]:
-        """Yield the solution of each subtask, and what others start from; None: one side has no
-        rows."""
-        for number, start in enumerate(starts):
-            if subtasks.pairs and 0 in subtasks.side_weights(number):
-                yield None
-                continue
-            task = subtasks[number]
-            algorithm, first = self.trainer.algorithm_for(task.D.n, task.problem), None
-            if start is not None:
-                from randsvm.training.warm_start import SeededStart
-
-                first = SeededStart(start)
-            job, shares = self.trainer.job, subtasks.at_once
-            rounds = Rounds(task, algorithm, job, first, clock, memory_shares=shares)
-            try:
-                SV, _ = rounds.run(inf)
-                rounds.scan.return_to(SV)
-                yield task.in_whole(SV), rounds.scan.saved_solution
-            finally:
-                rounds.scan.forget()
 
 
 class KernelTrainingRun(TrainingRun[Trained]):

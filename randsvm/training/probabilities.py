@@ -36,8 +36,6 @@ from randsvm.training.job import AnyParams, Decision, Job, TimedFit
 
 # The share of a fold's time that its training may take; the rest is for the decision values.
 TRAINING_TIME = 0.75
-# The first fit, before any training on all rows, uses this number of rows and share of the time.
-SUBSET_ROWS, SUBSET_TIME = 2000, 0.2
 # Rows for the density marks if there may be no time for all rows.
 MARKED_ROWS = 500
 # Residuals above this number of standard deviations are outliers, as in LIBSVM.
@@ -119,10 +117,10 @@ def fit_by_cross_validation(
     with replicated(D, D) as whole:
         waves = math.ceil(folds / at_once(whole, job))
         seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
-        validation: CrossValidation[AnyParams] = CrossValidation.of(
-            whole, folds, job, lambda D, params: fit(D, params, seconds)
+        validation = CrossValidation.of(whole, folds, job)
+        found = validation.decisions(
+            lambda D, params: fit(D, params, seconds), params, until, calibration.keep
         )
-        found = validation.decisions(params, until, calibration.keep)
     late = f"no time for all folds of {calibration.options}"
     if found is None:
         emit(Notice(f"{late}, and too few rows are held out to fit it"))
@@ -132,33 +130,6 @@ def fit_by_cross_validation(
         emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
     weights = D.weights()
     return calibration.fit(f, D.labels()[held], None if weights is None else weights[held])
-
-
-def fit_on_subset(
-    D: Dataset,
-    params: AnyParams,
-    fit: TimedFit[AnyParams],
-    calibration: Calibration,
-    job: Job,
-    until: float,
-) -> dict[str, Any]:
-    """Return the fields of Model for probabilities, fitted quickly to a random subset of D.
-
-    Half of the subset is held out. The result is empty if D has one row or there is no time.
-    """
-    if D.n < 2:
-        return {}
-    S = D.subset(D.mask(random_subset(D, SUBSET_ROWS, Draws(job.run.seed))))
-    seconds = SUBSET_TIME * (until - time.perf_counter())
-    with replicated(D, S) as subset:
-        halves: CrossValidation[AnyParams] = CrossValidation.of(
-            subset, 2, job, lambda D, params: fit(D, params, seconds)
-        )
-        found = halves.decisions(params, until, calibration.keep, folds=[0])
-    if found is None:
-        return {}
-    (held, f), weights = found, S.weights()
-    return calibration.fit(f, S.labels()[held], None if weights is None else weights[held])
 
 
 # --- sigmoids of classes --------------------------------------------------------------------

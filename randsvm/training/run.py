@@ -313,13 +313,11 @@ def train(
 
         found = Winner(None, params)
         if job.search.is_wanted:
-            from randsvm.training import grid_search
+            from randsvm.training.search import search
 
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_search().fit_for_scores
-            found = grid_search.search(
-                trainer.D, params, fit, job, configuration, until, trainer.search_fits()
-            )
+            found = search(trainer.D, params, fit, job, configuration, until, trainer.search_fits())
         arguments = configuration(found.params, job)
         run = BatchModelWriter(trainer, found, clock, model, arguments)
         # The training frees the first fit of the search, part by part.
@@ -492,12 +490,6 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
         # The fields of the model for probabilities.
         self.calibrated: dict[str, Any] = {}
         self.holds_out = trainer.holds_out(params)
-        if self.holds_out and clock.end < inf:
-            # Whenever the limit comes, the model has probabilities.
-            calibration = trainer.calibration(params)
-            self.calibrated = probabilities.fit_on_subset(
-                trainer.D, params, trainer.for_parts().fit, calibration, trainer.job, clock.end
-            )
         part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
         self.training = trainer.start(params, clock, clock.share(part), found.first_fit)
 

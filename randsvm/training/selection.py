@@ -250,6 +250,52 @@ def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
     return float(each.mean()), error
 
 
+# A combination is dropped if its losses exceed those of the best one by this many standard errors
+# of the mean paired difference over the rows of the folds so far: one-sided level 1%, by the normal
+# distribution.
+RACING_DEVIATIONS = 2.326
+
+
+def mean_excess(losses: np.ndarray, best: np.ndarray, rows: int) -> tuple[float, float]:
+    """Return the mean difference of the losses of the same rows, and its standard error.
+
+    The standard error is the one under the hypothesis that the expected difference is 0, so that
+    for losses of 0 and 1 the test is that of McNemar, 1947: a few rows are never enough, also if
+    their differences are all equal.
+
+    losses, best : (m,); rows: the number of all rows; more losses than rows come from repetitions,
+    which score the same rows again
+    """
+    difference = losses - best
+    error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
+    return float(difference.mean()), error
+
+
+def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
+    """Return the candidates whose losses are significantly above those of the best, in order.
+
+    The test is paired, over rows: see RACING_DEVIATIONS.
+
+    losses : (m,) of each candidate, of the same rows; rows: see `mean_excess`
+    """
+    means = {index: float(loss.mean()) for index, loss in losses.items()}
+    if len(means) < 2:
+        return []
+    numbers = [index for index in sorted(means) if not isnan(means[index])]
+    if not numbers:
+        return []
+    best = min(numbers, key=means.__getitem__)
+    worse = []
+    for index in sorted(means):
+        if isnan(means[index]):
+            worse.append(index)
+            continue
+        excess, error = mean_excess(losses[index], losses[best], rows)
+        if excess > RACING_DEVIATIONS * error:
+            worse.append(index)
+    return worse
+
+
 # The parameters that make a machine simpler, the most important first: 1 if a smaller value does,
 # -1 if a larger one does.
 SIMPLER = {"C": 1, "lambda_": -1, "gamma": 1, "nu": -1, "epsilon": -1}

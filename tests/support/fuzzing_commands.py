@@ -23,9 +23,8 @@ from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.load import load
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import Params
-from randsvm.training.grid_search import Candidate, CandidateScores, SearchSetup
 from randsvm.training.job import Job
-from randsvm.training.selection import criterion_of
+from randsvm.training.search import Candidate, CandidateScores
 
 Damage = Callable[[bytes, random.Random], bytes]
 
@@ -43,10 +42,6 @@ def rows(folder: Path) -> None:
 # ---- logs ---------------------------------------------------------------------------------------
 
 
-def _no_fit(D: Any, params: Params) -> Any:
-    raise AssertionError("all results are in the log")
-
-
 class Logs:
     """Check damaged logs: values that are read from one are numbers, and added lines are whole."""
 
@@ -59,7 +54,8 @@ class Logs:
             run_train("osuna", "-q", *search, folder / "data", folder / "m")
         self.valid = self.path.read_bytes()
         found = read_trials(str(self.path))
-        self.D: Any = SimpleNamespace(n=24, summary=SimpleNamespace(digest=found[0]["digest"]))
+        summary = SimpleNamespace(digest=found[0]["digest"], names=["1", "2"])
+        self.D: Any = SimpleNamespace(n=24, summary=summary)
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
         self.candidates = [Candidate({"C": C}, Params(C=C)) for C in self.words]
 
@@ -70,10 +66,7 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        setup: SearchSetup[Params] = SearchSetup(
-            self.D, _no_fit, job, words, criterion_of(job.search, Params(), ["1", "2"])
-        )
-        candidate_scores = CandidateScores(setup)
+        candidate_scores = CandidateScores(self.D, Params(), job, words, [])
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}

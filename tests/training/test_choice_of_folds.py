@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from randsvm.training.job import Job
 def folds_of(path, search):
     job = Job(resources=Resources(jobs=1), search=search)
     with open_dataset(path, "svc") as D:
-        return CrossValidation.of_search(D, job, lambda *_: pytest.fail("no fit is made"))
+        return CrossValidation.of_search(D, job)
 
 
 # ---- repetitions --------------------------------------------------------------------------------
@@ -102,16 +102,16 @@ def test_scores_in_the_order_of_time_equal_scikit_learns(tmp_path, words):
 
 @pytest.mark.parametrize("kind", ["search", "probabilities", "subset"])
 def test_the_seed_chooses_the_held_out_rows(tmp_path, kind):
-    path, found, fit = gaussians(203).save(tmp_path / "d"), [], cast(Any, None)
+    path, found = gaussians(203).save(tmp_path / "d"), list[Any]()
     for seed in (0, 0, 1):
         job = Job(run=Run(seed=seed), resources=Resources(jobs=1), search=Search(folds=5))
         with open_dataset(path, "svc") as D:
             if kind == "subset":
                 found.append(subset_of(D, 100, seed).points(np.arange(100)).X.data)
             elif kind == "search":
-                found.append(CrossValidation.of_search(D, job, fit).assigned[0])
+                found.append(CrossValidation.of_search(D, job).assigned[0])
             else:
-                found.append(CrossValidation.of(D, 5, job, fit).assigned[0])
+                found.append(CrossValidation.of(D, 5, job).assigned[0])
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
 

@@ -20,7 +20,8 @@ from randsvm.events import Notice, Tried, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import grid_search, run
+from randsvm.training import run
+from randsvm.training import search as searches
 from randsvm.training.job import Job
 
 ROWS = 1200
@@ -108,7 +109,7 @@ def search(
         return command_line(params, job.search)
 
     with open_dataset(path, task) as D, listening(found.events.append):
-        winner = grid_search.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
+        winner = searches.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
     return winner.searched, winner.params, found
 
 
@@ -175,7 +176,7 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
 
 @pytest.fixture
 def small_stages(monkeypatch):
-    monkeypatch.setattr(grid_search, "COARSE_ROWS", 60)
+    monkeypatch.setattr(searches, "COARSE_ROWS", 60)
 
 
 AUTO = (("C", "auto"), ("gamma", "auto"))

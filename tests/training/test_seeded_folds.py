@@ -16,10 +16,11 @@ from task_sets import GAMMA, SETS, open_dataset
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import fold_fits, kernel_machine
+from randsvm.training import kernel_machine, selection
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
+from randsvm.training.search_fits import ColdFit, SeededKernelFit
 
 TIGHT = 1e-7
 TASKS = {
@@ -36,37 +37,31 @@ TASKS = {
 class FoldsOfSearch(NamedTuple):
     """A cross-validation of three folds, and the fits of a search that start from each other."""
 
-    validation: CrossValidation[Params]
-    seeded: kernel_machine.SeededKernelFit
+    validation: CrossValidation
+    cold: ColdFit[Params]
+    seeded: SeededKernelFit
     params: Params
 
-    def values(self, left_out):
-        """Return f of the rows of each fold.
-
-        left_out : (n,) bool, the rows of the first fold; None: the first fits are on all rows
-        """
-        validation, seeded, params = self
-        training = None if left_out is None else ~left_out
+    def values(self):
+        """Return f of the rows of each fold; those after the first start from that of the first."""
+        validation, _, seeded, params = self
+        left_out = validation.held_out(0)
         half = replace(params, C=params.C / 2)
-        start = seeded.fit(validation.D, half, None, training, left_out)
-        first_fit = seeded.fit(validation.D, params, start, training, left_out)
-        found = [] if first_fit.f is None else [first_fit.f]
-        for fold in validation.folds[len(found) :]:
+        start = seeded.fit(validation.D, half, None, ~left_out, left_out)
+        first_fit = seeded.fit(validation.D, params, start, ~left_out, left_out)
+        found = [first_fit.f]
+        for fold in validation.folds[1:]:
             held = validation.held_out(fold)
-            f = seeded.fit(validation.D, params, first_fit, ~held, held).f
-            assert f is not None
-            found.append(f)
+            found.append(seeded.fit(validation.D, params, first_fit, ~held, held).f)
         return found
 
     def values_from_another_c(self, fold, factor):
         """Return f of the rows of a fold, from the same fold with `factor` times C."""
-        validation, seeded, params = self
+        validation, _, seeded, params = self
         held = validation.held_out(fold)
         other = replace(params, C=params.C * factor)
         start = seeded.fit(validation.D, other, None, ~held, held)
-        f = seeded.fit(validation.D, params, start, ~held, held).f
-        assert f is not None
-        return f
+        return seeded.fit(validation.D, params, start, ~held, held).f
 
 
 @contextmanager
@@ -87,8 +82,9 @@ def folds_of_search(tmp_path, name, few_rows):
         trainer = make(LabelledData(D, names, tuple(D.summary.values)), job)
         fit = trainer.for_parts().fit_for_scores
         seeded = trainer.search_fits()[-1]
-        assert isinstance(seeded, kernel_machine.SeededKernelFit)
-        yield FoldsOfSearch(CrossValidation.of(D, 3, job, fit), seeded, trainer.resolved(params))
+        assert isinstance(seeded, SeededKernelFit)
+        validation = CrossValidation.of(D, 3, job)
+        yield FoldsOfSearch(validation, ColdFit(fit), seeded, trainer.resolved(params))
 
 
 @pytest.mark.parametrize("few_rows", [True, False])
@@ -98,20 +94,17 @@ def test_decision_values_equal_those_of_folds_from_nothing(tmp_path, monkeypatch
         monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
     with folds_of_search(tmp_path, name, few_rows) as folds:
         validation = folds.validation
-        all_cold = [
-            validation.run_fold(lambda one: one.values(lambda f, y: f).kept, folds.params, fold)
-            for fold in validation.folds
-        ]
-        for left_out in None, validation.held_out(0):
-            for found, cold in zip(folds.values(left_out), all_cold, strict=True):
-                assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
+        for fold, found in enumerate(folds.values()):
+            held = validation.held_out(fold)
+            cold = folds.cold.fit(validation.D, folds.params, None, ~held, held).f
+            assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
 
 
 def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path):
     with folds_of_search(tmp_path, "svc", few_rows=False) as folds:
         validation = folds.validation
         y, X = SETS["svc"]
-        found = folds.values(validation.held_out(0))
+        found = folds.values()
         for fold in validation.folds:
             held = validation.held_out(fold)
             words = f"-c {folds.params.C} -g {GAMMA} -e 1e-6"
@@ -215,7 +208,7 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy():
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
-    assert fold_fits.significantly_worse(losses, m) == expected
+    assert selection.significantly_worse(losses, m) == expected
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
-    assert fold_fits.significantly_worse(twice, m) == expected
+    assert selection.significantly_worse(twice, m) == expected

@@ -21,11 +21,12 @@ from randsvm.data.sampling import Draw
 from randsvm.events import Tried
 from randsvm.parameters.run import SELECTION_METRICS, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import cross_validation, fold_fits, selection
+from randsvm.training import cross_validation, selection
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
 from randsvm.training.probabilities import fit_sigmoid
-from randsvm.training.shared_kernel_fit import HeldOutValues
+from randsvm.training.search import CandidateScores, SearchFolds
+from randsvm.training.search_fits import ColdFit, HeldOutValues
 
 
 def cross_fitted_loss(y, f, w):
@@ -133,15 +134,11 @@ def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(name, class
     )
 
 
-def some_folds(D, job):
-    """Return folds whose fits only return the first feature."""
-
-    def fit(D, params):
-        return lambda X: np.bincount(
-            np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr)), X.data, len(X.indptr) - 1
-        )[:, None]
-
-    return cross_validation.CrossValidation.of_search(D, job, fit)
+def first_feature(D, params):
+    """Train nothing; f is the first feature."""
+    return lambda X: np.bincount(
+        np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr)), X.data, len(X.indptr) - 1
+    )[:, None]
 
 
 class FirstFeature:
@@ -157,6 +154,9 @@ class FirstFeature:
 
     def fit(self, D, params, start, training, held_out):
         return HeldOutValues(self.x[held_out][:, None])
+
+    def close(self):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_scores_of_folds_over_many_shards_are_scikit_learns(
     job = Job(search=Search(3, select_by=name))
     with closing(load(str(path), options, Resources(jobs=1))) as whole:
         D = LabelledData.of(whole, str(path), kind).D
-        validation = some_folds(D, job)
-        search_fits = [FirstFeature(x)] * shared
-        fits = fold_fits.FoldFits(
-            validation, [Params(kind)], search_fits, criterion(name, 2), races=True
-        )
-        fits.score([0])
-        scores = [found for fold in range(3) for _, _, found in fits.scores([(0, fold)])]
+        validation = cross_validation.CrossValidation.of_search(D, job)
+        fits = FirstFeature(x) if shared else ColdFit(first_feature)
+        candidate_scores = CandidateScores(D, Params(kind), job, lambda *_: [], [])
+        two = [Params(kind), Params(kind, C=2)]
+        # The second one is in a log.
+        folds = SearchFolds(candidate_scores, two, validation, fits)
+        ((_, scores, _),) = folds.scored({1: 3}, {})
         held_out = [validation.held_out(fold) for fold in range(3)]
         y = D.labels()
     expected = [REFERENCES[name](y[own], x[own], w[own]) for own in held_out]
@@ -211,7 +211,7 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
             losses = {i: score_of(name, 2, y, f).losses for i, f in enumerate([right, wrong])}
             if name == "auc":
                 losses[1] = score_of(name, 2, y, -right).losses
-            assert fold_fits.significantly_worse(losses, 200) == expected, (name, rare)
+            assert selection.significantly_worse(losses, 200) == expected, (name, rare)
 
 
 # ---- mean and standard error ---------------------------------------------------------------

@@ -16,7 +16,7 @@ from randsvm.parameters.svm import Params
 from randsvm.training import kernel_machine
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
-from randsvm.training.shared_kernel_fit import SharedKernelFit
+from randsvm.training.search_fits import SharedKernelFit
 
 # The set, the parameters, and scikit-learn's machine with the same ones.
 MACHINES = {

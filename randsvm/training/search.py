@@ -1,0 +1,748 @@
+"""Search: choose the combinations of parameters to cross-validate, and compare their scores.
+
+Combinations of given values are tried on all rows; one that proves worse on the first folds is
+dropped. Under a time limit, or if a range is searched, stages on few rows show which deserve more
+rows. search_fits.py has the fits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from math import ceil, inf, isnan, nan, sqrt
+from typing import Any, Generic, TypeAlias
+
+import numpy as np
+
+from randsvm.data.dataset import Dataset
+from randsvm.errors import ClusterError, Interrupted
+from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
+from randsvm.parallel import Cancelled
+from randsvm.parameters.svm import Params
+from randsvm.training.cross_validation import (
+    CrossValidation,
+    KeptValues,
+    replicated,
+    rows_of_groups,
+    run_concurrently,
+    subset_of,
+)
+from randsvm.training.job import AnyParams, Fit, Job, ScoredFit, SearchFit
+from randsvm.training.search_fits import ColdFit
+from randsvm.training.selection import (
+    FoldScore,
+    Winner,
+    criterion_of,
+    mean_and_error,
+    significantly_worse,
+    simplest_within_error,
+)
+
+# The fewest rows of the first stage: for each fold, for each class; in all under a time limit
+# (MIN_ROWS), and if a range is searched (COARSE_ROWS).
+MIN_FOLD_ROWS, MIN_CLASS_ROWS = 10, 20
+MIN_ROWS, COARSE_ROWS = 200, 500
+# Each stage has this many times the rows of the one before, and this part of its combinations.
+ROW_GROWTH, KEPT_PART, MIN_KEPT = 4, 1 / 4, 2
+# No combination is dropped if the next stage with all of them takes at most this part of the time.
+AMPLE_TIME = 1 / 4
+# Factors of the grids around the best of a range. The first grid is tried on ROW_GROWTH times the
+# rows of the first stage, each other on ROW_GROWTH times the rows of the one before.
+FINER_FACTORS = (2.0, sqrt(2.0))
+
+# Under a time limit, a fit is cancelled after
+# max(PATIENCE_FACTOR usual, min(PATIENCE_FACTOR share, MAX_TIME_PART left)) seconds, with the usual
+# seconds of a fit, the equal share of a fit in the time left, and the time left. Before the usual
+# seconds are known, it is cancelled after MAX_TIME_PART left.
+PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
+# The seconds of a fit grow at most as this power of the rows.
+COST_POWER = 1.5
+
+# The most decision values of all candidates of a race in memory, 8 bytes each, and 8 for each loss
+# of a row. This does not depend on --memory, which changes no result.
+MAX_RACING_VALUES = 1 << 24
+# A race fits two folds at a time if one fold has fewer chains than this. Combinations that a test
+# between the two would drop are then fitted for one more fold.
+MIN_CHAINS = 6
+
+Key = tuple[tuple[str, float], ...]
+Rank = tuple[bool, float, int]
+# The fits of one fold: indices of candidates that differ in C alone, ascending, and the fold. Each
+# fit after the first starts from the one before.
+Chain = tuple[Sequence[int], int]
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[AnyParams]):
+    """A combination of parameters; values: of those that the grid varies."""
+
+    values: dict[str, float]
+    params: AnyParams
+
+    @property
+    def key(self) -> Key:
+        return tuple(self.values.items())
+
+
+# The combinations to compare, and the number of rows.
+Stage: TypeAlias = "tuple[Sequence[Candidate[AnyParams]], int]"
+
+
+def search(
+    D: Dataset,
+    params: AnyParams,
+    fit: Fit[AnyParams],
+    job: Job,
+    configuration: Callable[[AnyParams, Job], list[str]],
+    until: float,
+    search_fits: Sequence[SearchFit[AnyParams]] = (),
+) -> Winner[AnyParams]:
+    """Cross-validate every combination of the grid; return the results and the best parameters.
+
+    Without a grid, the parameters alone are cross-validated. The first result is of the best
+    combination. No results (None): there was no time for any; the first combination is returned.
+
+    configuration: returns the words that make parameters and a job
+    until: the moment when the search ends with the results so far
+    search_fits: fits that share work; the first that suits the rows and parameters is used, or
+    `fit`, which trains each from nothing
+    """
+    began, options = time.perf_counter(), job.search
+    scores = CandidateScores(D, params, job, configuration, [*search_fits, ColdFit(fit)], until)
+    candidates = _candidates(options.candidates(params))
+    if options.refined_fields and until < inf:
+        candidates = from_the_middle(candidates)
+    try:
+        run_stages(scores, params, candidates, min(options.subset or D.n, D.n))
+    except (Interrupted, ClusterError) as error:
+        scores.emit_unfinished()
+        error.args = (f"{error}: no model was written; {scores.best_so_far()}",)
+        raise
+    if not scores.results:
+        first = "" if len(candidates) == 1 else ": the first combination is taken"
+        emit(Notice(f"no time for cross-validation{first}"))
+        return Winner(None, candidates[0].params)
+    first_fit, ranked = scores.first_fit_of_best(), scores.ranked
+    simplest = simplest_within_error(ranked, scores.criterion.sign)
+    found = Searched(ranked, time.perf_counter() - began, len(scores.candidates), simplest)
+    emit(found)
+    if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
+        emit(Notice(f"all {len(ranked):,} scores are equal: they do not show which one is best"))
+    best = replace(params, **ranked[0].values)  # type: ignore[arg-type]
+    return Winner(found, best, first_fit)
+
+
+# --- stages ----------------------------------------------------------------------------------
+
+
+def run_stages(
+    scores: CandidateScores[AnyParams],
+    params: AnyParams,
+    candidates: Sequence[Candidate[AnyParams]],
+    most: int,
+) -> None:
+    """Score candidates in stages of more and more rows, as far as there is time for them."""
+    for some, rows in stages(scores, params, candidates, most):
+        if scores.results and scores.expected_seconds(len(some), rows) > scores.seconds_left:
+            emit(Notice(f"no time to cross-validate on {rows:,} of {most:,} rows"))
+            return
+        if not scores.stage(some, rows):
+            return
+
+
+def stages(
+    scores: CandidateScores[AnyParams],
+    params: AnyParams,
+    candidates: Sequence[Candidate[AnyParams]],
+    most: int,
+) -> Iterator[Stage[AnyParams]]:
+    """Yield the stages of a search; the next one follows from the scores of those before.
+
+    A list of values has one, on `most` rows. Under a time limit, a list is tried on few rows, and
+    then on all rows if that takes a small part of the time left; otherwise the best KEPT_PART is
+    tried on ROW_GROWTH times the rows, and so on: Jamieson, Talwalkar, "Non-stochastic Best Arm
+    Identification and Hyperparameter Optimization", AISTATS 2016. A range is tried on few rows, its
+    best part on more, then grids around the best.
+    """
+    is_range = bool(scores.job.search.refined_fields)
+    if not is_range and scores.until == inf:
+        yield candidates, most
+        return
+    rows = first_rows(scores, COARSE_ROWS if is_range else MIN_ROWS, most)
+    yield candidates, rows
+    if is_range:
+        yield scores.best_part(candidates), min(ROW_GROWTH * rows, most)
+        for power, factor in enumerate(FINER_FACTORS, 1):
+            around = scores.ranked[0].values
+            near = scores.job.search.refined_candidates(params, around, factor)
+            yield _candidates(near), min(ROW_GROWTH**power * rows, most)
+        return
+    while rows < most:
+        left, more = scores.seconds_left, min(ROW_GROWTH * rows, most)
+        # If the results of the stage come from a log, the time that fits take is unknown.
+        ample = AMPLE_TIME * left if scores.candidate_seconds else -1.0
+        with_all = [n for n in (most, more) if scores.expected_seconds(len(candidates), n) <= ample]
+        if not with_all:
+            candidates = scores.best_part(candidates)
+        if not with_all and scores.expected_seconds(len(candidates), more) > left:
+            more = min(2 * rows, most)
+        rows = with_all[0] if with_all else more
+        yield candidates, rows
+
+
+def first_rows(scores: CandidateScores[AnyParams], least: int, most: int) -> int:
+    """Return the rows of the first stage: enough for each fold and each class."""
+    D, job = scores.D, scores.job
+    classes, folds = len(D.summary.names), job.search.fold_count
+    groups = rows_of_groups(D, folds, job.run.seed)
+    return min(max(least, MIN_FOLD_ROWS * folds, MIN_CLASS_ROWS * classes, groups), most)
+
+
+def from_the_middle(candidates: Sequence[Candidate[AnyParams]]) -> list[Candidate[AnyParams]]:
+    """Return the candidates of a grid, those in its middle first and its corners last.
+
+    A search that runs out of time has then scored moderate values of the parameters.
+    """
+    columns = {
+        name: sorted({one.values[name] for one in candidates}) for name in candidates[0].values
+    }
+    places = {name: {x: i for i, x in enumerate(column)} for name, column in columns.items()}
+
+    def distance(one: Candidate[AnyParams]) -> float:
+        parts = [
+            (places[name][x] + 0.5) / len(columns[name]) - 0.5 for name, x in one.values.items()
+        ]
+        return sum(part**2 for part in parts)
+
+    return sorted(candidates, key=distance)
+
+
+def _candidates(
+    combinations: Sequence[tuple[dict[str, float], AnyParams]],
+) -> list[Candidate[AnyParams]]:
+    return [Candidate(values, params) for values, params in combinations]
+
+
+# --- scores ----------------------------------------------------------------------------------
+
+
+class CandidateScores(Generic[AnyParams]):
+    """The scores of combinations, each on the largest number of rows that it was tried on.
+
+    configuration: returns the words that make parameters and a job
+    search_fits: ways to fit, the preferred one first; the last suits all rows and parameters
+    until: the moment when the search ends with the results so far
+    logged: results of earlier searches, by configuration and digest of the data
+    candidates: all combinations so far, in the order of the grid
+    results: rows and result of each combination that was tried
+    candidate_seconds: the seconds per candidate in the last timed stage; 0 if none was timed
+    timed_rows: the rows of that stage
+    """
+
+    def __init__(
+        self,
+        D: Dataset,
+        params: AnyParams,
+        job: Job,
+        configuration: Callable[[AnyParams, Job], list[str]],
+        search_fits: Sequence[SearchFit[AnyParams]],
+        until: float = inf,
+    ) -> None:
+        self.D, self.job, self.configuration = D, job, configuration
+        self.search_fits, self.until = search_fits, until
+        self.criterion = criterion_of(job.search, params, D.summary.names)
+        # The number of folds of all repetitions.
+        self.folds = job.search.fold_count * job.search.repeats
+        self.logged = {
+            (line["configuration"], line["digest"]): line
+            for line in job.search.earlier()
+            if _is_complete(line)
+        }
+        self.candidates: dict[Key, Candidate[AnyParams]] = {}
+        self.results: dict[Key, tuple[int, Tried]] = {}
+        self.candidate_seconds, self.timed_rows = 0.0, 1
+        # The candidates that each one was tried with.
+        self.tried_with: dict[Key, Sequence[Candidate[AnyParams]]] = {}
+        # The best candidate so far of a race on all rows, and its fit for the first fold.
+        self.best_fit: tuple[Rank, Key, ScoredFit] | None = None
+        # All results so far, with the rows of their stages; the candidates of the stage that is
+        # under way, its rows, and the scores of those that are not finished, by index and fold.
+        self.emitted: list[tuple[int, Tried]] = []
+        self.underway: Stage[AnyParams] = (), 0
+        self.parts: dict[int, dict[int, FoldScore]] = {}
+
+    @property
+    def seconds_left(self) -> float:
+        return self.until - time.perf_counter()
+
+    def stage(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> list[Candidate[AnyParams]]:
+        """Cross-validate on a random subset of this number of rows.
+
+        Returns the candidates that were scored in time, the best first. If these are at most half,
+        and this is not the first stage, their scores are discarded and the list is empty.
+        """
+        self.candidates |= {one.key: one for one in candidates}
+        known = {one.key for one in candidates if self.results.get(one.key, (0,))[0] == rows}
+        missing = [one for one in candidates if one.key not in known]
+        began = time.perf_counter()
+        done = {one.key: (rows, tried) for one, tried in self._tried(missing, rows)}
+        if len(done) < len(missing):
+            where = "" if rows == self.D.n else f" on {rows:,} rows"
+            of = f"{len(missing) - len(done)} of {len(candidates)} combinations"
+            emit(Notice(f"no time for {of}{where}"))
+        if done and self.until < inf:
+            self.candidate_seconds = (time.perf_counter() - began) / len(done)
+            self.timed_rows = rows
+        if self.results and 2 * (len(known) + len(done)) <= len(candidates):
+            return []
+        self.results |= done
+        return self._of_stage(candidates, rows)
+
+    def _of_stage(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> list[Candidate[AnyParams]]:
+        """Return those of the candidates that were scored on this number of rows, best first."""
+        own = {one.key for one in candidates}
+        best = (key for key in self._best_first if self.results[key][0] == rows and key in own)
+        return [self.candidates[key] for key in best]
+
+    def best_part(
+        self, candidates: Sequence[Candidate[AnyParams]]
+    ) -> Sequence[Candidate[AnyParams]]:
+        """Return the best KEPT_PART of the candidates of the last stage.
+
+        Ties with the last of them are kept, too, up to half of all.
+        """
+        rows = max(self.results[one.key][0] for one in candidates if one.key in self.results)
+        best_first = self._of_stage(candidates, rows)
+        count = max(MIN_KEPT, ceil(KEPT_PART * len(best_first)))
+        scores = [self.results[one.key][1].score for one in best_first]
+        ties = scores[count : len(scores) // 2]
+        equals = ties.count(scores[count - 1]) if count < len(scores) else 0
+        return best_first[: count + equals]
+
+    def expected_seconds(self, count: int, rows: int) -> float:
+        """Return the seconds that a stage of `count` candidates on `rows` rows takes."""
+        return self.candidate_seconds * count * (rows / self.timed_rows) ** COST_POWER
+
+    @property
+    def ranked(self) -> list[Tried]:
+        """The result of each combination, best first; those tried on fewer rows come last."""
+        return [self.results[key][1] for key in self._best_first]
+
+    @property
+    def _best_first(self) -> list[Key]:
+        """The combinations that were tried, best first; equals in the order of the grid."""
+
+        def rank(key: Key) -> tuple[int, bool, Rank]:
+            rows, tried = self.results[key]
+            return -rows, tried.dropped_after is not None, self._rank_of_score(key, tried.score)
+
+        return sorted(self.results, key=rank)
+
+    def _rank_of_score(self, key: Key, score: float) -> Rank:
+        """Return the rank of a score among those on the same rows; smaller is better."""
+        return isnan(score), -self.criterion.sign * score, list(self.candidates).index(key)
+
+    # --- results -----------------------------------------------------------------------------
+
+    def _tried(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> Iterator[tuple[Candidate[AnyParams], Tried]]:
+        """Yield results as they complete, and emit each; results of the log come first."""
+        for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
+            place = {"number": number, "of": len(candidates), "resumed": resumed}
+            yield one, self._emit_tried(one, rows, {**place, **result})
+
+    def _results(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> Iterator[tuple[Candidate[AnyParams], dict[str, Any], bool]]:
+        """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
+        self.tried_with |= {one.key: candidates for one in candidates}
+        folds_of: dict[int, int] = {}
+        for index, line in enumerate(self._known_lines(candidates, rows)):
+            if line is not None:
+                folds_of[index] = len(line["scores"])
+                result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
+                yield candidates[index], {**result, DROPPED: line.get(DROPPED)}, True
+        if len(folds_of) == len(candidates):
+            return
+        self.underway, self.parts = (candidates, rows), {}
+        with self._folds(candidates, rows) as folds:
+            for index, scores, fit in folds.scored(folds_of, self.parts):
+                one, result = candidates[index], self.criterion.of_folds(scores)
+                dropped = len(scores) if len(scores) < self.folds else None
+                if dropped is None and rows == self.D.n and fit is not None:
+                    rank = self._rank_of_score(one.key, result["score"])
+                    if self.best_fit is None or rank < self.best_fit[0]:
+                        self.best_fit = rank, one.key, fit
+                yield one, {**result, DROPPED: dropped}, False
+        self.parts = {}
+
+    def _emit_tried(self, one: Candidate[AnyParams], rows: int, result: Mapping[str, Any]) -> Tried:
+        """Emit and return the result of a candidate on this number of rows."""
+        mean, error = mean_and_error(result["scores"], self.job.search.fold_count)
+        tried = Tried(
+            values=one.values,
+            configuration=self._configuration(one, rows),
+            digest=self.D.summary.digest,
+            mean=mean,
+            standard_error=error,
+            **result,
+        )
+        self.emitted.append((rows, tried))
+        try:
+            emit(tried)
+        except Interrupted:
+            emit(tried)  # a signal is raised once, before the listener has the event
+            raise
+        return tried
+
+    def emit_unfinished(self) -> None:
+        """Emit the results of candidates that an interruption leaves with some of their folds."""
+        candidates, rows = self.underway
+        number = sum(own == rows for own, _ in self.emitted)
+        for index in sorted(self.parts):
+            part = self.parts[index]
+            done = list(takewhile(part.__contains__, range(self.folds)))
+            if not done:
+                continue
+            number += 1
+            result = self.criterion.of_folds([part[fold] for fold in done])
+            result[INTERRUPTED] = len(done) if len(done) < self.folds else None
+            place = {"number": number, "of": len(candidates), "resumed": False}
+            self._emit_tried(candidates[index], rows, {**place, **result})
+
+    def best_so_far(self) -> str:
+        """Return the words that name the best combination of an interrupted search."""
+        sign = self.criterion.sign
+
+        def rank(found: tuple[int, Tried]) -> tuple[int, bool, bool, float]:
+            rows, one = found
+            score = -inf if isnan(one.score) else sign * one.score
+            return rows, one.dropped_after is None, one.interrupted_after is None, score
+
+        if not self.emitted:
+            return "no combination has a score"
+        best = max(self.emitted, key=rank)[1]
+        unit = "%" if best.score_name in PERCENT_SCORES else ""
+        words = f"{best.score_name} {best.score:.6g}{unit}"
+        if best.interrupted_after is not None:
+            words += f" after {best.interrupted_after} of {self.folds} folds"
+        if not best.values:
+            return f"its cross-validation has the {words}"
+        values = ", ".join(f"{name.rstrip('_')} {value:g}" for name, value in best.values.items())
+        return f"the best combination so far is {values}: {words}"
+
+    def _known_lines(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> list[Mapping[str, Any] | None]:
+        """Return the line of the log for each candidate, or None.
+
+        The line of a dropped candidate is used only if another candidate is better on the same
+        folds. The line of an interrupted candidate only serves this comparison.
+        """
+        digest, sign = self.D.summary.digest, self.criterion.sign
+        lines = [self.logged.get((self._configuration(one, rows), digest)) for one in candidates]
+        scored = [line["scores"] for line in lines if line and line.get(DROPPED) is None]
+        races = not self.job.search.no_racing
+
+        def is_usable(line: Mapping[str, Any]) -> bool:
+            if line.get(DROPPED) is None:
+                return line.get(INTERRUPTED) is None
+            count, own = len(line["scores"]), sign * float(np.mean(line["scores"]))
+            return races and any(
+                len(one) >= count and own < sign * float(np.mean(one[:count])) for one in scored
+            )
+
+        return [line if line and is_usable(line) else None for line in lines]
+
+    def _configuration(self, one: Candidate[AnyParams], rows: int) -> str:
+        """Return the command line that tries this combination alone on `rows` rows."""
+        job = replace(self.job, search=replace(self.job.search, no_racing=False))
+        if rows < self.D.n:
+            job = replace(job, search=replace(job.search, subset=rows))
+        return " ".join(self.configuration(one.params, job))
+
+    # --- fits --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _folds(
+        self, candidates: Sequence[Candidate[AnyParams]], rows: int
+    ) -> Iterator[SearchFolds[AnyParams]]:
+        """Return the fits of candidates on this number of rows."""
+        with replicated(self.D, subset_of(self.D, rows, self.job.run.seed)) as some:
+            params = [one.params for one in candidates]
+            fits = next(one for one in self.search_fits if one.suits(some, params))
+            try:
+                yield SearchFolds(self, params, CrossValidation.of_search(some, self.job), fits)
+            finally:
+                fits.close()
+
+    def first_fit_of_best(self) -> ScoredFit | None:
+        """Return the fit for the first fold of the best candidate, from which training starts.
+
+        None: its folds started from nothing, or were of fewer rows than all. The result is the same
+        whether scores come from a log or not, except under a time limit.
+        """
+        best = self._best_first[0]
+        if self.best_fit is not None and self.best_fit[1] == best:
+            return self.best_fit[2]
+        if self.results[best][0] < self.D.n or self.until < inf:
+            return None
+        candidates = self.tried_with[best]
+        number = [one.key for one in candidates].index(best)
+        with self._folds(candidates, self.D.n) as folds:
+            return folds.first_fit(number)
+
+
+# --- folds -----------------------------------------------------------------------------------
+
+
+class SearchFolds(Generic[AnyParams]):
+    """The fits of all folds of the candidates of a stage, in chains.
+
+    A family is all candidates that differ in C alone; without starts from other fits, each
+    candidate is one. A chain is a family on one fold: the smallest C starts from its fit for the
+    first fold, and each other C from the next smaller one. Rows in the order of time make the first
+    fold too small to start from.
+
+    first_fits: the fits for the first fold from which others start
+    late: the candidates that took too long
+    """
+
+    def __init__(
+        self,
+        scores: CandidateScores[AnyParams],
+        candidates: Sequence[AnyParams],
+        validation: CrossValidation,
+        fits: SearchFit[AnyParams],
+    ) -> None:
+        self.scores, self.candidates = scores, candidates
+        self.validation, self.fits = validation, fits
+        self.families = families_of(candidates, fits.starts_from_fits)
+        self.first_fits: dict[int, ScoredFit] = {}
+        self.late: set[int] = set()
+        self.missing: set[int] = set()
+
+    @property
+    def races(self) -> bool:
+        """Whether candidates that prove worse on the first folds are dropped.
+
+        Under a time limit and in a range, few rows show which combinations are dropped.
+        """
+        options, D = self.scores.job.search, self.validation.D
+        if options.no_racing or options.refined_fields or self.scores.until < inf:
+            return False
+        # A race keeps the first fit of each candidate; without one, few are kept at a time.
+        values = len(self.candidates) * D.n * max(len(D.summary.names) - 1, 1)
+        return len(self.candidates) > 1 and values <= MAX_RACING_VALUES
+
+    def scored(
+        self, folds_of: Mapping[int, int], parts: dict[int, dict[int, FoldScore]]
+    ) -> Iterator[tuple[int, list[FoldScore], ScoredFit | None]]:
+        """Yield the candidates that are not in the log as they are done, see `_done`.
+
+        A race goes fold by fold; after each, or each two, it drops the candidates that are
+        significantly worse than the best one. Under a time limit, few families are scored at a
+        time, so that some are done in time.
+
+        folds_of: the number of folds of each candidate in the log, which is fitted as a start only,
+        so that scores do not depend on the log
+        parts: receives the scores of those that are not done, by fold
+        """
+        self.missing = set(range(len(self.candidates))) - folds_of.keys()
+        some = self.validation.at_once if self.scores.until < inf else len(self.families)
+        for at in range(0, len(self.families), some):
+            families = self.families[at : at + some]
+            own = {i for family in families for i in family if i in self.missing}
+            parts |= {index: {} for index in sorted(own)}
+            left, every = list(self.validation.folds), len(self.validation.folds)
+            while left and own & parts.keys():
+                folds, left = self._next_folds(families, parts, left)
+                chains = [
+                    (chain, fold)
+                    for fold in folds
+                    for family in families
+                    if (chain := self._chain(family, fold, folds_of, parts))
+                ]
+                for index, fold, score in self._run(chains):
+                    parts[index][fold] = score
+                if self.races and left:
+                    for index in self._worse(parts):
+                        yield self._done(index, parts)
+            for index in sorted(own & parts.keys()):
+                if len(parts[index]) == every:
+                    yield self._done(index, parts)
+
+    def _next_folds(
+        self, families: Sequence[Sequence[int]], parts: Mapping[int, Any], left: Sequence[int]
+    ) -> tuple[Sequence[int], list[int]]:
+        """Return the folds to fit now, and those that remain."""
+        count = 1
+        if left[0] != self.validation.folds[0]:
+            alive = sum(any(index in parts for index in family) for family in families)
+            count = len(left) if not self.races else 2 if alive < MIN_CHAINS else 1
+        return left[:count], list(left[count:])
+
+    def _chain(
+        self,
+        family: Sequence[int],
+        fold: int,
+        folds_of: Mapping[int, int],
+        parts: Mapping[int, Any],
+    ) -> Sequence[int]:
+        """Return the candidates of a family to fit for a fold, up to the last that is scored."""
+        some = [i for i in family if i in parts or folds_of.get(i, 0) > fold]
+        while some and some[-1] not in parts:
+            some.pop()
+        return some
+
+    def _worse(self, parts: Mapping[int, Mapping[int, FoldScore]]) -> list[int]:
+        losses = {
+            index: np.concatenate([own[fold].losses for fold in sorted(own)])
+            for index, own in parts.items()
+        }
+        return significantly_worse(losses, self.validation.D.n)
+
+    def _done(
+        self, index: int, parts: dict[int, dict[int, FoldScore]]
+    ) -> tuple[int, list[FoldScore], ScoredFit | None]:
+        """Return a candidate that needs no more folds, its scores, and its fit for the first."""
+        folds = parts.pop(index)
+        return index, [folds[fold] for fold in sorted(folds)], self.first_fits.pop(index, None)
+
+    def _run(self, chains: Sequence[Chain]) -> Iterator[tuple[int, int, FoldScore]]:
+        """Run chains side by side, and yield their scores as they complete."""
+        validation = self.validation
+        calls = [partial(self._scores, *chain) for chain in chains]
+        mean_length = sum(len(family) for family, _ in chains) / max(len(chains), 1)
+        patience = partial(self._patience, mean_length)
+        for found in run_concurrently(
+            calls, validation.at_once, self.scores.until, "cross-validation", patience
+        ):
+            yield from found
+
+    def _scores(self, family: Sequence[int], fold: int) -> list[tuple[int, int, FoldScore]]:
+        """Make the fits of a chain; return the scores of its candidates.
+
+        If one takes too long, larger values of C and other folds are not fitted.
+        """
+        found, validation = [], self.validation
+        criterion, held_out = self.scores.criterion, validation.held_out(fold)
+        D, previous = validation.D, self.first_fits.get(family[0])
+        y, weights = D.labels()[held_out], D.weights()
+        own = None if weights is None else weights[held_out]
+        try:
+            for index in family:
+                if index in self.late:
+                    raise Cancelled
+                previous = self._fit(index, fold, previous)
+                if index in self.missing:
+                    kept = KeptValues(y, criterion.keep(previous.f, y), own)
+                    score = criterion.of_fold(kept)
+                    found.append((index, fold, score if self.races else score.without_losses()))
+                starts = self.races or index == family[0]
+                if fold == validation.folds[0] and starts and self._starts_folds:
+                    self.first_fits[index] = previous
+        except Cancelled:
+            self.late.add(index)
+        return found
+
+    @property
+    def _starts_folds(self) -> bool:
+        return self.fits.starts_from_fits and not self.validation.forward
+
+    def _fit(self, index: int, fold: int, start: ScoredFit | None) -> ScoredFit:
+        D, validation = self.validation.D, self.validation
+        training, held_out = validation.training(fold), validation.held_out(fold)
+        return self.fits.fit(D, self.candidates[index], start, training, held_out)
+
+    def first_fit(self, number: int) -> ScoredFit | None:
+        """Return the fit of a candidate for the first fold, as its chain makes it."""
+        if not self._starts_folds:
+            return None
+        family = next(one for one in self.families if number in one)
+        found = None
+        for index in family[: family.index(number) + 1]:
+            found = self._fit(index, self.validation.folds[0], found)
+        return found
+
+    def _patience(self, fits: float, left: int, taken: Sequence[float]) -> float:
+        """Return the seconds that a chain may take before it is given up.
+
+        fits: the mean number of fits of a chain. left: chains that are not done. taken: seconds of
+        those that are.
+        """
+        scores, at_once = self.scores, self.validation.at_once
+        if scores.until == inf:
+            return inf
+        time_left = scores.seconds_left
+        most, fair = MAX_TIME_PART * time_left, time_left * at_once / left
+        rows = self.validation.D.n
+        usual = fits * scores.expected_seconds(1, rows) * at_once / scores.folds
+        if taken:
+            usual = max(usual, sorted(taken)[len(taken) // 2])
+        factor = PATIENCE_FACTOR
+        return max(factor * usual, min(factor * fair, most)) if usual else most
+
+
+def families_of(candidates: Sequence[AnyParams], together: bool) -> list[list[int]]:
+    """Return the indices of candidates that differ in C alone, ascending in C.
+
+    together: False: each candidate is a family of its own
+    """
+    families: dict[Any, list[int]] = {}
+    for index, params in enumerate(candidates):
+        is_kernel_machine = together and isinstance(params, Params)
+        families.setdefault(replace(params, C=1.0) if is_kernel_machine else index, []).append(
+            index
+        )
+
+    def cost(index: int) -> float:
+        params = candidates[index]
+        return params.C if isinstance(params, Params) else nan
+
+    return [sorted(family, key=cost) for family in families.values()]
+
+
+# --- logs ------------------------------------------------------------------------------------
+# The fields of a line of a log that hold the result of a combination.
+RESULT_FIELDS = ("scores", "score", "score_name", "rows", "details")
+# The field with the number of folds after which a combination was dropped; null: it was not.
+DROPPED = "dropped_after"
+# The field with the number of folds that an interrupted combination has; null: it was finished.
+INTERRUPTED = "interrupted_after"
+
+
+# Larger numbers in a log are no scores: their squares overflow.
+MAX_LOGGED = 1e150
+
+
+def _is_complete(line: Mapping[str, Any]) -> bool:
+    """Return whether a line of a log holds a valid result; other programs may have changed it."""
+    if not {"configuration", "digest", *RESULT_FIELDS} <= line.keys():
+        return False
+    scores, details = line["scores"], line["details"]
+    if not (isinstance(scores, list) and scores and isinstance(details, dict)):
+        return False
+    numbers = [*scores, line["score"], line["rows"]]
+    numbers += [value for value in details.values() if value is not None]
+    words = line["configuration"], line["digest"], line["score_name"]
+    # JSON readers accept Infinity and integers of any size.
+    return all(type(one) in (int, float) and abs(one) <= MAX_LOGGED for one in numbers) and all(
+        isinstance(word, str) for word in words
+    )
+
+
+def _with_nan(value: Any) -> Any:
+    """Return the value with nan for the null of JSON."""
+    if isinstance(value, dict):
+        return {name: _with_nan(one) for name, one in value.items()}
+    return nan if value is None else value
