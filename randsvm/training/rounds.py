@@ -539,18 +539,19 @@ class Rounds:
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
 
-        The solution of an inner set replaces an estimate beyond the bounds, if all rows can be
-        scanned with it in time.
+        The solution of an inner set replaces an estimate beyond the bounds, and without one, so
+        does that of a random subset, if all rows can be scanned with it in time.
         """
-        if self.best.solution is None:
-            return None
-        inner = self._inner_solution
-        if inner is not None and not self.best.solution.within_bounds:
+        best = self.best.solution
+        if self.inner_set is not None and (best is None or not best.within_bounds):
+            found = self.inner_set.solution or (self.inner_set.estimate if best is None else None)
             end = time.perf_counter() + INTERRUPTED_SECONDS
             late = TimeLimitError, Interrupted, ClusterError, Cancelled
             with suppress(*late), self.clock.until(lambda: end):
-                self.best.update(*self.scan.examine(inner))
-        return self.unevaluated(self.best.solution, stopped)
+                if found is not None:
+                    self.best.update(*self.scan.examine(found))
+        best = self.best.solution
+        return None if best is None else self.unevaluated(best, stopped)
 
     @property
     def _inner_solution(self) -> KernelSolution | None:
@@ -575,11 +576,13 @@ class InnerSet:
     whole: the rounds over all rows
     solution: the newest one of a problem with the bounds of the whole, which is feasible for all
         rows; None: there is none
+    estimate: the first one of a problem with other bounds; None: there is none
     """
 
     def __init__(self, whole: Rounds) -> None:
         self.whole = whole
         self.solution: KernelSolution | None = None
+        self.estimate: KernelSolution | None = None
 
     def __call__(
         self,
@@ -613,10 +616,11 @@ class InnerSet:
         try:
             SV, _ = part.run(whole.until())
             found = _over(part, rows, SV)
+            self._keep(found, is_feasible)
             machine = self._reduced(part, rows, SV, found) if is_feasible else found
         except Interrupted:
-            if is_feasible and part.best.solution is not None:
-                self.solution = _over(part, rows, part.best.solution)
+            if part.best.solution is not None:
+                self._keep(_over(part, rows, part.best.solution), is_feasible)
             raise
         finally:
             if is_feasible and part.best.dual > whole.best.dual:
@@ -629,6 +633,12 @@ class InnerSet:
             D.store.close()
         return found, machine
 
+    def _keep(self, found: KernelSolution, is_feasible: bool) -> None:
+        if is_feasible:
+            self.solution = found
+        elif self.estimate is None:
+            self.estimate = found
+
     def _reduced(
         self, part: Rounds, rows: np.ndarray, SV: KernelSolution, found: KernelSolution
     ) -> KernelSolution:
@@ -637,7 +647,7 @@ class InnerSet:
         The solution stays if it is as small, or the machine too coarse. found: the solution over
         all rows.
         """
-        self.solution, stop = found, part.job.stop
+        stop = part.job.stop
         gap = stop.wanted_gap
         if stop.reduce is None or gap is None:
             return found

@@ -156,8 +156,11 @@ def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, monkeypatch):
 
 
 def interrupted(folder, name, rounds):
-    """Interrupt a training this number of rounds after the estimate; return the training file, the
-    model and the notices."""
+    """Interrupt a training this number of rounds after the estimate, or in its first round; return
+    the training file, the model and the notices.
+
+    rounds: None: the first round
+    """
     y, X, _, certify = SETS[name]
     after_estimate, notices = 0, []
 
@@ -167,7 +170,7 @@ def interrupted(folder, name, rounds):
             notices.append(event.text)
         if isinstance(event, Iteration):
             after_estimate += after_estimate > 0 or not event.inner_set
-            if after_estimate == rounds + 1:
+            if rounds is None or after_estimate == rounds + 1:
                 raise Interrupted(signal.SIGTERM)
 
     train, model = written(folder / "train", y, X), folder / "model"
@@ -192,10 +195,11 @@ def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(tmp_path, na
     assert float(said["dual"]) <= float(best["primal"])
 
 
+@pytest.mark.parametrize("rounds", [0, None])
 @pytest.mark.parametrize("name", ["svc", "one-class"])
-def test_an_interrupted_run_without_another_solution_keeps_the_estimate(tmp_path, name):
+def test_an_interrupted_run_without_another_solution_keeps_the_estimate(tmp_path, name, rounds):
     """Its P is true; its D is that of a multiple within the bounds, or of any coefficients."""
-    train, model, notices = interrupted(tmp_path, name, 0)
+    train, model, notices = interrupted(tmp_path, name, rounds)
     said = oracle.trailer(model)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
     assert not judged.feasible
