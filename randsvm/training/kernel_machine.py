@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isinf
@@ -209,36 +209,47 @@ class KernelTrainer(Trainer[Params, Trained]):
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
         subtasks = self._subtasks(D, params, at_once(D, self.job))
-        return self._decision_of(subtasks, params.cost, clock)
-
-    def _decision_of(self, subtasks: Subtasks, C: float, clock: Clock) -> Decision:
-        """Solve the subtasks without a closing evaluation and return their f.
-
-        Each subtask gets at least one round. A pair that has not begun when `clock` ends gets a
-        constant f.
-        """
-        solutions, job = [], self.job
+        solutions = []
         try:
-            for number in range(len(subtasks)):
-                late = number > 0 and time.perf_counter() >= clock.end
-                if subtasks.pairs and (late or 0 in subtasks.sides(number)):
+            for number, found in enumerate(self.solve_subtasks(subtasks, clock)):
+                if found is None:
                     solutions.append(subtasks.constant_solution(number)[0])
-                    continue
-                task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
-                shares = subtasks.at_once
-                algorithm = self.algorithm_for(task.D.n, task.problem)
-                start = self.start_of(task, C)
-                rounds = Rounds(task, algorithm, job, start, clock, end, memory_shares=shares)
-                try:
-                    SV = rounds.run(inf)[0]
-                    if job.stop.reduce is not None and len(SV):
-                        SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
+                else:
+                    task, rounds, SV = found
                     solutions.append(task.in_whole(rounds.scan.completed(SV)))
-                finally:
-                    rounds.scan.forget()
         finally:
             subtasks.close()
         return assemble(subtasks, solutions).decision_matrix
+
+    def solve_subtasks(
+        self,
+        subtasks: Subtasks,
+        clock: Clock,
+        starts: Sequence[SavedSolution | None] | None = None,
+    ) -> Iterator[tuple[Subtask, Rounds, KernelSolution] | None]:
+        """Yield each subtask with its rounds and its solution, without a closing evaluation.
+
+        Each subtask gets at least one round. None: one of its sides has no rows, or `clock` ended
+        before a pair has begun.
+        """
+        job = self.job
+        for number, start in enumerate(starts or [None] * len(subtasks)):
+            late = number > 0 and time.perf_counter() >= clock.end
+            if subtasks.pairs and (late or 0 in subtasks.side_weights(number)):
+                yield None
+                continue
+            task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
+            algorithm = self.algorithm_for(task.D.n, task.problem)
+            first = None if start is None else _seeded_start(start)
+            shares = subtasks.at_once
+            rounds = Rounds(task, algorithm, job, first, clock, end, memory_shares=shares)
+            try:
+                SV = rounds.run(inf)[0]
+                if job.stop.reduce is not None and len(SV):
+                    SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
+                yield task, rounds, SV
+            finally:
+                rounds.scan.forget()
 
     def search_fits(self) -> list[SearchFit[Params]]:
         fits: list[SearchFit[Params]] = []
@@ -274,6 +285,13 @@ class KernelTrainer(Trainer[Params, Trained]):
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
         return KernelTrainingRun(self, params, subtasks, at_once, clock, until, seeds)
+
+
+def _seeded_start(solution: SavedSolution) -> Start:
+    """Return the start from a solution. Few runs need the module."""
+    from randsvm.training.warm_start import SeededStart
+
+    return SeededStart(solution)
 
 
 def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> KernelSolution:
@@ -409,7 +427,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         """
         if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
             return
-        if self.subtasks.pairs and 0 in self.subtasks.sides(number):
+        if self.subtasks.pairs and 0 in self.subtasks.side_weights(number):
             stopped = Stopped(StopReason.NO_VIOLATORS)
             self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
             return
@@ -419,9 +437,7 @@ class KernelTrainingRun(TrainingRun[Trained]):
         algorithm = self.trainer.algorithm_for(task.D.n, task.problem)
         start, seed = self.trainer.start_of(task, self.params.cost), self.seeds.pop(number, None)
         if seed is not None:
-            from randsvm.training.warm_start import SeededStart
-
-            start = SeededStart(seed)
+            start = _seeded_start(seed)
         rounds = Rounds(task, algorithm, job, start, clock, end, earlier, self.at_once)
         # Without any solution there is no model: the first subtask may use all the time.
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -20,12 +20,10 @@ from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.svm.solution import KernelSolution
-from randsvm.training.clock import Clock, limited
+from randsvm.training.clock import limited
 from randsvm.training.cross_validation import at_once, held_out_values, kept_values
 from randsvm.training.job import AnyParams, Fit
 from randsvm.training.multiclass import Subtasks, assemble
-from randsvm.training.rounds import Rounds
-from randsvm.training.warm_start import SeededStart
 
 if TYPE_CHECKING:
     from randsvm.training.kernel_machine import KernelTrainer
@@ -241,14 +239,20 @@ class SeededKernelFit:
     ) -> SeededFit:
         """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
         if start is None:
-            subtasks = self._subtasks(D, params)
-            starts: list[SavedSolution | None] = [None] * len(subtasks)
+            subtasks, starts = self._subtasks(D, params), None
         else:
             subtasks = start.subtasks.with_params(self.trainer.resolved(params))
             starts = start.seeds
         rest = subtasks.without(~training)
+        found: list[tuple[KernelSolution, SavedSolution] | None] = []
         with limited(inf) as clock:
-            found = list(self._solved(rest, starts, clock))
+            for one in self.trainer.solve_subtasks(rest, clock, starts):
+                if one is None:
+                    found.append(None)
+                    continue
+                task, rounds, SV = one
+                rounds.scan.return_to(SV)
+                found.append((task.in_whole(SV), rounds.scan.saved_solution))
         seeds = [None if one is None else one[1] for one in found]
         return SeededFit(subtasks, seeds, self._values(rest, found, held_out))
 
@@ -290,28 +294,3 @@ class SeededKernelFit:
             return decisions.votes(f > 0, ~(f > 0), classes)
 
         return kept_values(subtasks.D.subset(held_out), decision, votes).kept
-
-    def _solved(
-        self,
-        subtasks: Subtasks,
-        starts: Sequence[SavedSolution | None],
-        clock: Clock,
-    ) -> Iterator[tuple[KernelSolution, SavedSolution] | None]:
-        """Yield the solution of each subtask, and what others start from; None: one side has no
-        rows."""
-        for number, start in enumerate(starts):
-            if subtasks.pairs and 0 in subtasks.side_weights(number):
-                yield None
-                continue
-            task = subtasks[number]
-            algorithm, first = self.trainer.algorithm_for(task.D.n, task.problem), None
-            if start is not None:
-                first = SeededStart(start)
-            job, shares = self.trainer.job, subtasks.at_once
-            rounds = Rounds(task, algorithm, job, first, clock, memory_shares=shares)
-            try:
-                SV, _ = rounds.run(inf)
-                rounds.scan.return_to(SV)
-                yield task.in_whole(SV), rounds.scan.saved_solution
-            finally:
-                rounds.scan.forget()
