@@ -49,7 +49,7 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
+from randsvm.training.run import BatchRun, Output, RunDescription, Trainer
 from randsvm.training.stopping import Stopped, StopReason
 
 if TYPE_CHECKING:
@@ -278,13 +278,18 @@ class KernelTrainer(Trainer[Params, Trained]):
         return params.probability and params.prediction_type != "one-class"
 
     def start(
-        self, params: Params, clock: Clock, until: float, first_fit: SeededFit | None = None
+        self,
+        params: Params,
+        clock: Clock,
+        until: float,
+        output: Output,
+        first_fit: SeededFit | None,
     ) -> KernelTrainingRun:
         subtasks = self._subtasks(self.D, params)
         largest = self.algorithm_for(subtasks.max_rows, subtasks.problem)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
-        return KernelTrainingRun(self, params, subtasks, at_once, clock, until, seeds)
+        return KernelTrainingRun(self, params, subtasks, at_once, clock, until, seeds, output)
 
 
 def _seeded_start(solution: SavedSolution) -> Start:
@@ -303,7 +308,7 @@ def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> K
         return SV
 
 
-class KernelTrainingRun(TrainingRun[Trained]):
+class KernelTrainingRun(BatchRun[Params, Trained]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
     Pairs of classes are solved side by side, other subtasks one after another.
@@ -321,8 +326,10 @@ class KernelTrainingRun(TrainingRun[Trained]):
         clock: Clock,
         end: float,
         seeds: dict[int, SavedSolution | None],
+        output: Output,
     ) -> None:
-        self.trainer = trainer
+        self.trainer: KernelTrainer = trainer
+        self.output = output
         self.params = params
         self.subtasks = subtasks
         self.at_once = at_once
@@ -555,12 +562,12 @@ class KernelTrainingRun(TrainingRun[Trained]):
     def _solutions(self) -> list[SubtaskSolution]:
         return [self.solved[number] for number in sorted(self.solved)]
 
-    def outcome(self, end: RunEnd) -> Trained:
+    def own_outcome(self, stopped: str) -> Trained:
         every = self._solutions
         certificate = self._certificate
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
-            model=end.model,
+            model=self.name,
             iterations=sum(self.counts.values()),
             support_vectors=len(self._machine.beta),
             # The coefficients of a reduced machine have no bounds.
@@ -568,10 +575,10 @@ class KernelTrainingRun(TrainingRun[Trained]):
             violators=sum(counted) if len(counted) == len(every) else None,
             J=certificate.primal * self.trainer.cost_and_lambda(self.params)[1],
             evaluated=all(one.evaluated for one in every),
-            cross_validation=end.cross_validation,
-            stopped=end.stopped,
+            cross_validation=self.cross_validation,
+            stopped=stopped,
             solve_seconds=sum(self.solve_seconds.values()),
-            seconds=end.seconds,
+            seconds=self.clock.seconds,
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,

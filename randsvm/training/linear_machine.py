@@ -39,7 +39,7 @@ from randsvm.svm.linear import (
 )
 from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Decision, Job
-from randsvm.training.run import RunDescription, RunEnd, Trainer, TrainingRun
+from randsvm.training.run import NO_OUTPUT, BatchRun, Output, RunDescription, Trainer
 from randsvm.training.stopping import Stopped, StopReason
 
 # The cost of a step is proportional to the number of classes.
@@ -80,9 +80,9 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
         return params.probability and params.loss != "log"
 
     def start(
-        self, params: SgdParams, clock: Clock, until: float, first_fit: Any = None
+        self, params: SgdParams, clock: Clock, until: float, output: Output, first_fit: Any
     ) -> LinearTrainingRun:
-        run = self._training(self.D, params, clock, until)
+        run = self._training(self.D, params, clock, until, output)
         if (
             run.share_of_means > FAR_FROM_ZERO
             and self.job.run.scale != "standard"
@@ -104,7 +104,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
         return run
 
     def _training(
-        self, D: Dataset, params: SgdParams, clock: Clock, until: float
+        self, D: Dataset, params: SgdParams, clock: Clock, until: float, output: Output = NO_OUTPUT
     ) -> LinearTrainingRun:
         """Return a training on all rows or on a view of them."""
         objective, mapping = (
@@ -115,7 +115,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
             D = one_class(D)
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
-        return LinearTrainingRun(self, D, objective, params, clock, until)
+        return LinearTrainingRun(self, D, objective, params, clock, until, output)
 
 
 def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
@@ -140,7 +140,7 @@ MIN_TRAINING_ROWS = 2
 EVALUATION_FACTOR = 3.0
 
 
-class LinearTrainingRun(TrainingRun[LinearTrained]):
+class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
     """SGD on the rows of D. With held-out rows, the solution of their lowest loss is kept.
 
     D : all rows, with the features that the weights belong to
@@ -159,8 +159,10 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         params: SgdParams,
         clock: Clock,
         until: float,
+        output: Output,
     ) -> None:
         self.trainer = trainer
+        self.output = output
         self.D = D
         self.objective = objective
         self.params = params
@@ -284,10 +286,7 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
     def has_model(self) -> bool:
         return self.learner.rows_learned > 0
 
-    def interrupt(self, stopped: Stopped) -> None:
-        """Do nothing: the learner has a complete solution at any time."""
-
-    def outcome(self, end: RunEnd) -> LinearTrained:
+    def own_outcome(self, stopped: str) -> LinearTrained:
         found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.cost_and_lambda(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
@@ -299,7 +298,7 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
         if self.newton is not None:
             newton_steps, dual, gap = self.newton.steps, self.newton.dual, self.newton.gap
         return LinearTrained(
-            model=end.model,
+            model=self.name,
             steps=self.learner.rows_learned,
             progressive_loss=last.loss,
             progressive_errors=None if regression else last.errors,
@@ -308,10 +307,10 @@ class LinearTrainingRun(TrainingRun[LinearTrained]):
             violators=None if found is None else found.violators,
             error=None if regression else wrong,
             squared_error=wrong if regression else None,
-            cross_validation=end.cross_validation,
-            stopped=end.stopped,
+            cross_validation=self.cross_validation,
+            stopped=stopped,
             solve_seconds=self.seconds,
-            seconds=end.seconds,
+            seconds=self.clock.seconds,
             bytes_moved=self.D.executor.bytes_moved,
             newton_steps=newton_steps,
             dual=dual,

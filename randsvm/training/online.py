@@ -35,7 +35,7 @@ from randsvm.training.clock import RESERVED_SECONDS, Clock, TimeLimitError
 from randsvm.training.job import Job, check_gap, check_paths
 from randsvm.training.labelled_data import check_row_weights
 from randsvm.training.linear_machine import state_metadata
-from randsvm.training.run import ModelWriter
+from randsvm.training.run import TrainingRun
 from randsvm.training.stopping import Stopped, StopReason
 
 
@@ -167,7 +167,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[SgdSchedu
     ), t
 
 
-class UpdateRun(ModelWriter[LinearTrained]):
+class UpdateRun(TrainingRun[LinearTrained]):
     """The training of a linear model block by block.
 
     The columns of the weights are features in the order in which they appeared.
@@ -300,9 +300,6 @@ class UpdateRun(ModelWriter[LinearTrained]):
     @property
     def has_model(self) -> bool:
         return self.learner.rows_learned > 0
-
-    def interrupt(self, stopped: Stopped) -> None:
-        """Do nothing: the model is complete after each block."""
 
     def outcome(self, stopped: Stopped) -> LinearTrained:
         self._count(report=False)

@@ -7,11 +7,12 @@ of linear ones, supplies the training functions; this module knows no algorithm.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf, isnan, nan
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,7 +21,17 @@ from randsvm import __version__
 from randsvm.arrays import Matrix, to_csr
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
-from randsvm.events import LinearTrained, Notice, Started, Trained, Tried, Watch, emit, listening
+from randsvm.events import (
+    LinearTrained,
+    Notice,
+    Searched,
+    Started,
+    Trained,
+    Tried,
+    Watch,
+    emit,
+    listening,
+)
 from randsvm.models import decisions
 from randsvm.models.load import configuration_and_gap
 from randsvm.models.model import Model
@@ -73,19 +84,20 @@ class RunDescription(NamedTuple):
     solve_bytes: int | None = None
 
 
-class RunEnd(NamedTuple):
-    """The fields that every outcome has.
+class Output(NamedTuple):
+    """What a run writes beside its solution.
 
-    model: the name of the file
-    cross_validation: the result of the parameters that were chosen; None: no cross-validation
-    stopped: the text of the reason
-    seconds: since the run began
+    path: of the model; None: no file
+    arguments: the configuration that the model stores
+    searched: the result of the search; None: there was none
     """
 
-    model: str
-    cross_validation: Tried | None
-    stopped: str
-    seconds: float
+    path: str | None = None
+    arguments: Sequence[str] = ()
+    searched: Searched | None = None
+
+
+NO_OUTPUT = Output()
 
 
 # --- what kernel machines and linear machines supply -----------------------------------------
@@ -208,46 +220,12 @@ class Trainer(ABC, Generic[AnyParams, Outcome]):
 
     @abstractmethod
     def start(
-        self, params: AnyParams, clock: Clock, until: float, first_fit: Any = None
-    ) -> TrainingRun[Outcome]:
+        self, params: AnyParams, clock: Clock, until: float, output: Output, first_fit: Any
+    ) -> BatchRun[AnyParams, Outcome]:
         """Return a training on all rows that has time until the moment `until`.
 
         first_fit: the first fit of `search_fits` with these parameters, to start from, or None
         """
-
-
-class TrainingRun(ABC, Generic[Outcome]):
-    """One training on all rows, from its first step to its model.
-
-    stopped: why it ended
-    """
-
-    stopped: Stopped
-
-    @abstractmethod
-    def run(self) -> None:
-        """Train and evaluate, as far as time allows."""
-
-    @property
-    @abstractmethod
-    def has_model(self) -> bool:
-        """Return whether there is a model to write."""
-
-    @abstractmethod
-    def interrupt(self, stopped: Stopped) -> None:
-        """Complete the model after a signal or a failure of the cluster."""
-
-    @abstractmethod
-    def outcome(self, end: RunEnd) -> Outcome:
-        """Return the event that describes the result."""
-
-    @abstractmethod
-    def metadata(self, outcome: Outcome) -> dict[str, str]:
-        """Return the entries of the model's trailer that this way of training adds."""
-
-    @abstractmethod
-    def model(self, **common: Any) -> Model:
-        """Return the model; common: the fields that every model has."""
 
 
 # Returns what makes the trainer once the data is read, and its parameters and its job.
@@ -318,14 +296,16 @@ def train(
             until = clock.share(SEARCH_TIME)
             fit = trainer.for_search().fit_for_scores
             found = search(trainer.D, params, fit, job, configuration, until, trainer.search_fits())
-        arguments = configuration(found.params, job)
-        run = BatchModelWriter(trainer, found, clock, model, arguments)
+        params = found.params
+        output = Output(model, configuration(params, job), found.searched)
+        until = clock.share(1 / (1 + PROBABILITY_TIME * trainer.holds_out(params)))
+        run = trainer.start(params, clock, until, output, found.first_fit)
         # The training frees the first fit of the search, part by part.
         del found
         with run.saved_if_interrupted():
-            run.training.run()
+            run.run()
             run.fit_probabilities()
-            outcome = run.save(run.training.stopped)
+            outcome = run.save(run.stopped)
         return run.result(outcome)
 
 
@@ -377,8 +357,8 @@ def _report_start(
         emit(Notice(text))
 
 
-class ModelWriter(ABC, Generic[Outcome]):
-    """The last part of every run: train, write the model, emit the outcome.
+class TrainingRun(ABC, Generic[Outcome]):
+    """A training, from its first step to the model that it writes.
 
     saved_model: the model once it is complete; None before that
     """
@@ -388,7 +368,7 @@ class ModelWriter(ABC, Generic[Outcome]):
     # Whether the model is written, or must not be.
     ended = False
     # Whether a signal or the cluster ended the run.
-    interrupted = False
+    was_interrupted = False
 
     @contextmanager
     def saved_if_interrupted(self) -> Iterator[None]:
@@ -404,7 +384,7 @@ class ModelWriter(ABC, Generic[Outcome]):
             if not self.has_model:
                 error.args = (f"{error}: no model was written",)
             elif not self.ended:
-                self.interrupted = True
+                self.was_interrupted = True
                 stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
                 self.interrupt(stopped)
                 outcome = self.save(stopped)
@@ -446,14 +426,13 @@ class ModelWriter(ABC, Generic[Outcome]):
         """Return why the model does not replace the existing one; None: it does."""
         return None
 
+    def interrupt(self, stopped: Stopped) -> None:
+        """Complete the model after a signal or a failure of the cluster."""
+
     @property
     @abstractmethod
     def has_model(self) -> bool:
         """Return whether there is a model to write."""
-
-    @abstractmethod
-    def interrupt(self, stopped: Stopped) -> None:
-        """Complete the model after a signal or a failure of the cluster."""
 
     @abstractmethod
     def outcome(self, stopped: Stopped) -> Outcome:
@@ -464,40 +443,42 @@ class ModelWriter(ABC, Generic[Outcome]):
         """Set `saved_model`, and write it to its file."""
 
 
-class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
-    """The last part of a run on a whole file, or on arrays.
+class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
+    """A training on a whole file, on arrays, or on some of their rows.
 
-    arguments: the configuration that the model stores
+    stopped: why it ended
     """
 
-    def __init__(
-        self,
-        trainer: Trainer[AnyParams, Outcome],
-        found: Winner[AnyParams],
-        clock: Clock,
-        path: str | None,
-        arguments: list[str],
-    ) -> None:
-        params = found.params
-        self.trainer = trainer
-        self.params = params
-        self.clock = clock
-        self.path = path
-        self.arguments = arguments
-        self.searched = found.searched
-        # The gap of the model in `path`, if it is better and stays there.
-        self.better_gap: float | None = None
-        # The fields of the model for probabilities.
-        self.calibrated: dict[str, Any] = {}
-        self.holds_out = trainer.holds_out(params)
-        part = 1 / (1 + PROBABILITY_TIME * self.holds_out)
-        self.training = trainer.start(params, clock, clock.share(part), found.first_fit)
+    trainer: Trainer[AnyParams, Outcome]
+    params: AnyParams
+    output: Output
+    stopped: Stopped
+    # The fields of the model for probabilities.
+    calibrated: Mapping[str, Any] = MappingProxyType({})
+    # The gap of the model in the file, if it is better and stays there.
+    better_gap: float | None = None
+
+    @abstractmethod
+    def run(self) -> None:
+        """Train and evaluate, as far as time allows."""
+
+    @abstractmethod
+    def own_outcome(self, stopped: str) -> Outcome:
+        """Return the event that describes the result. stopped: why the training ended."""
+
+    @abstractmethod
+    def metadata(self, outcome: Outcome) -> dict[str, str]:
+        """Return the entries of the model's trailer that this way of training adds."""
+
+    @abstractmethod
+    def model(self, **common: Any) -> Model:
+        """Return the model; common: the fields that every model has."""
 
     def fit_probabilities(self) -> None:
         """Fit the probabilities that take a cross-validation."""
-        if self.holds_out:
-            trainer = self.trainer
-            self.calibrated |= probabilities.fit_by_cross_validation(
+        trainer = self.trainer
+        if trainer.holds_out(self.params):
+            self.calibrated = probabilities.fit_by_cross_validation(
                 trainer.D,
                 self.params,
                 trainer.for_parts().fit,
@@ -507,21 +488,23 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
             )
 
     @property
-    def has_model(self) -> bool:
-        return self.training.has_model
+    def name(self) -> str:
+        """The name of the model in messages."""
+        return self.output.path or IN_MEMORY
 
-    def interrupt(self, stopped: Stopped) -> None:
-        self.training.interrupt(stopped)
+    @property
+    def cross_validation(self) -> Tried | None:
+        """The result of the parameters that were chosen; None: no cross-validation."""
+        searched = self.output.searched
+        return None if searched is None else searched.tried[0]
 
     def outcome(self, stopped: Stopped) -> Outcome:
-        best = None if self.searched is None else self.searched.tried[0]
-        name = self.path or IN_MEMORY
-        outcome = self.training.outcome(RunEnd(name, best, str(stopped), self.clock.seconds))
-        if self.interrupted or stopped.reason is StopReason.TIME_LIMIT:
+        outcome = self.own_outcome(str(stopped))
+        if self.was_interrupted or stopped.reason is StopReason.TIME_LIMIT:
             self.better_gap = self._gap_of_better_model(outcome)
         if self.better_gap is not None:
             outcome = outcome._replace(  # type: ignore[assignment]  # of the same class
-                model=interrupted_path(name)
+                model=interrupted_path(self.name)
             )
         return outcome
 
@@ -530,7 +513,7 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
 
         None: there is no such model, or this training was to certify no gap.
         """
-        path = self.path
+        path = self.output.path
         if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None
         if not isinstance(outcome, Trained) or (isnan(outcome.gap) and outcome.gap_asked is None):
@@ -547,19 +530,19 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
             return None
         new = "not certified" if isnan(outcome.gap) else f"{outcome.gap:.3g}"
         return (
-            f"{self.path} stays (gap {self.better_gap:.3g}), the new model (gap {new}) is "
+            f"{self.name} stays (gap {self.better_gap:.3g}), the new model (gap {new}) is "
             f"{outcome.model}; --overwrite replaces the old one"
         )
 
     def why_not_written(self, outcome: Outcome) -> str | None:
         # Without a certificate no gap is required: see check_gap.
         gap = outcome.gap if isinstance(outcome, Trained) else nan
-        return why_gap_too_large(self.trainer.job, gap, self.path or IN_MEMORY)
+        return why_gap_too_large(self.trainer.job, gap, self.name)
 
     def write(self, outcome: Outcome) -> None:
         labelled_data = self.trainer.labelled_data
         zero_based = self.trainer.job.run.zero_based
-        self.saved_model = self.training.model(
+        self.saved_model = self.model(
             labels=labelled_data.labels,
             values=labelled_data.values,
             zero_based=zero_based or labelled_data.D.summary.has_row_numbers,
@@ -570,7 +553,7 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
             metadata=self._metadata(outcome),
             **self.calibrated,
         )
-        if self.path is not None:
+        if self.output.path is not None:
             self.saved_model.save(outcome.model)
 
     def _metadata(self, outcome: Outcome) -> dict[str, str]:
@@ -578,13 +561,13 @@ class BatchModelWriter(ModelWriter[Outcome], Generic[AnyParams, Outcome]):
         D = self.trainer.D
         return {
             "version": __version__,
-            "configuration": " ".join(self.arguments),
+            "configuration": " ".join(self.output.arguments),
             "seed": str(self.trainer.job.run.seed),
             "n": str(D.n),
             "d": str(len(D.summary.features)),
             "nnz": str(D.summary.nnz),
             "digest": D.summary.digest,
             "C": repr(self.trainer.cost_and_lambda(self.params)[0]),
-            **self.training.metadata(outcome),
-            **search_metadata(self.searched),
+            **self.metadata(outcome),
+            **search_metadata(self.output.searched),
         }
