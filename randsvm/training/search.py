@@ -550,15 +550,15 @@ class SearchFolds(Generic[AnyParams]):
         """Yield the candidates that are not in the log as they are done, see `_done`.
 
         A race goes fold by fold; after each, or each two, it drops the candidates that are
-        significantly worse than the best one. Under a time limit, few families are scored at a
-        time, so that some are done in time.
+        significantly worse than the best one. Otherwise few families are scored at a time, so that
+        some are done if the time is over or a signal comes.
 
         folds_of: the number of folds of each candidate in the log, which is fitted as a start only,
         so that scores do not depend on the log
         parts: receives the scores of those that are not done, by fold
         """
         self.missing = set(range(len(self.candidates))) - folds_of.keys()
-        some = self.validation.at_once if self.scores.until < inf else len(self.families)
+        some = len(self.families) if self.races else self.validation.at_once
         for at in range(0, len(self.families), some):
             families = self.families[at : at + some]
             own = {i for family in families for i in family if i in self.missing}
