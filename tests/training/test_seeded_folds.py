@@ -20,7 +20,7 @@ from randsvm.training import kernel_machine, selection
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
 from randsvm.training.labelled_data import LabelledData
-from randsvm.training.search_fits import ColdFit, SeededKernelFit
+from randsvm.training.search_fits import ColdFit
 
 TIGHT = 1e-7
 TASKS = {
@@ -39,7 +39,7 @@ class FoldsOfSearch(NamedTuple):
 
     validation: CrossValidation
     cold: ColdFit[Params]
-    seeded: SeededKernelFit
+    seeded: kernel_machine.SeededKernelFit
     params: Params
 
     def values(self):
@@ -82,7 +82,7 @@ def folds_of_search(tmp_path, name, few_rows):
         trainer = make(LabelledData(D, names, tuple(D.summary.values)), job)
         fit = trainer.for_parts().fit_for_scores
         seeded = trainer.search_fits()[-1]
-        assert isinstance(seeded, SeededKernelFit)
+        assert isinstance(seeded, kernel_machine.SeededKernelFit)
         validation = CrossValidation.of(D, 3, job)
         yield FoldsOfSearch(validation, ColdFit(fit), seeded, trainer.resolved(params))
 
