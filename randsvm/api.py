@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from randsvm.models.shapley import explain
     from randsvm.training.job import Job
 
-    Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+    # A data frame has no type that is known without pandas or pyarrow.
+    Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any
 
 check()
 
@@ -75,9 +76,10 @@ def train_randsvm(
 
     Parameters
     ----------
-    data : str, PathLike, sequence of these, or Arrays
+    data : str, PathLike, sequence of these, Arrays, or data frame
         Name of an svmlight file, a pattern of names, several names, or rows in memory. Files may be
-        compressed; "-" is standard input.
+        compressed; "-" is standard input. A data frame of pandas or a table of pyarrow is read as a
+        file of a table, with the option ``label_column``.
     model : str or PathLike, optional
         Model file to write. None writes no file.
     watch : callable, default=silent
@@ -131,7 +133,7 @@ def train_randsvm(
     """
     from randsvm.training import kernel_machine, run
 
-    params, algorithm, job = _parameters("randsvm", given)
+    params, algorithm, job = _parameters("randsvm", data, given)
     prepare = partial(kernel_machine.prepare, "randsvm", algorithm)
     trained = run.train(prepare, _source(data), _target(model), params, job, watch)
     return _fitted(data, *trained, job)
@@ -178,7 +180,7 @@ def train_osuna(
     from randsvm.training import kernel_machine, run
 
     name = "osuna-closest" if closest else "osuna"
-    params, algorithm, job = _parameters(name, given)
+    params, algorithm, job = _parameters(name, data, given)
     prepare = partial(kernel_machine.prepare, name, algorithm)
     trained = run.train(prepare, _source(data), _target(model), params, job, watch)
     return _fitted(data, *trained, job)
@@ -217,7 +219,7 @@ def train_sgd(
     -----
     Minimises ``lambda/2 |w|^2 + mean loss`` with ``C = 1/(lambda n)`` for n rows.
     """
-    params, job = _parameters("sgd", given)
+    params, job = _parameters("sgd", data, given)
     trained: tuple[Model, LinearTrained]
     if params.update is not None:
         from randsvm.training.online import update
@@ -231,23 +233,30 @@ def train_sgd(
     return _fitted(data, *trained, job)
 
 
-def _parameters(name: str, given: Mapping[str, Any]) -> list[Any]:
+def _parameters(name: str, data: Data, given: Mapping[str, Any]) -> list[Any]:
     """Return the parameters of the model, those of the algorithm if it has any, and the job.
 
     name: a key of ALGORITHMS
     given: options by name
     """
+    from randsvm.data.columns import is_frame
+
     groups = ALGORITHMS[name]
-    values = _parameter_values(given, (*groups, *COMMON))
+    # Files for the model of a frame have its types of columns.
+    own_format = {"format": "parquet"} if is_frame(data) else {}
+    values = _parameter_values({**own_format, **given}, (*groups, *COMMON))
     own: list[Any] = [make_parameters(one, values) for one in groups if one is not StopParams]
     return [*own, _job(groups, values)]
 
 
 def _source(data: Data) -> Source:
+    from randsvm.data.columns import Frame, is_frame
     from randsvm.data.in_memory import Arrays
 
     if isinstance(data, Arrays):
         return data
+    if is_frame(data):
+        return Frame(data)
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
     return tuple(os.fspath(path) for path in data)

@@ -206,26 +206,6 @@ def test_arrays_have_the_columns_of_the_training(tmp_path):
         assert len(machine.predict(sparse.csr_matrix(X[:, :1]))) == len(X)
 
 
-def test_a_data_frame_is_refused_by_a_model_of_a_table(tmp_path):
-    words, numbers = ["a", "b", "c"] * 20, np.arange(60) % 7
-    frame = pandas.DataFrame({"word": words, "number": numbers, "y": np.arange(60) % 2})
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    path = tmp_path / "m"
-    randsvm.train_randsvm(tmp_path / "t.csv", path, format="csv", label_column="y")
-    fitted, machine = randsvm.load(str(path)), randsvm.SVC.from_model(path)
-    for predict in (fitted.predict, machine.predict):
-        for bad in (frame, frame[["word", "number"]], frame[["number"]]):
-            with pytest.raises(ContentError, match=r"randsvm.predict\(data, model, output\) reads"):
-                predict(bad)
-    names = fitted.model.columns.feature_names  # type: ignore[union-attr]
-    features = pandas.get_dummies(frame[["word", "number"]], prefix_sep="=", dtype=float)[names]
-    randsvm.predict(tmp_path / "t.csv", path, tmp_path / "out")
-    expected = np.loadtxt(tmp_path / "out")
-    np.testing.assert_array_equal(fitted.predict(features.to_numpy()), expected)
-    np.testing.assert_array_equal(fitted.predict(features), expected)
-    np.testing.assert_array_equal(machine.predict(features), expected)
-
-
 def test_functions_of_model_files_take_names_of_files(tmp_path):
     y, X = small(100)
     arrays = randsvm.Arrays(X, y)
@@ -258,3 +238,21 @@ def test_values_of_a_wrong_type_are_parameter_errors(given):
         randsvm.train_sgd(randsvm.Arrays(X, X[:, 0] > 0), **given)
     with pytest.raises(ParameterError):
         randsvm.train_randsvm(randsvm.Arrays(X, X[:, 0] > 0), reduce=2.5)
+
+
+def test_an_estimator_of_a_model_of_a_table_takes_features(tmp_path):
+    words, numbers = ["a", "b", "c"] * 20, np.arange(60) % 7
+    frame = pandas.DataFrame({"word": words, "number": numbers, "y": np.arange(60) % 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    path = tmp_path / "m"
+    randsvm.train_randsvm(tmp_path / "t.csv", path, format="csv", label_column="y")
+    fitted, machine = randsvm.load(str(path)), randsvm.SVC.from_model(path)
+    for bad in (frame, frame[["word", "number"]], frame[["number"]]):
+        with pytest.raises(ContentError, match=r"randsvm.load\(model\).predict takes"):
+            machine.predict(bad)
+    names = fitted.model.columns.feature_names  # type: ignore[union-attr]
+    features = pandas.get_dummies(frame[["word", "number"]], prefix_sep="=", dtype=float)[names]
+    randsvm.predict(tmp_path / "t.csv", path, tmp_path / "out")
+    expected = np.loadtxt(tmp_path / "out")
+    for found in (fitted.predict(frame), fitted.predict(features), machine.predict(features)):
+        np.testing.assert_array_equal(found, expected)

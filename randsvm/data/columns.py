@@ -18,6 +18,22 @@ DELIMITERS = {"csv": ",", "tsv": "\t"}
 MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
 
+class Frame(str):
+    """A data frame of pandas or a table of pyarrow under a name, in place of that of a file."""
+
+    rows: Any
+
+    def __new__(cls, rows: Any) -> Frame:
+        frame = super().__new__(cls, "<data frame>")
+        frame.rows = rows
+        return frame
+
+
+def is_frame(rows: object) -> bool:
+    """Return whether rows have named columns of different types that pyarrow can read."""
+    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc")
+
+
 @dataclass(frozen=True)
 class TableOptions:
     """How the tables of a training are read.

@@ -28,6 +28,7 @@ from randsvm.data.columns import (
     Column,
     Columns,
     Format,
+    Frame,
     TableOptions,
     fields_of,
     format_hint,
@@ -89,22 +90,6 @@ ROW_BYTES = 16
 
 # Opens a file for reading, from its start.
 Opener = Callable[[str], AbstractContextManager[BinaryIO]]
-
-
-class Frame(str):
-    """A data frame of pandas or a table of pyarrow under a name, in place of that of a file."""
-
-    rows: Any
-
-    def __new__(cls, rows: Any) -> Frame:
-        frame = super().__new__(cls, "<data frame>")
-        frame.rows = rows
-        return frame
-
-
-def is_frame(rows: object) -> bool:
-    """Return whether rows have named columns of different types that pyarrow can read."""
-    return hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "iloc")
 
 
 class Inputs:

@@ -15,6 +15,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data.chunks import RawChunk
+from randsvm.data.columns import is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import LinearTrained, Trained
@@ -84,7 +85,8 @@ class FittedModel:
         -----
         A sparse matrix may have any number of columns, as a file may.
         """
-        check_columns(self.model, X)
+        if not _has_columns_of_table(self.model, X):
+            check_columns(self.model, X)
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -101,7 +103,8 @@ class FittedModel:
             Labels with the type of the array that the model was trained with; int64 or str if it
             was trained with a file or loaded; float64 targets of a regression.
         """
-        check_columns(self.model, X)
+        if not _has_columns_of_table(self.model, X):
+            check_columns(self.model, X)
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         predicted = self.model.predicted(f)
         if self.model.is_regression:
@@ -226,12 +229,11 @@ def check_columns(model: Model, X: Any) -> None:
         If a data frame has not the features of a model of tables, or if an array has fewer columns
         than the model, or more columns with a value other than 0.
     """
-    names = None if model.columns is None else model.columns.feature_names
-    if names is not None and hasattr(X, "iloc") and list(map(str, X.columns)) != names:
+    if _has_columns_of_table(model, X):
         raise ContentError(
-            "X: the model was trained with the columns of a table, which randsvm.predict(data, "
-            "model, output) reads from files; a data frame must have the columns "
-            "model.columns.feature_names: numbers, and 1 or 0 for each category"
+            "X: the model was trained with the columns of a table, which randsvm.load(model).predict "
+            "takes; here a data frame must have the columns model.columns.feature_names: numbers, "
+            "and 1 or 0 for each category"
         )
     if is_sparse_of_scipy(X) or model.seen is None or model.has_row_numbers:
         return
@@ -241,6 +243,17 @@ def check_columns(model: Model, X: Any) -> None:
     # Columns of zeros change no decision value.
     if shape[1] < width or np.count_nonzero(np.asarray(X)[:, width:]):
         raise ContentError(f"X has {shape[1]} features, but the model expects {width}")
+
+
+def _has_columns_of_table(model: Model, X: Any) -> bool:
+    """Return whether X has the columns of the tables that the model was trained with.
+
+    A data frame of their features, numbers, is an array.
+    """
+    if model.columns is None or not is_frame(X):
+        return False
+    names = X.columns if hasattr(X, "iloc") else X.schema.names
+    return list(map(str, names)) != model.columns.feature_names
 
 
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
@@ -274,7 +287,14 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
     if model.has_row_numbers:
         X = with_row_numbers(to_matrix(X))
-    chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
+    if _has_columns_of_table(model, X):
+        # Imported here because few predictions are of tables.
+        from randsvm.data import table
+
+        assert model.columns is not None
+        chunks = list(table.chunks_of(X, model.columns, model.zero_based))
+    else:
+        chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
     with one_blas_thread():
         return _decided(decide, chunks, jobs)
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -109,6 +110,33 @@ def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path
     sign = 1 if randsvm.load(model).model.labels[0] == "50000+." else -1
     sign *= 1 if reference.model.labels[0] == "1" else -1
     assert np.allclose(out.score, sign * expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow"])
+def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, kind):
+    frame, test = census(500), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
+    frame.loc[::7, "hours"] = np.nan
+    test = test.drop(columns="income")
+    options = {**SVM, "label_column": "income", "ignore_columns": "id", "missing": "mean"}
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    test.to_csv(tmp_path / "test.csv", index=False)
+    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", format="csv", **options)
+    randsvm.predict(tmp_path / "test.csv", tmp_path / "m", tmp_path / "labels")
+    expected = (tmp_path / "labels").read_text().split()
+    made = pa.Table.from_pandas if kind == "pyarrow" else lambda frame: frame
+    trained = randsvm.train_randsvm(made(frame), tmp_path / "f", **options)
+    texts = [(tmp_path / name).read_text().partition("# randsvm")[0] for name in "mf"]
+    assert texts[0] == texts[1]
+    for model in (trained, randsvm.load(str(tmp_path / "m"))):
+        found = model.predict(made(test))
+        assert [table.clean_label(text.strip()) for text in found] == expected
+        features = pd.DataFrame(
+            np.zeros((2, len(model.model.columns.feature_names))),
+            columns=model.model.columns.feature_names,
+        )
+        assert len(model.predict(features)) == 2
+        with pytest.raises(DataError, match=r"<data frame>:1:1: expected a column 'age'"):
+            model.predict(made(test.drop(columns="age")))
 
 
 # The csv module of older versions of Python does not quote a carriage return alone.
