@@ -144,11 +144,6 @@ class Iteration(NamedTuple):
     gap: float  # Relative gap of the best solution so far; nan where nothing is certified
     bytes_read: int  # Bytes of rows that this process has read so far
     bytes_moved: int  # Bytes to and from workers of a cluster so far
-    # Seconds from the start of a scan until its slowest worker begins, the sum of all so far.
-    message_seconds: float
-    worker_seconds: float  # Seconds that the slowest worker of a scan takes, the sum of all so far
-    # Seconds from the end of the slowest worker until its report is here, the sum of all so far.
-    report_seconds: float
     # Name of the class that is trained against the rest, or of the pair of classes; empty if the
     # training has only one problem.
     machine: str

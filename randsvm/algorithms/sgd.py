@@ -363,7 +363,9 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             return GroupResult.of(own)
 
         whole = None
-        for part in D.executor.map(learn, list(groups)):
+        for part in D.executor.distribute(
+            learn, list(groups), lambda leader: groups[leader].chunks
+        ):
             whole = part if whole is None else whole + part
             yield part.rows
         if whole is not None:

@@ -1,16 +1,13 @@
-"""Data sets on the workers of a Dask cluster.
+"""Heavy passes over the rows of a data set on the workers of a Dask cluster.
 
-    messages.py          what the client and the workers send each other
-    worker.py            the functions that run on workers, and the cache of a worker
-    connection.py        the connection to a scheduler; starts the processes of local:N; compares
-                         versions and arithmetic of client and workers
-    worker_pool.py       the workers that take part; tasks with deadlines
-    text_file.py         a text file read by byte ranges, with checksums
-    byte_ranges.py       read text files with all workers: training sets and predictions
-    cluster_executor.py  the executors and data sets of a cluster
+    actor.py       what a worker holds of a run, and the tasks that it does
+    connection.py  the connection to a scheduler, which carries the messages; starts the processes
+                   of local:N; compares versions and arithmetic of client and workers
+    workers.py     the workers that take part, what each holds, and requests with deadlines
+    executor.py    the executors of data sets, and calls for predictions
 
-The client solves; workers hold shards of the rows and scan them. Workers hold nothing but caches:
-if a worker is lost, another worker reads its shards again and applies the changes since the last
-restart. The results have the same bits. Only this package imports Dask, and only --cluster imports
-this package.
+The client keeps all rows and solves. There is one actor on each worker and run. It holds chunks of
+rows and the states of their shards, and the client knows what each actor holds. If a worker is
+lost, the client sends its chunks and all changes since the last restart to another one. The results
+have the same bits. Only this package imports Dask, and only --cluster imports this package.
 """

@@ -1,6 +1,7 @@
 """The connection to a scheduler, and the handshake of client and workers.
 
-For local:N, this module also starts the scheduler and the processes of its workers.
+It carries the requests to actors and their replies. For local:N, this module also starts the
+scheduler and the processes of its workers.
 
 If connecting fails, this process keeps no threads, sockets or processes of the attempt.
 
@@ -11,6 +12,7 @@ that is made for this run; other users of the machine do not have it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -21,19 +23,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import dask
 import numpy as np
 import scipy
-from distributed import Client, LocalCluster, Security
+from distributed import Client, LocalCluster, Security, get_worker
 
 from randsvm import __version__
 from randsvm.arrays import CsrMatrix
+from randsvm.cluster.actor import Actor
 from randsvm.errors import ClusterError, ParameterError
 from randsvm.events import HEARTBEAT, Notice, emit
 from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
@@ -49,6 +54,9 @@ CLOSING_SECONDS = 1.5
 WAITING_STAGE = "waiting for workers"
 MAX_LOCAL_WORKERS, MAX_PORT = 9999, 65535
 HOST = "127.0.0.1"
+# Dask sends a function of this package by its name. The client first asks a worker to import the
+# module of `handshake`: only then does a worker without this package report a clear error.
+HANDSHAKE_MODULE = "randsvm.cluster.connection"
 # Seconds that a scheduler may take to write its file.
 SCHEDULER_FILE_SECONDS = 2.0
 # The web pages of schedulers and workers show their work to every visitor: serve none.
@@ -67,6 +75,24 @@ dask.config.set(settings)
 from distributed.cli.dask_worker import main
 main()
 """
+
+
+class WorkerActor(Actor):
+    """An actor of Dask, which frees it when the connection of its client ends."""
+
+    def __init__(self, threads: int) -> None:
+        super().__init__(threads)
+        self.worker = get_worker()
+        self.key = self.worker.get_current_task()
+
+    async def execute(self, message: bytes) -> bytes:
+        """Handle a request in a thread of this actor."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.callers, self.handle, message)
+
+    def is_wanted(self) -> bool:
+        # While the actor is made it is not listed yet.
+        return self.key in self.worker.state.tasks
 
 
 class ConnectionClient(Client):
@@ -90,7 +116,7 @@ class Connection:
     """The connection to the scheduler at an address.
 
     client: Dask's client of the scheduler. processes: the workers of local:N. closed: whether
-    `close` was called.
+    `close` was called. now: the clock.
 
     Raises ParameterError for a bad address, ClusterError if no scheduler answers, and the
     exceptions of the listener of events.
@@ -101,6 +127,12 @@ class Connection:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.clients: list[ConnectionClient] = []
         self.closed = False
+        self.now = time.perf_counter
+        self.is_over = threading.Event()
+        for name in list(logging.root.manager.loggerDict):
+            # Dask's log messages are not needed: this package repairs or reports all losses.
+            if name.partition(".")[0] == "distributed":
+                logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             self.client = self._connect(address)
         except BaseException:
@@ -137,7 +169,12 @@ class Connection:
 
     def _new_client(self, **options: Any) -> ConnectionClient:
         """Return a client that `close` closes. options: arguments of Dask's Client."""
-        client = ConnectionClient(**options, timeout=CONNECTING_SECONDS)
+        client = ConnectionClient(
+            **options,
+            timeout=CONNECTING_SECONDS,
+            # On several machines only the scheduler has to be reached.
+            direct_to_workers=bool(self.processes),
+        )
         self.clients.append(client)
         # The thread that waits for this client may have stopped waiting.
         if self.closed:
@@ -175,11 +212,90 @@ class Connection:
                 stdin.write(settings)
         return address
 
+    # --- messages ------------------------------------------------------------------------
+
     @property
-    def all_workers_ended(self) -> bool:
-        """Return whether all workers of local:N have ended."""
-        ended = [process.poll() is not None for process in self.processes]
-        return bool(ended) and all(ended)
+    def expected_workers(self) -> int:
+        """Return the number of workers of local:N."""
+        return sum(process.poll() is None for process in self.processes)
+
+    def end(self) -> str | None:
+        """Return the reason why nothing can be sent any more, or None."""
+        if self.client.status in ("closed", "closing"):
+            return "the scheduler is gone"
+        if self.processes and not self.expected_workers:
+            return "all workers of this machine have ended"
+        return None
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        """Return what the scheduler knows of each worker."""
+        scheduler: Any = self.client.scheduler  # None before the first connection
+        found: dict[str, dict[str, Any]] = self.client.sync(scheduler.identity)["workers"]
+        return found
+
+    def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
+        """Call work() again and again in a thread, as the scheduler may hang."""
+
+        def loop() -> None:
+            while not self.is_over.wait(seconds()):
+                with contextlib.suppress(Exception):
+                    work()
+
+        threading.Thread(target=loop, name="randsvm-workers", daemon=True).start()
+
+    def receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
+        """Return what comes next in a queue; None after some seconds."""
+        try:
+            return queue.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def handshake(self, worker: str, done: Callable[[Any], object]) -> None:
+        """Call done with the result of `handshake` on a worker, or with the exception.
+
+        The call is not a task, since tasks of another run may keep all threads for hours.
+        """
+
+        def greeted() -> Any:
+            self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
+            return self.client.run(handshake, workers=[worker])[worker]
+
+        _in_thread(greeted, done)
+
+    def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
+        """Start an actor on a worker; call done with it, or with the exception."""
+
+        def started() -> Any:
+            future = self.client.submit(
+                WorkerActor, threads, actor=True, workers=[worker], pure=False
+            )
+            proxy: Any = future.result(timeout=CONNECTING_SECONDS)
+            # Dask binds a proxy to the default client only.
+            proxy._client = self.client
+            return proxy, future
+
+        _in_thread(started, done)
+
+    def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
+        """Send a message to an actor; call done with the reply, or with the exception."""
+
+        async def execute() -> None:
+            try:
+                found = await actor[0].execute(message)
+            except Exception as error:  # noqa: BLE001 - Dask has many errors for lost workers
+                found = error
+            done(found)
+
+        loop: Any = self.client.loop
+        asyncio.run_coroutine_threadsafe(execute(), loop.asyncio_loop)
+
+    def release(self, actor: Any) -> None:
+        """Free an actor with all that it holds."""
+        with contextlib.suppress(Exception):
+            actor[1].release()
 
     def close(self) -> threading.Thread:
         """Kill the workers of local:N; return a thread that closes the clients and the scheduler.
@@ -187,6 +303,7 @@ class Connection:
         A scheduler that is gone does not answer, so closing it may take long.
         """
         self.closed = True
+        self.is_over.set()
         for process in self.processes:
             process.kill()
 
@@ -203,6 +320,19 @@ class Connection:
         closing = threading.Thread(target=close, daemon=True)
         closing.start()
         return closing
+
+
+def _in_thread(work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+    """Call done(work()), or done with the exception, in a new thread: work may never end."""
+
+    def call() -> None:
+        try:
+            found = work()
+        except Exception as error:  # noqa: BLE001 - the caller decides
+            found = error
+        done(found)
+
+    threading.Thread(target=call, daemon=True).start()
 
 
 def _close(service: Client | LocalCluster) -> None:

@@ -221,6 +221,7 @@ class Dataset:
         view = self._copy_with(store=store, row_mask=None, n=n, nnz=nonzeros)
         view.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         view._count_from(view.stored_starts)
+        view.executor = view.executor.over(view)
         return view
 
     def mask(self, rows: np.ndarray) -> np.ndarray:
@@ -497,6 +498,7 @@ class Dataset:
     def close(self) -> None:
         """Free the rows without waiting for threads: those of a cancelled scan end with their
         chunk."""
+        self.executor.close()
         self.pool.stop()
         self.store.close()
 

@@ -1,7 +1,7 @@
 """Executors: run functions on the shards of a data set, and keep a state for each shard.
 
 The algorithms use the protocols `ShardExecutor` and `ShardStates`. The executors of this module run
-in this process; those of a cluster are in cluster/cluster_executor.py.
+in this process; those of a cluster are in cluster/executor.py.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -66,18 +66,6 @@ class ShardStates(Protocol[StateArgument]):
         """Free the states; no method may be called afterwards."""
 
 
-class ClusterTimes(NamedTuple):
-    """Seconds that messages, the slowest worker, and the reports took, summed over all passes.
-
-    The clocks of client and worker are compared: if they differ, message_seconds and report_seconds
-    are wrong by the difference, with opposite signs. Their sum and worker_seconds are right.
-    """
-
-    message_seconds: float = 0.0
-    worker_seconds: float = 0.0
-    report_seconds: float = 0.0
-
-
 class ShardExecutor(Protocol):
     """Runs functions where the rows of a data set are."""
 
@@ -85,18 +73,31 @@ class ShardExecutor(Protocol):
     def bytes_moved(self) -> int:
         """Return the number of bytes sent to and received from workers so far."""
 
-    @property
-    def cluster_times(self) -> ClusterTimes:
-        """Return the seconds of all passes so far; 0 without a cluster."""
-
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
         """Yield work(shard) for each shard, in order."""
+
+    def distribute(
+        self,
+        work: Callable[[Shard], Report],
+        shards: Sequence[Shard],
+        needs: Callable[[Shard], Sequence[int]],
+    ) -> Iterator[Report]:
+        """Yield work(shard) for each shard, in order; on a cluster workers compute it.
+
+        needs: returns the numbers of the chunks that work(shard) reads
+        """
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         """Return the states make(shard)."""
 
+    def over(self, D: Any) -> ShardExecutor:
+        """Return the executor for a view with a store of its own."""
+
     def release(self) -> None:
-        """Free the rows on the workers; no method may be called afterwards."""
+        """Free the rows on the workers."""
+
+    def close(self) -> None:
+        """End the connection to the workers; no method may be called afterwards."""
 
     @property
     def concurrent_calls(self) -> int | None:
@@ -192,12 +193,25 @@ class BaseExecutor:
     def bytes_moved(self) -> int:
         return 0
 
-    @property
-    def cluster_times(self) -> ClusterTimes:
-        return ClusterTimes()
+    def over(self, D: Any) -> Any:
+        return self
+
+    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
+        raise NotImplementedError
+
+    def distribute(
+        self,
+        work: Callable[[Shard], Report],
+        shards: Sequence[Shard],
+        needs: Callable[[Shard], Sequence[int]],
+    ) -> Iterator[Report]:
+        return self.map(work, shards)
 
     def release(self) -> None:
         """Do nothing: a store holds the rows."""
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
 
 
 class ThreadExecutor(BaseExecutor):

@@ -5,25 +5,21 @@ Rows are read, predicted and written block by block, in input order.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from randsvm import files
 from randsvm.arrays import slices, sorted_union
-from randsvm.data import svmlight
 from randsvm.data.columns import written_record
 from randsvm.data.labels import LabelTable
-from randsvm.data.reading import ParseOptions
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Block, ParsedPiece
+from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError, quoted
 from randsvm.events import (
@@ -257,11 +253,7 @@ class _FilePrediction:
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
             return predict_in_threads(predictor, self.rows, resources.workers, self.table, watch)
-        if self.rows.columns is not None:
-            raise ParameterError("--cluster predicts svmlight files, not tables")
-        return predict_on_cluster(
-            predictor, self.path, self.paths, resources.cluster, self.table, watch
-        )
+        return predict_on_cluster(predictor, self.rows, resources, self.table, watch)
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
         metric = self.metric
@@ -434,10 +426,20 @@ class Predictor:
         return list(slices(len(block), self.model.rows_at_once))
 
     def __call__(self, block: Block, part: slice) -> PredictedRows:
-        model = self.model
+        return self.predicted(*self.rows(block, part))
+
+    def rows(self, block: Block, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return indptr, indices and values of some rows of a block."""
         indptr = block.indptr[part.start : part.stop + 1]
         values = slice(indptr[0], indptr[-1])
-        rows = model.rows(indptr - indptr[0], block.indices[values], block.values[values])
+        return indptr - indptr[0], block.indices[values], block.values[values]
+
+    def predicted(
+        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+    ) -> PredictedRows:
+        """Return the predictions of rows in CSR."""
+        model = self.model
+        rows = model.rows(indptr, indices, values)
         f = model.decision(rows, self.labels_only)
         if not self.probabilities or model.is_regression:
             return PredictedRows(f, model.predicted(f), None, rows.unseen)
@@ -448,7 +450,7 @@ class Predictor:
         return PredictedRows(f, predicted, probabilities, rows.unseen)
 
 
-# Blocks and the predictions of their parts. Workers of a cluster return blocks without features.
+# Blocks and the predictions of their parts.
 PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
 
 
@@ -465,81 +467,28 @@ def predict_in_threads(
             yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
 
 
-# --- on a cluster --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class WorkerPredictor:
-    """A predictor that is sent to a worker, which reads the model file itself.
-
-    path : the model file; digest : the sha256 of its bytes
-    """
-
-    path: str
-    digest: str
-    probabilities: bool
-    labels_only: bool
-
-    def __call__(self, piece: ParsedPiece) -> tuple[ParsedPiece, list[PredictedRows]]:
-        model = _model_at(self.path, self.digest)
-        predictor = Predictor(model, self.probabilities, self.labels_only)
-        block = piece.block
-        found = [predictor(block, part) for part in predictor.parts(block)]
-        empty = np.empty(0, np.int32)
-        bare = replace(block, indices=empty, values=np.empty(0, np.float32), features=empty)
-        return piece._replace(block=bare), found
-
-
-def _digest_of(path: str) -> str:
-    return hashlib.sha256(files.read_whole(path)).hexdigest()
-
-
-@lru_cache(maxsize=1)
-def _model_at(path: str, digest: str) -> Model:
-    """Read the model. Raise ModelError if the client has a different file."""
-    if _digest_of(path) != digest:
-        raise ModelError(f"{path}: expected the same model on all workers, found another")
-    return load(path)
-
-
 def predict_on_cluster(
-    predictor: Predictor,
-    model: str,
-    paths: Sequence[str],
-    address: str,
-    table: LabelTable,
-    watch: Watch,
+    predictor: Predictor, rows: RowFiles, resources: Resources, table: LabelTable, watch: Watch
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by the workers of a cluster.
 
-    The workers see the files and `model` at the same paths. table, watch : see
-    `predict_in_threads`. Raise DataError, ClusterError, ParameterError.
+    This process parses the rows. table, watch : see `predict_in_threads`.
     """
-    map_ranges: Any = _map_ranges()
-    if model == files.STANDARD:
-        raise ParameterError("--cluster needs a named MODEL_FILE that all workers see")
-    # The path is not resolved, because a symlink may have another target on a worker.
-    path = str(Path(model).absolute())
-    work = WorkerPredictor(path, _digest_of(path), predictor.probabilities, predictor.labels_only)
-    labels: svmlight.Labels = "number" if predictor.model.is_regression else "class"
-    options = ParseOptions(labels, predictor.model.zero_based, any_label=True, float64=True)
-    line, base = 1, -1
-    for part, (piece, found) in map_ranges(address, paths, options, work):
-        if part.base != base:
-            table.path, line, base = part.file.name, 1, part.base
-        watch(Progress("reading", part.base + part.end, part.total, "B"))
-        yield svmlight.to_block(piece, line), found
-        if piece.fault:
-            raise svmlight.data_error(part.file.name, piece.fault, line)
-        line += piece.lines
-
-
-def _map_ranges() -> Any:
     # dask is optional, and its import takes a second.
     try:
-        from randsvm.cluster.byte_ranges import map_ranges
+        from randsvm.cluster.executor import Calls
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return map_ranges
+    assert resources.cluster is not None
+    with Calls(resources.cluster, predictor) as calls:
+        begin_file = partial(setattr, table, "path")
+        for block in rows.blocks(watch, jobs=resources.workers, begin_file=begin_file):
+            rows_of = partial(predictor.rows, block)
+            yield (
+                block,
+                calls.in_order(
+                    partial(predictor.predicted, *rows_of(part)) for part in predictor.parts(block)
+                ),
+            )

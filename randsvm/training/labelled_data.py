@@ -166,17 +166,15 @@ def _parse_options(data: Source, params: Params | SgdParams, job: Job) -> ParseO
 
 
 def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
-    """Return rows that the workers of a cluster read and hold."""
-    if isinstance(data, Arrays):
-        raise ParameterError("--cluster reads files that all workers see, not arrays")
+    """Return rows that the workers of a cluster scan."""
     # Imported here since dask is optional, and its import takes a second.
     try:
-        from randsvm.cluster.byte_ranges import load
+        from randsvm.cluster.executor import load
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return load(inputs(data), options, job.resources, _connecting)
+    return load(data, options, job.resources, _connecting)
 
 
 @contextmanager
@@ -199,10 +197,6 @@ def _table_options(
         return None
     if isinstance(data, Arrays):
         raise ParameterError("--format is for files, not for arrays")
-    if job.resources.cluster is not None and run.format == "parquet":
-        raise ParameterError("--cluster reads svmlight, CSV and TSV files, not --format parquet")
-    if job.resources.cluster is not None and run.group_column is not None:
-        raise ParameterError("--group-column does not go with --cluster yet")
     if row_numbers:
         raise ParameterError("-t precomputed reads svmlight files, not tables")
     if run.label_column is None and params.task != "one-class":

@@ -415,7 +415,6 @@ class Rounds:
             gap=self.best.certificate.gap,
             bytes_read=self.task.D.bytes_read,
             bytes_moved=self.task.D.executor.bytes_moved,
-            **self.task.D.executor.cluster_times._asdict(),
             machine=self.task.name,
             primal=V.certificate.primal,
             dual=V.certificate.dual,

@@ -1,0 +1,326 @@
+"""The part of a run on a worker: an actor that holds chunks of rows and the states of their shards.
+
+The client knows what each actor holds, because an actor changes only as its replies say. It sends
+whatever an actor lacks with the task that needs it. This module does not know Dask.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import cloudpickle
+import numpy as np
+
+from randsvm.data.chunks import RawChunk, SpillingWriter
+from randsvm.data.dataset import Dataset
+from randsvm.data.reading import Summary
+from randsvm.data.shard_executor import Change, SerialExecutor, Shard, StateCell
+from randsvm.events import Waiting, emit, listening, silent
+from randsvm.parallel import Cancelled, ThreadPool
+
+# The attributes of a view that its actor has of its own.
+OWN_ATTRIBUTES = ("store", "jobs", "pool", "executor", "bytes_counter", "groups", "_column_rule")
+# The actor whose message this thread reads.
+_reading = threading.local()
+
+
+class Task(Protocol):
+    """The work of a request. An instance is pickled by `dumps`."""
+
+    def __call__(self, actor: Actor) -> Any:
+        """Return the reply."""
+
+
+class Request(NamedTuple):
+    """A message to an actor.
+
+    forget: keys of what the actor frees. objects: key -> pickled object that the actor keeps.
+    key, chunks: pickled chunks of the data set `key`, by number. task: a pickled Task, or None.
+    """
+
+    forget: tuple[str, ...]
+    objects: dict[str, bytes]
+    key: str
+    chunks: dict[int, bytes]
+    task: bytes | None
+
+
+class HeldChunks:
+    """A store with those chunks of a data set that its actor was sent.
+
+    They are kept in memory up to `limit` bytes, then in a spill file in `folder`.
+
+    sizes, counts : (chunks,) int64, the rows and nonzeros of each chunk of the data set.
+    """
+
+    place = "a worker"
+
+    def __init__(
+        self, sizes: np.ndarray, counts: np.ndarray, limit: int, folder: str | None
+    ) -> None:
+        self.sizes, self.counts = sizes, counts
+        self.kept = SpillingWriter(limit, folder)
+        # Number of a chunk -> its position in `kept.store`.
+        self.places: dict[int, int] = {}
+
+    def add(self, chunks: dict[int, bytes]) -> None:
+        for number, chunk in chunks.items():
+            if number not in self.places:
+                self.kept.append(pickle.loads(chunk))
+                self.places[number] = len(self.kept.store) - 1
+        self.kept.store.finish()
+
+    @property
+    def nbytes(self) -> int:
+        return self.kept.store.nbytes
+
+    @property
+    def resident_bytes(self) -> int:
+        return self.kept.store.resident_bytes
+
+    def nonzeros(self, number: int) -> int:
+        return int(self.counts[number])
+
+    def read(self, number: int) -> RawChunk:
+        return self.kept.store.read(self.places[number])
+
+    def labels(self, number: int) -> np.ndarray:
+        return self.kept.store.labels(self.places[number])
+
+    def weights(self, number: int) -> np.ndarray | None:
+        return self.kept.store.weights(self.places[number])
+
+    def part(self, number: int, begin: int, end: int) -> RawChunk:
+        return self.kept.store.part(self.places[number], begin, end)
+
+    def close(self) -> None:
+        self.kept.store.close()
+
+
+class HeldData(NamedTuple):
+    """What an actor needs to make a data set, without its chunks; see HeldChunks."""
+
+    summary: Summary
+    sizes: np.ndarray
+    counts: np.ndarray
+    limit: int
+    folder: str | None
+
+    def made(self, threads: int, resident_bytes: int) -> Dataset:
+        """Return the data set without chunks. resident_bytes: of other data sets of the actor."""
+        limit = max(0, self.limit - resident_bytes)
+        store = HeldChunks(self.sizes, self.counts, limit, self.folder)
+        D = Dataset(self.summary, store, threads)
+        D.executor = SerialExecutor(threads)
+        return D
+
+
+class Actor:
+    """What a worker holds of one run: data sets, other objects, and states of shards.
+
+    threads: the number of threads of the worker.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads, self.pool = threads, ThreadPool(threads)
+        # The threads that handle requests.
+        self.callers = ThreadPool(threads)
+        self.held: dict[str, Any] = {}
+        # Key of states -> the function that makes a state, and number of a shard -> its state.
+        self.states: dict[str, tuple[Callable[[Shard], Any], dict[int, StateCell[Any]]]] = {}
+
+    def handle(self, message: bytes) -> bytes:
+        """Return the pickled reply to a pickled Request: (True, result) or (False, error)."""
+        try:
+            request: Request = pickle.loads(message)
+            return pickle.dumps((True, self._do(request)), 5)
+        except Exception as error:  # noqa: BLE001 - the client raises it
+            return pickle.dumps((False, error), 5)
+
+    def _do(self, request: Request) -> Any:
+        for key in request.forget:
+            self.states.pop(key, None)
+            if isinstance(found := self.held.pop(key, None), Dataset):
+                found.store.close()
+        for key, pickled in request.objects.items():
+            found = self.loads(pickled)
+            if isinstance(found, HeldData):
+                sets = [of for of in self.held.values() if isinstance(of, Dataset)]
+                found = found.made(self.threads, sum(D.store.resident_bytes for D in sets))
+            self.held[key] = found
+        if request.chunks:
+            self.held[request.key].store.add(request.chunks)
+        return None if request.task is None else self.loads(request.task)(self)
+
+    def loads(self, pickled: bytes) -> Any:
+        """Unpickle what `dumps` has pickled."""
+        _reading.actor = self
+        try:
+            return pickle.loads(pickled)
+        finally:
+            del _reading.actor
+
+    def is_wanted(self) -> bool:
+        """Return whether the client still has a connection."""
+        return True
+
+    def map(self, work: Callable[[Shard], Any], shards: Sequence[Shard]) -> Iterator[Any]:
+        """Yield work(shard) for each shard in order, computed by the threads of the worker."""
+
+        def watched(shard: Shard) -> Any:
+            with self.watching():
+                emit(Waiting())
+                return work(shard)
+
+        if self.threads == 1:
+            return map(watched, shards)
+        return self.pool.map_in_order(watched, shards)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """End the work of this thread at its next event if the client is gone."""
+
+        def watch(event: object) -> None:
+            if not self.is_wanted():
+                raise Cancelled
+
+        with listening(watch):
+            yield
+
+
+# --- tasks ---------------------------------------------------------------------------------
+
+
+class Report(NamedTuple):
+    """The sum of the reports of the consecutive shards first .. last, which have `rows` rows."""
+
+    first: int
+    last: int
+    rows: int
+    value: Any
+
+
+class StatesTask(NamedTuple):
+    """Apply changes to the states of shards, then return function(state) of each as Report list.
+
+    key: of the states. make: the function that makes a state, pickled by `dumps`; the shards of
+    the numbers `fresh` get a new state. first: the number of changes[0], the first since the last
+    restart if there is a new state. changes, function: pickled.
+    """
+
+    key: str
+    make: bytes | None
+    fresh: frozenset[int]
+    first: int
+    changes: bytes
+    function: bytes
+    shards: Sequence[Shard]
+
+    def __call__(self, actor: Actor) -> list[Report]:
+        if self.key not in actor.states:
+            assert self.make is not None
+            # All states of an actor share the memory budget of one unpickled function.
+            actor.states[self.key] = actor.loads(self.make), {}
+        make, cells = actor.states[self.key]
+        for shard in self.shards:
+            if shard.number in self.fresh:
+                cells[shard.number] = StateCell(make(shard), self.first)
+        changes: list[Change[Any]] = pickle.loads(self.changes)
+        function = pickle.loads(self.function)
+
+        def query(shard: Shard) -> Any:
+            # An exception in the middle of a change would spoil the state.
+            with listening(silent):
+                return cells[shard.number].query(self.first, changes, function)
+
+        found: list[Report] = []
+        for shard, value in zip(self.shards, actor.map(query, self.shards), strict=True):
+            report = Report(shard.number, shard.number, shard.stop - shard.start, value)
+            if found and found[-1].last + 1 == shard.number:
+                before = found.pop()
+                rows = before.rows + report.rows
+                report = Report(before.first, shard.number, rows, before.value + value)
+            found.append(report)
+        return found
+
+
+class MapTask(NamedTuple):
+    """Call a function, pickled by `dumps`, of each shard."""
+
+    function: bytes
+    shards: Sequence[Shard]
+
+    def __call__(self, actor: Actor) -> list[Report]:
+        values = actor.map(actor.loads(self.function), self.shards)
+        return [
+            Report(shard.number, shard.number, shard.stop - shard.start, value)
+            for shard, value in zip(self.shards, values, strict=True)
+        ]
+
+
+class CallTask(NamedTuple):
+    """Call a function without arguments, pickled by `dumps`."""
+
+    function: bytes
+
+    def __call__(self, actor: Actor) -> Any:
+        with actor.watching():
+            return actor.loads(self.function)()
+
+
+# --- what actors hold is sent by its key ---------------------------------------------------
+
+
+def held(key: str) -> Any:
+    """Return what the actor whose message is read holds as `key`."""
+    return _reading.actor.held[key]
+
+
+def make_view(
+    key: str, attributes: dict[str, Any], row_mask: tuple[int, np.ndarray] | None
+) -> Dataset:
+    """Return a view of a data set that the actor holds."""
+    D: Dataset = held(key)
+    if row_mask is not None:
+        attributes["row_mask"] = np.unpackbits(row_mask[1], count=row_mask[0]).astype(bool)
+    attributes.setdefault("summary", D.summary)
+    return D._copy_with(**attributes)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles what `keys` names, and views of data sets that it names, as calls with the key.
+
+    keys: id of a store or of another object -> (key, summary of the rows of the store).
+    """
+
+    def __init__(self, stream: io.BytesIO, keys: dict[int, tuple[str, Any]]) -> None:
+        super().__init__(stream, protocol=5)
+        self.keys = keys
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Dataset):
+            return make_view, self._view(value)
+        if (found := self.keys.get(id(value))) is not None:
+            return held, (found[0],)
+        return super().reducer_override(value)
+
+    def _view(self, D: Dataset) -> tuple[Any, ...]:
+        key, summary = self.keys[id(D.store)]
+        own = {name: of for name, of in vars(D).items() if name not in OWN_ATTRIBUTES}
+        mask = own.pop("row_mask")
+        if own["summary"] is summary:
+            del own["summary"]
+        packed = None if mask is None else (len(mask), np.packbits(mask))
+        return key, {**own, "row_mask": None}, packed
+
+
+def dumps(value: Any, keys: dict[int, tuple[str, Any]]) -> bytes:
+    """Pickle a value for an actor; keys: see _Pickler."""
+    with io.BytesIO() as stream:
+        _Pickler(stream, keys).dump(value)
+        return stream.getvalue()

@@ -1,0 +1,425 @@
+"""The executors of a data set whose heavy passes run on the workers of a cluster.
+
+The client keeps all rows. It sends each worker the chunks that its work needs, once. Passes that
+only read rows run in this process: they take less time than messages. This module does not know
+Dask.
+"""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+import cloudpickle
+import numpy as np
+
+from randsvm.cluster.actor import CallTask, HeldData, MapTask, Report, StatesTask, Task
+from randsvm.cluster.connection import Connection
+from randsvm.cluster.workers import Holding, Replies, Reply, Worker, WorkerPool
+from randsvm.data import dataset
+from randsvm.data.dataset import Dataset, Source
+from randsvm.data.reading import ParseOptions
+from randsvm.data.shard_executor import (
+    BaseExecutor,
+    LocalStates,
+    LoggedStates,
+    Shard,
+    ShardStates,
+    ThreadExecutor,
+)
+from randsvm.events import Queued, emit
+from randsvm.parallel import ThreadPool
+from randsvm.parameters.run import Resources
+
+Result = TypeVar("Result")
+State = TypeVar("State")
+
+# Passes over fewer rows stay in this process: messages would take longer than the work.
+REMOTE_ROWS = 500_000
+# Bytes of chunks in a request.
+REQUEST_BYTES = 32 << 20
+
+# Returns the task for some shards of a worker, and what records that the worker has done it.
+Settle = Callable[[], object]
+Work = Callable[[Holding, list[Shard]], "tuple[Task, Settle]"]
+
+
+def load(
+    data: Source,
+    options: ParseOptions,
+    resources: Resources,
+    connecting: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Dataset:
+    """Return D, read by this process; the workers of the cluster resources.cluster scan it.
+
+    connecting: returns the context in which the cluster of an address is connected. Workers may
+    start while this process reads.
+
+    Raises the errors of dataset.load, and ClusterError.
+    """
+    assert resources.cluster is not None
+    with connecting(resources.cluster):
+        worker_pool = WorkerPool(Connection(resources.cluster))
+    try:
+        D = dataset.load(data, options, resources)
+        D.executor = ClusterExecutor(worker_pool, D, resources)
+        return D
+    except BaseException:
+        worker_pool.close()
+        raise
+
+
+class ClusterExecutor(BaseExecutor):
+    """Keeps the states of shards on workers, and reads shards in this process.
+
+    owners: the worker of each chunk.
+    """
+
+    def __init__(self, worker_pool: WorkerPool, D: Dataset, resources: Resources) -> None:
+        self.worker_pool, self.store, self.summary = worker_pool, D.store, D.summary
+        self.resources, self.local = resources, ThreadExecutor(D.pool)
+        self.owners: dict[int, str] = {}
+        self.key: str | None = None
+
+    def over(self, D: Dataset) -> ClusterExecutor:
+        """Return the executor for a view with a store of its own."""
+        return type(self)(self.worker_pool, D, self.resources)
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.worker_pool.bytes_moved
+
+    def map(self, work: Callable[[Shard], Result], shards: Sequence[Shard]) -> Iterator[Result]:
+        return self.local.map(work, shards)
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
+        if sum(shard.stop - shard.start for shard in shards) < REMOTE_ROWS:
+            return LocalStates(self.local, make, shards)
+        return RemoteStates(self, make, shards)
+
+    def distribute(
+        self,
+        work: Callable[[Shard], Result],
+        shards: Sequence[Shard],
+        needs: Callable[[Shard], Sequence[int]],
+    ) -> Iterator[Result]:
+        """Yield work(shard) for each shard, in order, computed by the workers.
+
+        needs: returns the numbers of the chunks that work(shard) reads
+        """
+        self.share()
+        function = self.worker_pool.dumps(work)
+
+        def task(holding: Holding, some: list[Shard]) -> tuple[Task, Settle]:
+            return MapTask(function, some), lambda: None
+
+        for report in Pass(self, shards, task, needs).reports():
+            yield report.value
+
+    @contextmanager
+    def replicated(self, D: Any) -> Iterator[Any]:
+        view = D if D.row_mask is None else D.materialized()
+        view = view._copy_with(executor=CallExecutor(self.worker_pool, view, self.resources))
+        try:
+            yield view
+        finally:
+            view.executor.release()
+
+    def share(self) -> str:
+        """Let workers hold the rows of this data set; return its key."""
+        if self.key is None:
+            counts = [self.store.nonzeros(number) for number in range(len(self.store.sizes))]
+            limit, folder = self.resources.data_bytes, self.resources.tmpdir
+            held = HeldData(
+                self.summary, self.store.sizes, np.array(counts, np.int64), limit, folder
+            )
+            self.key = self.worker_pool.share(self.store, self.summary, held)
+        return self.key
+
+    def missing(self, holding: Holding, numbers: Sequence[int]) -> list[int]:
+        """Return the numbers of those chunks that an actor does not hold."""
+        has = holding.chunks.get(self.share(), set())
+        return [number for number in numbers if number not in has]
+
+    def send_chunks(
+        self, worker: Worker, holding: Holding, replies: Replies, numbers: Sequence[int]
+    ) -> bool:
+        """Send the first of some chunks to a worker; the tag of the request is None.
+
+        Return whether the actor was free.
+        """
+        chunks, size = {}, 0
+        for number in numbers:
+            # A store of a file uses its buffer again for the next chunk.
+            chunks[number] = pickle.dumps(self.store.read(number), 5)
+            size += len(chunks[number])
+            if size > REQUEST_BYTES:
+                break
+        return self.worker_pool.send(
+            worker, holding, replies, None, key=self.share(), chunks=chunks
+        )
+
+    def assign(
+        self, shards: Sequence[Shard], members: Sequence[Worker]
+    ) -> dict[Worker, list[Shard]]:
+        """Return the shards of each worker, in proportion to its threads.
+
+        Shards move away from a worker that is gone. They also move from old workers to new ones,
+        until no worker has far more than its share.
+        """
+        threads = sum(worker.threads for worker in members)
+        share = {worker: -(-len(shards) * worker.threads // threads) for worker in members}
+        found: dict[Worker, list[Shard]] = {worker: [] for worker in members}
+        by_name = {worker.name: worker for worker in members}
+        unassigned = []
+        for shard in shards:
+            owner = by_name.get(self.owners.get(shard.number, ""))
+            # A worker keeps up to a quarter more: a shard that moves has to be sent again.
+            if owner is not None and len(found[owner]) < share[owner] + share[owner] // 4:
+                found[owner].append(shard)
+            else:
+                unassigned.append(shard)
+        # Consecutive shards go to one worker, which adds their reports up to one.
+        for worker in sorted(found, key=lambda worker: len(found[worker]) - share[worker]):
+            room = max(share[worker] - len(found[worker]), 0)
+            found[worker] += unassigned[:room]
+            unassigned = unassigned[room:]
+        for worker, some in found.items():
+            some.sort(key=lambda shard: shard.number)
+            self.owners.update({shard.number: worker.name for shard in some})
+        return {worker: some for worker, some in found.items() if some}
+
+    def release(self) -> None:
+        if self.key is not None:
+            self.worker_pool.forget(self.key)
+            self.key = None
+
+    def close(self) -> None:
+        self.worker_pool.close()
+
+
+class Pass:
+    """One pass over shards: sends the work, and sends it again after losses."""
+
+    def __init__(
+        self,
+        executor: ClusterExecutor,
+        shards: Sequence[Shard],
+        work: Work,
+        needs: Callable[[Shard], Sequence[int]] = lambda shard: [shard.number],
+    ) -> None:
+        self.executor, self.pool, self.shards = executor, executor.worker_pool, shards
+        self.work, self.needs = work, needs
+        # Shards that no worker has been given.
+        self.unassigned = list(shards)
+        # The shards that a worker gets with its next task.
+        self.queued: dict[Worker, list[Shard]] = {}
+        # The actor and the shards of the task that a worker runs.
+        self.running: dict[Worker, tuple[Holding, list[Shard]]] = {}
+
+    def reports(self) -> Iterator[Report]:
+        """Yield the reports in the order of the shards."""
+        early: dict[int, Report] = {}
+        position = {shard.number: at for at, shard in enumerate(self.shards)}
+        expected = 0
+        with self.pool.replies() as replies:
+            while expected < len(self.shards):
+                self._assign()
+                for worker in list(self.queued):
+                    self._send(worker, replies)
+                for report in self._reported(self.pool.next_reply(replies)):
+                    early[position[report.first]] = report
+                while expected in early:
+                    report = early.pop(expected)
+                    yield report
+                    expected = position[report.last] + 1
+
+    def _assign(self) -> None:
+        """Give the shards of workers that are gone, and all that no worker has, to workers."""
+        members = self.pool.members()
+        for worker in self.queued.keys() - set(members):
+            self.unassigned += self.queued.pop(worker)
+        for worker, (holding, shards) in list(self.running.items()):
+            if worker not in members:
+                self.pool.drop(worker)
+            if worker.holding is not holding:
+                del self.running[worker]
+                self.unassigned += shards
+        if self.unassigned and members:
+            self.unassigned.sort(key=lambda shard: shard.number)
+            for worker, shards in self.executor.assign(self.unassigned, members).items():
+                self.queued.setdefault(worker, []).extend(shards)
+            self.unassigned = []
+
+    def _send(self, worker: Worker, replies: Replies) -> None:
+        """Send the queued shards of a worker, or first some chunks that it lacks."""
+        holding = self.pool.holding(worker)
+        if holding is None or worker in self.running or holding.calls:
+            return
+        shards = sorted(self.queued[worker], key=lambda shard: shard.number)
+        needed = sorted({number for shard in shards for number in self.needs(shard)})
+        if missing := self.executor.missing(holding, needed):
+            self.executor.send_chunks(worker, holding, replies, missing)
+            return
+        task, settle = self.work(holding, shards)
+        if self.pool.send(worker, holding, replies, shards, task=task, settle=settle):
+            self.running[worker] = holding, self.queued.pop(worker)
+
+    def _reported(self, reply: Reply | None) -> list[Report]:
+        """Return the reports in a reply; those of a lost worker are asked for again."""
+        running = None if reply is None else self.running.get(reply.worker)
+        # An actor that is lost may have been replaced already.
+        if reply is None or reply.tag is None or running is None or running[0] is not reply.holding:
+            return []
+        _, shards = self.running.pop(reply.worker)
+        if reply.is_lost:
+            self.unassigned += shards
+            return []
+        reports: list[Report] = reply.value
+        return reports
+
+
+class RemoteStates(LoggedStates[State]):
+    """States on workers. The log keeps all changes since the last restart: a worker that makes a
+    lost state again needs them."""
+
+    def __init__(
+        self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
+    ) -> None:
+        super().__init__()
+        executor.share()
+        self.executor, self.pool, self.shards = executor, executor.worker_pool, shards
+        self.key, self.make = uuid.uuid4().hex, self.pool.dumps(make)
+        # The number of changes that every state has seen.
+        self.changes_seen = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.changes_seen == self.log.end
+
+    def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
+        log, end, pickled = self.log, self.log.end, cloudpickle.dumps(function)
+        # Number of the first change -> all changes from there on, pickled.
+        changes: dict[int, bytes] = {}
+
+        def work(holding: Holding, shards: list[Shard]) -> tuple[Task, Settle]:
+            seen = holding.states.setdefault(self.key, {})
+            fresh = frozenset(shard.number for shard in shards if shard.number not in seen)
+            first = min(max(seen.get(shard.number, 0), log.first) for shard in shards)
+            if first not in changes:
+                changes[first] = cloudpickle.dumps(log.since(first))
+            make = self.make if fresh else None
+            task = StatesTask(self.key, make, fresh, first, changes[first], pickled, shards)
+
+            def settle() -> None:
+                seen.update(dict.fromkeys([shard.number for shard in shards], end))
+
+            return task, settle
+
+        for report in Pass(self.executor, self.shards, work).reports():
+            yield report.rows, report.value
+        self.changes_seen = end
+
+    def close(self) -> None:
+        self.pool.forget(self.key)
+
+
+class CallExecutor(ClusterExecutor):
+    """Runs calls on workers that hold all rows, and everything else in this process."""
+
+    def __init__(self, worker_pool: WorkerPool, D: Dataset, resources: Resources) -> None:
+        super().__init__(worker_pool, D, resources)
+        self.concurrent_calls = worker_pool.concurrent_calls()
+
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
+        return LocalStates(self.local, make, shards)
+
+    def call(self, work: Callable[[], Result]) -> Result:
+        """Return work(), computed by a worker; if the worker is lost, another one runs it."""
+        self.share()
+        task = CallTask(self.worker_pool.dumps(work))
+        return called(self.worker_pool, task, self)
+
+
+def called(worker_pool: WorkerPool, task: CallTask, rows: CallExecutor | None = None) -> Any:
+    """Return the result of a call on a worker with a free thread.
+
+    rows: the executor of the data set whose chunks the call reads
+    """
+    running: tuple[Worker, Holding] | None = None
+    with worker_pool.replies() as replies:
+        while True:
+            members = worker_pool.members()
+            if running is not None and running[0] not in members:
+                worker_pool.drop(running[0])
+            if running is not None and running[0].holding is not running[1]:
+                running = None
+            if running is None:
+                running = _sent(worker_pool, members, task, rows, replies)
+            if running is None:
+                emit(Queued())
+            reply = worker_pool.next_reply(replies)
+            if reply is None or running is None or reply.holding is not running[1]:
+                continue
+            if reply.tag is not None and not reply.is_lost:
+                return reply.value
+            running = None
+
+
+def _sent(
+    worker_pool: WorkerPool,
+    members: Sequence[Worker],
+    task: CallTask,
+    rows: CallExecutor | None,
+    replies: Replies,
+) -> tuple[Worker, Holding] | None:
+    """Send a call, or first some chunks, to the worker with the most free threads.
+
+    Return the worker and its actor, or None if all threads are busy.
+    """
+    held = [(worker, holding) for worker in members if (holding := worker_pool.holding(worker))]
+    for worker, holding in sorted(held, key=lambda of: of[1].calls - of[0].threads):
+        if holding.is_busy or holding.calls >= worker.threads:
+            continue
+        if rows is not None and (missing := rows.missing(holding, range(len(rows.store.sizes)))):
+            if rows.send_chunks(worker, holding, replies, missing):
+                return worker, holding
+        elif worker_pool.send(worker, holding, replies, "call", task=task, changes=False):
+            return worker, holding
+    return None
+
+
+class Calls:
+    """A context in which workers compute calls, such as predictions.
+
+    shared: an object that the calls use, sent to each worker once.
+    """
+
+    def __init__(self, address: str, shared: object) -> None:
+        self.worker_pool = WorkerPool(Connection(address))
+        self.worker_pool.share(shared)
+
+    def __enter__(self) -> Calls:
+        try:
+            self.pool = ThreadPool(self.worker_pool.concurrent_calls())
+        except BaseException:
+            self.worker_pool.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # The threads of the pool end as soon as the connection is closed.
+        self.worker_pool.close()
+        self.pool.shutdown()
+
+    def in_order(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+        """Yield the result of each call, in order."""
+
+        def result(work: Callable[[], Result]) -> Result:
+            found: Result = called(self.worker_pool, CallTask(self.worker_pool.dumps(work)))
+            return found
+
+        return self.pool.map_in_order(result, calls)

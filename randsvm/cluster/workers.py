@@ -1,0 +1,462 @@
+"""The workers of a cluster that take part in a run, what each of them holds, and requests to them.
+
+Every wait has a deadline, because a worker that is stopped never answers. This module does not know
+Dask: `Connection` carries the messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from randsvm.cluster.actor import Request, dumps
+from randsvm.cluster.connection import (
+    CLOSING_SECONDS,
+    CONNECTING_SECONDS,
+    WAITING_STAGE,
+    Connection,
+    differing_names,
+    handshake,
+)
+from randsvm.errors import ClusterError, OutputError, RandsvmError, SpillError, TransferError
+from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
+
+# Seconds between two requests for the state of the cluster.
+POLL_SECONDS = 0.5
+# Seconds that the first pass waits for all workers; workers that join later take part then.
+GATHERING_SECONDS = 5.0
+# Seconds without an answer of the scheduler, or without any running worker, that end a run.
+SILENCE_SECONDS = 60.0
+# Seconds until other workers take over the work of a paused worker. Dask pauses a worker whose
+# memory is nearly full; it still sends heartbeats. A worker whose threads are all busy with the
+# tasks of other programs does not start an actor.
+PAUSED_SECONDS = 10.0
+# Seconds until other workers take over the work of a worker that sends no heartbeats. A worker
+# sends one every few seconds, however long its work takes.
+MISSING_SECONDS = 30.0
+# A run ends after more consecutive losses than this number.
+MAX_LOSSES = 50
+# The largest number of threads of this process in calls; each waits for one thread of a worker.
+MAX_CALLS = 256
+# Errors of a worker that cannot write its spill file; other workers may have room on their disks.
+SPILL_ERRORS = (OutputError, SpillError)
+ARITHMETIC_DIFFERS = (
+    "worker {worker} rounds differently from this process ({names}): the model may differ in its "
+    "last digits from a model of one machine; the reported gap is valid"
+)
+
+
+@dataclass(eq=False)
+class Holding:
+    """An actor, and what it holds. Replies to requests change it, in the thread of the connection.
+
+    actor: None until it has started. begun: when it was asked to start. keys: of objects. chunks:
+    key of a data set -> numbers of chunks. states: key of states -> number of a shard -> number of
+    changes that its state has seen. forget: keys that the actor frees with the next request.
+    calls: the number of requests without a reply; is_busy: whether one of them changes it.
+    """
+
+    begun: float
+    actor: Any = None
+    keys: set[str] = field(default_factory=set)
+    chunks: dict[str, set[int]] = field(default_factory=dict)
+    states: dict[str, dict[int, int]] = field(default_factory=dict)
+    forget: set[str] = field(default_factory=set)
+    calls: int = 0
+    is_busy: bool = False
+
+
+@dataclass(eq=False)
+class Worker:
+    """A worker that the scheduler knows.
+
+    beat: the scheduler's time of the last heartbeat. beat_seen: when this process last saw a new
+    heartbeat. running_seen: when it last saw the status `running`. is_ready: whether it has the
+    versions of this process. excluded: the reason why it takes no part, or None. differing: the
+    names of computations with other last digits. holding: its actor, or None.
+    """
+
+    name: str
+    beat_seen: float
+    running_seen: float
+    threads: int = 1
+    beat: float = 0.0
+    status: str = "running"
+    is_ready: bool = False
+    excluded: str | None = None
+    differing: str = ""
+    holding: Holding | None = None
+
+    def update(self, state: dict[str, Any], now: float) -> None:
+        """Record what the scheduler reports."""
+        if state["last_seen"] != self.beat:
+            self.beat, self.beat_seen = state["last_seen"], now
+        self.status, self.threads = state["status"], state["nthreads"]
+        if self.status == "running":
+            self.running_seen = now
+
+    def absence(self, now: float) -> str | None:
+        """Return the reason why the worker gets no work at present, or None."""
+        if now - self.beat_seen > MISSING_SECONDS:
+            return f"has shown no sign of life for {MISSING_SECONDS:.0f} s"
+        if now - self.running_seen > PAUSED_SECONDS:
+            why = " since its memory is nearly full" if self.status == "paused" else ""
+            return f"has been {self.status}{why}"
+        holding = self.holding
+        if holding and holding.actor is None and now - holding.begun > PAUSED_SECONDS:
+            return "is busy with other work"
+        return None
+
+
+class Reply(NamedTuple):
+    """The reply to a request. tag: of the caller. is_lost: whether the actor is gone."""
+
+    worker: Worker
+    holding: Holding
+    tag: Any
+    value: Any = None
+    is_lost: bool = False
+
+
+# Receives the replies to the requests of one thread, and None after other changes.
+Replies = SimpleQueue["Reply | None"]
+
+
+class WorkerPool:
+    """The workers of the cluster that a connection leads to.
+
+    failure: the reason why the cluster cannot be used any more. closed: whether the run has ended;
+    then no request is sent. bytes_moved: the bytes of all messages; messages: their number.
+    """
+
+    failure: str | None = None
+    closed = False
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection, self.now = connection, connection.now
+        self.bytes_moved = self.messages = self.losses = 0
+        self.workers: dict[str, Worker] = {}
+        self.began = self.last_answer = self.last_activity = self.now()
+        self.is_gathered = False
+        self.lock = threading.Lock()
+        self.waiting: set[Replies] = set()
+        # id of an object -> its key, its summary if it is a store, and the object, which lives on.
+        self.keys: dict[int, tuple[str, Any, Any]] = {}
+        # Key -> number of users.
+        self.users: Counter[str] = Counter()
+        # Key -> pickled object.
+        self.objects: dict[str, bytes] = {}
+        connection.repeat(self.poll, lambda: POLL_SECONDS if self.is_gathered else HEARTBEAT)
+
+    # --- members ---------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Request the state of the cluster."""
+        found, now = self.connection.identity(), self.now()
+        self.last_answer = now
+        workers = {}
+        for name, state in found.items():
+            worker = self.workers.get(name)
+            if worker is None:
+                worker = Worker(name, now, now)
+                self.connection.handshake(name, partial(self._greeted, worker))
+            worker.update(state, now)
+            workers[name] = worker
+            self.last_activity = max(self.last_activity, min(worker.beat_seen, worker.running_seen))
+        gone = [worker for name, worker in self.workers.items() if name not in workers]
+        self.workers = workers
+        for worker in gone:
+            self.drop(worker)
+
+    def _greeted(self, worker: Worker, found: Any) -> None:
+        """Accept a new worker if its versions are those of this process.
+
+        found: the result of its handshake, or an exception
+        """
+        if isinstance(found, ImportError | AttributeError):
+            worker.excluded = f"worker {worker.name} cannot import randsvm: {found}"
+            return
+        if isinstance(found, BaseException):
+            # The worker is gone, or the next poll asks again.
+            self.workers.pop(worker.name, None)
+            return
+        (versions, arithmetic), (ours, our_arithmetic) = found, handshake()
+        if names := differing_names(versions, ours):
+            theirs = versions.get(names[0])
+            worker.excluded = (
+                f"worker {worker.name} has {names[0]} {theirs}, this process has {ours[names[0]]}"
+            )
+            return
+        worker.differing = ", ".join(differing_names(arithmetic, our_arithmetic))
+        worker.is_ready = True
+        self._wake()
+
+    def members(self) -> list[Worker]:
+        """Return the workers that get work.
+
+        Workers that are absent for a while are left out, unless all are absent. Raises ClusterError
+        if the scheduler or all workers are gone, or all workers are excluded.
+        """
+        self._check_cluster()
+        now, workers = self.now(), list(self.workers.values())
+        found = [worker for worker in workers if worker.is_ready and worker.excluded is None]
+        present = [worker for worker in found if worker.absence(now) is None]
+        for worker in found:
+            if worker.differing:
+                # One notice suffices for all workers.
+                text = ARITHMETIC_DIFFERS.format(worker=worker.name, names=worker.differing)
+                emit_once("arithmetic", Notice(text))
+            if present and (why := worker.absence(now)):
+                text = f"worker {worker.name} {why}: others do its work"
+                emit_once(text, Notice(text))
+                self.drop(worker)
+        if not self.is_gathered:
+            expected = max(self.connection.expected_workers, len(workers))
+            known = sum(worker.is_ready or worker.excluded is not None for worker in workers)
+            self.is_gathered = bool(found) and (
+                known >= expected or now - self.began > GATHERING_SECONDS
+            )
+            if not self.is_gathered:
+                return []
+        return present or found
+
+    def _check_cluster(self) -> None:
+        """Raise ClusterError if the cluster cannot be used; report the excluded workers."""
+        if self.failure is not None or self.closed:
+            raise ClusterError(self.failure or "the run is over")
+        now, workers = self.now(), list(self.workers.values())
+        for worker in workers:
+            if worker.excluded is not None:
+                if all(other.excluded is not None for other in workers):
+                    raise self.fail(worker.excluded)
+                emit_once(worker.name, Notice(f"{worker.excluded}: it is left out"))
+        if (reason := self.connection.end()) is not None:
+            raise self.fail(reason)
+        if now - self.last_answer > SILENCE_SECONDS:
+            raise self.fail(f"the scheduler has not answered for {SILENCE_SECONDS:.0f} s")
+        if not self.is_gathered and now - self.began > CONNECTING_SECONDS:
+            raise self.fail(f"the cluster has had no workers for {CONNECTING_SECONDS:.0f} s")
+        if self.last_answer - self.last_activity > SILENCE_SECONDS:
+            idle = [worker.status for worker in workers if worker.status != "running"]
+            what = f"been running (they are {idle[0]})" if idle else "answered"
+            raise self.fail(f"no worker of the cluster has {what} for {SILENCE_SECONDS:.0f} s")
+
+    def concurrent_calls(self) -> int:
+        """Return the number of threads of all workers, once they are there; at most MAX_CALLS."""
+        while not (members := self.members()):
+            emit(Progress(WAITING_STAGE, 0, None, "beat"))
+            self.connection.sleep(HEARTBEAT)
+        return min(sum(worker.threads for worker in members), MAX_CALLS)
+
+    def exclude(self, worker: Worker, reason: str) -> bool:
+        """Give a worker no more work; return whether this was possible.
+
+        The only worker cannot be excluded.
+        """
+        others = [other for other in self.workers.values() if other is not worker]
+        if not any(other.is_ready and other.excluded is None for other in others):
+            return False
+        worker.excluded = reason
+        return True
+
+    def fail(self, reason: str) -> ClusterError:
+        """Record that the cluster cannot be used any more; return the error to raise."""
+        self.failure = reason
+        return ClusterError(reason)
+
+    # --- what actors hold ------------------------------------------------------------------
+
+    def share(self, value: Any, summary: Any = None, sent: Any = None) -> str:
+        """Let actors hold a value, which is sent to each at most once; return its key.
+
+        summary: of the rows, if the value is a store. sent: what is sent; None: the value.
+        """
+        if (found := self.keys.get(id(value))) is not None:
+            self.users[found[0]] += 1
+            return found[0]
+        key = uuid.uuid4().hex
+        self.users[key] = 1
+        self.objects[key] = pickle.dumps(value if sent is None else sent, 5)
+        self.keys[id(value)] = key, summary, value
+        return key
+
+    def forget(self, key: str) -> None:
+        """Free states, or a value that was shared as often as it is forgotten, on all workers."""
+        self.users[key] -= 1
+        if self.users[key] > 0:
+            return
+        del self.users[key]
+        self.objects.pop(key, None)
+        self.keys = {of: found for of, found in self.keys.items() if found[0] != key}
+        for worker in list(self.workers.values()):
+            holding = worker.holding
+            if holding is not None and (
+                key in holding.keys or key in holding.chunks or key in holding.states
+            ):
+                holding.forget.add(key)
+
+    def dumps(self, value: Any) -> bytes:
+        """Pickle a value for an actor; shared values in it are sent by their keys."""
+        return dumps(value, {of: found[:2] for of, found in self.keys.items()})
+
+    def holding(self, worker: Worker) -> Holding | None:
+        """Return the holding of a worker; None: its actor has not started yet."""
+        with self.lock:
+            holding = worker.holding
+            if holding is not None or self.closed:
+                return None if holding is None or holding.actor is None else holding
+            worker.holding = begun = Holding(self.now())
+
+        def started(actor: Any) -> None:
+            if isinstance(actor, BaseException):
+                self._lose(worker, begun)
+                return
+            with self.lock:
+                is_needed = worker.holding is begun and not self.closed
+                begun.actor = actor if is_needed else None
+            if not is_needed:
+                self.connection.release(actor)
+            self._wake()
+
+        self.connection.start(worker.name, worker.threads, started)
+        return None
+
+    def drop(self, worker: Worker) -> None:
+        """Release the actor of a worker with all that it holds."""
+        with self.lock:
+            holding, worker.holding = worker.holding, None
+        if holding is None:
+            return
+        if holding.actor is not None:
+            self.connection.release(holding.actor)
+        self._wake()
+
+    def _lose(self, worker: Worker, holding: Holding) -> None:
+        """Drop an actor that is gone, unless another one has taken its place."""
+        self.losses += 1
+        if worker.holding is holding:
+            self.drop(worker)
+
+    # --- requests --------------------------------------------------------------------------
+
+    def send(
+        self,
+        worker: Worker,
+        holding: Holding,
+        replies: Replies,
+        tag: Any,
+        *,
+        key: str = "",
+        chunks: dict[int, bytes] | None = None,
+        task: Any = None,
+        settle: Callable[[], object] = lambda: None,
+        changes: bool = True,
+    ) -> bool:
+        """Send a request with all shared values that the actor lacks; its reply goes to `replies`.
+
+        Return whether the actor was free.
+
+        key, chunks, task: see Request. settle: called when the actor has succeeded.
+        changes: whether no other request may run at the same time.
+        """
+        with self.lock:
+            if holding.is_busy or (changes and holding.calls):
+                return False
+            holding.calls, holding.is_busy = holding.calls + 1, changes
+        needed = self.objects.keys() - holding.keys
+        request = Request(
+            tuple(sorted(holding.forget)),
+            {key: self.objects[key] for key in sorted(needed)},
+            key,
+            chunks or {},
+            None if task is None else self.dumps(task),
+        )
+        message = pickle.dumps(request, 5)
+        holding.forget = set()
+        self._count(message)
+
+        def done(found: Any) -> None:
+            reply = Reply(worker, holding, tag, is_lost=True)
+            if isinstance(found, BaseException):
+                self._lose(worker, holding)
+            else:
+                self.losses = 0
+                self._count(found)
+                succeeded, value = pickle.loads(found)
+                if succeeded:
+                    holding.keys |= needed
+                    if chunks:
+                        holding.chunks.setdefault(key, set()).update(chunks)
+                    settle()
+                reply = Reply(worker, holding, tag, value)
+            with self.lock:
+                holding.calls -= 1
+                holding.is_busy = holding.calls > 0 and holding.is_busy
+            replies.put(reply)
+            self._wake(replies)
+
+        self.connection.send(holding.actor, message, done)
+        return True
+
+    def _count(self, message: bytes) -> None:
+        with self.lock:
+            self.bytes_moved += len(message)
+            self.messages += 1
+
+    @contextmanager
+    def replies(self) -> Iterator[Replies]:
+        """Return a queue for the replies to the requests of this thread."""
+        queue: Replies = SimpleQueue()
+        with self.lock:
+            self.waiting.add(queue)
+        try:
+            yield queue
+        finally:
+            with self.lock:
+                self.waiting.discard(queue)
+
+    def _wake(self, besides: Replies | None = None) -> None:
+        """Let all threads that wait look at the workers again."""
+        with self.lock:
+            waiting = list(self.waiting)
+        for queue in waiting:
+            if queue is not besides:
+                queue.put(None)
+
+    def next_reply(self, replies: Replies) -> Reply | None:
+        """Return the next reply; None after a heartbeat, or if workers have changed.
+
+        Raises the error of a task, and ClusterError after too many consecutive losses.
+        """
+        check()
+        reply: Reply | None = self.connection.receive(replies, HEARTBEAT)
+        if reply is None:
+            emit(Progress(WAITING_STAGE, 0, None, "beat"))
+        if self.losses > MAX_LOSSES:
+            raise self.fail("the workers lose their data repeatedly")
+        if reply is None or not isinstance(error := reply.value, BaseException):
+            return reply
+        if isinstance(error, (*SPILL_ERRORS, TransferError)):
+            reason = f"worker {reply.worker.name}: {error}"
+            if isinstance(error, SPILL_ERRORS) and self.exclude(reply.worker, reason):
+                self.drop(reply.worker)
+                return reply._replace(is_lost=True, value=None)
+            assert isinstance(error, RandsvmError)
+            raise type(error)(reason)
+        raise error
+
+    def close(self) -> None:
+        """Close the connection. All waits are short: a scheduler that is gone does not answer."""
+        self.closed = True
+        self._wake()
+        with contextlib.suppress(Exception):
+            self.connection.close().join(CLOSING_SECONDS)
