@@ -52,8 +52,8 @@ LIBRARY_USERS = {
         "cli.process",
     },
     "tqdm": {"cli.bars"},
-    "distributed": {"cluster.worker_pool", "cluster.connection"},
-    "cloudpickle": {"cluster.cluster_executor"},
+    "distributed": {"cluster.connection"},
+    "cloudpickle": {"cluster.actor", "cluster.executor"},
     "concurrent": {"parallel"},
 }
 

@@ -31,7 +31,9 @@ from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.training import labelled_data
 
 pytest.importorskip("distributed")
-from fake_cluster import FakeWorkerPool
+from simulated_cluster import SimulatedCluster
+
+from randsvm.cluster import executor
 
 # Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
 ROWS, SHARD, GROUPS = 600, 50, 4
@@ -41,7 +43,20 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 def small_groups(monkeypatch):
     monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
-    monkeypatch.setattr("randsvm.cluster.byte_ranges.WorkerPool", FakeWorkerPool)
+    monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
+    simulate(monkeypatch)
+
+
+def simulate(monkeypatch, faults=0):
+    """Let --cluster N be a simulated cluster of N workers; return the list of them."""
+    made = []
+
+    def connected(address):
+        made.append(SimulatedCluster(1, int(address), faults, 2.0))
+        return made[-1]
+
+    monkeypatch.setattr(executor, "Connection", connected)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -183,20 +198,17 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
     classes,
     words,
 ):
-    """The bytes are those of the same groups in this process, even if every third task is lost."""
+    """The bytes are those of the same groups in this process, even if workers fail."""
     command = ["sgd", "-q", *words.split(), "--cluster"]
     data, model = sorted_clouds[classes], tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "randsvm.cluster.byte_ranges.load",
-            lambda *words: dataset.load(*words[:3]).single_threaded(),
-        )
+        patch.setattr(executor, "load", lambda *words: dataset.load(*words[:3]).single_threaded())
         run_train(*command, "here", data, model)
     expected = model.read_bytes()
     assert oracle.trailer(model)["averaged"] == str(GROUPS)
     run_train(*command, 1, data, model)
     assert model.read_bytes() == expected
-    monkeypatch.setattr(FakeWorkerPool, "losses", frozenset(range(4, 400, 3)))
+    simulate(monkeypatch, faults=10)
     run_train(*command, 3, data, model)
     assert model.read_bytes() == expected
 
@@ -298,10 +310,7 @@ HOUR = 3600
 def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     tmp_path, monkeypatch, two, late, how
 ):
-    emitted = []
-
-    def lost(*words, **options):
-        raise OSError("the scheduler is gone")
+    emitted, clusters = [], simulate(monkeypatch)
 
     def watch(event):
         emitted.append(event)
@@ -310,7 +319,7 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
         if isinstance(event, Progress) and event.stage == "epoch 3" and how == "limit":
             late()
         if isinstance(event, Epoch) and event.number == 2 and how == "lost":
-            monkeypatch.setattr(FakeWorkerPool, "submit", lost)
+            monkeypatch.setattr(clusters[0], "end", lambda: "the scheduler is gone")
 
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():

@@ -23,7 +23,8 @@ from distributed import Security
 from distributed.core import rpc
 
 from randsvm.cluster import connection
-from randsvm.cluster.worker_pool import WorkerPool
+from randsvm.cluster.connection import Connection
+from randsvm.cluster.workers import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")
@@ -67,7 +68,7 @@ def listening_on(pid):
 @pytest.fixture(scope="module")
 def local():
     """Return local:2 with both workers."""
-    with closing(WorkerPool("local:2")) as worker_pool:
+    with closing(WorkerPool(Connection("local:2"))) as worker_pool:
         end = time.monotonic() + PATIENCE
         while len(worker_pool.members()) < 2:
             assert time.monotonic() < end
@@ -96,8 +97,11 @@ def test_a_local_cluster_refuses_clients_without_its_certificate(local, how):
         finally:
             await remote.close_rpc()
 
-    ours = local.client.security.get_connection_args("client")
-    for address in [local.connection.local_cluster.scheduler_address, *local.members()]:
+    ours = local.connection.client.security.get_connection_args("client")
+    for address in [
+        local.connection.local_cluster.scheduler_address,
+        *(worker.name for worker in local.members()),
+    ]:
         assert asyncio.run(identity(address, ours))
         other, arguments = address.replace("tls://", "tcp://"), {}
         if security is not None:

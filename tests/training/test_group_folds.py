@@ -199,19 +199,9 @@ def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
         ("1 qid:x 1:2", "3:3", "'qid:x'"),
     ],
 )
-@pytest.mark.parametrize("cluster", [False, True])
-def test_a_row_without_a_qid_is_refused(tmp_path, line, place, found, cluster):
+def test_a_row_without_a_qid_is_refused(tmp_path, line, place, found):
     (tmp_path / "d").write_text(f"1 qid:4 1:1\n-1 qid:5 2:1\n{line}\n1 1:1\n")
     with pytest.raises(
         DataError, match=re.escape(f"d:{place}: expected qid:number, found {found}")
     ):
-        if cluster:
-            pytest.importorskip("distributed")
-            from fake_cluster import FakeWorkerPool
-
-            from randsvm.cluster import byte_ranges
-
-            file = byte_ranges.text_file_at(str(tmp_path / "d"), ParseOptions(groups=True))
-            byte_ranges.first_pass(FakeWorkerPool("1"), "key", [file])
-        else:
-            opened(tmp_path / "d")
+        opened(tmp_path / "d")

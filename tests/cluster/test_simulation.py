@@ -1,0 +1,368 @@
+"""The protocol of client and workers in thousands of simulated schedules; see simulated_cluster.
+
+Each schedule makes random changes, queries, restarts, calls and interruptions while workers fail,
+and compares every answer with one machine. Changes do not commute, so a change that is lost, done
+twice or out of order is seen.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import random
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import oracle
+import pytest
+from commands import run_predict, run_train
+from learning import Data, board, read_log
+from simulated_cluster import SimulatedCluster
+
+from randsvm import api
+from randsvm.cluster import executor
+from randsvm.cluster.executor import ClusterExecutor
+from randsvm.cluster.workers import WorkerPool
+from randsvm.data import dataset
+from randsvm.data.in_memory import Arrays
+from randsvm.data.reading import ParseOptions
+from randsvm.data.shard_executor import LocalStates, SerialExecutor
+from randsvm.errors import ClusterError, ParameterError, SpillError
+from randsvm.models.load import load
+from randsvm.parameters.run import Resources
+from randsvm.training import labelled_data
+
+PRIME = 1_000_003
+ROWS, CHUNK = 60, 5
+SCHEDULES = 300
+
+
+@pytest.fixture(autouse=True)
+def all_passes_on_workers(monkeypatch):
+    monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
+
+
+def rows(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(1, 9, (ROWS, 2)).astype(float), rng.integers(0, 2, ROWS)
+    return dataset.load(Arrays(X, y), ParseOptions(chunk_rows=CHUNK), Resources(jobs=1))
+
+
+# --- states whose changes do not commute ------------------------------------------------------
+
+
+class Digest:
+    """A state: a number that depends on the rows of a shard and on each change in its order."""
+
+    def __init__(self, D, factor, shard):
+        chunk = D.chunk(shard.number)
+        self.shard, self.start = shard, int(chunk.X.toarray().sum() * factor + chunk.y.sum())
+        self.value = self.start
+
+
+class Multiply(NamedTuple):
+    by: int
+
+    def __call__(self, state):
+        state.value = (state.value * self.by + state.shard.number + 1) % PRIME
+
+
+class Begin(NamedTuple):
+    at: int
+
+    def __call__(self, state):
+        state.value = state.start + self.at
+
+
+class Fail(NamedTuple):
+    """A change that fails in the middle."""
+
+    shard: int
+
+    def __call__(self, state):
+        state.value += 1
+        if state.shard.number == self.shard:
+            raise ParameterError("a value leaves float64")
+
+
+class Values(NamedTuple):
+    times: int
+
+    def __call__(self, state):
+        return [state.value * self.times]
+
+
+def answer(states, question):
+    """Return the rows and values of a query in order, however the reports are joined."""
+    found = list(states.query(question))
+    return sum(n for n, _ in found), [value for _, report in found for value in report]
+
+
+def total(D, factor):
+    return sum(int(D.chunk(shard.number).X.toarray().sum()) for shard in D.shards) * factor
+
+
+def of_shard(D, shard):
+    return int(D.chunk(shard.number).X.toarray().sum()), shard.start
+
+
+class Schedule:
+    """A random course of a client, on a simulated cluster and on one machine side by side."""
+
+    def __init__(self, seed, faults):
+        self.random, D = random.Random(seed), rows(seed)
+        self.local, self.cluster = D, SimulatedCluster(seed, self.random.randint(1, 4), faults)
+        self.pool = WorkerPool(self.cluster)
+        resources = Resources(jobs=1)
+        mask = np.random.default_rng(seed).random(ROWS) < self.random.choice([0.3, 1.0])
+        view = D if mask.all() or not mask.any() else D.subset(mask)
+        self.local = view._copy_with(executor=SerialExecutor())
+        self.remote = view._copy_with(executor=ClusterExecutor(self.pool, D, resources))
+        self.states = []
+
+    def run(self):
+        steps = [self.change, self.change, self.query, self.query, self.query, self.restart]
+        steps += [self.begin, self.end, self.leave, self.call, self.distribute, self.fail]
+        self.begin()
+        for _ in range(self.random.randint(3, 14)):
+            self.random.choice(steps)()
+        self.query()
+        self.pool.close()
+        assert self.cluster.held() == 0
+        return self.cluster
+
+    def begin(self):
+        factor = self.random.randint(1, 9)
+        both = [
+            D.executor.states(partial(Digest, D, factor), D.shards)
+            for D in (self.local, self.remote)
+        ]
+        assert isinstance(both[0], LocalStates)
+        assert not isinstance(both[1], LocalStates)
+        self.states.append(both)
+
+    def end(self):
+        if len(self.states) > 1:
+            for states in self.states.pop(self.random.randrange(len(self.states))):
+                states.close()
+
+    def change(self):
+        change = Multiply(self.random.randint(2, 99))
+        for states in self.random.choice(self.states):
+            states.change(change)
+
+    def restart(self):
+        change = Begin(self.random.randint(0, 99))
+        for states in self.random.choice(self.states):
+            states.restart(change)
+
+    def query(self):
+        question = Values(self.random.randint(1, 9))
+        local, remote = self.random.choice(self.states)
+        assert answer(remote, question) == answer(local, question)
+        assert remote.settled
+
+    def leave(self):
+        """Stop a query in the middle, as a signal does."""
+        local, remote = self.random.choice(self.states)
+        reports = remote.query(Values(1))
+        if self.random.random() < 0.7:
+            next(reports)
+        reports.close()
+        answer(local, Values(1))
+        self.cluster.sleep(self.random.choice([0.0, 0.1, 5.0]))
+
+    def fail(self):
+        """Let a change fail on one shard; a restart follows, as after such an error in a run."""
+        local, remote = self.random.choice(self.states)
+        remote.change(Fail(self.random.randrange(len(self.remote.shards))))
+        with pytest.raises(ParameterError):
+            list(remote.query(Values(1)))
+        for states in (local, remote):
+            states.restart(Begin(3))
+
+    def call(self):
+        factor = self.random.randint(1, 9)
+        with self.remote.executor.replicated(self.remote) as view:
+            found = view.executor.call(partial(total, view, factor))
+        assert found == total(self.local, factor)
+
+    def distribute(self):
+        found = list(
+            self.remote.executor.distribute(
+                partial(of_shard, self.remote), self.remote.shards, lambda shard: [shard.number]
+            )
+        )
+        assert found == [of_shard(self.local, shard) for shard in self.local.shards]
+
+
+@pytest.mark.parametrize("first", range(0, SCHEDULES, SCHEDULES // 3))
+def test_schedules_with_faults_give_the_answers_of_one_machine(first):
+    for seed in range(first, first + SCHEDULES // 3):
+        Schedule(seed, faults=seed % 7).run()
+
+
+def test_a_schedule_is_repeatable():
+    first, second = (Schedule(11, faults=5).run() for _ in range(2))
+    assert (first.time, first.sent, first.calls) == (second.time, second.sent, second.calls)
+
+
+# --- whole runs --------------------------------------------------------------------------------
+
+BOARD, SHARD = 600, 60
+
+RUNS = {
+    "rbf": "randsvm -g 5 --sample-size 100 --gap 0.1",
+    "weights": "randsvm -g 5 --sample-size 100 --gap 0.1 -w1 3 --scale standard",
+    "osuna linear": "osuna -t linear --working-set 100 --gap 0.05 --max-iterations 4",
+    "float64": "randsvm -g 5 --gap 0.00002 --max-iterations 3",
+    "random features": "randsvm -g 5 --components 20 --gap 0.3 --max-iterations 3",
+    "one-class": "randsvm -s one-class -n 0.1 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svc": "randsvm -s nu-svc -n 0.4 -g 5 --sample-size 100 --gap 0.01",
+    "nu-svr": "randsvm -s nu-svr -n 0.5 -g 5 --sample-size 100 --gap 0.01",
+    "reduced": "randsvm -g 5 --sample-size 100 --gap 0.05 --reduce 30",
+    "regression": "osuna -s svr -p 0.5 -g 5 --working-set 100 --max-iterations 4",
+    "probabilities": "randsvm -g 5 --sample-size 100 --gap 0.1 -b 1",
+    "folds": "randsvm -g 1,5 --sample-size 100 --gap 0.1 -v 3 --search-gap 0.2",
+}
+
+
+@pytest.fixture
+def clusters(monkeypatch):
+    """Let --cluster N be a simulated cluster of N workers; return a dictionary of their faults."""
+    settings = {"faults": 0, "seconds": 5.0, "seed": 0}
+    made = settings["made"] = []
+
+    def connected(address):
+        faults, seconds = settings["faults"], settings["seconds"]
+        made.append(SimulatedCluster(settings["seed"], int(address), faults, seconds))
+        return made[-1]
+
+    monkeypatch.setattr(executor, "Connection", connected)
+    small = partial(ParseOptions, chunk_rows=SHARD)
+    monkeypatch.setattr(labelled_data, "ParseOptions", small)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return board(BOARD).save(tmp_path_factory.mktemp("simulated") / "board")
+
+
+@pytest.mark.parametrize("faults", [0, 8])
+@pytest.mark.parametrize("words", RUNS.values(), ids=RUNS)
+def test_a_cluster_writes_the_bytes_of_one_machine(clusters, tmp_path, path, words, faults):
+    clusters["faults"] = faults
+    run_train(*words.split(), "-q", path, tmp_path / "here")
+    run_train(*words.split(), "-q", "--cluster", 3, path, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    (cluster,) = clusters["made"]
+    assert cluster.calls and cluster.closed and not cluster.held()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_schedule_changes_a_byte_of_a_model(clusters, tmp_path, path, seed):
+    words = ["randsvm", "-q", "-g", 5, "--sample-size", 100, "--gap", 0.01, "--max-iterations", 5]
+    run_train(*words, path, tmp_path / "here")
+    clusters.update(seed=seed, faults=12, seconds=3.0)
+    run_train(*words, "--cluster", 1 + seed % 4, path, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, monkeypatch):
+    monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 0)
+    data = Data(*oracle.clouds(BOARD)).save(tmp_path / "clouds")
+    words = ["randsvm", "-q", "-g", 1, "--sample-size", 60, "--gap", 0.01, "--max-iterations", 5]
+    run_train(*words, data, tmp_path / "here")
+    run_train(*words, "--cluster", 3, data, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+
+
+def written(kind, path, folder):
+    """Write the rows of a file in another form; return the source and the options."""
+    text = path.read_bytes()
+    if kind == "arrays":
+        rows = [line.split() for line in text.decode().splitlines()]
+        X = np.array([[float(word.partition(":")[2]) for word in row[1:]] for row in rows])
+        return api.Arrays(X, np.array([int(row[0]) for row in rows])), {}
+    if kind == "cache":
+        return str(path), {"cache": str(folder / "cache")}
+    if kind in ("gz", "xz"):
+        found = folder / f"board.{kind}"
+        found.write_bytes({"gz": gzip, "xz": lzma}[kind].compress(text))
+        return str(found), {}
+    rows = [line.split() for line in text.decode().splitlines()]
+    lines = ["y,a,b"] + [
+        ",".join([row[0], *(word.partition(":")[2] for word in row[1:])]) for row in rows
+    ]
+    (folder / "board.csv").write_text("\n".join(lines) + "\n")
+    return str(folder / "board.csv"), {"format": "csv", "label_column": "y"}
+
+
+@pytest.mark.parametrize("kind", ["arrays", "cache", "gz", "xz", "csv"])
+def test_a_cluster_trains_on_everything_that_one_machine_reads(clusters, tmp_path, path, kind):
+    data, options = written(kind, path, tmp_path)
+    given = {"gamma": 5.0, "gap": 0.1, "sample_size": 100, **options}
+    api.train_randsvm(data, tmp_path / "here", **given)
+    api.train_randsvm(data, tmp_path / "there", cluster="2", **given)
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    assert clusters["made"][0].calls
+
+
+def test_small_work_stays_in_the_client(clusters, tmp_path, path, monkeypatch):
+    monkeypatch.setattr(executor, "REMOTE_ROWS", BOARD + 1)
+    run_train("randsvm", "-q", "-g", 5, "--cluster", 2, path, tmp_path / "m")
+    assert not clusters["made"][0].sent
+
+
+@pytest.mark.parametrize("asked", ["", "--scores", "--metrics"])
+@pytest.mark.parametrize("kind", ["plain", "gz"])
+def test_workers_predict_in_the_order_of_the_rows(clusters, tmp_path, path, asked, kind):
+    run_train("randsvm", "-q", "-g", 5, path, tmp_path / "m")
+    data = path if kind == "plain" else written(kind, path, tmp_path)[0]
+    run_predict("-q", *asked.split(), data, tmp_path / "m", tmp_path / "here")
+    clusters["faults"] = 4
+    run_predict("-q", *asked.split(), "--cluster", 2, data, tmp_path / "m", tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    assert clusters["made"][0].calls
+
+
+def test_the_best_model_is_written_when_all_workers_are_gone(clusters, tmp_path, path):
+    def watch(event):
+        if type(event).__name__ == "Iteration" and event.number == 2:
+            (cluster,) = clusters["made"]
+            for name in list(cluster.workers):
+                cluster.kill(name)
+
+    with pytest.raises(ClusterError, match="no worker of the cluster has answered for 60 s"):
+        api.train_randsvm(
+            str(path), tmp_path / "m", watch, gamma=5.0, gap=1e-5, sample_size=60, cluster="2"
+        )
+    assert load(str(tmp_path / "m")).beta.size
+    assert "no worker" in oracle.trailer(tmp_path / "m")["stopped"]
+
+
+def test_the_log_counts_the_bytes_of_messages(clusters, tmp_path, path):
+    words = ["-g", 5, "--gap", 0.01, "--sample-size", 60, "--log", tmp_path / "log"]
+    run_train("randsvm", "-q", *words, "--cluster", 2, path, tmp_path / "m")
+    moved = [one["bytes_moved"] for one in read_log(tmp_path / "log") if "bytes_moved" in one]
+    assert moved == sorted(moved) and moved[0] > 0
+
+
+def full_disk(workers):
+    """Return a cluster whose first worker has no disk space."""
+    cluster = SimulatedCluster(1, workers)
+    cluster.workers["worker 0"].has_disk = False
+    return cluster
+
+
+def test_workers_without_disk_space_are_left_out(clusters, tmp_path, path, monkeypatch):
+    """If there is no other worker, the run ends with the error of the worker."""
+    words = ["randsvm", "-q", "-g", 5, "--gap", 0.1, "--sample-size", 100]
+    run_train(*words, path, tmp_path / "here")
+    monkeypatch.setattr(executor, "Connection", lambda address: full_disk(int(address)))
+    run_train(*words, "--cluster", 2, path, tmp_path / "there")
+    assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
+    with pytest.raises(SpillError, match=r"worker worker 0: writing the spill file"):
+        run_train(*words, "--cluster", 1, path, tmp_path / "m")

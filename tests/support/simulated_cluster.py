@@ -1,0 +1,220 @@
+"""A cluster in one thread: the real code of client and workers, with messages that a seed delays.
+
+The clock stands still while code runs. It advances while the client waits, from event to event.
+Messages take random times, so they overtake each other. Workers are killed, stopped for a while,
+paused, cut off, out of disk space, or join late. Where several threads of the client wait, as for
+folds, each advances the clock in turn; then a seed does not decide everything.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import RLock, Thread
+from typing import Any
+
+from randsvm.cluster.actor import Actor
+from randsvm.cluster.connection import handshake
+from randsvm.errors import SpillError
+
+# Seconds between two heartbeats of a worker, and that a message takes at most.
+BEAT, SLOWEST = 2.0, 0.3
+FAULTS = ("kill", "stop", "pause", "cut", "full disk", "join")
+
+
+class Full(Actor):
+    """An actor on a worker without disk space."""
+
+    def _do(self, request: Any) -> Any:
+        raise SpillError("writing the spill file: no space left on device")
+
+
+@dataclass(eq=False)
+class SimulatedWorker:
+    """A worker. stopped: the time until which it neither answers nor sends heartbeats."""
+
+    threads: int = 1
+    status: str = "running"
+    stopped: float = 0.0
+    has_disk: bool = True
+    actors: set[Actor] = field(default_factory=set)
+
+
+class SimulatedCluster:
+    """Takes the place of a `Connection`.
+
+    workers: number of workers at the start. faults: number of faults. seconds: the time in which
+    they come.
+    """
+
+    def __init__(self, seed: int, workers: int = 3, faults: int = 0, seconds: float = 20.0) -> None:
+        self.random = random.Random(seed)
+        self.time = 0.0
+        self.closed = False
+        self.lock = RLock()
+        self.events: list[tuple[float, int, Callable[[], object]]] = []
+        self.numbers = itertools.count()
+        self.workers: dict[str, SimulatedWorker] = {}
+        self.expected_workers = 0
+        self.sent = self.calls = 0
+        names = [self.add() for _ in range(workers)]
+        self.reliable = names[0] if workers > 1 else None
+        for _ in range(faults):
+            self.after(self.random.uniform(0.0, seconds), self._fail)
+
+    def add(self) -> str:
+        """Start a worker; return its name."""
+        name = f"worker {next(self.numbers)}"
+        self.workers[name] = SimulatedWorker(self.random.choice([1, 1, 2]))
+        return name
+
+    def kill(self, name: str) -> None:
+        for actor in self.workers.pop(name).actors:
+            del actor.held, actor.states
+
+    def _fail(self) -> None:
+        """Let a random worker fail.
+
+        Of several workers the first is not killed or stopped and has disk space; another worker
+        joins if the only one fails.
+        """
+        fault = self.random.choice(FAULTS)
+        name = self.random.choice(list(self.workers))
+        worker, seconds = self.workers[name], self.random.uniform(0.0, 60.0)
+        if fault == "join" or len(self.workers) == 1:
+            self.add()
+        if name == self.reliable:
+            fault = self.random.choice(["pause", "cut"])
+        if fault == "kill":
+            self.kill(name)
+        elif fault == "stop":
+            worker.stopped = max(worker.stopped, self.time + min(seconds, 50.0))
+        elif fault == "pause":
+            worker.status = "paused"
+            self.after(min(seconds, 50.0), lambda: setattr(worker, "status", "running"))
+        elif fault == "cut":
+            worker.actors.clear()
+        elif fault == "full disk" and self.reliable is not None:
+            worker.has_disk = False
+
+    # --- events ----------------------------------------------------------------------------
+
+    def after(self, seconds: float, work: Callable[[], object]) -> None:
+        """Do something after some seconds."""
+        with self.lock:
+            heapq.heappush(self.events, (self.time + seconds, next(self.numbers), work))
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.receive(SimpleQueue(), seconds)
+
+    def receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
+        with self.lock:
+            return self._receive(queue, seconds)
+
+    def _receive(self, queue: SimpleQueue[Any], seconds: float) -> Any:
+        end = self.time + seconds
+        while queue.empty() and self.events and self.events[0][0] <= end:
+            self.time, _, work = heapq.heappop(self.events)
+            work()
+        if not queue.empty():
+            return queue.get()
+        self.time = end
+        return None
+
+    def repeat(self, work: Callable[[], object], seconds: Callable[[], float]) -> None:
+        def again() -> None:
+            work()
+            self.after(seconds(), again)
+
+        self.after(0.0, again)
+
+    def _delay(self) -> float:
+        return self.random.choice([0.0, 0.001, self.random.uniform(0.0, SLOWEST)])
+
+    # --- messages --------------------------------------------------------------------------
+
+    def end(self) -> str | None:
+        return None
+
+    def identity(self) -> dict[str, dict[str, Any]]:
+        found = {}
+        for name, worker in self.workers.items():
+            seen = min(self.time, worker.stopped) if self.time < worker.stopped else self.time
+            found[name] = {
+                "last_seen": seen // BEAT * BEAT,
+                "status": worker.status,
+                "nthreads": worker.threads,
+            }
+        return found
+
+    def handshake(self, name: str, done: Callable[[Any], object]) -> None:
+        self._ask(name, handshake, done)
+
+    def start(self, name: str, threads: int, done: Callable[[Any], object]) -> None:
+        def start() -> Any:
+            worker = self.workers[name]
+            actor = Actor(threads) if worker.has_disk else Full(threads)
+            worker.actors.add(actor)
+            return name, actor
+
+        self._ask(name, start, done)
+
+    def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
+        name, found = actor
+        self.sent += 1
+
+        def handle() -> bytes:
+            if found not in self.workers[name].actors:
+                raise OSError("the actor is gone")
+            self.calls += 1
+            reply: bytes = found.handle(message)
+            return reply
+
+        self._ask(name, handle, done)
+
+    def _ask(self, name: str, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
+        """Let a worker do something; call done with the result, or with an error."""
+
+        def arrive() -> None:
+            worker = self.workers.get(name)
+            if worker is None:
+                self.after(self._delay(), lambda: done(OSError("the worker is gone")))
+            elif self.time < worker.stopped:
+                self.after(worker.stopped - self.time + self._delay(), arrive)
+            else:
+                try:
+                    reply = work()
+                except OSError as error:
+                    reply = error
+                self.after(self._delay(), lambda: answer(reply))
+
+        def answer(reply: Any) -> None:
+            # The connection of a worker that was killed breaks before its reply is here.
+            done(reply if name in self.workers else OSError("the worker is gone"))
+
+        self.after(self._delay(), arrive)
+
+    def release(self, actor: Any) -> None:
+        name, found = actor
+        if name in self.workers:
+            self.workers[name].actors.discard(found)
+
+    def held(self) -> int:
+        """Return the number of actors of all workers."""
+        return sum(len(worker.actors) for worker in self.workers.values())
+
+    def close(self) -> Thread:
+        """End the connection: the scheduler frees all actors of the client."""
+        self.closed = True
+        for worker in self.workers.values():
+            worker.actors.clear()
+        thread = Thread(target=bool)
+        thread.start()
+        return thread
