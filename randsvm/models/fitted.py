@@ -232,8 +232,8 @@ def check_columns(model: Model, X: Any) -> None:
     if _has_columns_of_table(model, X):
         raise ContentError(
             "X: the model was trained with the columns of a table, which "
-            "randsvm.load(model).predict takes; here a data frame must have the columns model.columns.feature_names: numbers, "
-            "and 1 or 0 for each category"
+            "randsvm.load(model).predict takes; here a data frame must have the columns "
+            "model.columns.feature_names: numbers, and 1 or 0 for each category"
         )
     if is_sparse_of_scipy(X) or model.seen is None or model.has_row_numbers:
         return
