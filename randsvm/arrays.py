@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from randsvm import _arrays
+from randsvm.errors import ContentError
 
 
 class CsrMatrix:
@@ -272,7 +273,12 @@ def csr_of_all(values: np.ndarray, m: int, d: int) -> CsrMatrix:
 
 
 def csr_parts(X: CsrMatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return indptr (int32), indices and data of X, as compiled code takes them."""
+    """Return indptr (int32), indices and data of X, as compiled code takes them.
+
+    Raises ContentError for more nonzeros than int32 counts.
+    """
+    if X.nnz > np.iinfo(np.int32).max:
+        raise ContentError(f"expected at most 2,147,483,647 nonzeros at once, found {X.nnz:,}")
     return X.indptr.astype(np.int32, copy=False), X.indices, X.data
 
 
