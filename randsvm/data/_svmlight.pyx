@@ -347,7 +347,7 @@ cdef class Rows:
         return skip_blanks(p)
 
     cdef Text read_cost(self, Text p) noexcept nogil:
-        """Read cost:number, if there is one: the weight of the row, finite and at least 0."""
+        """Read cost:number, if there is one: the weight of the row, from 0 to 3.4e38."""
         cdef Text token = p
         cdef Number number
         cdef bint negative
@@ -364,7 +364,7 @@ cdef class Rows:
         if p == NULL or not ends_token(p):
             return self.bad(IS_COST, token, 0)
         value = to_float64(number, digits)
-        if value > MAX_DOUBLE or (negative and value != 0.0):
+        if <float> value > MAX_FLOAT or (negative and value != 0.0):
             return self.bad(IS_COST, token, 0)
         if not self.weighted:
             self.row_weights = <double *> calloc(self.max_rows + 1, sizeof(double))

@@ -24,6 +24,7 @@ from randsvm.data.reading import (
     chunk_end,
     hexdigest,
 )
+from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
 from randsvm.errors import ContentError, DataError, quoted
 
@@ -216,10 +217,10 @@ def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
     if weights.shape != (n,):
         found = len(weights) if weights.ndim == 1 else f"an array of shape {weights.shape}"
         raise ContentError(f"weights: expected {n}, one for each row of X, found {found}")
-    bad = ~(np.isfinite(weights) & (weights >= 0))
+    bad = ~in_range(weights)
     if bad.any():
         row = int(np.argmax(bad))
-        problem = f"expected a finite weight of at least 0, found {weights[row]:.9g}"
+        problem = f"expected a weight from 0 to 3.4e38, found {weights[row]:.9g}"
         raise ContentError(f"weights[{row}]: {problem}")
     if not weights.any():
         raise ContentError(f"weights: expected one above 0, found the weight 0 in all {n:,} rows")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -27,6 +26,11 @@ def check_path(path: str) -> None:
         raise ParameterError("--row-weights needs the name of a file, not standard input")
 
 
+def in_range(weights: np.ndarray) -> np.ndarray:
+    """Return which numbers can be weights: squares of larger ones would overflow."""
+    return (weights >= 0) & (weights <= np.finfo(np.float32).max)
+
+
 class RowWeights:
     """The weights of a file, handed out to the rows of the data in order.
 
@@ -44,7 +48,7 @@ class RowWeights:
         piece = parse_piece(self.content + PADDING, dialect)
         block = piece.block
         plain = not (piece.fault or len(block.values) or block.queries or block.weights is not None)
-        if not plain or (block.y < 0).any():
+        if not plain or not in_range(block.y).all():
             raise self._first_error()
         self.weights = block.y
         self.used = 0
@@ -105,8 +109,8 @@ class RowWeights:
         for line, tokens in self._tokens():
             column, token = tokens[0]
             text = files.decoded(token)
-            if not NUMBER.fullmatch(text) or not 0 <= float(text) < math.inf:
-                problem = f"expected a finite weight of at least 0, found {quoted(token)}"
+            if not NUMBER.fullmatch(text) or not in_range(np.array(float(text))):
+                problem = f"expected a weight from 0 to 3.4e38, found {quoted(token)}"
                 return DataError(name, line, column, problem)
             if len(tokens) > 1:
                 column, token = tokens[1]

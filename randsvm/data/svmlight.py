@@ -412,7 +412,7 @@ def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
         reason = "" if token.startswith(b"qid:") else " (--groups qid needs it in each row)"
         return Fault(line, column, f"expected qid:number, found {found}{reason}")
     if kind == _svmlight.COST:
-        return Fault(line, column, f"expected cost:weight of at least 0, found {quoted(token)}")
+        return Fault(line, column, f"expected cost:weight from 0 to 3.4e38, found {quoted(token)}")
     if kind == _svmlight.LABEL:
         return Fault(line, column, _label_problem(token, dialect))
     return Fault(line, column, _feature_problem(token, previous, dialect))

@@ -73,7 +73,7 @@ def test_a_cache_is_rebuilt_for_other_weights(tmp_path):
         assert D.weights() is None
 
 
-NOT_A_WEIGHT = "expected a finite weight of at least 0, found"
+NOT_A_WEIGHT = "expected a weight from 0 to 3.4e38, found"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_predictions_need_a_weight_for_each_row(tmp_path, command):
     for text, message in (
         ("1\n", r"w:2:1: expected one weight for each row of .*d, found 1 weights"),
         ("1\n2\n3\n", r"w:3:1: expected one weight for each row of .*d, found 3 weights for 2"),
-        ("1\nx\n", r"w:2:1: expected a finite weight of at least 0, found 'x'"),
+        ("1\nx\n", r"w:2:1: expected a weight from 0 to 3.4e38, found 'x'"),
     ):
         (tmp_path / "w").write_text(text)
         files = [tmp_path / "d", model, *([out] if not words else [])]
