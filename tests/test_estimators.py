@@ -119,15 +119,6 @@ def test_labels_of_any_kind_come_back(labels):
     assert (machine.classes_[positive.astype(int)] == machine.predict(X)).all()
 
 
-def test_what_is_saved_is_read_by_libsvm(tmp_path):
-    X, y = small()
-    machine = SVC(gamma=5).fit(X, y)
-    machine.save(tmp_path / "m")
-    model = svmutil.svm_load_model(str(tmp_path / "m"))
-    assert np.allclose(oracle.libsvm_decisions(model, X), machine.decision_function(X), atol=1e-5)
-    assert (randsvm.load(str(tmp_path / "m")).predict(X) == machine.predict(X)).all()
-
-
 def test_gamma_is_that_of_scikit_learn():
     X, y = small()
     X = np.where(X > 0.3, X, 0)
@@ -137,17 +128,6 @@ def test_gamma_is_that_of_scikit_learn():
             assert machine.model_.model.kernel.gamma == pytest.approx(
                 svm.SVC(gamma=gamma).fit(X, y)._gamma
             )
-
-
-def test_probabilities_add_up_and_follow_the_order_of_classes():
-    X, y = small()
-    machine = SVC(gamma=5, probability=True).fit(X, y)
-    p = machine.predict_proba(X)
-    assert np.allclose(p.sum(axis=1), 1)
-    order = np.argsort(machine.decision_function(X))
-    assert (np.diff(p[order, 1]) >= 0).all()
-    assert np.allclose(np.exp(machine.predict_log_proba(X)), p)
-    assert not hasattr(SVC(), "predict_proba")
 
 
 def test_a_run_that_ends_above_its_gap_warns():
@@ -236,46 +216,6 @@ def test_bad_weights_are_value_errors(name, weights, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         getattr(randsvm, name)().fit(X, y, sample_weight=weights)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
-@pytest.mark.parametrize("spread", [1, 3])
-def test_a_weighted_linear_svc_is_near_that_of_scikit_learn(loss, spread):
-    """The objectives are compared. A large intercept_scaling regularises the intercept little."""
-    X, y = make_blobs(2000, 5, centers=2, cluster_std=4, random_state=0)
-    weights = np.exp(spread * np.random.default_rng(0).normal(size=len(X)))
-    C = 10 / weights.sum()
-    theirs = svm.LinearSVC(
-        loss=loss, C=C, intercept_scaling=100, max_iter=10_000, dual=True, random_state=0
-    )
-    ours = LinearSVC(loss=loss, C=C).fit(X, y, sample_weight=weights)
-
-    def objective(machine):
-        margin = (1 - (2 * y - 1) * machine.decision_function(X)).clip(0)
-        losses = margin if loss == "hinge" else margin**2
-        return float(np.square(machine.coef_).sum() / 2 + C * (weights * losses).sum())
-
-    expected = objective(theirs.fit(X, y, sample_weight=weights))
-    assert objective(ours) < 1.01 * expected
-    assert objective(LinearSVC(loss=loss, C=C * weights.mean()).fit(X, y)) > objective(ours)
-
-
-def test_jobs_count_from_the_end_as_elsewhere():
-    X, y = small(50)
-    cores = len(os.sched_getaffinity(0))
-    for jobs, threads in ((1, 1), (-1, cores), (-cores, 1)):
-        assert SVC(n_jobs=jobs).fit(X, y).model_.jobs == threads
-
-
-def test_a_linear_svc_says_whether_it_is_certified():
-    X, y = small(100)
-    assert LinearSVC().fit(X, y).gap_ <= 1e-4
-    with pytest.warns(ConvergenceWarning, match="passes of stochastic gradient descent"):
-        machine = LinearSVC(loss="log").fit(X, y)
-    assert np.isnan(machine.gap_)
-    assert "<td>certificate</td><td>none</td>" in machine._repr_html_()
-    assert "<td>certificate</td><td>proven</td>" in SVC().fit(X, y)._repr_html_()
 
 
 def dual_objective(X, y):
@@ -455,17 +395,6 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
     for name in ("dual_coef_", "coef_", "support_vectors_"):
         assert sparse.issparse(getattr(found, name))
         assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_every_parameter_and_attribute_is_documented(name):
-    X, y = small(50)
-    kind = getattr(randsvm, name)
-    described = set(re.findall(r"^(\w+) : ", kind.__doc__, re.MULTILINE))
-    machine = kind().fit(X, y)
-    attributes = {name for name in vars(machine) if name.endswith("_")} - {"feature_names_in_"}
-    assert described >= {*machine.get_params(), *attributes}
-    assert all(hasattr(machine, name) or name == "coef_" for name in described)
 
 
 FROM_MODEL = {

@@ -18,7 +18,7 @@ import pytest
 from commands import run_predict, run_train
 from learning import OLD_MODEL, SLOWNESS, board, learn
 
-from randsvm import api, files
+from randsvm import api
 from randsvm.arrays import to_dense
 from randsvm.data import dataset, svmlight
 from randsvm.data.reading import ParseOptions
@@ -128,16 +128,6 @@ def test_a_log_without_room_does_not_cost_the_model(command, folder):
     assert 19 * 512 <= (folder / "log").stat().st_size <= 20 * 512
 
 
-def test_a_spill_file_that_cannot_be_created_is_73(command, folder):
-    words = ("sgd", "-q", "--memory", "16M", "--tmpdir", "data/no", "wide", "m")
-    ended = command("train", *words)
-    assert (ended.returncode, ended.stdout) == (73, "")
-    assert ended.stderr == (
-        "randsvm-train: cannot create a spill file in data/no: Not a directory\n"
-    )
-    assert (folder / "m").read_text() == OLD
-
-
 # ---- files that stay ----
 
 KEPT = {
@@ -238,42 +228,6 @@ def closed_pipe():
     os.close(writer)
 
 
-@pytest.mark.parametrize("line", ["train sgd --bogus", "train sgd no m"])
-def test_a_closed_stderr_keeps_the_exit_code_of_an_error(command, folder, closed_pipe, line):
-    name, *words = line.split()
-    before = contents(folder)
-    ended = command(name, *words, stderr=closed_pipe)
-    # An error of the input keeps its exit code; without one, the broken pipe sets it.
-    assert ended.returncode == (66 if "no" in words else 128 + signal.SIGPIPE)
-    assert (ended.stdout, contents(folder)) == ("", before)
-
-
-# A command with its output, and why a stream cannot be written: a redirection and the reason.
-SECOND = {
-    "kernel": ("train randsvm -g 5 data", "m"),
-    "prediction": ("predict data model", "o"),
-}
-FAILING = {
-    "full": "{{ {}; }} 2> /dev/full",
-    "gone": "{{ {{ {}; }} 2>&1 >&3 | true; }} 3>&1",
-}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-@pytest.mark.parametrize("how", FAILING.values(), ids=FAILING)
-@pytest.mark.parametrize("line, output", SECOND.values(), ids=SECOND)
-def test_standard_error_that_fails_does_not_cost_the_output(command, folder, line, output, how):
-    name, *words = line.split()
-    command(name, *words, "expected")
-    before = contents(folder)
-    # The reader ends before the first line.
-    sh = how.format('sleep 0.5; "$@"; echo "$?" > code')
-    command(name, *words, output, sh=sh)
-    assert (folder / "code").read_text() == "74\n"
-    (folder / "code").unlink()
-    assert contents(folder) == {**before, output: before["expected"]}
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
     "how, reason",
@@ -305,15 +259,6 @@ def test_closed_standard_streams_do_no_harm(command, folder, line, closed):
     assert "Traceback" not in ended.stderr
     written = folder / words[-1]
     assert not written.exists() or written.read_text() != OLD
-
-
-def test_head_takes_one_line_and_ends_the_prediction(command, folder):
-    rows = folder / "rows"
-    rows.write_text((folder / "data").read_text() * 50)  # more than a pipe holds
-    sh = '{ "$@"; echo "$?" > code; } | head -n 1'
-    ended = command("predict", "-q", "rows", "model", "-", sh=sh)
-    assert (ended.stdout in ("+1\n", "-1\n"), ended.stderr) == (True, "")
-    assert (folder / "code").read_text() == f"{128 + signal.SIGPIPE}\n"
 
 
 # ---- inputs that change under the reader ------------------------------------------------------
@@ -559,28 +504,7 @@ def test_a_model_that_is_not_better_is_replaced(folder, make):
     assert not (folder / "m.interrupted").exists()
 
 
-def test_another_file_with_the_name_of_an_interrupted_model_is_not_replaced(command, folder, good):
-    shutil.copy(folder / "data", folder / "m.interrupted")
-    before = contents(folder)
-    ended = command("train", "-g", 5, "data", "m")
-    assert ended.returncode == 73
-    assert ended.stderr.startswith("randsvm-train: cannot create m.interrupted: the file exists")
-    assert contents(folder) == before
-    assert command("train", "-g", 5, "--overwrite", "data", "m").returncode == 0
-
-
 # ---- pipes that end too early, memory that ends ----
-
-
-@pytest.mark.parametrize("prompt", [False, True], ids=["train", "update"])
-@pytest.mark.parametrize("cut", [0, 1, 3])
-def test_a_pipe_that_ends_without_a_newline_is_noted(command, folder, cut, prompt):
-    content = (folder / "data").read_bytes()
-    words = ("--update", "linear") if prompt else ()
-    ended = command("train", "sgd", *words, "-", "m", stdin=content[: len(content) - cut])
-    assert ended.returncode == 0
-    note = "note: <stdin> ends without a newline: was its writer cut short?"
-    assert ended.stderr.splitlines().count(note) == (cut > 0)
 
 
 @pytest.mark.parametrize("runs, option", [("train", "--memory or --jobs"), ("predict", "--jobs")])
@@ -624,17 +548,6 @@ def test_a_bound_on_memory_shows_no_traceback(command, folder):
 
 
 # ---- two runs at once -------------------------------------------------------------------------
-
-
-def test_of_two_runs_that_write_one_model_the_last_to_end_wins(folder):
-    first, last = ((folder / name).read_bytes() for name in ("data", "model"))
-    with files.create_output(str(folder / "m")) as stream:
-        stream.write(last)
-        with files.create_output(str(folder / "m")) as other:
-            other.write(first)
-        assert (folder / "m").read_bytes() == first
-    assert (folder / "m").read_bytes() == last
-    assert not [name for name in contents(folder) if name.startswith(".")]
 
 
 @pytest.mark.parametrize("shared", ["m", "c"], ids=["model", "cache"])

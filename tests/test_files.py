@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import contextlib
 import gzip
-import io
 import lzma
 import os
 import stat
@@ -21,13 +20,6 @@ from randsvm.errors import ContentError, InputError, OutputError, TransferError
 from randsvm.files import check_output, create_output, read_whole
 
 TEXT = b"+1 1:0.5\n-1 2:0.25\n"
-
-
-class Text(io.TextIOWrapper):
-    """A stand-in for sys.stdin or sys.stdout."""
-
-    def __init__(self, content=b""):
-        super().__init__(io.BytesIO(content))
 
 
 def write(path, content=b"new"):
@@ -182,36 +174,6 @@ def test_an_output_is_the_file_that_the_kernel_would_open(tmp_path, monkeypatch,
 # Outputs: everything else is written directly
 
 
-def reading(path):
-    """Start a thread that reads all of `path`; return it and the list that gets the content."""
-    got = []
-    thread = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
-    thread.start()
-    return thread, got
-
-
-def test_a_fifo_stays_a_fifo_and_its_reader_gets_the_content(tmp_path):
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    check_output(str(fifo))
-    thread, got = reading(fifo)
-    write(fifo)
-    thread.join(5)
-    assert got == [b"new"]
-    assert fifo.is_fifo()
-    assert names(tmp_path) == ["fifo"]
-
-
-def test_a_pipe_behind_dev_fd_is_written():
-    # What >(command) of a shell hands over: a link that leads to no path.
-    reader, writer = os.pipe()
-    check_output(f"/dev/fd/{writer}")
-    write(f"/dev/fd/{writer}")
-    os.close(writer)
-    with os.fdopen(reader, "rb") as stream:
-        assert stream.read() == b"new"
-
-
 def run_python(code, redirection, **kwargs):
     """`code` with a real standard input and output."""
     command = f'exec "{sys.executable}" -c "$0" {redirection}'
@@ -243,14 +205,6 @@ def test_closed_standard_streams_are_refused(monkeypatch):
             attempt("-")
     with refused(InputError, 66, "cannot read <stdin>: it is closed"):
         read_whole("-")
-
-
-def test_a_reader_that_went_away_is_left_to_the_command_line():
-    reader, writer = os.pipe()
-    os.close(reader)
-    with pytest.raises(BrokenPipeError):
-        write(f"/dev/fd/{writer}")
-    os.close(writer)
 
 
 # Inputs
@@ -288,13 +242,6 @@ def test_standard_input_may_come_in_drops(monkeypatch, compression):
         monkeypatch.setattr(sys, "stdin", stdin)
         threading.Thread(target=drip, daemon=True).start()
         assert read_whole("-") == TEXT
-
-
-@compressions
-def test_standard_input_without_a_system_file_is_read(monkeypatch, compression):
-    monkeypatch.setattr(sys, "stdin", Text(COMPRESS[compression](TEXT)))
-    assert read_whole("-") == TEXT
-    assert read_whole("-") == b""  # it is at its end, and still open
 
 
 @pytest.mark.parametrize(

@@ -269,22 +269,6 @@ def test_huge_sizes_in_a_model_header_take_neither_memory_nor_time(own_models, t
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("kind", ["kernel", "linear", "foreign linear"])
-def test_two_billion_features_in_a_model_header_take_no_memory(own_models, tmp_path, kind):
-    content, count = re.subn(rb"features 1-2\n", b"features 1-2147483647\n", own_models[kind])
-    assert count == 1
-    (tmp_path / "m").write_bytes(resealed(content))
-    tracemalloc.start()
-    try:
-        if kind == "kernel":  # its rows lie over the features of its support vectors
-            load(str(tmp_path / "m"))
-        else:
-            refused(tmp_path / "m", resealed(content))
-        assert tracemalloc.get_traced_memory()[1] < 8 * MEGABYTE
-    finally:
-        tracemalloc.stop()
-
-
 # ---- no code in data -----------------------------------------------------------------------------
 
 PACKAGE = Path(randsvm.__file__).parent

@@ -172,17 +172,6 @@ def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypa
     assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
 
 
-def test_an_option_without_a_command_is_one_of_the_plain_command(toy):
-    for words, found in [
-        ("--ga", ["--gamma", "--gap"]),
-        ("--time", ["--time-limit"]),
-        ("--memory 1G --tim", ["--time-limit"]),
-        ("-", ["-c", "-g", "--version"]),
-    ]:
-        assert set(found) <= set(completed(f"randsvm-train {words}"))
-    assert completed("randsvm-train --ga") == ["--gamma", "--gap"]
-
-
 def test_bash_completes_a_command_beside_files(toy):
     assert completed("randsvm-train sg") == ["sgd"]
     assert completed("randsvm-train osu") == ["osuna", "osuna-closest"]
@@ -250,16 +239,6 @@ def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
     with pytest.raises(click.BadParameter) as raised:
         run_train(*words.split(), toy)
     assert raised.value.format_message() == f"Invalid value for {message}"
-
-
-def test_balanced_in_every_spelling_and_labels_near_it(toy):
-    contents = set()
-    for words in ("-w balanced", "-wbalanced", "--weight balanced"):
-        run_train("-q", *words.split(), toy, "m")
-        contents.add(toy.with_name("m").read_bytes())
-    assert len(contents) == 1
-    toy.write_text(TEXT.replace("+1", "balance").replace("-1 1", "other 1"))
-    run_train("-q", "-w", "balance", 2, toy, "m")
 
 
 def test_a_model_in_the_place_of_data(toy):

@@ -11,7 +11,7 @@ import pytest
 from commands import run_train
 
 from randsvm.cli import bars, report
-from randsvm.events import Iteration, Progress, Tried
+from randsvm.events import Iteration, Progress
 
 ROUND = Iteration(
     number=3,
@@ -155,18 +155,6 @@ def test_a_bar_shows_the_gap_of_the_last_round(opened):
     assert terminal.seen[0].endswith("gap 0.0123")
 
 
-def test_a_search_says_a_line_of_80_columns_for_each_combination(
-    capsys,
-):
-    emitted = report.Report("randsvm-train", [], {}, {"quiet": False, "report": "text"})
-    scores = [98.123456 + fold for fold in range(10)]
-    values = {"gamma": 0.03125, "C": 8.0}
-    emitted(Tried(values, "", "", scores, 98.6543219, "accuracy", 100_000, 12, 110, False, {}))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "98.12 to 107.1" in line
-    assert len(line) <= 80, line
-
-
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "data"
@@ -181,12 +169,6 @@ def test_epochs_are_one_line_on_a_terminal(opened, text):
     rows = terminal.seen
     assert [row[:9] for row in rows if row.startswith("epoch")] == ["epoch   7"]
     assert max(map(len, rows[1:])) <= 80
-
-
-def test_elsewhere_a_few_epochs_and_the_last_have_lines(text, capsys):
-    run_train("sgd", "--epochs", 23, text, text.with_suffix(".model"))
-    shown = re.findall(r"^epoch +(\d+)", capsys.readouterr().err, re.MULTILINE)
-    assert shown == ["1", "2", "5", "10", "20", "23"]
 
 
 @pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
 import os
 import pty
 import re
@@ -12,9 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
-from pathlib import Path
 
-import click
 import oracle
 import pytest
 from commands import run_train
@@ -88,16 +85,6 @@ def declared(name):
 @pytest.mark.parametrize("word, number", [("rbf", 2), ("poly", 1), ("linear", 0), ("sigmoid", 3)])
 def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
     assert train(toy, "-t", word).model.read_bytes() == train(toy, "-t", number).model.read_bytes()
-
-
-def test_libsvms_letters_and_the_long_names_mean_the_same(train, toy):
-    short = "-s 0 -t 1 -d 2 -g 0.5 -r 1 -c 3 -e 0.01 -h 0 -k 5"
-    long = (
-        "--task svc --kernel poly --degree 2 --gamma 0.5 --coef0 1 --cost 3 --tolerance 0.01 "
-        "--shrinking 0 --support-bound 5"
-    )
-    content = [train(toy, *words.split()).model.read_bytes() for words in (short, long)]
-    assert content[0] == content[1]
 
 
 # ---- usage ----------------------------------------------------------------------------------
@@ -229,15 +216,6 @@ def test_a_quiet_run_says_that_its_gap_was_not_reached(train, made, words, said)
     assert len(trained.stderr.splitlines()) == said
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_is_a_failed_transfer(command, toy):
-    ended = command("train", "randsvm", toy, "/dev/full")
-    assert ended.returncode == 74
-    assert ended.stderr.splitlines()[-1] == (
-        "randsvm-train: writing /dev/full: No space left on device"
-    )
-
-
 # ---- refused data ---------------------------------------------------------------------------
 
 GOOD = "+1 1:1\n-1 2:1\n"
@@ -288,26 +266,6 @@ def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, prob
     assert ended.stderr == f"a.svm:{problem}\n"
     assert (tmp_path / "a.svm.model").read_text() == OLD_MODEL
     assert names(tmp_path) == ["a.svm", "a.svm.model"]
-
-
-def test_a_truncated_archive_is_refused(command, tmp_path):
-    (tmp_path / "a.svm.gz").write_bytes(gzip.compress(GOOD.encode() * 500)[:-20])
-    ended = command("train", "randsvm", "a.svm.gz")
-    assert (ended.returncode, ended.stdout) == (65, "")
-    assert ended.stderr == (
-        "randsvm-train: a.svm.gz: expected the end of the compressed stream, "
-        "found the end of the file (truncated?)\n"
-    )
-    assert names(tmp_path) == ["a.svm.gz"]
-
-
-def test_a_message_about_standard_input_says_so(command, tmp_path):
-    ended = command("train", "randsvm", "-", "m", stdin=b"+1 1:1\n-1 x\n")
-    assert (ended.returncode, ended.stderr) == (
-        65,
-        "<stdin>:2:4: expected index:value, found 'x'\n",
-    )
-    assert names(tmp_path) == []
 
 
 # ---- what is said, and where ----------------------------------------------------------------
@@ -401,11 +359,6 @@ def read_terminal(descriptor):
         return os.read(descriptor, 4096)
     except OSError:
         return b""
-
-
-def test_an_algorithm_after_an_option_is_explained():
-    with pytest.raises(click.UsageError, match="no file 'sgd': ALGORITHM comes first, as in"):
-        run_train("--time-limit", 1, "sgd", "data.svm")
 
 
 @pytest.mark.parametrize(

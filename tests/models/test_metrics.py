@@ -8,19 +8,15 @@ import warnings
 import numpy as np
 import oracle
 import pytest
-from learning import Data, gaussians, learn
-from liblinear import liblinearutil
-from scipy import sparse
+from learning import Data, learn
 from sklearn import metrics as peers
 
-from randsvm import api
 from randsvm.models.metrics import (
     Accuracy,
     ConfusionMatrix,
     ProbabilityScores,
     RegressionErrors,
 )
-from randsvm.parameters.run import PredictParams
 
 # ---- counts -------------------------------------------------------------------------------------
 
@@ -73,42 +69,6 @@ def test_of_classes(classes, pieces):
         assert found.auc is None
 
 
-def test_rows_without_a_label_are_left_out():
-    y, f = decisions(300, 2)
-    some = np.arange(300) % 3 == 0
-    count = counted(ConfusionMatrix(2), np.where(some, np.nan, y), f, 4)
-    rest = counted(ConfusionMatrix(2), y[~some], f[~some], 1)
-    assert count.metrics(["a", "b"]) == rest.metrics(["a", "b"])
-    assert (count.rows, count.labelled) == (300, 200)
-
-
-def test_labels_that_the_model_does_not_know_are_rows_of_the_matrix():
-    """They are wrong whatever is predicted, and no part of the ROC curve."""
-    y, f = decisions(300, 2)
-    y[200:] = 2 + np.arange(100) % 2
-    found = counted(ConfusionMatrix(2), y, f, 5).metrics(["a", "b", "c", "d"])
-    assert found.labels == ("a", "b", "c", "d")
-    predicted = np.where(f > 0, 0, 1)
-    assert found.confusion == peers.confusion_matrix(y, predicted)[:, :2].tolist()
-    mine = [[one.precision, one.recall, one.f1] for one in found.classes]
-    assert np.array(mine) == pytest.approx(scores(y, predicted, 2))
-    assert found.auc == pytest.approx(peers.roc_auc_score(y[:200] == 0, f[:200]))
-    assert found.mean.rows == 300
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_one_class_only_in_the_test_file(classes):
-    """No recall of the others, no ROC curve: not 0, which would be a bad score."""
-    _, f = decisions(50, classes)
-    y, predicted = np.zeros(50), f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
-    found = counted(ConfusionMatrix(classes), y, f, 2).metrics(["a", "b", "c"][:classes])
-    mine = np.array([[one.precision, one.recall, one.f1] for one in found.classes])
-    assert mine == pytest.approx(scores(y, predicted, classes), nan_ok=True)
-    assert np.isnan(mine[1:, 1]).all()
-    assert found.mean.recall == pytest.approx(np.mean(predicted == 0))
-    assert found.auc is None if classes > 2 else np.isnan(found.auc)
-
-
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 def test_of_a_regression(mean, pieces):
@@ -137,24 +97,6 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
 
 
-def test_targets_that_are_all_alike_have_none():
-    count = counted(RegressionErrors(), np.full(10, 0.1), np.arange(10.0), 3)
-    assert np.isnan(count.r_squared)
-    assert np.isnan(count.squared_correlation)
-
-
-def test_of_nothing_there_is_no_score():
-    for count in (Accuracy(), ConfusionMatrix(2), RegressionErrors()):
-        count.add(np.full(3, np.nan), np.zeros(3))
-        assert (count.rows, count.labelled) == (3, 0)
-        assert np.isnan(count.score)
-    targets = RegressionErrors()
-    targets.add(np.ones(3), np.arange(3.0))
-    assert np.isnan(targets.r_squared)
-    assert np.isnan(RegressionErrors().mean_absolute_error)
-    assert np.isnan(ConfusionMatrix(2).metrics(["a", "b"]).auc)
-
-
 @pytest.mark.parametrize("made", [Accuracy, RegressionErrors])
 def test_two_parts_add_up(made):
     y, f = decisions(90, 2)
@@ -181,19 +123,6 @@ def test_areas_under_precision_recall_curves(weighted):
     ]
     assert [one.average_precision for one in found.classes] == pytest.approx(expected, abs=1e-12)
     assert found.mean.average_precision == pytest.approx(np.mean(expected))
-
-
-def test_several_classes_have_no_area_under_a_precision_recall_curve():
-    found = counted(ConfusionMatrix(3), *decisions(60, 3), 2).metrics(["a", "b", "c"])
-    assert {one.average_precision for one in [*found.classes, found.mean]} == {None}
-
-
-def test_a_class_without_rows_has_no_area():
-    _, f = decisions(50, 2)
-    found = counted(ConfusionMatrix(2), np.zeros(50), f, 2).metrics(["a", "b"])
-    assert found.classes[0].average_precision == pytest.approx(1)
-    assert np.isnan(found.classes[1].average_precision)
-    assert found.mean.average_precision == pytest.approx(1)
 
 
 # ---- scores of probabilities ------------------------------------------------------------------
@@ -232,17 +161,6 @@ def test_scores_of_probabilities(classes, weighted):
     expected = peers.log_loss(y, p, labels=range(classes), sample_weight=weights)
     assert found.log_loss == pytest.approx(expected, rel=1e-12)
     assert found.brier == pytest.approx(brier_score(y, p, weights), rel=1e-12)
-
-
-def test_rows_whose_label_the_model_lacks_have_no_probability_to_score():
-    y, p = likely(100, 2)
-    y[10:20], y[20:30] = np.nan, 2
-    all_rows, known = ProbabilityScores(2), ProbabilityScores(2)
-    all_rows.add(y, p)
-    some = y < 2
-    known.add(y[some], p[some])
-    assert all_rows.metrics()[:3] == pytest.approx(known.metrics()[:3])
-    assert np.isnan(ProbabilityScores(2).metrics()[:3]).all()
 
 
 # ---- the command --------------------------------------------------------------------------------
@@ -308,90 +226,3 @@ def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
     green = labels.index("green")
     assert held["classes"][green]["recall"] is None
     assert held["mean"]["recall"] == pytest.approx(np.nanmean(expected[1]))
-
-
-@pytest.mark.parametrize("words", [("randsvm",), ("sgd",), ("randsvm", "-b", 1)])
-def test_two_classes_have_an_area(tmp_path, predict, words):
-    test, algorithm, *own = gaussians(300, 1), *words
-    learnt = learn(algorithm, gaussians(300).save(tmp_path / "d"), tmp_path / "m", *own)
-    path = test.save(tmp_path / "t")
-    f = predict(path, learnt.model, "--scores").scores
-    sign = 1 if learnt.metadata["labels"].startswith("+1") else -1
-    area = peers.roc_auc_score(test.y > 0, sign * f)
-    probability = own if own else []
-    predicted = predict(path, learnt.model, "--metrics", *probability)
-    assert f"ROC AUC = {area:.6f}" in predicted.out
-    found = api.predict(
-        str(path), str(learnt.model), str(tmp_path / "o"), params=PredictParams(metrics=True)
-    )
-    assert found.metrics.auc == pytest.approx(area, abs=1e-12)
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_the_command_scores_the_probabilities_that_it_writes(tmp_path, predict, classes):
-    train, test = (Data(*oracle.clouds(150, seed, classes)) for seed in (0, 1))
-    learnt = learn("randsvm", train.save(tmp_path / "d"), tmp_path / "m", "-b", 1)
-    path = test.save(tmp_path / "t")
-    predicted = predict(path, learnt.model, "-b", 1, "--metrics", "--report", "json")
-    labels = [float(word) for word in predicted.lines[0].split()[1:]]
-    p = np.array([line.split()[1:] for line in predicted.lines[1:]], float)
-    p /= p.sum(axis=1, keepdims=True)
-    found = json.loads(predicted.out)["metrics"]["probabilities"]
-    order = np.argsort(labels)
-    expected = peers.log_loss(test.y, p[:, order], labels=sorted(labels))
-    # The output has six digits.
-    assert found["log_loss"] == pytest.approx(expected, rel=1e-4)
-    y = np.array([labels.index(label) for label in test.y])
-    assert found["brier"] == pytest.approx(brier_score(y.astype(float), p, None), rel=1e-4)
-    text = predict(path, learnt.model, "-b", 1, "--metrics").out
-    assert f"Log loss = {found['log_loss']:.6f}" in text
-    without = json.loads(predict(path, learnt.model, "--metrics", "--report", "json").out)
-    assert without["metrics"]["probabilities"] is None
-
-
-def test_a_model_of_two_columns_has_an_area_too(tmp_path, predict):
-    """LIBLINEAR's Crammer and Singer: what counts is which of two values is larger."""
-    data, test = gaussians(200), gaussians(200, 1)
-    model = liblinearutil.train(data.y, sparse.csr_matrix(data.X), "-s 4 -B 1 -q")
-    liblinearutil.save_model(str(tmp_path / "m"), model)
-    path = test.save(tmp_path / "t")
-    lines = predict(path, tmp_path / "m", "--scores").lines
-    f = np.array([line.split() for line in lines], float)
-    first = model.get_labels()[0]
-    area = peers.roc_auc_score(test.y == first, f[:, 0] - f[:, 1])
-    assert f"ROC AUC = {area:.6f}" in predict(path, tmp_path / "m", "--metrics").out
-
-
-def test_metrics_of_a_regression(tmp_path, predict):
-    rng = np.random.default_rng(52)
-    X = oracle.as_float32(rng.normal(size=(200, 3)))
-    y = np.round(X @ [1, 2, 3] + rng.normal(size=200), 3)
-    (tmp_path / "d").write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
-    learnt = learn("randsvm", tmp_path / "d", tmp_path / "m", "-s", "svr", "-t", 0)
-    predicted = predict(tmp_path / "d", learnt.model, "--metrics")
-    f = predicted.scores
-    error, share = peers.mean_absolute_error(y, f), peers.r2_score(y, f)
-    assert predicted.out.splitlines()[2:] == [
-        f"Mean absolute error = {error:g}",
-        f"Coefficient of determination = {share:g}",
-    ]
-    emitted = json.loads(predict(tmp_path / "d", learnt.model, "--metrics", "--report", "json").out)
-    assert emitted["metrics"]["determination"] == pytest.approx(share)
-
-
-def test_a_file_without_labels_has_no_metrics(tmp_path, predict):
-    learnt = learn("randsvm", gaussians(60).save(tmp_path / "d"), tmp_path / "m")
-    (tmp_path / "t").write_text("? 1:1\n? 2:1\n")
-    predicted = predict(tmp_path / "t", learnt.model, "--metrics")
-    assert (predicted.out, len(predicted.lines)) == ("", 2)
-    emitted = json.loads(predict(tmp_path / "t", learnt.model, "--metrics", "--report", "json").out)
-    assert (emitted["labelled"], emitted["accuracy"], emitted["metrics"]["auc"]) == (0, None, None)
-
-
-def test_the_metrics_of_labels_on_stdout_go_to_stderr(command, tmp_path):
-    path = gaussians(60).save(tmp_path / "d")
-    learnt = learn("randsvm", path, tmp_path / "m")
-    ended = command("predict", "--metrics", path, learnt.model, "-")
-    assert set(ended.stdout.split()) == {"+1", "-1"}
-    assert "true \\ predicted" in ended.stderr
-    assert "ROC AUC = " in ended.stderr

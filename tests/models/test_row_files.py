@@ -14,7 +14,6 @@ from commands import run_predict, run_train
 
 import randsvm
 from randsvm.errors import OutputError, ParameterError
-from randsvm.events import Notice
 from randsvm.models.export import find_compiler
 
 COLUMNS = ["age", "work", "hours", "country"]
@@ -128,33 +127,6 @@ def test_the_code_in_c_has_the_names_of_features(tmp_path):
     for row, f in zip(one_hot(test, model)[:20], expected[:20], strict=True):
         x = (ctypes.c_double * 8)(*row)
         assert code.randsvm_decision(x) == pytest.approx(f, abs=1e-9)
-
-
-def test_the_graph_has_the_names_of_features(tmp_path):
-    onnx = pytest.importorskip("onnx")
-    pytest.importorskip("onnxruntime")
-    data, model, test = trained(tmp_path, "-g", "1", classes=3)
-    found = randsvm.export(model, tmp_path / "m.onnx", data, format="onnx")
-    assert found.rows == len(test) and found.labels_differ == 0
-    graph = onnx.load(str(tmp_path / "m.onnx"))
-    (names,) = [one.value for one in graph.metadata_props if one.key == "feature_names"]
-    columns = randsvm.load(str(model)).model.columns
-    assert columns is not None and json.loads(names) == columns.feature_names
-
-
-def test_texts_that_training_never_saw_are_counted_once(tmp_path):
-    data, model, test = trained(tmp_path, "-g", "1")
-    test.loc[5, "country"] = "FR"
-    test.to_csv(data, index=False)
-    works = [
-        lambda watch: randsvm.explain(data, model, tmp_path / "phi", watch=watch),
-        lambda watch: randsvm.export(model, tmp_path / "m.c", data, watch=watch),
-    ]
-    for work in works:
-        notices = []
-        work(lambda event, to=notices: to.append(event.text) if isinstance(event, Notice) else None)
-        assert [text for text in notices if "1 texts" in text and "country (1)" in text] == notices
-        assert len(notices) == 1
 
 
 def test_formats_without_columns_are_refused(tmp_path):

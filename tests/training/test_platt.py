@@ -175,7 +175,7 @@ def test_probabilities_follow_from_the_sigmoids_of_the_model(tmp_path, predict, 
 
 
 @pytest.mark.parametrize(
-    "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf")]
+    "words", [("randsvm", "--components", 100), ("sgd",), ("sgd", "-t", "rbf", "--components", 100)]
 )
 @pytest.mark.parametrize("classes", [2, 4])
 def test_linear_models_have_probabilities(tmp_path, predict, words, classes):

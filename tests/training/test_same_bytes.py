@@ -36,7 +36,7 @@ KINDS = {
     "precomputed": ("randsvm -t precomputed --sample-size 30", "kernel"),
     "features": ("randsvm --components 40 -g 1 --gap 0.05", "two"),
     "sgd": ("sgd --epochs 3 -b 1", "three"),
-    "sgd of features": ("sgd -t rbf --components 40 -g 1 -v 3 -c 1,8", "two"),
+    "sgd of features": ("sgd -t rbf --components 40 -g 1 -v 3 -c 1,8 --epochs 3", "two"),
     "sgd mean": ("sgd --epochs 3 --average --loss log -w balanced", "three"),
     "sgd together": ("sgd --multiclass crammer-singer --early-stopping 0.2", "three"),
     "sgd early": ("sgd --early-stopping 0.2", "two"),
