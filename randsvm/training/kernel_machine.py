@@ -56,7 +56,7 @@ from randsvm.training.stopping import Stopped, StopReason
 
 if TYPE_CHECKING:
     from randsvm.training.reduction import SubtaskReduction
-    from randsvm.training.warm_start import WarmStart
+    from randsvm.training.warm_start import OldModel
 
 # Each class is trained separately.
 MAX_CLASSES = 1000
@@ -85,9 +85,9 @@ def prepare(
     """
     old, notices, asked = None, list[str](), job.stop.wanted_gap or job.limits.require_gap
     if job.warm_start:
-        from randsvm.training.warm_start import WarmStart
+        from randsvm.training.warm_start import OldModel
 
-        old = WarmStart.read(job.warm_start)
+        old = OldModel.read(job.warm_start)
         params, notices = old.params(params, job.given)
     job.stop.check(params)
     if job.warm_start and params.components:
@@ -152,7 +152,7 @@ class KernelTrainer(Trainer[Params, Trained]):
 
     name: str
     own: RandsvmParams | OsunaParams
-    old: WarmStart | None
+    old: OldModel | None
     notices: list[str]
     not_psd: str | None = None
 

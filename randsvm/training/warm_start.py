@@ -32,44 +32,6 @@ MIN_FOUND_PART = 0.5
 
 
 @dataclass(frozen=True)
-class WarmStart:
-    """A start from an old model.
-
-    Its support vectors that are rows of D begin with their old coefficients, in proportion to C.
-    They are made feasible: clipped to the bounds of the new problem, with their sum repaired.
-    """
-
-    old: OldModel
-
-    @staticmethod
-    def read(path: str) -> WarmStart:
-        """Read the model. Raises InputError, or ModelError for a model of another kind."""
-        return WarmStart(OldModel.read(path))
-
-    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
-        """Return the parameters with defaults from the old model; see OldModel.params."""
-        return self.old.params(params, given)
-
-    def on(self, task: Subtask, C: float) -> Start:
-        """Return the start of a subtask. Raises ModelError if the model has other labels."""
-        D = task.D
-        old = self.old if task.pair is None else self.old.pair_model(D, *task.pair)
-        column, sign = old.orientation(D, task.pair)
-        support = np.count_nonzero(old.model.beta[:, column])
-
-        def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
-            # The sum that a nu task prescribes does not follow from old coefficients.
-            if len(rows) >= MIN_FOUND_PART * support and not scan.task.absolute_sum:
-                step, free = _by_coefficients(scan, rows, beta * self.old.proportion(C))
-            else:
-                step, free = _by_values(scan, old.values(D, column, sign))
-            return step, _working_set(scan, r, free)
-
-        return start
-
-
-@dataclass(frozen=True)
 class SeededStart:
     """The start of a fold, or of another C, from a solution for all rows of a subtask.
 
@@ -174,6 +136,9 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 class OldModel:
     """A kernel model to start from.
 
+    Its support vectors that are rows of D begin with their old coefficients, in proportion to C.
+    They are made feasible: clipped to the bounds of the new problem, with their sum repaired.
+
     known: by the id of a store of rows, which of them are its support vectors; shared by classes
     """
 
@@ -183,6 +148,7 @@ class OldModel:
 
     @staticmethod
     def read(path: str) -> OldModel:
+        """Read the model. Raises InputError, or ModelError for a model of another kind."""
         model = load(path)
         if not isinstance(model, KernelModel):
             raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
@@ -191,6 +157,24 @@ class OldModel:
     @property
     def task(self) -> str:
         return "nu-" * self.model.nu + self.model.task
+
+    def on(self, task: Subtask, C: float) -> Start:
+        """Return the start of a subtask. Raises ModelError if the model has other labels."""
+        D = task.D
+        old = self if task.pair is None else self.pair_model(D, *task.pair)
+        column, sign = old.orientation(D, task.pair)
+        support = np.count_nonzero(old.model.beta[:, column])
+
+        def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+            rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
+            # The sum that a nu task prescribes does not follow from old coefficients.
+            if len(rows) >= MIN_FOUND_PART * support and not scan.task.absolute_sum:
+                step, free = _by_coefficients(scan, rows, beta * self.proportion(C))
+            else:
+                step, free = _by_values(scan, old.values(D, column, sign))
+            return step, _working_set(scan, r, free)
+
+        return start
 
     # --- parameters ------------------------------------------------------------------------
 
