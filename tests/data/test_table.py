@@ -326,24 +326,6 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path):
         assert model(tmp_path / "plain.csv", jobs=3, cache=str(tmp_path / "cache")) == expected
 
 
-@pytest.mark.cluster
-def test_the_workers_of_a_cluster_read_the_table(tmp_path):
-    pytest.importorskip("distributed")
-    frame = census(3000)
-    frame.loc[::7, "hours"] = np.nan
-    frame["note"] = [f'a "{i}",\nb' for i in range(len(frame))]
-    data = tmp_path / "t.csv"
-    frame.to_csv(data, index=False)
-    options = {**SVM, "format": "csv", "label_column": "income", "ignore_columns": "id,note"}
-    options |= {"missing": "mean", "scale": "minmax"}
-    (tmp_path / "w").write_text("1\n2\n.5\n" * 1000)
-    weighted = {"row_weights": str(tmp_path / "w")}
-    for more in ({}, weighted):
-        randsvm.train_randsvm(data, tmp_path / "m", **options, **more)
-        randsvm.train_randsvm(data, tmp_path / "c", **options, **more, cluster="local:2")
-        assert (tmp_path / "c").read_bytes() == (tmp_path / "m").read_bytes()
-
-
 def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,u,p\n2,v,q\n3,u,p\n4,v,q\n")
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
