@@ -480,10 +480,14 @@ def write(
 ) -> None:
     """Write svmlight rows; each value in the shortest form that reads back to the same number.
 
-    float64 values are written as float64, all others as float32. Memory: two pieces, LABELS_AT_ONCE
-    labels, and about 24 bytes a row; for float64 values the text of LABELS_AT_ONCE rows.
+    float64 values are written as float64 where float32 numbers do not stand for all of them.
+    Memory: two pieces, LABELS_AT_ONCE labels, and about 24 bytes a row; for float64 values the text
+    of LABELS_AT_ONCE rows.
     """
-    if np.asarray(values).dtype == np.float64:
+    values = np.asarray(values)
+    if values.dtype == np.float64:
+        values = as_stored(values)
+    if values.dtype == np.float64:
         _write_precise(stream, labels, indptr, indices, values)
         return
     indptr = np.ascontiguousarray(indptr, np.int64)

@@ -19,7 +19,6 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.data import svmlight
-from randsvm.data.chunks import as_stored
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, c_source
@@ -367,7 +366,7 @@ def run_program(program: Path, model: Model, X: CsrMatrix) -> Predictions:
     rows = io.BytesIO()
     # float32 values have shorter decimals, which are the same numbers.
     indices = (X.indices + model.index_base).astype(np.int32)
-    svmlight.write(rows, ["0"] * m, X.indptr, indices, as_stored(X.data))
+    svmlight.write(rows, ["0"] * m, X.indptr, indices, X.data)
     ran = subprocess.run([program], input=rows.getvalue(), capture_output=True, check=False)
     out = np.array(ran.stdout.split(), np.float64)
     classes = len(model.labels) if model.has_class_probabilities else 0
