@@ -93,8 +93,8 @@ def file_exists(path: str) -> bool:
 
 
 def is_stream(path: str) -> bool:
-    """Return whether a file can be read only once: standard input, a pipe or a device."""
-    return path == STANDARD or Path(path).is_fifo() or Path(path).is_char_device()
+    """Return whether a file is read only once: standard input, a URL, a pipe or a device."""
+    return path == STANDARD or is_url(path) or Path(path).is_fifo() or Path(path).is_char_device()
 
 
 def size_of(path: str) -> int | None:
@@ -134,6 +134,8 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         try:
             if path == STANDARD:
                 stream = _standard_input()
+            elif is_url(path):
+                stream = stack.enter_context(io.BufferedReader(_open_url(path)))
             else:
                 raw = PatientFile(path, opener=_open_to_read)
                 stream = stack.enter_context(io.BufferedReader(raw))
@@ -144,6 +146,27 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         except OSError as error:
             raise InputError(f"cannot read {display_name(path)}: {error.strerror}") from error
         yield _decompressed(path, stream, head)
+
+
+def is_url(path: str) -> bool:
+    """Return whether an input is a URL, such as s3://bucket/rows.svm."""
+    return "://" in path
+
+
+def _open_url(url: str) -> Any:
+    """Open a URL for reading. Raises ParameterError without fsspec, and InputError."""
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ParameterError(
+            f"{url} needs fsspec (pip install 'randsvm[remote]'): {error}"
+        ) from error
+    try:
+        return fsspec.open(url, "rb").open()
+    # Each file system raises its own errors for a wrong name, missing rights or no network.
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"cannot open {url}: {reason}") from error
 
 
 def _standard_input() -> BinaryIO:

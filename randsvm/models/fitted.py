@@ -343,7 +343,7 @@ def describe_file(path: str) -> dict[str, Any]:
         If the file cannot be opened.
     """
     model, made = load_model(path), None
-    if path != files.STANDARD:
+    if not files.is_stream(path):
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         made = changed.isoformat(timespec="seconds").replace("+00:00", "Z")
     return {"model": files.display_name(path), "made": made, **describe(model)}
