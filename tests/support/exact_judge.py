@@ -655,7 +655,8 @@ def zero_machine(problem: Problem) -> Interval:
 class Said(NamedTuple):
     """A certificate as a trailer or a record has it.
 
-    The bounds of rounding are separate numbers, or parts of P and D. bounded: whether there are any
+    The bounds of rounding are separate numbers, or parts of P and D. bounded: whether there are
+    any. running: whether the numbers are those of the scans, which promise no bound
     """
 
     primal: float
@@ -664,6 +665,12 @@ class Said(NamedTuple):
     primal_error: float
     dual_error: float
     bounded: bool
+    running: bool = False
+
+    @property
+    def digits(self) -> Fraction:
+        """Return the relative error that P and D as said may have in addition to their bounds."""
+        return STATED if self.bounded else RUNNING if self.running else WITHOUT_BOUNDS
 
     @property
     def upper(self) -> Fraction:
@@ -686,13 +693,13 @@ def said(stated: Mapping[str, Any]) -> Said | None:
         return None
     primal, dual, gap, *errors = numbers
     bounded = word in ("proven", "sampled") or any(errors)
-    return Said(primal, dual, gap, errors[0], errors[1], bounded)
+    return Said(primal, dual, gap, errors[0], errors[1], bounded, word == "running")
 
 
 # Digits of P, D and the gap are those of float64; without bounds of rounding sums have fewer.
 # The judge's feasible coefficients are those of the text, so D differs by rounding.
 SAME = Fraction(1, 10**12)
-STATED, WITHOUT_BOUNDS = Fraction(1, 10**15), Fraction(1, 10**9)
+STATED, WITHOUT_BOUNDS, RUNNING = Fraction(1, 10**15), Fraction(1, 10**9), Fraction(1, 1000)
 
 
 def contradictions(
@@ -711,7 +718,7 @@ def contradictions(
     no other D than the one said
     """
     scale = max(abs(Fraction(claim.primal)), abs(Fraction(claim.dual)), least)
-    digits = (STATED if claim.bounded else WITHOUT_BOUNDS) * scale
+    digits = claim.digits * scale
     if written is not None and claim.upper + digits < written.least:
         yield f"P {float(claim.upper):.12g} said, {float(written.least):.12g} of the model"
     best = min(each.most for each in (*machines, *([written] if written else [])))
