@@ -33,16 +33,6 @@ class Data(NamedTuple):
         return oracle.write_svmlight(path, self.y, self.X)
 
 
-def first_rows(path: Path, rows: int, to: Path) -> Data:
-    """Write the first rows of a file to another one, and return them."""
-    from sklearn.datasets import load_svmlight_file  # slow to import, and few tests need it
-
-    to.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
-    X, y = load_svmlight_file(to, n_features=12_000, dtype=np.float32)
-    X.indices, X.indptr = X.indices.astype(np.int32), X.indptr.astype(np.int32)
-    return Data(y, X.astype(float))
-
-
 @cache
 def gaussians(rows: int, seed: int = 0) -> Data:
     return Data(*oracle.two_gaussians(rows, seed))

@@ -195,13 +195,6 @@ def libsvm_decisions(model: Any, X: np.ndarray) -> np.ndarray:
     return f
 
 
-def libsvm_labels(y: np.ndarray, X: np.ndarray, test_X: np.ndarray, words: str) -> np.ndarray:
-    """Return the labels or targets that LIBSVM predicts for other rows."""
-    problem = bindings.svm_problem(y, sparse.csr_matrix(X))
-    model = svmutil.svm_train(problem, bindings.svm_parameter(f"-q {words}"))
-    return np.array(svmutil.svm_predict([], sparse.csr_matrix(test_X), model, "-q")[0])
-
-
 class ModelFile(NamedTuple):
     """A model file as LIBSVM's own loader reads it, and the facts of its trailer."""
 
@@ -401,15 +394,6 @@ def liblinear_predictions(path: Path, X: np.ndarray) -> tuple[np.ndarray, np.nda
         labels.append(liblinear.liblinear.predict_values(model, nodes, into))
     one = model.nr_class == 2 and model.param.solver_type != liblinear.solver_names.MCSVM_CS
     return np.array(labels), values[:, : 1 if one else model.nr_class]
-
-
-def liblinear_accuracy(
-    train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], words: str
-) -> float:
-    """Return the test accuracy of LIBLINEAR after training with these options."""
-    model = liblinearutil.train(*train, f"{words} -q")
-    labels, _, _ = liblinearutil.predict(*test, model, "-q")
-    return float((np.array(labels) == test[0]).mean())
 
 
 def shapley_by_definition(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
