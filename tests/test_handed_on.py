@@ -14,8 +14,7 @@ from randsvm import SVC, load
 from randsvm.arrays import to_dense
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.errors import ModelError, ParameterError
-from randsvm.models import prediction
+from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources, Run
 from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import CrossValidation
@@ -92,12 +91,3 @@ def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
             of = CrossValidation.of(D, 5, job)
             assigned.append(of.assigned[0].tolist())
     assert assigned[0] == assigned[1] != assigned[2]
-
-
-def test_a_worker_refuses_a_model_file_that_the_client_does_not_have(tmp_path):
-    path = gaussians(50).save(tmp_path / "d")
-    learn("sgd", path, tmp_path / "m")
-    digest = prediction._digest_of(str(tmp_path / "m"))
-    learn("sgd", path, tmp_path / "m", "--seed", 1)
-    with pytest.raises(ModelError, match="found another"):
-        prediction._model_at(str(tmp_path / "m"), digest)
