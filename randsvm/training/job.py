@@ -31,11 +31,8 @@ Decision = Callable[[Matrix], np.ndarray]
 # The name, in messages, of a model that is not written to a file.
 IN_MEMORY = "<memory>"
 
-
 # Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, AnyParams], Decision]
-# Trains within about the given seconds; raises TimeLimitError if there is no solution by then.
-TimedFit = Callable[[Dataset, AnyParams, float], Decision]
 
 
 class ScoredFit(Protocol):

@@ -32,7 +32,7 @@ from randsvm.training.cross_validation import (
     kept_values,
     replicated,
 )
-from randsvm.training.job import AnyParams, Decision, Job, TimedFit
+from randsvm.training.job import AnyParams, Decision, Job
 
 # The share of a fold's time that its training may take; the rest is for the decision values.
 TRAINING_TIME = 0.75
@@ -99,16 +99,18 @@ def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: b
 def fit_by_cross_validation(
     D: Dataset,
     params: AnyParams,
-    fit: TimedFit[AnyParams],
+    fit: Callable[[Dataset, AnyParams, float], Decision],
     calibration: Calibration,
     job: Job,
     until: float,
 ) -> dict[str, Any]:
     """Return the fields of Model for probabilities, fitted by cross-validation on D.
 
-    A sigmoid fitted to training rows would be far too confident. D : y are class indices or
-    targets. fit : trains on a fold. until : perf_counter() in seconds; only folds that are done by
-    then count, and without any the result is empty.
+    A sigmoid fitted to training rows would be far too confident.
+
+    D : y are class indices or targets. fit : trains on a fold within about the given seconds, or
+    raises TimeLimitError. until : perf_counter() in seconds; only folds that are done by then
+    count, and without any the result is empty.
     """
     folds = min(Search.DEFAULT_FOLDS, group_count(D))
     if folds < 2:

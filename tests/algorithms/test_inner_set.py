@@ -21,6 +21,7 @@ from randsvm.events import Iteration, Notice
 from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.svm.solution import Certificate, ReducedMachine
+from randsvm.training import rounds
 from randsvm.training.reduction import SubtaskReduction
 from randsvm.training.rounds import Rounds
 
@@ -143,6 +144,24 @@ def test_a_row_of_weight_w_counts_as_w_equal_rows(tmp_path):
     plain = oracle.trailer(tmp_path / "plain")
     assert float(said["dual"]) <= float(plain["primal"]) * (1 + 1e-5)
     assert float(said["gap"]) <= GAP
+
+
+def test_few_violators_are_few_of_the_working_set_of_their_problem(tmp_path, monkeypatch):
+    """By default a working set has all of up to 3,000 rows, and 1,000 of the 4,000."""
+    seen, plain = set(), rounds.decide
+
+    def recorded(record, limits):
+        seen.add(limits.rows)
+        return plain(record, limits)
+
+    monkeypatch.setattr(rounds, "decide", recorded)
+    train, log = written(tmp_path / "train", *BOARD), tmp_path / "log"
+    words = ("-q", "-g", 5, "--gap", GAP, "--log", log)
+    run_train("randsvm", *words, train, tmp_path / "model")
+    found = {one["inner_set"] for one in read_log(log) if one["event"] == "iteration"}
+    assert any(0 < size <= 3000 for size in found)
+    assert seen <= {size if 0 < size <= 3000 else 1000 for size in found}
+    assert len(seen) > 1
 
 
 def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, monkeypatch):
