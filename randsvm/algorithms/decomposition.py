@@ -20,8 +20,7 @@ from randsvm.data.sampling import Draws
 from randsvm.svm.projection import fill_sums_by_violation
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
-from randsvm.svm.subproblem import solve
-from randsvm.svm.subproblem_qp import solve_two_sums
+from randsvm.svm.subproblem_qp import one_sum, two_sums
 from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
 
 # The solutions SV of an algorithm and their violators V, one pair after each scan.
@@ -101,6 +100,7 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     K = scan.gram(points, centred=not task.coefficient_sum)
     h = y - task.epsilon * np.sign(y) * task.one_sided
     if not task.absolute_sum:
-        return solve(K, h, lower, upper, task.coefficient_sum * share).beta
+        total = task.coefficient_sum * share
+        return one_sum(K, h, lower, upper, total, np.clip(0.0, lower, upper)).beta
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
-    return solve_two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta
+    return two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta

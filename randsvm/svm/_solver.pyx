@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""Loops around LIBSVM that are too slow in numpy, and functions that read or drop its output.
+"""Loops around LIBSVM that are too slow in numpy, and a function that reads its output.
 
 Tests compare lay_out and product with plain numpy versions. The print function does not take
 Python's lock: LIBSVM prints a dot every few iterations, and a thread that waits for the lock at each
@@ -12,51 +12,6 @@ cdef extern from *:
     """
     #include <stdio.h>
     #include <string.h>
-    #include <unistd.h>
-
-    #ifdef __GLIBC__
-    /* At its limit of iterations LIBSVM prints a warning with fprintf(stderr), which
-     * svm_set_print_string_function does not redirect. A training has up to thousands of solves, so
-     * the warning would be repeated in the middle of progress bars and on a quiet run, whereas the
-     * package reports it once, with a remedy. In glibc, stderr is a variable: during solves it is a
-     * stream that drops this line and writes everything else to file descriptor 2 at once. */
-    static FILE *without_warning = NULL, *real_stderr = NULL;
-    static int solves = 0;
-
-    static ssize_t pass_on(void *nothing, const char *text, size_t length)
-    {
-        static const char warning[] = "WARNING: reaching max number of iterations";
-        ssize_t written = length;
-        (void)nothing;
-        if (memmem(text, length, warning, sizeof warning - 1) == NULL)
-            written = write(STDERR_FILENO, text, length);
-        return written < 0 ? 0 : written;
-    }
-
-    static void solver_begins(void)
-    {
-        if (without_warning == NULL) {
-            cookie_io_functions_t functions = {NULL, pass_on, NULL, NULL};
-            without_warning = fopencookie(NULL, "w", functions);
-            if (without_warning == NULL)
-                return;
-            setvbuf(without_warning, NULL, _IONBF, 0);
-        }
-        if (solves++ == 0) {
-            real_stderr = stderr;
-            stderr = without_warning;
-        }
-    }
-
-    static void solver_ends(void)
-    {
-        if (without_warning != NULL && --solves == 0)
-            stderr = real_stderr;
-    }
-    #else
-    static void solver_begins(void) {}
-    static void solver_ends(void) {}
-    #endif
 
     /* Iterations of this thread's last solve: solves may run in parallel. */
     static __thread int solver_iterations = 0;
@@ -77,6 +32,24 @@ cdef extern from *:
         }
     }
 
+    /* For rows a and b: out[2j] = f_a f_j (k_a[rows[j]] - one_a - more_a is_one[j] - shift_a[j]). */
+    typedef struct {
+        const float *k;
+        const double *shift;
+        double factor, one, more;
+    } move;
+
+    static void lay_out_pair(const move *moves, const int *restrict rows, const double *restrict f,
+                             const double *restrict is_one, double *restrict out, long n)
+    {
+        const move a = moves[0], b = moves[1];
+        for (long j = 0; j < n; j++) {
+            out[2 * j] = a.factor * f[j] * (a.k[rows[j]] - a.one - a.more * is_one[j] - a.shift[j]);
+            out[2 * j + 1]
+                = b.factor * f[j] * (b.k[rows[j]] - b.one - b.more * is_one[j] - b.shift[j]);
+        }
+    }
+
     static void add_rows(const float *const *rows, const double *v, double *restrict out, long m)
     {
         const float *restrict a = rows[0], *restrict b = rows[1];
@@ -86,28 +59,19 @@ cdef extern from *:
     }
     """
     int solver_iterations
-    void solver_begins()
-    void solver_ends()
     void read_iterations(const char *text) noexcept nogil
     void interleave(const float *a, const float *b, const int *index, double *out,
                     long n) noexcept nogil
+    ctypedef struct move:
+        const float *k
+        const double *shift
+        double factor, one, more
+    void lay_out_pair(const move *moves, const int *rows, const double *f, const double *is_one,
+                      double *out, long n) noexcept nogil
     void add_rows(const float **rows, const double *v, double *out, long m) noexcept nogil
 
 # Address of a print function for LIBSVM that reads the number of iterations.
 READ_ITERATIONS = <uintptr_t> &read_iterations
-
-
-def drop_warning():
-    """Drop LIBSVM's own warning until `restore_stderr`. Call both around each solve.
-
-    Both hold Python's lock, so threads may solve in parallel.
-    """
-    solver_begins()
-
-
-def restore_stderr():
-    """Stop dropping LIBSVM's warning, unless another thread still solves."""
-    solver_ends()
 
 
 def iterations():
@@ -126,6 +90,28 @@ def lay_out(const float[:, ::1] K, const int[::1] index, double[:, :, ::1] value
         for i in range(0, n, 2):
             interleave(&K[index[i], 0], &K[index[min(i + 1, n - 1)], 0], &index[0],
                        &values[i // 2, 1, 0], n)
+
+
+def lay_out_moves(const float[:, ::1] K, const int[::1] rows, const double[::1] factor,
+                  const double[::1] group, const double[:, ::1] shift, double[:, :, ::1] values):
+    """Set values[i // 2, 1 + j, i % 2] = factor_i factor_j (K[rows[i], rows[j]] - shift[g_j, i]
+    - shift[g_i, j]), where g is the group of a move, 0 or 1. If n is odd, both halves of the last
+    pair are written.
+
+    K : (m, m) float32; rows : (n,) int32; factor, group : (n,) float64; shift : (groups, n).
+    """
+    cdef long n = rows.shape[0], i, k, at, g
+    cdef move pair[2]
+    with nogil:
+        for i in range(0, n, 2):
+            for k in range(2):
+                at = min(i + k, n - 1)
+                g = <long> group[at]
+                pair[k].k, pair[k].shift = &K[rows[at], 0], &shift[g, 0]
+                pair[k].factor, pair[k].one, pair[k].more = factor[at], shift[0, at], 0.0
+                if shift.shape[0] > 1:
+                    pair[k].more = shift[1, at] - shift[0, at]
+            lay_out_pair(pair, &rows[0], &factor[0], &group[0], &values[i // 2, 1, 0], n)
 
 
 def product(const float[:, ::1] K, const double[::1] beta, double[::1] out):

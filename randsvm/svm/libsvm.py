@@ -26,7 +26,7 @@ from randsvm.parameters.svm import COSTS, Problem
 Result = TypeVar("Result")
 
 # LIBSVM's numbers.
-C_SVC, NU_SVC, ONE_CLASS, EPSILON_SVR = 0, 1, 2, 3
+C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
 SVM_TYPES = {"svc": C_SVC, "one-class": ONE_CLASS, "svr": EPSILON_SVR}
 PRECOMPUTED = 4
 
@@ -34,8 +34,9 @@ PRECOMPUTED = 4
 NODE = np.dtype([("index", np.int32), ("value", np.float64)], align=True)
 NODE_BYTES = NODE.itemsize
 END_OF_ROW = -1
-# Number of pseudo-rows after the rows of a Gram matrix: two for a linear term and the two below.
-EXTRA = 4
+# Number of pseudo-rows after the rows of a Gram matrix: two for a linear term, and the slack rows
+# of both labels, with their numbers.
+EXTRA, SLACK_UP, SLACK_DOWN = 4, 2, 3
 # LIBSVM's limit of iterations: MAX_ITERATIONS, or MAX_FOR_EACH times the variables if larger.
 MAX_ITERATIONS = 10_000_000
 MAX_FOR_EACH = 100
@@ -46,8 +47,6 @@ MAX_FOR_EACH = 100
 PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
 MAX_SUM = -1e-6 * PINNING_VALUE
-# Numbers of the pseudo-rows after the two of the linear term.
-HELD_ROW, PINNED_ROW = 2, 3
 
 MEGABYTE = 1 << 20
 # Searches try no larger C: a failure with a larger one is probably caused by it.
@@ -128,7 +127,29 @@ class PrecomputedNodes:
         three to four times as fast if the rows that it reads first are adjacent, because 2,000 rows
         do not fit a processor's cache.
         """
-        variables = len(index)
+        nodes = PrecomputedNodes._empty(len(index))
+        _solver.lay_out(K, index.astype(np.int32), nodes.values)
+        return nodes
+
+    @staticmethod
+    def of_moves(
+        K: np.ndarray, rows: np.ndarray, factor: np.ndarray, group: np.ndarray, shift: np.ndarray
+    ) -> PrecomputedNodes:
+        """Return the layout of factor_k factor_l (K_ij - shift[group_l, k] - shift[group_k, l]),
+        where i and j are the rows of k and l.
+
+        K : (m, m) float32; rows, group : (variables,) integers; factor : (variables,) float64;
+        shift : (1 or 2, variables) float64.
+        """
+        nodes = PrecomputedNodes._empty(len(rows))
+        _solver.lay_out_moves(
+            K, rows.astype(np.int32), factor, group.astype(np.float64), shift, nodes.values
+        )
+        return nodes
+
+    @staticmethod
+    def _empty(variables: int) -> PrecomputedNodes:
+        """Return a layout with the numbers of all rows and no values of the variables."""
         rows = variables + EXTRA
         pairs = -(-rows // 2)
         size = 1 + pairs * (rows + 1) * 2
@@ -144,7 +165,6 @@ class PrecomputedNodes:
         starts = buffer.ctypes.data + (number // 2) * (rows + 1) * NODE_BYTES + (number % 2) * 8
         values[:, 0] = np.arange(1, 2 * pairs + 1).reshape(pairs, 2)
         values[:, 1 + variables :] = 0.0
-        _solver.lay_out(K, index.astype(np.int32), values)
         return PrecomputedNodes(buffer, values, starts.astype(np.uint64))
 
     @property
@@ -162,21 +182,27 @@ class PrecomputedNodes:
         row = self.variables + number
         self.values[row // 2, 1:, row % 2] = np.append(values, extra)
 
-    def close(self) -> None:
-        _spare.append(self.buffer)
+    def set_linear_term(self, w: np.ndarray) -> None:
+        """Set the two pseudo-rows of the linear term so that their values with the variables sum to
+        w, and those of the slack rows to 0.
 
+        The first has w rounded to float32, as LIBSVM stores it, and the second the remainder. In a
+        C-SVC the slack rows have a gradient of 0. w : (variables,) float64.
+        """
+        check_sums(float(np.abs(w).max()))
+        first = w.astype(np.float32).astype(np.float64)
+        for number, values, slack in ((0, first, 1.0), (1, w - first, 0.0)):
+            self.set_extra(number, values, [PINNING_VALUE, PINNING_VALUE, slack, -slack])
+        for number in (SLACK_UP, SLACK_DOWN):
+            self.set_extra(number, np.zeros(self.variables), np.zeros(EXTRA))
 
-def set_linear_term(layout: PrecomputedNodes, w: np.ndarray, pinned: float = 0.0) -> None:
-    """Set the two pseudo-rows of the linear term so that their values with the variables sum to w.
+    def __enter__(self) -> PrecomputedNodes:
+        return self
 
-    The first has w rounded to float32, as LIBSVM stores it, and the second the remainder.
-    w : (variables,) float64. pinned: the sum of their values with pseudo-row PINNED_ROW.
-    """
-    w = np.append(w, pinned)
-    check_sums(float(np.abs(w).max()))
-    first = w.astype(np.float32).astype(np.float64)
-    for number, values in enumerate((first, w - first)):
-        layout.set_extra(number, values[:-1], [PINNING_VALUE, PINNING_VALUE, 0.0, values[-1]])
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Release the memory; after an error LIBSVM may still read it."""
+        if error is None:
+            _spare.append(self.buffer)
 
 
 def check_sums(largest: float) -> None:
@@ -262,11 +288,7 @@ class _Library:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # The print function is global in LIBSVM; the default prints to stdout, among the results.
         self.svm.libsvm.svm_set_print_string_function(self.read_iterations)
-        _solver.drop_warning()
-        try:
-            handle = self.svm.libsvm.svm_train(problem, parameter)
-        finally:
-            _solver.restore_stderr()
+        handle = self.svm.libsvm.svm_train(problem, parameter)
         try:
             return read(handle.contents)
         finally:
@@ -316,28 +338,6 @@ def _load_library() -> _Library:
     return _library
 
 
-def one_class(
-    layout: PrecomputedNodes, rows: np.ndarray, total: float, tolerance: float
-) -> Outcome:
-    """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
-
-    rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
-    int(total) variables, the remainder for the next one, and 0 for the others.
-    """
-    library = _load_library()
-    parameter = library.parameter(ONE_CLASS, len(rows), tolerance)
-    parameter.nu = _nu(total, len(rows))
-    labels = np.ones(len(rows))
-    return library.train(parameter, layout.starts[rows], labels, layout).positive
-
-
-def _nu(total: float, count: int) -> float:
-    """Return the nu whose product with count, in float64, is nearest to total."""
-    nu = total / count
-    near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
-    return float(min(near, key=lambda each: abs(each * count - total)))
-
-
 def c_svc(
     layout: PrecomputedNodes,
     rows: np.ndarray,
@@ -378,28 +378,6 @@ def epsilon_svr(
     parameter.C, parameter.p = C, epsilon
     targets = np.ascontiguousarray(targets, np.float64)
     return library.train(parameter, layout.starts[rows], targets, layout)
-
-
-def nu_svc(
-    layout: PrecomputedNodes,
-    rows: np.ndarray,
-    labels: np.ndarray,
-    total: float,
-    tolerance: float,
-) -> Outcome:
-    """Solve min 1/2 a' Q a,  Q_ij = y_i y_j K_ij,  0 <= a <= 1,  with two sums.
-
-    a has the sum `total` over the variables with y = 1, and over those with y = -1.
-
-    rows : (variables,) integers, rows of the layout; labels : (variables,), y = -1 or 1. LIBSVM
-    starts with a = 1 for the first int(total) variables of each label. The outcome has
-    alpha = a / rho, as LIBSVM returns it; it is not finite if rho is 0.
-    """
-    library = _load_library()
-    parameter = library.parameter(NU_SVC, len(rows), tolerance)
-    parameter.nu = _nu(2 * total, len(rows))
-    labels = np.ascontiguousarray(labels, np.float64)
-    return library.train(parameter, layout.starts[rows], labels, layout).positive
 
 
 # --- whole machines ------------------------------------------------------------------------

@@ -1,16 +1,13 @@
 """Solve one subproblem: `svmlearn` receives a working set and returns a step.
 
 All coefficients outside the working set keep their values (OFG97's decomposition in general form).
-`svmlearn` forms the quadratic program, and `solve` chooses the form in which LIBSVM solves it, see
-subproblem_qp.py.
+`svmlearn` forms the quadratic program, and subproblem_qp.py solves it.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,24 +20,17 @@ from randsvm.parameters.svm import Problem
 from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.kernel_layout import FLOAT32_UNIT
-from randsvm.svm.libsvm import c_svc, check_sums, epsilon_svr
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import (
-    BoxQP,
     Solution,
-    any_boxes,
-    by_signs,
-    by_windows,
-    max_rise_and_min_fall,
-    needs_many_copies,
-    only_point,
+    one_sum,
+    own_svc,
+    own_svr,
     product,
-    solve_two_sums,
-    two_boxes,
+    two_sums,
 )
-from randsvm.svm.subproblem_row_boxes import MAX_SOLVES_OF_ROUND
-from randsvm.svm.tasks import Task, task_of
+from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
 # Up to this many rows LIBSVM gets precomputed kernel values (16 bytes a value in all). For more
@@ -67,20 +57,12 @@ FINAL_SOLVE_COST, MIN_FINAL_SHARE = 5.0, 2e-6
 GAP_SHARE, REGRESSION_GAP_SHARE = 0.5, 0.1
 # Rounding of gradients in LIBSVM, relative to their largest terms.
 GRADIENT_ROUNDING = 1e-12
-# The largest decrease of the dual objective in one solve, relative to its parts. A solve that
-# loses more is repeated with a tenth of the tolerance, up to MAX_REPEATED_SOLVES solves.
-MAX_DUAL_LOSS = 1e-12
-MAX_REPEATED_SOLVES = 3
-
 # If the rounding of float32 kernel values changes u by more than SOLVE_SHARE of the violation, the
 # values are centred, and their diagonal increases by the share DIAGONAL_INCREASE. Without it the
 # rounded kernel is indefinite, and LIBSVM makes millions of useless steps. D gains at least as much
 # as the objective with the larger diagonal. Measured: with 16 or 32 units of float32 a run reaches
 # a gap of 0.1% in equally many steps; with 8 or 64 it needs half as many again.
 DIAGONAL_INCREASE = 2.0**-20
-
-# The largest violation of a C-SVC whose coefficients are all 0: the slopes are 1 and -1.
-FIRST_VIOLATION = 2.0
 
 NOT_SOLVED = "LIBSVM reached its limit of iterations, a subproblem is not solved to the tolerance: "
 
@@ -93,11 +75,6 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
         MAX_GRAM_ROWS rows from 0 with its own kernel, if it has that kernel.
     """
     problem, began = scan.problem, time.perf_counter()
-    is_first = not len(scan.coefficients.rows) and problem.task == "svc" and not problem.weighted
-    if is_first and uses_precomputed_values(len(W.rows), problem, frozen and not W.whole):
-        points = scan.rows(W.rows)
-        points = replace(points, beta=np.zeros(len(points)))
-        return step_to_solution(points, _first_svc(scan, points, W), problem, began)
     points = scan.points(W.rows)
     if not uses_precomputed_values(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
@@ -153,70 +130,17 @@ def solution_of(
     if violation <= floor:
         return unchanged
     tolerance = max(share * violation, floor)
-    sums = _two_sums(beta, upper, slack) if task.absolute_sum else None
+    one_solve = not whole and b is not None
+    if task.absolute_sum:
+        sums = _two_sums(beta, upper, slack)
+        return two_sums(K, h, lower, upper, sums, beta, tolerance, one_solve)
+    if not beta.any() and np.array_equal(h, y) and points.weights is None:
+        if problem.task == "svc":
+            return own_svc(K, y, problem.bounds, tolerance)
+        if problem.task == "svr":
+            return own_svr(K, y, problem.bounds[0], problem.epsilon, tolerance)
     s = float(beta.sum())
-    # Rows of a regression may wait for the next round, where there is one.
-    partly = not whole if task.epsilon else rounding_shows
-
-    def solve_to(tolerance: float) -> Solution:
-        if sums is not None:
-            return solve_two_sums(K, h, lower, upper, sums, beta, tolerance)
-        return solve(K, h, lower, upper, s, beta, tolerance, task.epsilon, b, partly)
-
-    def dual_part(beta: np.ndarray) -> float:
-        return _dual_part(task, h, beta, product(K, beta))
-
-    start = beta, _dual_part(task, h, beta, products)
-    return _solve_without_decrease(solve_to, dual_part, start, tolerance, rounding_shows)
-
-
-def _solve_without_decrease(
-    solve_to: Callable[[float], Solution],
-    dual_part: Callable[[np.ndarray], float],
-    start: tuple[np.ndarray, float],
-    tolerance: float,
-    rounding_shows: bool,
-) -> Solution:
-    """Return a solution, or the start if each solve decreases D.
-
-    After a decrease of D, the next solve has a tenth of the tolerance. The iterations are those of
-    all solves.
-
-    solve_to: solves to a tolerance. start: beta and its `dual_part`. rounding_shows: whether the
-    rounding of K to float32 may decrease D.
-    """
-    (beta, before), iterations = start, 0
-    for _ in range(MAX_REPEATED_SOLVES):
-        found = solve_to(tolerance)
-        iterations += found.iterations
-        after = dual_part(found.beta)
-        # With rounded values D may decrease by this in a solve to this tolerance; no tighter bound
-        # is known.
-        lost = tolerance * float(np.abs(found.beta - beta).sum()) if rounding_shows else 0.0
-        if after >= before - MAX_DUAL_LOSS * (abs(before) + abs(after)) - lost:
-            return Solution(found.beta, found.ended, iterations)
-        if not found.ended:
-            break
-        tolerance /= 10
-    return Solution(beta, found.ended, iterations)
-
-
-def _first_svc(scan: Scan, points: Points, W: WorkingSet) -> Solution:
-    """Solve the C-SVC of some rows while all coefficients are 0.
-
-    Two rows of different classes then have a violation of 2. LIBSVM also starts with coefficients
-    of 0, so its solution cannot have a smaller D.
-    """
-    problem, y = scan.problem, points.y
-    if (y == y[0]).all():
-        return Solution(np.zeros(len(y)), True, 0)
-    K, (lower, upper) = scan.gram(points), scan.task.box(y)
-    if _rounding(K, upper - lower) > FIRST_VIOLATION:
-        K = centred_gram(Kernel.of(problem), points.X, K)
-    share = SOLVE_SHARE
-    if W.whole:
-        share = _final_share(problem, max(problem.bounds), scan.only_gap)
-    return _svc(BoxQP(K, y, lower, upper, 0.0, lower, share * FIRST_VIOLATION))
+    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, one_solve)
 
 
 def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:
@@ -265,92 +189,6 @@ def _rounding(K: np.ndarray, beta: np.ndarray) -> float:
     return FLOAT32_UNIT * math.sqrt(largest * float((norms * beta) @ beta)) * scale
 
 
-def _dual_part(task: Task, h: np.ndarray, beta: np.ndarray, products: np.ndarray) -> float:
-    """Return the part of D that the working set can change. All arrays (m,) float64."""
-    return task.linear(h, beta) - float(products @ beta) / 2
-
-
-def solve(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    s: float,
-    start: np.ndarray | None = None,
-    tolerance: float = 5e-4,
-    epsilon: float = 0.0,
-    b: float | None = None,
-    partly: bool = False,
-) -> Solution:
-    """Solve the quadratic program of subproblem_qp.py to `tolerance`, the largest difference of two
-    gradients.
-
-    If b is given, the difference may reach twice the tolerance. With class weights that differ
-    greatly the result may be only a better point than start, see by_windows.
-
-    K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64; with epsilon lower = -upper.
-    s: the sum, from sum lower to sum upper.
-    start : (m,) float64, a feasible point; None: LIBSVM's own start.
-    b: the offset of the start, if known. With class weights, by_windows then comes first.
-    partly: whether a later round may complete the solution. With class weights, coefficients may
-        then end inside of wide boxes before they are optimal, see by_windows. With epsilon, few
-        rows (TURNED_SHARE) may stay at 0 although the other sign would suit them.
-    An error while LIBSVM still runs, such as an interruption, does not release its memory.
-    Raises ValueError if no feasible beta has the sum s.
-    """
-    h = np.ascontiguousarray(h, np.float64)
-    bounded = only_point(lower, upper, s)
-    if bounded is not None:
-        return Solution(bounded, True, 0)
-    task = BoxQP(K, h, lower, upper, s, lower, tolerance)
-    if s == 0 and not epsilon and _is_svc(task, start) and task.has_two_boxes:
-        return _svc(task)
-    own = start is not None and not start.any() and np.array_equal(lower, -upper)
-    if s == 0 and own and task.has_one_box:
-        return _svr(task, epsilon)
-    task = replace(task, start=task.finished(lower) if start is None else start)
-    if epsilon:
-        if b is None:
-            b = sum(max_rise_and_min_fall(task, task.start, -task.gradient(task.start))) / 2
-        return by_signs(task, epsilon, b, partly)
-    if task.has_one_box or not task.has_two_boxes:
-        return any_boxes(task) if b is None else any_boxes(task, MAX_SOLVES_OF_ROUND)
-    if b is None and not needs_many_copies(task):
-        return two_boxes(task)
-    return by_windows(task, b, partly)
-
-
-def _is_svc(task: BoxQP, start: np.ndarray | None) -> bool:
-    """Return whether this is LIBSVM's own C-SVC: no other coefficients, and a start at 0."""
-    y = np.where(task.upper > 0, 1.0, -1.0)
-    return (start is None or not start.any()) and np.array_equal(task.h, y)
-
-
-def _svc(task: BoxQP) -> Solution:
-    """Solve LIBSVM's own C-SVC from 0; it reads only the rows whose coefficients it changes."""
-    y = task.h
-    order = np.argsort(-y, kind="stable")
-    layout = task.layout(order)
-    bounds = float(task.upper.max()), float(-task.lower.min())
-    found = c_svc(layout, np.arange(len(y)), y[order], bounds, task.tolerance)
-    layout.close()
-    beta = np.empty(len(y))
-    beta[order] = y[order] * found.alpha
-    return Solution(task.finished(beta, 0.0), found.ended, found.iterations)
-
-
-def _svr(task: BoxQP, epsilon: float) -> Solution:
-    """Solve LIBSVM's own epsilon-SVR from 0."""
-    m = len(task.h)
-    check_sums(m * float(np.abs(task.K.diagonal()).max()))
-    layout = task.layout(np.arange(m))
-    C = float(task.upper[0])
-    found = epsilon_svr(layout, np.arange(m), task.h, C, epsilon, task.tolerance)
-    layout.close()
-    return Solution(task.finished(found.alpha, 0.0), found.ended, found.iterations)
-
-
 def uses_precomputed_values(rows: int, problem: Problem, frozen: bool) -> bool:
     """Return whether LIBSVM gets precomputed kernel values; frozen: see svmlearn."""
     return (
@@ -372,10 +210,10 @@ def memory_of(
     up to MAX_GRAM_ROWS rows are always allowed.
     """
     if uses_precomputed_values(rows, problem, frozen):
-        # Values in K, in the layout, and in LIBSVM's cache. The rows of svr that get a second
-        # variable are too few to count.
-        variables = 2 * rows if problem.task == "nu-svr" else rows
-        values = 4 * rows**2 + 12 * variables**2
+        # Values in K, in the layout, and in LIBSVM's cache. Where boxes differ, most rows may have
+        # two moves. Elsewhere the rows with a second move are too few to count.
+        moves = 2 * rows if problem.task == "nu-svr" or problem.weighted else rows
+        values = 4 * rows**2 + 12 * moves**2
         require(
             rows <= MAX_GRAM_ROWS or values <= allowed,
             f"kernel values of a working set of {rows} rows take {format_size(values)}, "

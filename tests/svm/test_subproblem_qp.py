@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from qp import minimum, objective
+from qp import minimum, objective, solution
 from random_subproblems import (
     BOUNDS,
     assert_near_minimum,
@@ -16,33 +16,17 @@ from random_subproblems import (
     random_start,
 )
 
-from randsvm.svm import libsvm
+from randsvm.svm import libsvm, subproblem_qp
 from randsvm.svm.libsvm import PrecomputedNodes
-from randsvm.svm.subproblem import solve
-from randsvm.svm.subproblem_qp import BoxQP, needs_many_copies
+from randsvm.svm.subproblem_qp import one_sum
 
 SEEDS = range(12)
 MAX_CALLS = 200
 
 
-def solve_repeatedly(
-    K,
-    h,
-    lower,
-    upper,
-    s,
-    start,
-    *more,
-    **others,
-):
-    """Solve repeatedly: with very different class weights one call may end early."""
-    for _ in range(MAX_CALLS):
-        found = solve(K, h, lower, upper, s, start, *more, **others)
-        crowded = needs_many_copies(BoxQP(K, h, lower, upper, s, found.beta, 0.0))
-        if not crowded or np.array_equal(found.beta, start):
-            break
-        start = found.beta
-    return found
+def solve(K, h, lower, upper, s, start=None, *more, **named):
+    start = np.clip(np.zeros(len(h)), lower, upper) if start is None else start
+    return one_sum(K, h, lower, upper, s, start, *more, **named)
 
 
 def check(
@@ -54,11 +38,10 @@ def check(
     start,
     epsilon=0.0,
     accuracy=1e-6,
-    b=None,
 ):
     """Solve, check the solution, and return its distance from the optimum."""
     size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
-    found = solve_repeatedly(K, h, lower, upper, s, start, 1e-8 * size, epsilon, b=b)
+    found = solve(K, h, lower, upper, s, start, 1e-8 * size, epsilon)
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
@@ -107,6 +90,54 @@ def test_epsilon_svr_is_solved(seed, C, epsilon):
     lower, upper = np.full(m, -C), np.full(m, C)
     start = np.where(rng.random(m) < 0.4, 0.0, random_start(rng, lower, upper))
     check(K, y - frozen_gradient(rng, m, C), lower, upper, start.sum(), start, epsilon)
+
+
+@pytest.mark.parametrize("away", [1.0, 0.1, 0.001])
+@pytest.mark.parametrize("ratio, epsilon", [(30.0, 0.0), (1 / 2, 0.0), (1.0, 0.02), (1.0, 0.5)])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_starts_near_the_solution_and_far_from_it_end_there(seed, ratio, epsilon, away):
+    rng = np.random.default_rng([seed, 9])
+    m = random_size(rng)
+    K, y = kernel_matrix(rng, m, rng.choice(["rbf", "linear"])), rng.normal(size=m)
+    lower, upper = np.full(m, -1.0), np.full(m, 1.0)
+    if not epsilon:
+        y = np.where(y > 0, 1.0, -1.0)
+        lower, upper = np.where(y > 0, 0, -1.0), np.where(y > 0, ratio, 0)
+    h, start = y - frozen_gradient(rng, m, 1.0), random_start(rng, lower, upper)
+    best = solution(K.astype(float), h, lower, upper, start.sum(), epsilon)
+    start = best + away * (start - best)
+    check(K, h, lower, upper, start.sum(), start, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05])
+def test_single_solves_never_lose_and_end_at_the_solution(epsilon):
+    rng, m = np.random.default_rng([7, 11]), 120
+    K, y = kernel_matrix(rng, m, "rbf"), rng.normal(size=m)
+    lower, upper = np.full(m, -1.0), np.full(m, 1.0)
+    start, values = random_start(rng, lower, upper), list[float]()
+    s = float(start.sum())
+    for _ in range(MAX_CALLS):
+        part = solve(K, y, lower, upper, s, start, 1e-6, epsilon, one_solve=True).beta
+        values.append(objective(K, y, epsilon, part))
+        if np.abs(part - start).max() < 1e-9:
+            break
+        start = part
+    assert (np.diff(values) <= 1e-9).all()
+    assert_near_minimum(minimum(K, y, lower, upper, s, epsilon), K, y, epsilon, start, 1e-5)
+
+
+def test_solutions_of_libsvm_that_lose_are_not_taken(monkeypatch):
+    rng, m = np.random.default_rng(14), 30
+    K, y = kernel_matrix(rng, m, "rbf"), rng.choice([-1.0, 1.0], m)
+    lower, upper = np.where(y > 0, 0, -5.0), np.where(y > 0, 5.0, 0)
+    start = random_start(rng, lower, upper)
+
+    def wrong(nodes, rows, labels, *more):
+        return libsvm.Outcome(rng.choice([0.0, 1.0], len(rows)), 1, True)
+
+    monkeypatch.setattr(subproblem_qp, "c_svc", wrong)
+    found = solve(K, y, lower, upper, start.sum(), start, 1e-6)
+    assert objective(K, y, 0.0, found.beta) <= objective(K, y, 0.0, start)
 
 
 @pytest.mark.parametrize("name", ["rbf", "linear"])

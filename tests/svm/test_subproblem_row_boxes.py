@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import qp
 
-from randsvm.svm.subproblem import solve
-from randsvm.svm.subproblem_qp import solve_two_sums
+from randsvm.svm.subproblem_qp import one_sum, two_sums
 
 ROWS = 60
 SPREADS = {"2": np.log10(2), "1000": 3.0}
@@ -39,7 +38,7 @@ def test_any_boxes_with_one_sum_are_solved(seed, spread, epsilon):
     upper = widths if epsilon else np.where(h > 0, widths, 0.0)
     start = starts(lower, upper, seed)
     s = float(start.sum())
-    found = solve(K, h, lower, upper, s, start, 1e-5, epsilon)
+    found = one_sum(K, h, lower, upper, s, start, 1e-5, epsilon)
     assert found.ended
     assert (lower <= found.beta).all() and (found.beta <= upper).all()
     assert found.beta.sum() == pytest.approx(s, abs=1e-9 * np.abs(found.beta).sum())
@@ -57,7 +56,7 @@ def test_any_boxes_with_two_sums_are_solved(seed, spread, two_sided):
     lower = -widths if two_sided else np.where(positive, 0.0, -widths)
     upper = widths if two_sided else np.where(positive, widths, 0.0)
     half = 0.3 * min(upper.sum(), -lower.sum())
-    found = solve_two_sums(K, h, lower, upper, (half, half), np.zeros(ROWS), 1e-4)
+    found = two_sums(K, h, lower, upper, (half, half), np.zeros(ROWS), 1e-4)
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()

@@ -14,7 +14,7 @@ from random_subproblems import (
     random_start,
 )
 
-from randsvm.svm.subproblem_qp import solve_two_sums
+from randsvm.svm.subproblem_qp import two_sums
 
 
 def check(
@@ -29,7 +29,7 @@ def check(
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C
     sums = np.maximum(start, 0).sum(), -np.minimum(start, 0).sum()
-    found = solve_two_sums(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
+    found = two_sums(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
@@ -89,7 +89,7 @@ def test_equal_rows_are_solved_without_dividing_by_rho():
     m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
     lower, upper = np.minimum(0, y), np.maximum(0, y)
     K = np.ones((m, m), np.float32)
-    found = solve_two_sums(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
+    found = two_sums(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
     assert np.isfinite(found.beta).all()
     assert found.beta[y > 0].sum() == pytest.approx(2.5)
     assert found.beta.sum() == pytest.approx(0, abs=1e-12)
