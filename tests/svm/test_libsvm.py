@@ -10,7 +10,8 @@ from scipy import sparse
 
 from randsvm.data.points import Points
 from randsvm.errors import ParameterError
-from randsvm.svm.libsvm import check_values, train_with_libsvm_kernel
+from randsvm.svm import libsvm
+from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
 
 KERNELS = [
     problem("linear", C=0.5),
@@ -75,3 +76,12 @@ def test_kernel_values_beyond_float32_are_refused():
     with pytest.raises(ParameterError, match="scale the features"):
         check_values(points_of(y, X * 1e20), problem("linear"))
     check_values(points_of(y, X * 1e20), problem("rbf"))
+
+
+def test_little_memory_of_solves_stays_allocated(monkeypatch):
+    monkeypatch.setattr(libsvm, "_spare", [])
+    K = np.eye(3000, dtype=np.float32)
+    for rows in (3000, 1000):
+        with PrecomputedNodes.of(K, np.arange(rows)), PrecomputedNodes.of(K, np.arange(rows)):
+            pass
+    assert 0 < sum(each.nbytes for each in libsvm._spare) <= 64 << 20
