@@ -19,7 +19,7 @@ from learning import board, learn
 
 import randsvm
 from randsvm.parameters.rounds import RandsvmParams
-from randsvm.svm import subproblem
+from randsvm.svm import subproblem_qp
 
 # BOARD needs several rounds of sampling; SMALL is small enough for many runs.
 BOARD = ("checkerboard", 5000)
@@ -197,7 +197,7 @@ def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path):
 
 def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, monkeypatch):
     """The calls of the first solve lead from the command to LIBSVM's problem."""
-    stacks, plain = [], subproblem.c_svc
+    stacks, plain = [], subproblem_qp.c_svc
     package = Path(randsvm.__file__).parent
 
     def recorded(*arguments):
@@ -210,7 +210,7 @@ def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, mon
         stacks.append(own[::-1])
         return plain(*arguments)
 
-    monkeypatch.setattr(subproblem, "c_svc", recorded)
+    monkeypatch.setattr(subproblem_qp, "c_svc", recorded)
     path = board(40).save(tmp_path / "data")
     run_train("randsvm", "-q", "-c", 8, path, tmp_path / "m")
     calls = stacks[0][stacks[0].index("cli/train.py:randsvm") :]
