@@ -85,7 +85,7 @@ DICTIONARY_BYTES = 1 << 22, 1 << 25
 
 # A block of text is this part of a block of svmlight, and more where it would have few rows. A row
 # is at most this many times as long as the header.
-READ_AHEAD, WIDE_ROWS = 8, 256
+READ_AHEAD, WIDE_ROWS = 8, 10_000
 ROW_BYTES = 16
 
 # Opens a file for reading, from its start.
@@ -178,7 +178,8 @@ class _Text(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        while len(self.rest) < 2 and (block := next(self.blocks, None)) is not None:
+        least = max(size, 2)
+        while len(self.rest) < least and (block := next(self.blocks, None)) is not None:
             self.rest += block[: -len(PADDING)]
             self.quotes += block.count(b'"')
             self.is_open_line = self.rest[-1:] != b"\n" if self.rest else self.is_open_line
