@@ -90,9 +90,11 @@ SLACK_SHARE, MIN_SLACK = 0.05, 4
 MIN_TOLERANCE = 1e-11
 # Rooms are so small that rounding in float64 changes gradients by at most ROUNDING_SHARE of the
 # tolerance. Q in float32 changes gradients by up to FLOAT32_NOISE of the largest kernel value times
-# the room, and a smaller tolerance would end in millions of useless steps; the solves after the
-# first have rooms for which the tolerance is larger, times WIDENING after each step.
+# the room, and a smaller tolerance would end in millions of useless steps. So rooms are at
+# first those for which the tolerance is larger, and WIDENING times as large after each step; those
+# of the first solve are larger if the noise is below FIRST_NOISE of the violation.
 FLOAT64_ROUNDING, FLOAT32_NOISE, ROUNDING_SHARE, WIDENING = 2.0**-52, 2.0**-21, 0.1, 4.0
+FIRST_NOISE = 0.01
 # A coefficient counts as bounded at this distance from its bound, relative to the largest
 # coefficient, if the distance is at most the share NEAR_SHARE of its box. Sums round by less.
 # Otherwise the row would seem to violate its condition, and no move is large enough to mend that.
@@ -483,7 +485,8 @@ class Moves:
         noise = FLOAT32_NOISE * size
         if size > 0:
             exact = ROUNDING_SHARE * tolerance / (FLOAT64_ROUNDING * size * len(beta))
-            if number:
+            rises, falls = wanted[up > 0].max(initial=0.0), -wanted[down > 0].min(initial=0.0)
+            if number or noise * largest > FIRST_NOISE * max(rises, falls):
                 exact = min(exact, tolerance / noise)
             exact *= widening
             largest, least = min(largest, exact), min(least, exact / MAX_SPREAD)
