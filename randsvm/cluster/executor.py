@@ -30,7 +30,7 @@ from randsvm.data.shard_executor import (
     ShardStates,
     ThreadExecutor,
 )
-from randsvm.events import Queued, emit
+from randsvm.events import Notice, Queued, emit
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -66,6 +66,8 @@ def load(
     try:
         D = dataset.load(data, options, resources)
         D.executor = ClusterExecutor(worker_pool, D, resources)
+        if D.n < REMOTE_ROWS:
+            emit(Notice(f"fewer than {REMOTE_ROWS:,} rows: this process scans them itself"))
         return D
     except BaseException:
         worker_pool.close()

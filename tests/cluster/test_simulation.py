@@ -312,8 +312,14 @@ def test_a_cluster_trains_on_everything_that_one_machine_reads(clusters, tmp_pat
 
 def test_small_work_stays_in_the_client(clusters, tmp_path, path, monkeypatch):
     monkeypatch.setattr(executor, "REMOTE_ROWS", BOARD + 1)
-    run_train("randsvm", "-q", "-g", 5, "--cluster", 2, path, tmp_path / "m")
+    texts = []
+
+    def watch(event):
+        texts.append(getattr(event, "text", ""))
+
+    api.train_randsvm(str(path), tmp_path / "m", watch, gamma=5.0, cluster="2")
     assert not clusters["made"][0].sent
+    assert f"fewer than {BOARD + 1} rows: this process scans them itself" in texts
 
 
 @pytest.mark.parametrize("asked", ["", "--scores", "--metrics"])
