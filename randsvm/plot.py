@@ -21,7 +21,6 @@ import scipy.sparse
 
 from randsvm import files
 from randsvm.api import FittedModel, load
-from randsvm.data.labels import LabelTable
 from randsvm.errors import ContentError, InputError, ModelError, ParameterError
 from randsvm.models.fitted import decision_values, original_values
 from randsvm.models.load import check_is_not_model
@@ -398,7 +397,7 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
     codes = y.astype(float) if fitted.model.is_regression else np.full(len(y), np.nan)
     if not fitted.model.is_regression:
         labels = original_values(fitted.model) if fitted.classes is None else fitted.classes
-        names = zip(labels, fitted.model.original_labels, strict=True)
+        names = zip(labels, fitted.model.labels, strict=True)
         for code, (value, text) in enumerate(names):
             codes[(y == value) | (y.astype(str) == text)] = code
     return X, codes, np.ones(len(y))
@@ -407,7 +406,7 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
 def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[Any, ...]:
     """Return the rows of files, their class indices or targets, and their weights."""
     found, parts = fitted.model, []
-    table = LabelTable(paths[0], unlabelled=True, names=found.labels, any_label=found.is_one_class)
+    table = found.label_table(paths[0])
     for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
         at = block.indices - found.index_base
         used = (at >= 0) & (at < found.width)
@@ -436,7 +435,7 @@ def _predicted_rows(data: Any, model: Any) -> PredictedRows:
     if found.has_probabilities and not (found.is_one_class or found.is_regression):
         chances = found.probabilities(f)
     sample = np.sort(np.random.default_rng(0).permutation(len(y))[:MAX_POINTS])
-    names = list(found.original_labels)
+    names = list(found.labels)
     return PredictedRows(fitted, names, X, y, weights, f, found.predicted(f), chances, sample)
 
 

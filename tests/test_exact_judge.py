@@ -129,7 +129,7 @@ def test_a_lie_is_found_and_the_truth_is_not_called_one(tmp_path, complaint):
     data.write_text("+1 1:1\n-1 cost:2 1:-1\n-1 cost:0.5 1:3\n")
     model.write_text(
         "svm_type c_svc\nkernel_type linear\nnr_class 2\ntotal_sv 2\nrho -0.25\nlabel 1 -1\n"
-        "nr_sv 1 1\nSV\n0.25 1:1\n-0.25 1:-1\n# randsvm format 1\n"
+        "nr_sv 1 1\nSV\n0.25 1:1\n-0.25 1:-1\n# randsvm format 2\n"
     )
     verdict = exact_judge.judge(data, model, asdict(LIES[complaint]), "svc", C=2)
     assert verdict is not None

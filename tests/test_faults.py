@@ -570,14 +570,14 @@ def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from randsvm.models.load import load
+from randsvm.models.load import load, save
 
 models = [load("one"), load("other")]
 for _ in range(20):
     writer = os.fork()
     while writer == 0:
         for model in models:
-            model.save("m")
+            save(model, "m")
     time.sleep(random.uniform(0.001, 0.03))
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)

@@ -26,7 +26,7 @@ import randsvm
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError
-from randsvm.models import header
+from randsvm.models import model_text
 from randsvm.models.load import load
 
 MEGABYTE = 1 << 20
@@ -81,7 +81,7 @@ def test_the_largest_index_takes_the_memory_of_one_feature_and_the_next_is_refus
     tracemalloc.start()
     try:
         if index == 2147483647:
-            assert train(data, "-t", "linear").metadata["d"] == "2"
+            assert train(data, "-t", "linear").metadata["d"] == 2
         else:
             with pytest.raises(DataError, match=rf"data:1:7: .* 2147483647, found {index}$"):
                 train(data)
@@ -214,7 +214,7 @@ def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, ki
     """
     content = own_models[kind]
     body = content.index(b"# randsvm ")
-    plain = not content.startswith(header.OWN_LAYOUT.encode())
+    plain = not content.startswith(model_text.OWN_LAYOUT.encode())
     for size in range(len(content)):
         if not (plain and size == body):
             refused(tmp_path / "m", content[:size])
@@ -223,12 +223,12 @@ def test_every_truncation_of_a_written_model_is_refused(own_models, tmp_path, ki
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_of_a_newer_version_is_refused_naming_both_versions(own_models, tmp_path, kind):
     content = own_models[kind]
-    newer = content.replace(b"# randsvm format 1\n", b"# randsvm format 3\n# randsvm new 1\n")
+    newer = content.replace(b"# randsvm format 2\n", b"# randsvm format 3\n# randsvm new 1\n")
     said = refused(tmp_path / "m", newer)
-    assert "expected model format 1, found 3: a newer version of randsvm" in said
-    if content.startswith(header.OWN_LAYOUT.encode()):
-        said = refused(tmp_path / "m", resealed(content.replace(b"_model 1\n", b"_model 9\n", 1)))
-        assert ":1: expected randsvm_model 1, found randsvm_model 9: a newer version" in said
+    assert "expected model format 2, found 3: a newer version of randsvm" in said
+    if content.startswith(model_text.OWN_LAYOUT.encode()):
+        said = refused(tmp_path / "m", resealed(content.replace(b"_model 2\n", b"_model 9\n", 1)))
+        assert ":1: expected model format 2, found 9: a newer version" in said
 
 
 def resealed(content):
@@ -244,8 +244,8 @@ HUGE = {
     "nr_class": ("foreign linear", rb"nr_class .*", b"nr_class 2000000000"),
     "components": (
         "map",
-        rb"map poly components 3",
-        b"map poly components 2147483647",
+        rb'map "poly components 3',
+        b'map "poly components 2147483647',
     ),
     "degree": (
         "map",

@@ -6,7 +6,6 @@ nothing of text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
 from randsvm.data.chunks import RawChunk, as_stored
-from randsvm.data.labels import REGRESSION, LabelTable
+from randsvm.data.labels import REGRESSION, LabelTable, label_values
 from randsvm.data.reading import (
     ParseOptions,
     Summary,
@@ -26,10 +25,8 @@ from randsvm.data.reading import (
 )
 from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
-from randsvm.errors import ContentError, DataError, quoted
+from randsvm.errors import ContentError, DataError
 
-# What a label of a file, and so of a model, can be.
-SPELLABLE = re.compile(r"(?!\?$)[^\s:,#\x00-\x1f\x7f]+")
 # Rows that are checked or converted at a time.
 ROWS_AT_ONCE = 8192
 # With more columns than this, the columns that have a value are found by sorting, not by a mask.
@@ -361,12 +358,11 @@ def _labels(
             raise ContentError("y: expected finite targets, found NaN or infinity")
         return targets, (), ()
     if arrays.names is not None:
-        codes, names = y, arrays.names
-    else:
-        distinct, first, codes = np.unique(y, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        codes, names = np.argsort(order)[codes.ravel()], label_texts(distinct[order])
-    return codes.astype(np.float64), names, label_values(names, options.any_label)
+        return y.astype(np.float64), arrays.names, label_values(arrays.names)
+    distinct, first, codes = np.unique(y, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    codes, names = np.argsort(order)[codes.ravel()], label_texts(distinct[order])
+    return codes.astype(np.float64), names, _checked_values(names, options.any_label)
 
 
 def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
@@ -381,9 +377,9 @@ def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
     return distinct[[places[name] for name in names]] if places.keys() >= set(names) else None
 
 
-def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | str, ...]:
-    """Return the values of labels. Raises ContentError for equal labels, and for numbers
-    mixed with names."""
+def _checked_values(names: Sequence[str], any_label: bool) -> tuple[int | str, ...]:
+    """Return the values of labels. Raises ContentError for equal labels, and for numbers that are
+    not whole or mixed with names."""
     try:
         values = LabelTable("y", names=names, any_label=any_label).values
     except DataError as error:
@@ -395,18 +391,10 @@ def label_values(names: Sequence[str], any_label: bool = False) -> tuple[int | s
 
 
 def label_texts(labels: np.ndarray) -> tuple[str, ...]:
-    """Return labels as written in a file. Raises ContentError if a file cannot hold one."""
+    """Return labels as texts: whole numbers without a point, False and True as 0 and 1."""
     return tuple(map(_spelled, labels))
 
 
 def _spelled(label: Any) -> str:
-    """Return a label as a word: whole numbers without a point, False and True as 0 and 1."""
-    text = str(label)
     whole = isinstance(label, (float, np.floating)) and float(label).is_integer()
-    if whole or isinstance(label, (bool, np.bool_)):
-        text = str(int(label))
-    if not SPELLABLE.fullmatch(text):
-        raise ContentError(
-            f"y: expected labels without spaces, colons and commas, found {quoted(text)}"
-        )
-    return text
+    return str(int(label)) if whole or isinstance(label, (bool, np.bool_)) else str(label)

@@ -110,6 +110,14 @@ class LabelTable:
         return DataError(name, spelling.line, spelling.column, problem)
 
 
+def label_values(labels: Sequence[str]) -> tuple[int | str, ...]:
+    """Return the keys of labels: whole numbers if all are different whole numbers, else texts."""
+    numbers = [NUMBER.fullmatch(text) for text in labels]
+    values = [whole_number(one) for one in numbers if one and math.isfinite(float(one[0]))]
+    whole = [value for value in values if value is not None]
+    return tuple(whole) if len(set(whole)) == len(labels) else tuple(labels)
+
+
 def whole_number(number: re.Match[str]) -> int | None:
     """Return the exact value of a finite match of NUMBER; None if it is not whole."""
     sign, before, behind, only_behind, power_sign, power = number.groups(default="")

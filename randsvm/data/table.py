@@ -67,8 +67,6 @@ except ImportError as missing_module:
     ) from missing_module
 
 MAX_CATEGORIES = 10_000
-# Characters that a label in a model or an output cannot have.
-NOT_IN_LABELS = re.compile(r"[\x00-\x20\x7f,:]")
 # Names that a message lists.
 MAX_NAMES = 10
 # A float64 is a whole number times 2 ** -EXPONENT.
@@ -1224,7 +1222,6 @@ def read_blocks(
     the texts of each column that are no category. no_header: the first line is a row, and the names
     follow from `columns`. Memory and errors are those of svmlight.read_blocks.
     """
-    clean = CleanLabels(files.display_name(path))
     header = columns.header and not no_header
     hint, hint_of_first = _header_hint(header, columns.format), ""
     if not header and columns.format in DELIMITERS:
@@ -1249,7 +1246,7 @@ def read_blocks(
         with closing(_in_threads(table, sorted(used), work, jobs, watch)) as parsed:
             for found in parsed:
                 found.block.spellings.extend(
-                    clean.spelling(text, row + first, max(layout.label, 0) + 1)
+                    Spelling(text or UNLABELLED, row + first, max(layout.label, 0) + 1)
                     for text, first in found.spellings
                 )
                 if unseen is not None:
@@ -1272,26 +1269,3 @@ def chunks_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[RawChun
     ):
         y = np.full(len(block), np.nan)
         yield RawChunk(y, block.indptr, block.indices, block.values)
-
-
-def clean_label(text: str) -> str:
-    """Return a label as a model and an output can hold it."""
-    return NOT_IN_LABELS.sub("_", text or UNLABELLED)
-
-
-class CleanLabels:
-    """Labels as a model and an output can hold them: blanks, commas and colons become _."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.originals: dict[str, str] = {}
-
-    def spelling(self, text: str, line: int, column: int) -> Spelling:
-        """Return a label. Raises DataError if two labels become the same."""
-        text = text or UNLABELLED
-        label = clean_label(text)
-        original = self.originals.setdefault(label, text)
-        if original != text:
-            problem = f"expected labels that differ in more than blanks, found {quoted(text)} and"
-            raise DataError(self.name, line, column, f"{problem} {quoted(original)}")
-        return Spelling(label, line, column)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+import shlex
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -13,8 +14,8 @@ from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from randsvm.data.in_memory import Arrays, label_texts, label_values
-from randsvm.errors import ContentError, ModelError
+from randsvm.data.in_memory import Arrays, label_texts
+from randsvm.errors import ModelError
 from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
 from randsvm.models.model import Model
 from randsvm.parameters.option import options_on_command_line
@@ -55,18 +56,9 @@ def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
     return np.maximum(weights, 0.0)
 
 
-def _can_be_written(labels: np.ndarray) -> bool:
-    """Return whether a file of rows can have these labels."""
-    try:
-        label_values(label_texts(labels))
-    except ContentError:
-        return False
-    return True
-
-
 def recorded_options(model: Model) -> dict[str, Any]:
     """Return the options of the training by name, as the model file records them."""
-    algorithm, *words = model.metadata.get("configuration", "").split() or [""]
+    algorithm, *words = shlex.split(model.metadata.get("configuration", "")) or [""]
     groups = ALGORITHMS.get(algorithm)
     return {} if groups is None else options_on_command_line(words, (*groups, *COMMON))
 
@@ -137,9 +129,8 @@ class BaseSVM(BaseEstimator):
 
         Notes
         -----
-        Column j of X is the feature j + 1 of the file. Labels with blanks or commas, for example,
-        are numbers in the file, whose last lines have the texts. A model that the programs of
-        LIBSVM and LIBLINEAR cannot represent is written so that they refuse it.
+        Column j of X is the feature j + 1 of the file. A model that the programs of LIBSVM and
+        LIBLINEAR cannot represent, as one with words as labels, is written so that they refuse it.
         """
         check_is_fitted(self)
         self.model_.save(path)
@@ -283,12 +274,7 @@ class Classifier(ClassifierMixin, BaseSVM):
         if weights is not None and self.class_weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
-        # The class names in a model file are the labels, or numbers if rows cannot have the labels.
-        if _can_be_written(self.classes_):
-            names = label_texts(self.classes_)
-        else:
-            names = tuple(map(str, range(len(self.classes_))))
-        return X, Arrays(X, codes, names, weights)
+        return X, Arrays(X, codes, label_texts(self.classes_), weights)
 
     def _class_weights(self, arrays: Arrays) -> dict[str, float]:
         pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)
@@ -300,9 +286,6 @@ class Classifier(ClassifierMixin, BaseSVM):
         self._class_indices = np.array(
             [(arrays.names or ()).index(name) for name in fitted.model.labels]
         )
-        if not _can_be_written(self.classes_):
-            texts = tuple(map(str, self.classes_[self._class_indices]))
-            self.model_ = replace(fitted, model=replace(fitted.model, label_texts=texts))
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)

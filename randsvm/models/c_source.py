@@ -26,7 +26,6 @@ BEGINNING = b"/* randsvm model in C"
 PLACE = '#include "model.h"\n'
 # Terms with a larger share of nonzeros are stored with their zeros.
 DENSE = 0.4
-C_INTS = range(-(2**31), 2**31)
 REAL = "randsvm_real"
 # A shift of this many deviations takes six of the 24 bits of a float.
 FAR_FROM_0 = 64
@@ -68,12 +67,6 @@ def _meaning(model: Model) -> str:
     return "> 0 is class 0, else class 1"
 
 
-def _label_values(model: Model) -> list[int] | None:
-    """Return the labels as ints of C; None if some are not."""
-    values = [int(v) for v in model.values if isinstance(v, int) and v in C_INTS]
-    return values if values and len(values) == len(model.values) else None
-
-
 def _constants(model: Model, form: NormalForm) -> Iterator[str]:
     marks = model.density_marks if isinstance(model, KernelModel) else None
     scalar = form.offset.ndim == 0
@@ -95,7 +88,7 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
         "GROUPS": len(form.columns),
         "WIDTH": form.c.shape[1],
         "PAIRS": int(isinstance(model, PairwiseModel)),
-        "INTEGER_LABELS": int(_label_values(model) is not None),
+        "INTEGER_LABELS": int(bool(model.c_labels)),
         "HAS_FEATURE_NAMES": int(model.columns is not None),
         "PROBABILITIES": int(model.has_class_probabilities),
         "MARKS": 0 if marks is None else len(marks),
@@ -138,10 +131,9 @@ def _tables(model: Model, form: NormalForm) -> Iterator[str]:
     if form.phi is not None:
         yield from _terms(form)
     if model.labels:
-        yield _table("char *const", "labels", map(_string, model.original_labels))
-    integers = _label_values(model)
-    if integers is not None:
-        yield _table("int", "label_values", map(str, integers))
+        yield _table("char *const", "labels", map(_string, model.labels))
+    if model.c_labels:
+        yield _table("int", "label_values", map(str, model.c_labels))
     if model.columns is not None:
         names = model.columns.feature_names[: form.inputs]
         names += [""] * (form.inputs - len(names))

@@ -16,9 +16,7 @@ from math import inf
 
 import numpy as np
 
-from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.models.decisions import class_count, class_pairs
-from randsvm.models.trailer import Trailer
 
 # Of more held-out rows this number of quantiles is stored, each rounded up.
 MAX_SCORES = 2000
@@ -53,29 +51,6 @@ class NonconformityScores:
         """Return the largest score of a set with this coverage; inf: too few rows were held out."""
         at = int(np.searchsorted(self.ranks, coverage * (self.ranks[-1] + 1) - ROUNDING))
         return float(self.scores[at]) if at < len(self.scores) else inf
-
-    def lines(self) -> dict[str, str]:
-        """Return the lines of the trailer."""
-        return {
-            "conformal_scores": join_numbers(self.scores),
-            "conformal_ranks": join_numbers(self.ranks),
-        }
-
-    @staticmethod
-    def parse(trailer: Trailer) -> NonconformityScores | None:
-        """Return the scores of a trailer, or None. Raise ModelError."""
-        if "conformal_scores" not in trailer.unparsed:
-            return None
-        names = ("conformal_scores", "conformal_ranks")
-        scores, ranks = (trailer.take(name, parse_numbers) for name in names)
-        if (
-            scores is None
-            or ranks is None
-            or not 0 < len(scores) == len(ranks)
-            or not ((np.diff(scores) >= 0).all() and (np.diff(ranks) > 0).all() and ranks[0] > 0)
-        ):
-            raise trailer.error(f"expected ascending {' and '.join(names)}")
-        return NonconformityScores(scores, ranks)
 
 
 def class_scores(f: np.ndarray, pairs: bool) -> np.ndarray:

@@ -19,7 +19,7 @@ from randsvm.data.columns import is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import LinearTrained, Trained
-from randsvm.models.load import check_replaces_model
+from randsvm.models.load import check_replaces_model, save
 from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
 from randsvm.parallel import ThreadPool, one_blas_thread
@@ -57,7 +57,8 @@ class FittedModel:
         """
         if self.outcome is not None:
             return self.outcome.gap
-        return float(self.model.metadata.get("gap", math.nan))
+        gap = self.model.metadata.get("gap")
+        return math.nan if gap is None else gap
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.
@@ -149,7 +150,7 @@ class FittedModel:
         """
         path = os.fspath(path)
         check_replaces_model(path)
-        self.model.save(path)
+        save(self.model, path)
 
     def info(self) -> dict[str, Any]:
         """Return a description of the model and of its training.
@@ -187,7 +188,7 @@ def original_values(model: Model) -> np.ndarray:
     ndarray of shape (n_classes,), int64 or str
         Labels in the order of the model.
     """
-    return np.array(model.values if model.label_texts is None else model.label_texts)
+    return np.array(model.values)
 
 
 def load(path: str) -> FittedModel:
@@ -314,10 +315,9 @@ def _decided(
 
 # ---- descriptions ------------------------------------------------------------------------------
 
-# Keys of the metadata in a description, by the type of the value.
-INTEGER_KEYS = ("n", "d", "nnz", "violators", "seed")
-FLOAT_KEYS = ("C", "lambda", "primal", "dual", "gap")
-TEXT_KEYS = ("stopped", "digest")
+# Keys of the metadata in a description.
+NUMBERS = ("n", "d", "nnz", "violators", "seed", "C", "lambda", "primal", "dual", "gap")
+TEXTS = ("stopped", "digest")
 # Labels that a line lists; a longer list ends with the number of labels.
 MAX_SHOWN_LABELS = 20
 
@@ -365,7 +365,7 @@ def describe(model: Model) -> dict[str, Any]:
     metadata = model.metadata
     return {
         **model.properties(),
-        "labels": list(model.original_labels),
+        "labels": list(model.labels),
         "probabilities": model.has_probabilities,
         "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
         "index_base": model.index_base,
@@ -375,19 +375,11 @@ def describe(model: Model) -> dict[str, Any]:
         "label_column": None if model.columns is None else model.columns.label,
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
-        **{name: _number(metadata, name, int) for name in INTEGER_KEYS},
-        **{name: _number(metadata, name, float) for name in FLOAT_KEYS},
+        **{name: metadata.get(name) for name in NUMBERS},
         # SGD computes no certificate. Models of other programs do not record one.
         "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
-        **{name: metadata.get(name) for name in TEXT_KEYS},
+        **{name: metadata.get(name) for name in TEXTS},
     }
-
-
-def _number(metadata: Mapping[str, str], name: str, convert: type) -> Any:
-    try:
-        return convert(metadata[name])
-    except (KeyError, ValueError):
-        return None
 
 
 def format_lines(info: Mapping[str, Any]) -> list[str]:

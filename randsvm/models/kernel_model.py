@@ -23,22 +23,11 @@ from randsvm.kernels.expansion import (
     usual_values,
 )
 from randsvm.kernels.kernel import Kernel
-from randsvm.models import decisions, libsvm_format
+from randsvm.models import decisions
 from randsvm.models.conformal import class_scores
-from randsvm.models.libsvm_format import LibsvmModel
-from randsvm.models.model import Model, ModelRows, common_fields
-from randsvm.models.trailer import Trailer
+from randsvm.models.model import Model, ModelRows
 from randsvm.parameters.kernel import KERNELS
 
-# Kernel names of this package -> names in LIBSVM's models, and the inverse.
-LIBSVM_KERNELS = {name: "polynomial" if name == "poly" else name for name in KERNELS}
-KERNELS_OF_LIBSVM = {name: ours for ours, name in LIBSVM_KERNELS.items()}
-# Task -> LIBSVM's svm_type. A nu_svc or nu_svr model predicts like a c_svc or epsilon_svr model.
-LIBSVM_TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
-LIBSVM_NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
-TASKS_OF_LIBSVM = {
-    name: task for types in (LIBSVM_TYPES, LIBSVM_NU_TYPES) for task, name in types.items()
-}
 # Bound on the relative rounding error of a sum of 1,024 float32 products, in units of 2^-24.
 SUM_ROUNDING_ERRORS = 140
 # Rows with a larger bound on the relative error of float32 are predicted in float64.
@@ -104,10 +93,6 @@ class KernelModel(Model):
             **{name: value for name, value in parameters.items() if name in used},
             "support_vectors": len(self.beta),
         }
-
-    @property
-    def _labels_from_data(self) -> bool:
-        return self.task == "svc"
 
     @property
     def is_one_class(self) -> bool:
@@ -285,61 +270,6 @@ class KernelModel(Model):
         second, largest = np.partition(f, -2, axis=1)[:, -2:].T
         return (largest - second) / 2 > bound.max(axis=1)
 
-    # --- the model file --------------------------------------------------------------------
-
-    def save(self, path: str) -> None:
-        libsvm_format.write(path, self._to_libsvm_model(), self._trailer)
-
-    def _to_libsvm_model(self) -> LibsvmModel:
-        kernel, Z, beta = self.kernel, self.Z, self.beta
-        label = self._c_labels if self.task == "svc" else None
-        nr_sv = self._class_sizes
-        if self.task == "svc" and beta.shape[1] == 1 and nr_sv is None:
-            # LIBSVM's format groups support vectors by class.
-            positive = beta[:, 0] > 0
-            order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
-            Z, beta = Z[order], beta[order]
-            nr_sv = (int(positive.sum()), int((~positive).sum())) if label else None
-        one_vs_rest = len(self.b) > 1 and nr_sv is None
-        beyond_libsvm = (self.task == "svc" and not label) or one_vs_rest or self.scaling
-        indices, values = self.features[Z.indices], Z.data
-        if self.has_row_numbers:
-            indices, values = np.zeros_like(indices), indices.astype(np.float32)
-        return LibsvmModel(
-            svm_type=(LIBSVM_NU_TYPES if self.nu else LIBSVM_TYPES)[self.task],
-            kernel_type=LIBSVM_KERNELS[kernel.name],
-            degree=kernel.degree,
-            gamma=kernel.gamma,
-            coef0=kernel.coef0,
-            rho=tuple((0.0 - self.b).tolist()),  # no -0.0
-            label=label,
-            nr_sv=nr_sv,
-            coefficients=beta,
-            indptr=Z.indptr.astype(np.int64),
-            indices=indices,
-            values=values,
-            nr_class=len(self.labels) if self.task == "svc" else 2,
-            own_format=bool(beyond_libsvm),
-            **self._probability_fields,
-        )
-
-    @property
-    def _class_sizes(self) -> tuple[int, ...] | None:
-        """Number of support vectors of each class; None if they are not grouped by class."""
-        return None
-
-    @property
-    def _probability_fields(self) -> dict[str, tuple[float, ...]]:
-        """The fields of LibsvmModel for probabilities."""
-        lines: dict[str, tuple[float, ...]] = {}
-        if self.sigmoid is not None:
-            lines |= zip(("probA", "probB"), map(tuple, self.sigmoid.tolist()), strict=True)
-        if self.noise_scale is not None:
-            lines["probA"] = (self.noise_scale,)
-        if self.density_marks is not None:
-            lines["prob_density_marks"] = tuple(self.density_marks.tolist())
-        return lines
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseModel(KernelModel):
@@ -436,10 +366,6 @@ class PairwiseModel(KernelModel):
         most[row, winner] = -1
         return least[row, winner] >= most.max(axis=1)
 
-    @property
-    def _class_sizes(self) -> tuple[int, ...]:
-        return self.nr_sv
-
     def pair_model(self, first: int, second: int) -> KernelModel:
         """Return the model of one pair of classes.
 
@@ -471,7 +397,6 @@ class PairwiseModel(KernelModel):
             b=sign * self.b[number : number + 1],
             features=self.features,
             labels=(self.labels[first], self.labels[second]),
-            values=(self.values[first], self.values[second]),
             zero_based=self.zero_based,
             seen=self.seen,
             scaling=self.scaling,
@@ -507,67 +432,3 @@ def _fastest_float32_layout(
     some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
     pays = m > BLOCK_CENTRES and profits_from_cells(kernel_layout, some, fewer, sums)
     return kernel_layout if pays else replace(kernel_layout, cutoff=None)
-
-
-# --- reading -------------------------------------------------------------------------------
-
-
-def parse(content: bytes, name: str, float64: bool = False) -> KernelModel:
-    """Return the model in `content`, a file of LIBSVM or of this package.
-
-    name : the file's name in messages; float64 : whether feature values are float64 in any case.
-    Raise ModelError or DataError.
-    """
-    body, lines = libsvm_format.parse(content, name, float64)
-    trailer = Trailer(name, lines)
-    task = TASKS_OF_LIBSVM[body.svm_type]
-    common = common_fields(trailer, task, body.label, body.nr_class, len(body.rho))
-    features, Z = _support_vectors(body, trailer)
-    fields = {
-        "task": task,
-        "kernel": Kernel(
-            KERNELS_OF_LIBSVM[body.kernel_type],
-            1.0 if body.gamma is None else body.gamma,
-            0.0 if body.coef0 is None else body.coef0,
-            3 if body.degree is None else body.degree,
-        ),
-        "Z": Z,
-        "features": features,
-        "beta": body.coefficients,
-        "b": -np.array(body.rho),
-        "nu": body.svm_type in LIBSVM_NU_TYPES.values(),
-        **common,
-        **_probability_fields(body, task),
-    }
-    fields["float64"] = fields["float64"] or float64
-    if body.kernel_type == "precomputed":
-        # Rows of kernel values begin with 0:number.
-        fields["zero_based"] = True
-    if body.nr_class != 2 and body.nr_sv is not None:
-        return PairwiseModel(nr_sv=body.nr_sv, **fields)
-    return KernelModel(**fields)
-
-
-def _support_vectors(body: LibsvmModel, trailer: Trailer) -> tuple[np.ndarray, CsrMatrix]:
-    """Return the features of the support vectors, (d,) int32 ascending, and Z over them."""
-    indices, values = body.indices, body.values
-    if body.kernel_type == "precomputed":
-        whole = (values == np.floor(values)) & (values > 0)
-        if (np.diff(body.indptr) != 1).any() or (indices != 0).any() or not whole.all():
-            raise trailer.error("expected '0:number' of a training row in each support vector")
-        indices, values = values.astype(np.int32), np.ones_like(values)
-    features, columns = np.unique(indices, return_inverse=True)
-    shape = (len(body.coefficients), len(features))
-    return features.astype(np.int32), CsrMatrix(values, columns, body.indptr, shape)
-
-
-def _probability_fields(body: LibsvmModel, task: str) -> dict[str, Any]:
-    """Return the fields of KernelModel for probabilities."""
-    if task == "one-class":
-        marks = body.prob_density_marks
-        return {} if marks is None else {"density_marks": np.array(marks)}
-    if body.probA is None:
-        return {}
-    if task == "svr":
-        return {"noise_scale": body.probA[0]}
-    return {} if body.probB is None else {"sigmoid": np.array([body.probA, body.probB])}

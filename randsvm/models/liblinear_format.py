@@ -1,23 +1,28 @@
-"""Read, check and write LIBLINEAR's text format.
-
-linear_model.py converts the contents of a file to a LinearModel.
-"""
+"""Read and write linear models in LIBLINEAR's text format."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from randsvm import files
-from randsvm.decimals import compact, is_number, words_of_numbers
+from randsvm.decimals import is_number, words_of_numbers
 from randsvm.errors import ModelError
-from randsvm.models import header as headers
-from randsvm.models.header import INT_LIMIT, Header, HeaderFormat
-from randsvm.models.trailer import SealedStream
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models.linear_model import ONE_CLASS_SOLVER, LinearModel
+from randsvm.models.model import MAX_FEATURES, SeenFeatures, fields_of, trailer_of
+from randsvm.models.model_text import (
+    INT_LIMIT,
+    Header,
+    HeaderFormat,
+    SealedStream,
+    check_finite,
+    read_header,
+    reading,
+    render_header,
+)
 
 CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIER_SOLVERS = (
@@ -25,7 +30,6 @@ CLASSIFIER_SOLVERS = (
     "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
 )  # fmt: skip
 REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
-ONE_CLASS_SOLVER = "ONECLASS_SVM"
 SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 
 # The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
@@ -38,70 +42,55 @@ HEADER_FORMAT = HeaderFormat(
 )
 BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
 BLOCK_BYTES = 1 << 20  # bytes of text that are parsed at once
-
-
-@dataclass(frozen=True)
-class LiblinearModel:
-    """The lines of a model as LIBLINEAR writes them.
-
-    f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho
-
-    label : for each class; None for regression and one-class
-    bias : value of the additional last feature; negative: no such feature
-    rho : for one-class, else None
-    w : (nr_feature + 1 with a bias, columns) float64, C-contiguous; see `shape_of_w`
-    own_format : whether the layout is the package's own, which LIBLINEAR refuses
-    """
-
-    solver_type: str
-    nr_class: int
-    label: tuple[int, ...] | None
-    nr_feature: int
-    bias: float
-    rho: float | None
-    w: np.ndarray
-    own_format: bool = False
-
-
-def shape_of_w(solver_type: str, nr_class: int, nr_feature: int, bias: float) -> tuple[int, int]:
-    """Return rows and columns of w. Two classes have one column except in MCSVM_CS."""
-    one_column = nr_class == 2 and solver_type != CRAMMER_SINGER
-    return nr_feature + (bias >= 0), 1 if one_column else nr_class
+# LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
+# 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
+# written in the package's own layout, which has a row for each seen feature.
+ROWS_PER_FEATURE = 20
+EXTRA_ROWS = 100_000
 
 
 # --- writing -------------------------------------------------------------------------------
 
 
-def write(path: str, model: LiblinearModel, trailer: Mapping[str, str]) -> None:
-    """Write the model and its sealed trailer; `path` is replaced as a whole or not at all.
+def write(model: LinearModel, path: str) -> None:
+    """Write a model and its sealed trailer; `path` is replaced as a whole or not at all.
 
-    Raise ModelError, before `path` changes, for a model that `parse` would refuse.
+    Raise ModelError, before `path` changes, for numbers that are not finite.
     """
-    header = _render_header(model)
-    _, shape = _fields(Header(header, len(header), path, HEADER_FORMAT))
-    if model.w.shape != shape:
-        raise ValueError(f"expected w of shape {shape}, got {model.w.shape}")
-    if not np.isfinite(model.w).all():
-        raise ModelError(f"{path}: expected finite numbers in w, found others")
+    w, one_class = model.w, model.solver == ONE_CLASS_SOLVER
+    largest = int(model.features[-1]) if len(model.features) else 0
+    own_layout = (
+        model.zero_based
+        or model.mapping is not None
+        or model.scaling is not None
+        or model.c_labels is None
+        or largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
+    )
+    if not own_layout:
+        w = np.zeros((largest, w.shape[1]))
+        w[model.features - 1] = model.w
+    check_finite(path, w=model.w, b=model.b)
+    has_labels = not (own_layout or model.is_regression or one_class)
+    header = {
+        "solver_type": (model.solver,),
+        "nr_class": (len(model.labels) or 2,),
+        "label": model.c_labels if has_labels else None,
+        "nr_feature": (len(w),),
+        "bias": (1,),
+        # The offset is the last row of w.
+        "rho": (0,) if one_class else None,
+    }
+    trailer = trailer_of(model, labels=bool(model.labels))
+    if model.mapping is not None:
+        trailer["map"] = str(model.mapping)
+    if model.sigmoid is not None:
+        trailer["probA"], trailer["probB"] = model.sigmoid
     with files.create_output(path) as stream:
         sealed = SealedStream(stream)
-        sealed.write(header)
-        for text in _render_rows(model.w):
+        sealed.write(render_header(HEADER_FORMAT, header, own_layout))
+        for text in _render_rows(np.vstack([w, model.b])):
             sealed.write(text)
         sealed.seal(trailer)
-
-
-def _render_header(model: LiblinearModel) -> bytes:
-    """Return the lines up to 'w', in LIBLINEAR's order."""
-    entries: dict[str, tuple[object, ...] | None] = {
-        "solver_type": (model.solver_type,),
-        "nr_class": (model.nr_class,),
-        "label": model.label,
-        "nr_feature": (model.nr_feature,),
-        "bias": (compact(model.bias),),
-        "rho": None if model.rho is None else (compact(model.rho),),
-    }
-    return headers.render(HEADER_FORMAT, entries, model.own_format)
 
 
 def _render_rows(w: np.ndarray) -> Iterator[bytes]:
@@ -118,34 +107,75 @@ def _render_rows(w: np.ndarray) -> Iterator[bytes]:
 # --- reading -------------------------------------------------------------------------------
 
 
-def parse(content: bytes, name: str) -> tuple[LiblinearModel, dict[str, str] | None]:
-    """Return the model in `content` and its trailer, None in LIBLINEAR's files.
+def read(content: bytes, name: str) -> LinearModel:
+    """Return the model in a file of LIBLINEAR or of this package.
 
     name : the file's name in messages. Memory: `content`, two copies of w and some blocks of text.
     A wrong size in the header does not increase it. Raise ModelError.
+
+    f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """
-    header, trailer = headers.read(content, name, HEADER_FORMAT)
-    fields, (rows, columns) = _fields(header)
-    return LiblinearModel(**fields, w=_parse_rows(header, rows, columns)), trailer
-
-
-def _fields(header: Header) -> tuple[dict[str, Any], tuple[int, int]]:
-    """Return the fields of LiblinearModel without w, and the shape of w."""
-    solver_type = header.choice("solver_type", SOLVER_TYPES)
-    nr_class = _nr_class(header, solver_type)
+    header, trailer = read_header(content, name, HEADER_FORMAT)
+    solver = header.choice("solver_type", SOLVER_TYPES)
+    nr_class = _nr_class(header, solver)
     nr_feature = header.non_negative("nr_feature", header.integers)
     bias = header.numbers("bias", 1)[0]
-    shape = shape_of_w(solver_type, nr_class, nr_feature, bias)
-    _check_size(header, *shape)
-    return {
-        "solver_type": solver_type,
-        "nr_class": nr_class,
-        "label": _label(header, solver_type, nr_class),
-        "nr_feature": nr_feature,
-        "bias": bias,
-        "rho": _rho(header, solver_type),
-        "own_format": header.own_format,
-    }, shape
+    # Two classes have one column of w, except in MCSVM_CS.
+    columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
+    rows = nr_feature + (bias >= 0)
+    _check_size(header, rows, columns)
+    label, rho = _label(header, solver, nr_class), _rho(header, solver)
+    w = _parse_rows(header, rows, columns)
+    b = w[-1] * bias if bias >= 0 else np.zeros(columns)
+    if rho is not None:
+        b = b - rho
+    if nr_class < 2:
+        raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
+    with reading(name):
+        given = fields_of(trailer, _task(solver), label)
+        if given["labels"] and len(given["labels"]) != nr_class:
+            raise ValueError(f"expected {nr_class} labels")
+        lines = given["metadata"]
+        mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
+        sigmoid = None
+        if "probA" in lines:
+            sigmoid = np.array([lines.pop("probA"), lines.pop("probB")]).reshape(2, columns)
+        features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
+    return LinearModel(
+        w=np.ascontiguousarray(w),
+        b=b,
+        solver=solver,
+        mapping=mapping,
+        features=features,
+        sigmoid=sigmoid,
+        **given,
+    )
+
+
+def _task(solver: str) -> str:
+    if solver == ONE_CLASS_SOLVER:
+        return "one-class"
+    return "svr" if solver in REGRESSION_SOLVERS else "svc"
+
+
+def _rows_of_w(
+    seen: SeenFeatures | None, w: np.ndarray, mapping: RandomMap | None, own_layout: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features of the model and their rows of w.
+
+    In LIBLINEAR's layout w has a row for every index up to the largest; in the package's own layout
+    it has a row for each seen feature. Raise ValueError if they do not fit.
+    """
+    if seen is None:
+        return np.arange(1, len(w) + 1, dtype=np.int32), w
+    features = seen.indices(len(w) if mapping is None else MAX_FEATURES)
+    if not own_layout:
+        return features, w[features - 1]
+    if len(features) > MAX_FEATURES:
+        raise ValueError(f"expected at most {MAX_FEATURES} features")
+    if len(w) != (len(features) if mapping is None else mapping.components):
+        raise ValueError("expected a row of w for each feature")
+    return features, w
 
 
 def _nr_class(header: Header, solver_type: str) -> int:
@@ -164,7 +194,7 @@ def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] |
     if solver_type not in CLASSIFIER_SOLVERS:
         header.check_absent("label", solver_type, ["a classifier"])
         return None
-    if header.own_format and "label" not in header:
+    if header.own_layout and "label" not in header:
         return None
     label = header.integers("label", nr_class)
     most_common, times = Counter(label).most_common(1)[0]
@@ -183,7 +213,7 @@ def _rho(header: Header, solver_type: str) -> float | None:
 
 
 def _check_size(header: Header, rows: int, columns: int) -> None:
-    if not header.own_format and max(rows, rows * columns) >= INT_LIMIT:
+    if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
         raise header.error(
             header.line_of("nr_feature"),
             "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",

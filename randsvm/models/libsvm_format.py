@@ -1,31 +1,40 @@
-"""Read, check and write LIBSVM's text format.
-
-kernel_model.py converts the contents of a file to a KernelModel.
-"""
+"""Read and write kernel models in LIBSVM's text format."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
 from randsvm.decimals import NUMBER, join_rows
-from randsvm.errors import DataError, ModelError, quoted
-from randsvm.models import header as headers
-from randsvm.models.header import Header, HeaderFormat
-from randsvm.models.trailer import SealedStream, has_float64_values
+from randsvm.errors import DataError, quoted
+from randsvm.kernels.kernel import Kernel
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.model import fields_of, trailer_of
+from randsvm.models.model_text import (
+    Header,
+    HeaderFormat,
+    SealedStream,
+    check_finite,
+    read_header,
+    reading,
+    render_header,
+)
 from randsvm.parameters.kernel import KERNELS
 
-CLASSIFIER_TYPES = ("c_svc", "nu_svc")
-SVM_TYPE_NAMES = (*CLASSIFIER_TYPES, "one_class", "epsilon_svr", "nu_svr")
-KERNEL_PARAMETERS = {"polynomial" if name == "poly" else name: KERNELS[name] for name in KERNELS}
+# Task -> LIBSVM's svm_type. A nu_svc or nu_svr model predicts like a c_svc or epsilon_svr model.
+TYPES = {"svc": "c_svc", "one-class": "one_class", "svr": "epsilon_svr"}
+NU_TYPES = {"svc": "nu_svc", "svr": "nu_svr"}
+TASKS = {name: task for types in (TYPES, NU_TYPES) for task, name in types.items()}
+# Kernels of this package by their names in LIBSVM's models.
+KERNELS_OF_LIBSVM = {"polynomial" if name == "poly" else name: name for name in KERNELS}
 # The keywords are in LIBSVM's order. Two classes, regression and one-class have nr_class 2. A
 # classifier that was trained with rows of one class has nr_class 1 and no support vectors.
 KEYWORDS = (
@@ -33,154 +42,128 @@ KEYWORDS = (
     "label", "probA", "probB", "prob_density_marks", "nr_sv",
 )  # fmt: skip
 
+CLASSIFIERS = ("c_svc", "nu_svc")
+
 HEADER_FORMAT = HeaderFormat("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
-
-
-@dataclass(frozen=True)
-class LibsvmModel:
-    """The lines of a model as LIBSVM writes them.
-
-    label, nr_sv : for each class; None for regression and one-class. Several classes with nr_sv are
-    one against one: support vectors are grouped by class, and those of class i have a coefficient
-    for each other class. Only the own layout may lack nr_sv; then the classes are one against the
-    rest, and each support vector has a coefficient for each class.
-    coefficients : (m, columns) float64
-    rho : a number for each decision value
-    indptr : (m + 1,) int64
-    indices : (nnz,) int32, as in the file
-    values : (nnz,) float32 or float64. These three arrays are the rows of the support vectors. With
-    a precomputed kernel each row has one value: the number of a training row, at index 0.
-    probA, probB : the length of rho, but one probA for a regression; None if not fitted
-    prob_density_marks : 10 numbers for one-class; None if not fitted
-    own_format : whether the layout is the package's own, which LIBSVM refuses
-    """
-
-    svm_type: str
-    kernel_type: str
-    degree: int | None
-    gamma: float | None
-    coef0: float | None
-    rho: tuple[float, ...]
-    label: tuple[int, ...] | None
-    nr_sv: tuple[int, ...] | None
-    coefficients: np.ndarray
-    indptr: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    probA: tuple[float, ...] | None = None  # noqa: N815 - LIBSVM's keyword
-    probB: tuple[float, ...] | None = None  # noqa: N815
-    prob_density_marks: tuple[float, ...] | None = None
-    nr_class: int = 2
-    own_format: bool = False
-
-
-class ColumnCounts(NamedTuple):
-    """Numbers of coefficients of a support vector and of decision values of a row."""
-
-    coefficients: int
-    decisions: int
-
-
-def _column_counts(nr_class: int, one_against_one: bool) -> ColumnCounts:
-    """Return the numbers of columns; both are 1 for two classes, a regression and one-class."""
-    if one_against_one or nr_class == 2:
-        return ColumnCounts(nr_class - 1, nr_class * (nr_class - 1) // 2)
-    return ColumnCounts(nr_class, nr_class)
 
 
 # --- writing -------------------------------------------------------------------------------
 
 
-def write(path: str, model: LibsvmModel, trailer: Mapping[str, str]) -> None:
-    """Write the model and its sealed trailer; `path` is replaced as a whole or not at all.
+def write(model: KernelModel, path: str) -> None:
+    """Write a model and its sealed trailer; `path` is replaced as a whole or not at all.
 
-    Raise ModelError, before `path` changes, for a model that `parse` would refuse.
+    Raise ModelError, before `path` changes, for numbers that are not finite.
     """
-    header = _render_header(model)
-    _fields(Header(header, len(header), path, HEADER_FORMAT))
-    _check_arrays(model, path)
+    Z, beta = model.Z, model.beta
+    is_svc = model.task == "svc"
+    nr_sv = model.nr_sv if isinstance(model, PairwiseModel) else None
+    if is_svc and nr_sv is None and beta.shape[1] == 1:
+        # LIBSVM's format groups support vectors by class.
+        positive = beta[:, 0] > 0
+        order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
+        Z, beta = Z[order], beta[order]
+        nr_sv = (int(positive.sum()), int((~positive).sum()))
+    label = model.c_labels if is_svc else None
+    # LIBSVM knows neither words as labels, nor scaling, nor classes one against the rest.
+    own_layout = (is_svc and (label is None or nr_sv is None)) or model.scaling is not None
+    header = _header(model, label, None if label is None and len(model.b) == 1 else nr_sv)
+    check_finite(path, rho=model.b, coefficients=beta, values=Z.data, gamma=model.kernel.gamma)
+    indices, values = model.features[Z.indices], Z.data
+    if model.has_row_numbers:
+        indices, values = np.zeros_like(indices), indices.astype(np.float32)
     with files.create_output(path) as stream:
         sealed = SealedStream(stream)
-        sealed.write(header)
+        sealed.write(render_header(HEADER_FORMAT, header, own_layout))
         # Support vectors are svmlight rows with coefficients instead of a label.
-        coefficients = join_rows(model.coefficients)
-        svmlight.write(sealed, coefficients, model.indptr, model.indices, model.values)
-        sealed.seal(trailer)
+        svmlight.write(sealed, join_rows(beta), Z.indptr, indices, values)
+        sealed.seal(trailer_of(model, labels=is_svc))
 
 
-def _render_header(model: LibsvmModel) -> bytes:
-    """Return the lines up to 'SV', like LIBSVM without parameters that the kernel does not use.
+def _header(
+    model: KernelModel, label: tuple[int, ...] | None, nr_sv: tuple[int, ...] | None
+) -> dict[str, Sequence[object] | None]:
+    """Return the header, like LIBSVM without parameters that the kernel does not use.
 
     A number has at most 24 characters; LIBSVM's reader takes 80.
     """
-    used = KERNEL_PARAMETERS.get(model.kernel_type, ())
-    entries: dict[str, tuple[object, ...] | None] = {
-        "svm_type": (model.svm_type,),
-        "kernel_type": (model.kernel_type,),
-        **{key: _optional_entry(getattr(model, key)) for key in used},
-        "nr_class": (model.nr_class,),
-        "total_sv": (len(model.coefficients),),
-        "rho": tuple(map(float, model.rho)),
-        "label": model.label,
-        "probA": model.probA,
-        "probB": model.probB,
-        "prob_density_marks": model.prob_density_marks,
-        "nr_sv": model.nr_sv,
+    kernel, sigmoid, marks = model.kernel, model.sigmoid, model.density_marks
+    name = next(name for name, ours in KERNELS_OF_LIBSVM.items() if ours == kernel.name)
+    noise = None if model.noise_scale is None else (model.noise_scale,)
+    return {
+        "svm_type": ((NU_TYPES if model.nu else TYPES)[model.task],),
+        "kernel_type": (name,),
+        **{key: (getattr(kernel, key),) for key in KERNELS[kernel.name]},
+        "nr_class": (len(model.labels) if model.task == "svc" else 2,),
+        "total_sv": (len(model.beta),),
+        "rho": (0.0 - model.b).tolist(),  # no -0.0
+        "label": label,
+        "probA": noise if sigmoid is None else sigmoid[0].tolist(),
+        "probB": None if sigmoid is None else sigmoid[1].tolist(),
+        "prob_density_marks": None if marks is None else marks.tolist(),
+        "nr_sv": nr_sv,
     }
-    return headers.render(HEADER_FORMAT, entries, model.own_format)
-
-
-def _optional_entry(number: float | None) -> tuple[float] | None:
-    return None if number is None else (number,)
-
-
-def _check_arrays(model: LibsvmModel, path: str) -> None:
-    """Raise ValueError or ModelError for arrays that `parse` would refuse."""
-    indices, indptr = model.indices, model.indptr
-    columns = _column_counts(model.nr_class, model.nr_sv is not None).coefficients
-    if model.coefficients.shape[1:] != (columns,):
-        raise ValueError(f"expected {columns} columns of coefficients")
-    if not (
-        len(indptr) == len(model.coefficients) + 1
-        and indptr[0] == 0
-        and indptr[-1] == len(indices) == len(model.values)
-        and (np.diff(indptr) >= 0).all()
-    ):
-        raise ValueError("expected indptr, indices and values of one CSR matrix, a row per SV")
-    starts = np.zeros(len(indices) + 1, dtype=bool)
-    starts[indptr] = True
-    if len(indices) and not (indices.min() >= 0 and (starts[1:-1] | (np.diff(indices) > 0)).all()):
-        raise ValueError("expected ascending indices from 0 in each support vector")
-    for what, numbers in (("coefficients", model.coefficients), ("values", model.values)):
-        if not np.isfinite(numbers).all():
-            raise ModelError(f"{path}: expected finite {what} of support vectors, found others")
 
 
 # --- reading -------------------------------------------------------------------------------
 
 
-def parse(
-    content: bytes, name: str, float64: bool = False
-) -> tuple[LibsvmModel, dict[str, str] | None]:
-    """Return the model in `content` and its trailer. name : the file's name in messages.
+def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
+    """Return the model in `content`, a file of LIBSVM or of this package.
 
-    float64 : whether feature values are float64 even if the trailer says float32.
-
+    name : the file's name in messages; float64 : whether feature values are float64 in any case.
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
-    header, trailer = headers.read(content, name, HEADER_FORMAT)
-    fields = _fields(header)
-    rows = _parse_rows(header, float64 or has_float64_values(trailer))
-    return LibsvmModel(**fields, **rows), trailer
-
-
-def _fields(header: Header) -> dict[str, Any]:
-    """Return the fields of LibsvmModel without the support vectors."""
-    svm_type = header.choice("svm_type", SVM_TYPE_NAMES)
-    kernel_type = header.choice("kernel_type", KERNEL_PARAMETERS)
+    header, trailer = read_header(content, name, HEADER_FORMAT)
+    svm_type = header.choice("svm_type", TASKS)
+    kernel_type = header.choice("kernel_type", KERNELS_OF_LIBSVM)
     nr_class = _nr_class(header, svm_type)
     label, nr_sv = (_per_class(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
-    decisions = _column_counts(nr_class, nr_sv is not None).decisions
+    _check_classes(header, nr_class, label, nr_sv)
+    used = KERNELS[KERNELS_OF_LIBSVM[kernel_type]]
+    task = TASKS[svm_type]
+    # Several classes with nr_sv are one against one: support vectors are grouped by class, and
+    # those of class i have a coefficient for each other class. Without nr_sv, which only the own
+    # layout may lack, the classes are one against the rest.
+    pairs = nr_class != 2 and nr_sv is not None
+    columns = 1 if nr_class == 2 else nr_class - 1 if pairs else nr_class
+    decisions = nr_class * (nr_class - 1) // 2 if pairs or nr_class == 2 else nr_class
+    kernel = Kernel(
+        KERNELS_OF_LIBSVM[kernel_type],
+        header.non_negative("gamma", header.numbers) if "gamma" in used else 1.0,
+        header.numbers("coef0", 1)[0] if "coef0" in used else 0.0,
+        header.non_negative("degree", header.integers) if "degree" in used else 3,
+    )
+    given: dict[str, Any] = {
+        "b": -np.array(header.numbers("rho", decisions)),
+        **_probabilities(header, task, decisions),
+    }
+    with reading(name):
+        given |= fields_of(trailer, task, label)
+        given["float64"] = given["float64"] or float64
+        if task == "svc" and len(given["labels"]) != nr_class:
+            raise ValueError(f"expected {nr_class} labels")
+    given["beta"], features, Z = _parse_rows(header, columns, given["float64"])
+    if kernel.name == "precomputed":
+        features, Z = _row_numbers(header, features, Z)
+        # Rows of kernel values begin with 0:number.
+        given["zero_based"] = True
+    used_features, used_columns = np.unique(features, return_inverse=True)
+    given |= {
+        "task": task,
+        "kernel": kernel,
+        "nu": svm_type in NU_TYPES.values(),
+        "features": used_features.astype(np.int32),
+        "Z": CsrMatrix(Z.data, used_columns, Z.indptr, (Z.shape[0], len(used_features))),
+    }
+    if pairs and nr_sv is not None:
+        return PairwiseModel(nr_sv=nr_sv, **given)
+    return KernelModel(**given)
+
+
+def _check_classes(
+    header: Header, nr_class: int, label: tuple[int, ...] | None, nr_sv: tuple[int, ...] | None
+) -> None:
     duplicates = [value for value, count in Counter(label or ()).items() if count > 1]
     if duplicates:
         raise header.error(header.line_of("label"), "different labels", f"{duplicates[0]} twice")
@@ -193,22 +176,19 @@ def _fields(header: Header) -> dict[str, Any]:
         raise header.error(
             header.line_of("nr_sv"), f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}"
         )
-    used = KERNEL_PARAMETERS[kernel_type]
-    return {
-        "svm_type": svm_type,
-        "kernel_type": kernel_type,
-        "degree": header.non_negative("degree", header.integers) if "degree" in used else None,
-        "gamma": header.non_negative("gamma", header.numbers) if "gamma" in used else None,
-        "coef0": header.numbers("coef0", 1)[0] if "coef0" in used else None,
-        "rho": header.numbers("rho", decisions),
-        "label": label,
-        "nr_sv": nr_sv,
-        "probA": header.optional_numbers("probA", decisions),
-        "probB": header.optional_numbers("probB", decisions),
-        "prob_density_marks": header.optional_numbers("prob_density_marks", 10),
-        "nr_class": nr_class,
-        "own_format": header.own_format,
-    }
+
+
+def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
+    """Return the fields of KernelModel for probabilities."""
+    marks = header.optional_numbers("prob_density_marks", 10)
+    A, B = (header.optional_numbers(key, decisions) for key in ("probA", "probB"))
+    if task == "one-class":
+        return {} if marks is None else {"density_marks": np.array(marks)}
+    if A is None:
+        return {}
+    if task == "svr":
+        return {"noise_scale": A[0]}
+    return {} if B is None else {"sigmoid": np.array([A, B])}
 
 
 def _total_sv(header: Header) -> int:
@@ -217,7 +197,7 @@ def _total_sv(header: Header) -> int:
 
 def _nr_class(header: Header, svm_type: str) -> int:
     classes = header.integers("nr_class", 1)[0]
-    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIER_TYPES):
+    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIERS):
         raise header.error(header.line_of("nr_class"), "nr_class 2", f"{classes}")
     return classes
 
@@ -226,24 +206,26 @@ def _per_class(
     header: Header, keyword: str, svm_type: str, nr_class: int
 ) -> tuple[int, ...] | None:
     """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-    if svm_type not in CLASSIFIER_TYPES:
-        header.check_absent(keyword, svm_type, CLASSIFIER_TYPES)
+    if svm_type not in CLASSIFIERS:
+        header.check_absent(keyword, svm_type, CLASSIFIERS)
         return None
-    if header.own_format and keyword not in header:
+    if header.own_layout and keyword not in header:
         return None
     return header.integers(keyword, nr_class)
 
 
-def _parse_rows(header: Header, float64: bool) -> dict[str, Any]:
-    """Return the fields of LibsvmModel for the support vectors: `total_sv` svmlight rows.
+def _parse_rows(
+    header: Header, columns: int, float64: bool
+) -> tuple[np.ndarray, np.ndarray, CsrMatrix]:
+    """Return the coefficients, and the support vectors: `total_sv` svmlight rows.
 
-    float64 : whether values are float64.
+    columns : of the coefficients; float64 : whether values are float64. The coefficients are
+    (m, columns) float64; the support vectors are the index of each value, and rows without columns.
     """
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
-    columns = _column_counts(header.integers("nr_class", 1)[0], "nr_sv" in header).coefficients
     others, text = _first_coefficients(text, columns - 1, header)
     block = svmlight.parse(
         text,
@@ -256,12 +238,23 @@ def _parse_rows(header: Header, float64: bool) -> dict[str, Any]:
     if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.first_row_line + blank, "a support vector", "a blank line")
-    return {
-        "coefficients": np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns],
-        "indptr": np.asarray(block.indptr, np.int64),
-        "indices": np.asarray(block.indices, np.int32),
-        "values": np.asarray(block.values),
-    }
+    beta = np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns]
+    indices, indptr = np.asarray(block.indices, np.int32), np.asarray(block.indptr, np.int64)
+    rows = CsrMatrix(np.asarray(block.values), indices, indptr, (total_sv, 0))
+    return beta, indices, rows
+
+
+def _row_numbers(
+    header: Header, indices: np.ndarray, rows: CsrMatrix
+) -> tuple[np.ndarray, CsrMatrix]:
+    """Return the support vectors of a precomputed kernel: the value 1 at the number of each row."""
+    values = rows.data
+    whole = (values == np.floor(values)) & (values > 0)
+    if (np.diff(rows.indptr) != 1).any() or (indices != 0).any() or not whole.all():
+        raise header.error(
+            header.first_row_line, "'0:number' of a training row in each support vector", "others"
+        )
+    return values.astype(np.int32), rows.with_data(np.ones_like(values))
 
 
 def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:

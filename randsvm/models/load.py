@@ -1,15 +1,13 @@
-"""Read model files of this package, of LIBSVM or of LIBLINEAR."""
+"""Read and write model files of this package, of LIBSVM or of LIBLINEAR."""
 
 from __future__ import annotations
 
 import contextlib
-from math import nan
 
 from randsvm import files
 from randsvm.errors import ParameterError, RandsvmError
-from randsvm.models import header
 from randsvm.models.model import Model
-from randsvm.models.trailer import split_trailer
+from randsvm.models.model_text import format_of, split_trailer
 
 
 def check_is_not_model(path: str, order: str) -> None:
@@ -20,13 +18,13 @@ def check_is_not_model(path: str, order: str) -> None:
     head = b""
     with contextlib.suppress(OSError):  # the reader of the data reports it
         head = files.first_bytes(path)
-    if path != files.STANDARD and header.format_of(head) is not None:
+    if path != files.STANDARD and format_of(head) is not None:
         raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
 def check_replaces_model(path: str) -> None:
     """Raise OutputError if the file `path` exists and has other content than a model."""
-    files.check_file_type(path, "a model", lambda head: header.format_of(head) is not None)
+    files.check_file_type(path, "a model", lambda head: format_of(head) is not None)
 
 
 def configuration_and_gap(path: str) -> tuple[str, float] | None:
@@ -34,14 +32,12 @@ def configuration_and_gap(path: str) -> tuple[str, float] | None:
 
     None if the file is missing, not regular or damaged, or if the model has no certified gap.
     """
-    metadata: dict[str, str] | None = None
+    lines = None
     if files.size_of(path):
         with contextlib.suppress(RandsvmError):
-            metadata = split_trailer(files.read_whole(path), path)[1]
-    gap = nan
-    with contextlib.suppress(ValueError):
-        gap = float((metadata or {}).get("gap", "nan"))
-    return None if metadata is None or gap != gap else (metadata.get("configuration", ""), gap)
+            lines = split_trailer(files.read_whole(path), path)[1]
+    gap = (lines or {}).get("gap")
+    return (lines["configuration"], gap) if lines and isinstance(gap, float) else None
 
 
 def load(path: str, float64: bool = False) -> Model:
@@ -68,10 +64,41 @@ def load(path: str, float64: bool = False) -> Model:
     """
     # Only the module of this format is imported: an import takes as long as reading a small file.
     content, name = files.read_whole(path), files.display_name(path)
-    if header.format_of(content) == "liblinear":
-        from randsvm.models.linear_model import LinearModel
+    if format_of(content) == "liblinear":
+        from randsvm.models import liblinear_format
 
-        return LinearModel.parse(content, name)
-    from randsvm.models import kernel_model
+        return liblinear_format.read(content, name)
+    from randsvm.models import libsvm_format
 
-    return kernel_model.parse(content, name, float64)
+    return libsvm_format.read(content, name, float64)
+
+
+def save(model: Model, path: str) -> None:
+    """Write a model in the format of LIBSVM or LIBLINEAR.
+
+    A model that their formats cannot express is written in a layout that their programs refuse.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    path : str
+        Name of the file; it is replaced as a whole or not at all.
+
+    Raises
+    ------
+    OutputError, TransferError
+        If the file cannot be created or written.
+    """
+    from randsvm.models.linear_model import LinearModel
+
+    if isinstance(model, LinearModel):
+        from randsvm.models import liblinear_format
+
+        liblinear_format.write(model, path)
+        return
+    from randsvm.models import libsvm_format
+    from randsvm.models.kernel_model import KernelModel
+
+    assert isinstance(model, KernelModel)
+    libsvm_format.write(model, path)

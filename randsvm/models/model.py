@@ -5,6 +5,7 @@ A model has no reference to its training data or to the run that trained it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -14,16 +15,69 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix
 from randsvm.data.columns import Columns
+from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.scaling import Scaling
+from randsvm.data.svmlight import NUMBER
 from randsvm.models import decisions
 from randsvm.models.conformal import NonconformityScores, class_scores
-from randsvm.models.trailer import MAX_FEATURES, SeenFeatures, Trailer, trailer_items
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
-ONE_CLASS_VALUES = (1, -1)
 # Rows that a thread predicts at once; a parsed block of a file has several times as many.
 ROWS_AT_ONCE = 1024
+
+
+# The largest length of an array of features.
+MAX_FEATURES = 1 << 22
+
+
+@dataclass(frozen=True)
+class SeenFeatures:
+    """Feature indices as runs first..last, both (runs,) int64 and ascending: '1-7,9,12-13'."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    @staticmethod
+    def of(features: np.ndarray) -> SeenFeatures:
+        """Return the runs of features, (d,) int32 and ascending."""
+        breaks = np.flatnonzero(np.diff(features) != 1)
+        starts = np.concatenate([[0], breaks + 1])[: len(features)]
+        ends = np.concatenate([breaks, [len(features) - 1]])[: len(features)]
+        return SeenFeatures(features[starts], features[ends])
+
+    def contains(self, indices: np.ndarray) -> np.ndarray:
+        """Return whether each index was in the training data, (m,) bool. indices : (m,)."""
+        if len(self.first) == 0:
+            return np.zeros(len(indices), bool)
+        run = np.searchsorted(self.first, indices, side="right") - 1
+        return (run >= 0) & (indices <= self.last[run])
+
+    def indices(self, limit: int) -> np.ndarray:
+        """Return the first `limit` + 1 indices, (m,) int32 and ascending.
+
+        m > limit means that the features may be incomplete.
+        """
+        sizes = np.cumsum(self.last - self.first + 1)
+        runs = int(np.searchsorted(sizes, limit, side="right")) + 1
+        pairs = zip(self.first[:runs].tolist(), self.last[:runs].tolist(), strict=True)
+        parts = [np.arange(a, min(b, a + limit) + 1) for a, b in pairs]
+        return np.concatenate([np.empty(0, np.int64), *parts])[: limit + 1].astype(np.int32)
+
+    @property
+    def count(self) -> int:
+        return int((self.last - self.first + 1).sum())
+
+    def __str__(self) -> str:
+        pairs = zip(self.first.tolist(), self.last.tolist(), strict=True)
+        return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in pairs)
+
+    @staticmethod
+    def parse(text: str) -> SeenFeatures:
+        """Return the features of a text that str() made."""
+        runs = [run.partition("-") for run in text.split(",") if run]
+        first = np.array([int(a) for a, _, _ in runs], np.int64)
+        return SeenFeatures(first, np.array([int(b or a) for a, _, b in runs], np.int64))
 
 
 class ModelRows(NamedTuple):
@@ -49,10 +103,6 @@ class Model:
         Feature indices of the columns of rows, ascending, as written in files.
     labels : tuple of str
         Label of each class as the training data first spelled it; empty for a regression.
-    values : tuple of int or str
-        Value of each label.
-    label_texts : tuple of str, optional
-        Texts that the labels stand for, such as "A, b" for A__b; None: the labels themselves.
     b : array of shape (columns of f,), float64
         Offset of each decision value.
     zero_based : bool
@@ -73,13 +123,12 @@ class Model:
         e^(-|z| / sigma) / (2 sigma); None: not fitted.
     columns : Columns, optional
         Columns of the tables that the model was trained with; None: of svmlight files or arrays.
-    metadata : mapping of str to str
+    metadata : mapping of str to values of JSON
         Other lines of the trailer, which describe the training.
     """
 
     features: np.ndarray
     labels: tuple[str, ...]
-    values: tuple[int | str, ...]
     b: np.ndarray
     zero_based: bool = False
     seen: SeenFeatures | None = None
@@ -89,8 +138,7 @@ class Model:
     conformal: NonconformityScores | None = None
     noise_scale: float | None = None
     columns: Columns | None = None
-    label_texts: tuple[str, ...] | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields for pickling, without cached values."""
@@ -150,23 +198,6 @@ class Model:
         if self.seen is not None and len(self.seen.last):
             largest = max(largest, int(self.seen.last[-1]))
         return max(1, largest + 1 - self.index_base)
-
-    def save(self, path: str) -> None:
-        """Write the model in the format of LIBSVM or LIBLINEAR.
-
-        A model that their formats cannot express is written in a layout that their programs refuse.
-
-        Parameters
-        ----------
-        path : str
-            Name of the file; it is replaced as a whole or not at all.
-
-        Raises
-        ------
-        OutputError, TransferError
-            If the file cannot be created or written.
-        """
-        raise NotImplementedError
 
     def properties(self) -> dict[str, Any]:
         """Return the properties of this class of models.
@@ -325,37 +356,27 @@ class Model:
         assert self.seen is not None
         return self.seen.indices(MAX_FEATURES)
 
-    @property
-    def original_labels(self) -> tuple[str, ...]:
-        """The labels of the training data, also those that no svmlight file can hold."""
-        return self.labels if self.label_texts is None else self.label_texts
+    @cached_property
+    def values(self) -> tuple[int | str, ...]:
+        """The value of each label: a whole number, or the text if not all labels are numbers."""
+        return label_values(self.labels)
+
+    def label_table(self, path: str) -> LabelTable:
+        """Return a reader of the labels of rows that are predicted; `?` is a row without a label.
+
+        path : a file of rows, for messages. Rows of novelty detection may have other labels than
+        the model, as may rows for labels that no svmlight file can have, as 1.5.
+        """
+        numbers = any(NUMBER.fullmatch(text) for text in self.labels)
+        plain = not numbers or isinstance(self.values[0], int)
+        any_label = self.is_one_class or not plain
+        return LabelTable(path, unlabelled=True, names=self.labels, any_label=any_label)
 
     @property
-    def _c_labels(self) -> tuple[int, ...] | None:
+    def c_labels(self) -> tuple[int, ...] | None:
         """The labels as C ints, as in LIBSVM and LIBLINEAR; None if they do not fit."""
         fit = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
         return tuple(int(v) for v in self.values) if fit else None
-
-    @property
-    def _labels_from_data(self) -> bool:
-        return bool(self.labels)
-
-    @property
-    def _trailer(self) -> dict[str, str]:
-        """The lines of the trailer."""
-        labels = self.labels if self._labels_from_data else ()
-        lines = trailer_items(
-            labels,
-            self.zero_based,
-            self.seen,
-            self.scaling,
-            self.float64,
-            self.columns,
-            self.label_texts,
-        )
-        if self.conformal is not None:
-            lines |= self.conformal.lines()
-        return {**self.metadata, **lines}
 
 
 def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -367,26 +388,62 @@ def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray
     return column, found
 
 
-def common_fields(
-    trailer: Trailer, task: str, header_labels: tuple[int, ...] | None, classes: int, columns: int
-) -> dict[str, Any]:
-    """Return the fields of Model from the trailer and the header.
+# --- the lines of a trailer ----------------------------------------------------------------
 
-    task : svc, one-class or svr; classes : number of classes of svc; columns : of f. The
-    field `metadata` is `trailer.unparsed` itself, so that later calls of `trailer.take` remove
-    lines from it.
+
+def trailer_of(model: Model, labels: bool) -> dict[str, Any]:
+    """Return the lines of the trailer that all models have.
+
+    labels : whether the labels come from the training data
     """
-    labels, values = trailer.labels(header_labels, classes if task == "svc" else 0)
-    seen = trailer.seen_features()
+    scaling, conformal = model.scaling, model.conformal
+    lines = {
+        **model.metadata,
+        "labels": model.labels if labels else None,
+        "index_base": model.index_base,
+        "values": "float64" if model.float64 else None,
+        "features": None if model.seen is None else str(model.seen),
+        "columns": None if model.columns is None else json.loads(model.columns.to_json()),
+        "scale": None if scaling is None else scaling.name,
+        "scale_shift": None if scaling is None else scaling.shift,
+        "scale_factor": None if scaling is None else scaling.factor,
+        "conformal_scores": None if conformal is None else conformal.scores,
+        "conformal_ranks": None if conformal is None else conformal.ranks,
+    }
+    own = lines.keys() - model.metadata.keys()
+    return {key: value for key, value in lines.items() if key not in own or value is not None}
+
+
+def fields_of(
+    trailer: Mapping[str, Any] | None, task: str, header_labels: tuple[int, ...] | None
+) -> dict[str, Any]:
+    """Return the fields of Model from the trailer and the labels of the header.
+
+    task : svc, one-class or svr; trailer : None for a model of LIBSVM or LIBLINEAR, which parse
+    features as float64.
+    """
+    lines = dict(trailer or {})
+
+    def array(key: str) -> np.ndarray | None:
+        return np.array(lines.pop(key), np.float64) if key in lines else None
+
+    labels = tuple(map(str, lines.pop("labels", header_labels or ())))
+    seen, columns, scale = (lines.pop(key, None) for key in ("features", "columns", "scale"))
+    shift, factor = array("scale_shift"), array("scale_factor")
+    scores, ranks = array("conformal_scores"), array("conformal_ranks")
+    known = None if seen is None else SeenFeatures.parse(seen)
+    arrays = [one for one in (shift, factor) if one is not None]
+    if scale is not None and (known is None or any(len(one) != known.count for one in arrays)):
+        raise ValueError("expected a scaling of each feature")
     return {
-        "labels": ONE_CLASS_LABELS if task == "one-class" else labels,
-        "values": ONE_CLASS_VALUES if task == "one-class" else values,
-        "zero_based": trailer.zero_based(),
-        "float64": trailer.float64(),
-        "seen": seen,
-        "scaling": trailer.scaling(seen),
-        "conformal": NonconformityScores.parse(trailer),
-        "columns": trailer.columns(),
-        "label_texts": trailer.label_texts(len(labels)),
-        "metadata": trailer.unparsed,
+        "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
+        "zero_based": lines.pop("index_base", 1) == 0,
+        "float64": lines.pop("values", None) == "float64" or trailer is None,
+        "seen": known,
+        "scaling": None if scale is None else Scaling(scale, shift, factor),
+        "conformal": (
+            None if scores is None or ranks is None else NonconformityScores(scores, ranks)
+        ),
+        "columns": None if columns is None else Columns.from_json(json.dumps(columns)),
+        "metadata": lines,
     }

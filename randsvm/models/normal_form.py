@@ -19,8 +19,7 @@ from randsvm.errors import ModelError
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.model import Model
-from randsvm.models.trailer import MAX_FEATURES
+from randsvm.models.model import MAX_FEATURES, Model
 
 # A row is an array with an entry for every index, of which the code in C has a copy on the stack.
 MAX_INPUTS = 250_000

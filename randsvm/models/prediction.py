@@ -196,9 +196,7 @@ class _FilePrediction:
         """Prepare a prediction. paths : files of rows; path : the model file."""
         self.paths, self.path, self.model = paths, path, model
         self.resources, self.params = resources, params
-        self.table = LabelTable(
-            paths[0], unlabelled=True, names=model.labels, any_label=model.is_one_class
-        )
+        self.table = model.label_table(paths[0])
         self.metric: Metric = Accuracy()
         if model.is_regression:
             self.metric = RegressionErrors()
@@ -211,13 +209,17 @@ class _FilePrediction:
             largest = model.conformal.largest(params.coverage)
             self.coverage = CoverageCounts(params.coverage, largest)
         self.progress = _PredictionProgress()
-        self.names = _written_labels(model, params.labels)
         self.unseen_values = 0
         # Whether any row has a weight other than 1.
         self.weighted = False
         self.row_weights = weights_at(params.row_weights, paths)
         self.unseen = np.empty(0, np.int32)
         self.rows = RowFiles(model, path, paths, params.format, params.keep, params.no_header)
+        # The text between the fields of a line, and the labels as fields.
+        self.between = self.rows.delimiter if self.rows.kept else " "
+        self.names = _written_labels(model, params.labels)
+        if self.rows.kept or params.probabilities or params.coverage is not None:
+            self.names = tuple(written_record([name], self.between) for name in self.names)
 
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""
@@ -297,8 +299,17 @@ class _FilePrediction:
         if self.rows.kept:
             header = files.encoded(self.header_line)[: files.FILE_TYPE_BYTES]
             return "a table of the same columns", lambda head: head.startswith(header)
-        is_table = self.rows.columns is not None
-        return "a file of predictions", _has_no_fields if is_table else holds_predictions
+        holds = holds_predictions if self.rows.columns is None else _has_no_fields
+        odd = [files.encoded(name) for name in self.names if set(name) & set(' ,\t"')]
+
+        def recognises(head: bytes) -> bool:
+            if odd and len(head) == files.FILE_TYPE_BYTES:
+                head = head[: head.rfind(b"\n") + 1]  # the last line may be truncated
+            for name in odd:
+                head = head.replace(name, b"label")
+            return holds(head)
+
+        return "a file of predictions", recognises
 
     @property
     def header_line(self) -> str:
@@ -307,8 +318,8 @@ class _FilePrediction:
         With kept columns, the names of all columns.
         """
         if self.rows.kept:
-            names = [*self.rows.kept, *self._column_names()]
-            return written_record(names, self.rows.delimiter) + "\n"
+            names = [written_record([name], self.between) for name in self.rows.kept]
+            return self.between.join([*names, *self._column_names()]) + "\n"
         if self.coverage is not None and not self.model.is_regression:
             return f"{LABEL_SETS} {self.coverage.asked:g}\n"
         if not self.params.probabilities or self.model.is_regression:
@@ -330,7 +341,7 @@ class _FilePrediction:
         scores[np.arange(len(scores)), rows.predicted] = -np.inf
         order, sizes = np.argsort(scores, axis=1, kind="stable").tolist(), sets.sum(axis=1).tolist()
         return [
-            " ".join([self.names[index] for index in row[:size]])
+            self.between.join([self.names[index] for index in row[:size]])
             for row, size in zip(order, sizes, strict=True)
         ]
 
@@ -350,11 +361,7 @@ class _FilePrediction:
         """Return the lines of some rows. keys : the kept fields of each row, as written."""
         lines = self._lines(rows)
         if keys is not None:
-            between = self.rows.delimiter
-            lines = [
-                f"{key}{between}{line.replace(' ', between)}"
-                for key, line in zip(keys, lines, strict=True)
-            ]
+            lines = [self.between.join(fields) for fields in zip(keys, lines, strict=True)]
         return files.encoded("".join([line + "\n" for line in lines]))
 
     def _lines(self, rows: PredictedRows) -> list[str]:
@@ -363,16 +370,19 @@ class _FilePrediction:
         if self.coverage is not None:
             half = self.coverage.largest
             values = np.column_stack([rows.f, rows.f - half, rows.f + half])
-            return list(join_rows(values))
+            return self._lines_of_numbers(values)
         if self.params.scores or self.model.is_regression:
-            values = rows.f.reshape(len(rows.f), -1)
-            return list(join_rows(values))
+            return self._lines_of_numbers(rows.f.reshape(len(rows.f), -1))
         lines = [self.names[index] for index in rows.predicted.tolist()]
         if rows.probabilities is not None:
             # The number of digits is svm-predict's.
-            numbers = [" ".join([f"{p:.6g}" for p in row]) for row in rows.probabilities.tolist()]
-            lines = [f"{label} {row}" for label, row in zip(lines, numbers, strict=True)]
+            numbers = [[f"{p:.6g}" for p in row] for row in rows.probabilities.tolist()]
+            fields = zip(lines, numbers, strict=True)
+            lines = [self.between.join([label, *row]) for label, row in fields]
         return lines
+
+    def _lines_of_numbers(self, values: np.ndarray) -> list[str]:
+        return [line.replace(" ", self.between) for line in join_rows(values)]
 
 
 def weights_at(path: str | None, paths: Sequence[str]) -> RowWeights | None:

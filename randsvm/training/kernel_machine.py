@@ -701,17 +701,17 @@ class KernelTrainingRun(BatchRun[Params, Trained]):
             reduced=self.reduced,
         )
 
-    def metadata(self, outcome: Trained) -> dict[str, str]:
+    def metadata(self, outcome: Trained) -> dict[str, Any]:
         return {
-            "lambda": repr(self.trainer.cost_and_lambda(self.params)[1]),
-            "primal": repr(outcome.primal),
-            "dual": repr(outcome.dual),
-            "primal_error": repr(self._certificate.primal_error),
-            "dual_error": repr(self._certificate.dual_error),
-            "gap": repr(outcome.gap),
-            **({} if outcome.largest_gap is None else {"largest_gap": repr(outcome.largest_gap)}),
+            "lambda": self.trainer.cost_and_lambda(self.params)[1],
+            "primal": outcome.primal,
+            "dual": outcome.dual,
+            "primal_error": self._certificate.primal_error,
+            "dual_error": self._certificate.dual_error,
+            "gap": outcome.gap,
+            **({} if outcome.largest_gap is None else {"largest_gap": outcome.largest_gap}),
             "certificate": self._certificate_word(outcome),
-            "violators": "unknown" if outcome.violators is None else str(outcome.violators),
+            "violators": outcome.violators,
             **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
             "stopped": outcome.stopped,
         }
@@ -737,14 +737,14 @@ class KernelTrainingRun(BatchRun[Params, Trained]):
         return assemble(self.subtasks, [one.SV for one in self._solutions])
 
 
-def _reduction_metadata(reduced: Reduced) -> dict[str, str]:
+def _reduction_metadata(reduced: Reduced) -> dict[str, Any]:
     """Return the lines of the trailer about --reduce."""
     return {
-        "support_vectors_before": str(reduced.support_vectors_before),
-        "full_gap": repr(reduced.full_gap),
-        "largest_change": repr(reduced.largest_change),
-        "mean_change": repr(reduced.mean_change),
-        "labels_changed": str(reduced.labels_changed),
-        "needed_for_1_percent": str(reduced.needed_for_1_percent),
-        "needed_for_5_percent": str(reduced.needed_for_5_percent),
+        "support_vectors_before": reduced.support_vectors_before,
+        "full_gap": reduced.full_gap,
+        "largest_change": reduced.largest_change,
+        "mean_change": reduced.mean_change,
+        "labels_changed": reduced.labels_changed,
+        "needed_for_1_percent": reduced.needed_for_1_percent,
+        "needed_for_5_percent": reduced.needed_for_5_percent,
     }

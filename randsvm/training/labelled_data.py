@@ -15,12 +15,13 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.columns import DELIMITERS, Columns, Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of
 from randsvm.data.in_memory import Arrays
+from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
 from randsvm.data.svmlight import NUMBER
 from randsvm.errors import ClusterError, DataError, ParameterError
 from randsvm.events import Notice, emit
 from randsvm.files import display_name, inputs
-from randsvm.models.model import ONE_CLASS_LABELS, ONE_CLASS_VALUES
+from randsvm.models.model import ONE_CLASS_LABELS
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
 from randsvm.training.clock import TimeLimitError
@@ -55,11 +56,11 @@ class LabelledData:
             return LabelledData(whole, (), ())
         summary = whole.summary
         if task == "one-class":
-            indices = {str(value): index for index, value in enumerate(ONE_CLASS_VALUES)}
+            indices = {value: index for index, value in enumerate(ONE_CLASS_LABELS)}
             other = len(indices)
             found = [indices.get(str(value), other) for value in summary.values]
             D = whole.relabel(np.array(found, float))
-            return LabelledData(D, ONE_CLASS_LABELS, ONE_CLASS_VALUES)
+            return LabelledData(D, ONE_CLASS_LABELS, label_values(ONE_CLASS_LABELS))
         D, order = labelled_classes(whole, path)
         names = tuple(summary.names[i] for i in order)
         return LabelledData(D, names, tuple(summary.values[i] for i in order))

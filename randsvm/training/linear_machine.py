@@ -20,7 +20,6 @@ from randsvm.arrays import median
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.sampling import Draw, Draws
-from randsvm.decimals import join_numbers
 from randsvm.errors import ParameterError
 from randsvm.events import Epoch, LinearTrained, Notice, emit
 from randsvm.models.linear_model import LinearModel
@@ -317,13 +316,13 @@ class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
             gap=gap,
         )
 
-    def metadata(self, outcome: LinearTrained) -> dict[str, str]:
+    def metadata(self, outcome: LinearTrained) -> dict[str, Any]:
         return {
-            "primal": "unknown" if outcome.primal is None else repr(outcome.primal),
-            **({} if outcome.dual is None else {"dual": repr(outcome.dual)}),
-            **({} if math.isnan(outcome.gap) else {"gap": repr(outcome.gap)}),
-            "violators": "unknown" if outcome.violators is None else str(outcome.violators),
-            **({} if self.groups == 1 else {"averaged": str(self.groups)}),
+            "primal": outcome.primal,
+            **({} if outcome.dual is None else {"dual": outcome.dual}),
+            **({} if math.isnan(outcome.gap) else {"gap": outcome.gap}),
+            "violators": outcome.violators,
+            **({} if self.groups == 1 else {"averaged": self.groups}),
             "stopped": outcome.stopped,
             # --update continues as if there had been one epoch; in it a row counts by its weight:
             # so its steps are larger. Measured on three sets cut in two: 0.1 to 0.3 points better.
@@ -430,25 +429,21 @@ def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Datase
     return D.subset(~held), D.subset(held)
 
 
-def state_metadata(learner: Learner, t: float) -> dict[str, str]:
+def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
     """Return the entries of the trailer that --update continues from.
 
     t: the number of steps that count as made
     """
     steps = learner.steps
     return {
-        **({} if steps.epsilon is None else {"epsilon": repr(steps.epsilon)}),
-        **(
-            {"nu" if steps.loss == OUTSIDE else "origin": repr(steps.origin)}
-            if steps.origin
-            else {}
-        ),
-        "lambda": repr(steps.lambda_),
-        "eta0": repr(steps.eta0),
-        "bias_rate": repr(steps.bias_rate),
-        **({} if steps.bias_lambda is None else {"bias_lambda": repr(steps.bias_lambda)}),
-        "weights": join_numbers(steps.weights),
-        "t": repr(t),
+        **({} if steps.epsilon is None else {"epsilon": steps.epsilon}),
+        **({"nu" if steps.loss == OUTSIDE else "origin": steps.origin} if steps.origin else {}),
+        "lambda": steps.lambda_,
+        "eta0": steps.eta0,
+        "bias_rate": steps.bias_rate,
+        **({} if steps.bias_lambda is None else {"bias_lambda": steps.bias_lambda}),
+        "weights": steps.weights.tolist(),
+        "t": t,
     }
 
 

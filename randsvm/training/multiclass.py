@@ -328,7 +328,6 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
         "kernel": Kernel.of(problem),
         "features": subtasks.D.summary.features,
         "labels": tuple(subtasks.names),
-        "values": tuple(subtasks.names),
         "b": np.array([one.b * one.scale for one in solutions]),
     }
     if subtasks.pairs:

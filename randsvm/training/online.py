@@ -5,10 +5,12 @@ No row is kept after the step that it makes.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +21,12 @@ from randsvm.data.batches import Batch
 from randsvm.data.dataset import Source
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
-from randsvm.decimals import join_numbers, parse_numbers
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import LinearTrained, Notice, Started, Updated, Watch, emit, listening
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.load import load
-from randsvm.models.model import Model
-from randsvm.models.trailer import SeenFeatures
+from randsvm.models.load import load, save
+from randsvm.models.model import Model, SeenFeatures
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags
 from randsvm.parameters.sgd import LOSSES, SgdParams
 from randsvm.parameters.svm import class_weights
@@ -124,7 +124,7 @@ def _running_of(old: LinearModel, path: str) -> LearnerState | None:
     """Return the running weights, of which the model's may be the mean; None: there are none."""
     try:
         return running_of(old.metadata, *old.w.shape)
-    except (KeyError, ValueError):
+    except ValueError:
         raise ModelError(
             f"{path}: expected the running weights of an update, found some that do not fit it"
         ) from None
@@ -140,8 +140,8 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[SgdSchedu
         epsilon = float(metadata["epsilon"]) if "epsilon" in metadata else None
         bias_lambda = float(metadata.get("bias_lambda", metadata["lambda"]))
         origin = float(metadata.get("origin", "0"))
-        weights = [float(word) for word in metadata["weights"].split()]
-    except (KeyError, ValueError):
+        weights = metadata["weights"]
+    except KeyError:
         raise ModelError(
             f"{path}: expected a model of randsvm-train sgd to update, found one without its "
             f"step size"
@@ -329,11 +329,11 @@ class UpdateRun(TrainingRun[LinearTrained]):
         metadata = {
             **old.metadata,
             "version": __version__,
-            "configuration": " ".join(["sgd", *self.arguments]),
-            "n": str(_count(old.metadata.get("n", "0")) + learner.rows_learned),
-            "d": str(len(self.features)),
-            "primal": "unknown",
-            "violators": "unknown",
+            "configuration": shlex.join(["sgd", *self.arguments]),
+            "n": old.metadata.get("n", 0) + learner.rows_learned,
+            "d": len(self.features),
+            "primal": None,
+            "violators": None,
             "stopped": stopped,
             **state_metadata(learner, learner.t),
             **running_metadata(learner.running, self.columns),
@@ -348,11 +348,11 @@ class UpdateRun(TrainingRun[LinearTrained]):
             seen=SeenFeatures.of(self.features),
             metadata=metadata,
         )
-        model.save(self.path)
+        save(model, self.path)
         return model
 
 
-def running_metadata(running: LearnerState, columns: np.ndarray) -> dict[str, str]:
+def running_metadata(running: LearnerState, columns: np.ndarray) -> dict[str, list[float]]:
     """Return the entries of the trailer from which an update continues without a difference.
 
     columns : (d,) those of the weights, in the order of the features
@@ -366,19 +366,20 @@ def running_metadata(running: LearnerState, columns: np.ndarray) -> dict[str, st
         "running_A": A,
         "running_b_sum": b_sum,
     }
-    return {name: join_numbers(some) for name, some in numbers.items()}
+    return {name: some.tolist() for name, some in numbers.items()}
 
 
-def running_of(metadata: Mapping[str, str], d: int, K: int) -> LearnerState | None:
+def running_of(metadata: Mapping[str, Any], d: int, K: int) -> LearnerState | None:
     """Return what `running_metadata` wrote for d features and K columns of weights.
 
     None: no update wrote this model. Raises ValueError for other numbers of features or columns.
     """
     if "running" not in metadata:
         return None
-    s, sigma, m = parse_numbers(metadata["running"]).tolist()
-    v, A = (parse_numbers(metadata[name]).reshape(-1, K) for name in ("running_v", "running_A"))
-    b, b_sum = (parse_numbers(metadata[name]) for name in ("running_b", "running_b_sum"))
+    s, sigma, m = metadata["running"]
+    names = ("running_v", "running_A", "running_b", "running_b_sum")
+    v, A, b, b_sum = (np.array(metadata[name], np.float64) for name in names)
+    v, A = v.reshape(-1, K), A.reshape(-1, K)
     mean = 1 if m else 0
     if (len(v), len(b), len(A), len(b_sum)) != (d, K, d * mean, K * mean):
         raise ValueError("expected a running weight for each weight")
@@ -391,8 +392,3 @@ def _targets(block: svmlight.Block, table: LabelTable, steps: SgdSchedule) -> np
         return block.y
     y = table.classes(block)
     return np.zeros(len(y)) if steps.origin else y
-
-
-def _count(text: str) -> int:
-    """Return the number of rows that a trailer states; 0 for a text of another program."""
-    return int(text) if text.isdecimal() else 0

@@ -6,6 +6,7 @@ of linear ones, supplies the training functions; this module knows no algorithm.
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -33,9 +34,8 @@ from randsvm.events import (
     listening,
 )
 from randsvm.models import decisions
-from randsvm.models.load import configuration_and_gap
-from randsvm.models.model import Model
-from randsvm.models.trailer import SeenFeatures
+from randsvm.models.load import configuration_and_gap, save
+from randsvm.models.model import Model, SeenFeatures
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
@@ -521,7 +521,7 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         old = configuration_and_gap(path)
         if old is None or outcome.gap <= old[1]:
             return None
-        arguments = old[0].split()
+        arguments = shlex.split(old[0])
         tasks = [task for option, task in pairwise(arguments) if option == "-s"]
         return old[1] if tasks == [self.params.task] else None
 
@@ -544,7 +544,6 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         zero_based = self.trainer.job.run.zero_based
         self.saved_model = self.model(
             labels=labelled_data.labels,
-            values=labelled_data.values,
             zero_based=zero_based or labelled_data.D.summary.has_row_numbers,
             seen=SeenFeatures.of(labelled_data.D.summary.features),
             scaling=labelled_data.D.scaling,
@@ -554,9 +553,9 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
             **self.calibrated,
         )
         if self.output.path is not None:
-            self.saved_model.save(outcome.model)
+            save(self.saved_model, outcome.model)
 
-    def _metadata(self, outcome: Outcome) -> dict[str, str]:
+    def _metadata(self, outcome: Outcome) -> dict[str, Any]:
         """Return the entries of the model's trailer. Equal runs have equal entries."""
         D = self.trainer.D
         return {

@@ -340,13 +340,13 @@ class Winner(Generic[AnyParams]):
     first_fit: Any = None
 
 
-def search_metadata(found: Searched | None) -> dict[str, str]:
+def search_metadata(found: Searched | None) -> dict[str, Any]:
     """Return the entries of a model's trailer for a search: best score, its rows, combinations."""
     if found is None:
         return {}
     best = found.tried[0]
     return {
         "cross_validation": f"{best.score_name} {best.score!r}",
-        "cross_validation_rows": str(best.rows),
-        **({"searched": str(len(found.tried))} if found.of > 1 else {}),
+        "cross_validation_rows": best.rows,
+        **({"searched": len(found.tried)} if found.of > 1 else {}),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -207,7 +208,7 @@ class OldModel:
     def _values(self) -> dict[str, Any]:
         """The parameters that the model states."""
         kernel, metadata = self.model.kernel, self.model.metadata
-        arguments = metadata.get("configuration", "").split()
+        arguments = shlex.split(metadata.get("configuration", ""))
         values: dict[str, Any] = {
             "task": self.task,
             "kernel": kernel.name,
@@ -234,7 +235,7 @@ class OldModel:
         Then it is the largest coefficient, if several support vectors have it.
         """
         if "C" in self.model.metadata:
-            return self._number(self.model.metadata["C"])
+            return float(self.model.metadata["C"])
         alpha = np.abs(self.model.beta)
         largest = float(alpha.max(initial=0.0))
         return largest if np.count_nonzero(alpha == largest) > 1 else None

@@ -84,7 +84,7 @@ def certified(train: Path, model: Path, test: Path, options: Sequence[str]) -> d
         if name.startswith("-w") or name in ("-c", "-p", "-n"):
             words += [name, value]
     found: dict[str, float] = {"SV": size(model)}
-    if affordable(train, model) and "\n# randsvm certificate reduced\n" not in model.read_text():
+    if affordable(train, model) and '\n# randsvm certificate "reduced"\n' not in model.read_text():
         given = ["certify", train, model, *words, *JSON]
         judged = json.loads(output(PREDICT, *given))
         gap = judged["gap"] if judged["largest_gap"] is None else judged["largest_gap"]

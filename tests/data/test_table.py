@@ -82,9 +82,9 @@ def test_a_table_is_what_pandas_makes_of_it(tmp_path):
         assert np.array_equal(
             matrix(D, expected.shape[1]).astype(np.float32), expected.astype(np.float32)
         )
-        assert sorted(D.summary.names) == ["-_50000.", "50000+."]
+        assert sorted(D.summary.names) == ["- 50000.", "50000+."]
         names = np.array(D.summary.names)[D.labels().astype(int)]
-    assert np.array_equal(names, frame.income.str.strip().str.replace(" ", "_"))
+    assert np.array_equal(names, frame.income.str.strip())
 
 
 def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path):
@@ -259,7 +259,6 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
         ("y\np\n", "1:1: expected a column of features"),
         ("", "1:1: expected a row, found an empty file"),
         ("a,y\n", r"1:1: expected rows after the names of the columns, found none \(--no-header"),
-        ("a,y\n1,p q\n2,p:q\n", "3:2: expected labels that differ in more than blanks"),
     ],
 )
 def test_an_error_has_its_place(tmp_path, text, place):

@@ -141,7 +141,7 @@ def test_a_wrong_number_is_detected(tmp_path, monkeypatch, key):
         written = plain(path, case)
         if key == "rho":
             return written._replace(b=written.b * factor)
-        changed = {key: repr(type(factor)(float(written.metadata[key]) * factor))}
+        changed = {key: type(factor)(float(written.metadata[key]) * factor)}
         return written._replace(metadata={**written.metadata, **changed})
 
     monkeypatch.setattr(random_problems, "read", read)

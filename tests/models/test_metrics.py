@@ -196,7 +196,7 @@ def test_tables_and_json_say_the_same_as_scikit_learn(classes, predict):
     true = [line.split()[0] for line in path.read_text().splitlines()]
     pairs = [pair for pair in zip(true, predicted.lines, strict=True) if pair[0] != "?"]
     y, answers = map(list, zip(*pairs, strict=True))
-    labels = oracle.trailer(model)["labels"].split()
+    labels = oracle.trailer(model)["labels"]
     every = [*labels, "white"]
     matrix = peers.confusion_matrix(y, answers, labels=every)[:, :3]
     expected = peers.precision_recall_fscore_support(

@@ -360,7 +360,6 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
         model = KernelModel(
             features=np.arange(1, 1001, dtype=np.int32),
             labels=("1", "-1"),
-            values=(1, -1),
             task="svc",
             kernel=Kernel("rbf", gamma),
             Z=ones,

@@ -54,7 +54,7 @@ WORDS = [
     b"18446744073709551617", b"1e38", b"3.5e38", b"1e-46", b"1e308", b"1e309", b"-1e999", b"1e-999",
     b"0x10", b"nan", b"inf", b"1:1 ", b"0:1 ", b"qid:1 ", b"e", b"1e", b"SV\n", b"w\n", b"rho 1\n",
     b"cost:2 ", b"cost:0 ", b"cost:",
-    b"randsvm_model 1\n", b"randsvm_model 2\n", b"# randsvm ", b"# randsvm format 1\n",
+    b"randsvm_model 2\n", b"randsvm_model 3\n", b"# randsvm ", b"# randsvm format 2\n",
 ]  # fmt: skip
 NUMBER = re.compile(rb"[0-9.eE+-]+")
 
@@ -185,12 +185,12 @@ TRAILER = re.compile(rb"(?:\A|\n)# randsvm ")
 SEAL = b"# randsvm sha256 "
 TRAILER_WORDS = [
     *WORDS,
-    b"# randsvm features 1-2147483647\n",
-    b"# randsvm features 1-67108864,67108866-2147483647\n",
-    b"# randsvm labels a b\n",
-    b"# randsvm map rbf components 2147483647 gamma 1 seed 0\n",
-    b"# randsvm map poly components 2147483647 gamma 1 coef0 1 degree 1000 seed 0\n",
-    b"# randsvm map poly components 3 gamma 1e308 coef0 1e308 degree 1000 seed 0 exact\n",
+    b'# randsvm features "1-2147483647"\n',
+    b'# randsvm features "1-67108864,67108866-2147483647"\n',
+    b'# randsvm labels ["a", "b"]\n',
+    b'# randsvm map "rbf components 2147483647 gamma 1 seed 0"\n',
+    b'# randsvm map "poly components 2147483647 gamma 1 coef0 1 degree 1000 seed 0"\n',
+    b'# randsvm map "poly components 3 gamma 1e308 coef0 1e308 degree 1000 seed 0 exact"\n',
     b"2000000000", b"1-2", b"4-3", b"99999999999",
 ]  # fmt: skip
 # Rows to predict: no features, few, one that no model knows.

@@ -140,7 +140,7 @@ class Finished(NamedTuple):
         return [event["text"] for event in self.of("notice")]
 
     @property
-    def metadata(self) -> dict[str, str]:
+    def metadata(self) -> dict[str, Any]:
         return oracle.trailer(self.model)
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -202,7 +203,7 @@ class ModelFile(NamedTuple):
     beta: np.ndarray
     b: float
     gamma: float
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
 
 
 def read_model(path: Path, d: int) -> ModelFile:
@@ -224,7 +225,7 @@ class SeveralFile(NamedTuple):
     beta: np.ndarray
     b: np.ndarray
     labels: list[str]
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
 
 
 def read_several(path: Path, d: int) -> SeveralFile:
@@ -239,7 +240,7 @@ def read_several(path: Path, d: int) -> SeveralFile:
         for index, value in (word.split(":") for word in line[len(b) :]):
             z[int(index) - 1] = float(value)
     beta = np.array([line[: len(b)] for line in lines], float).reshape(-1, len(b))
-    return SeveralFile(as_float32(Z), beta, b, metadata["labels"].split(), metadata)
+    return SeveralFile(as_float32(Z), beta, b, metadata["labels"], metadata)
 
 
 def several_objectives(
@@ -261,11 +262,12 @@ def several_objectives(
     return Objectives(norms.sum() / 2 + C * loss, np.abs(model.beta).sum() - norms.sum() / 2)
 
 
-def trailer(path: Path) -> dict[str, str]:
-    """Return the '# randsvm key value' lines of a model."""
+def trailer(path: Path) -> dict[str, Any]:
+    """Return the values of the '# randsvm key value' lines of a model."""
     lines = path.read_text().splitlines()
     found = [line.removeprefix("# randsvm ") for line in lines if line.startswith("# randsvm ")]
-    return dict(line.partition(" ")[::2] for line in found)
+    items = [line.partition(" ")[::2] for line in found]
+    return {key: value if key == "sha256" else json.loads(value) for key, value in items}
 
 
 # ---- linear models ----------------------------------------------------------------------------
@@ -284,7 +286,7 @@ class LinearFile(NamedTuple):
     b: np.ndarray
     label: list[str]
     solver: str
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
 
     def decisions(self, X: np.ndarray) -> np.ndarray:
         return X @ self.w + self.b

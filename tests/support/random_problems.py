@@ -439,7 +439,7 @@ class Written(NamedTuple):
     beta: np.ndarray
     b: float
     tube: float | None
-    metadata: dict[str, str]
+    metadata: dict[str, Any]
     sure: bool
 
 
@@ -554,7 +554,8 @@ def complaints(
     u = K @ beta
     norm, b = beta @ u, exact(written.b)
     P, D = primal(case, norm, u, b, written.tube), dual(case, norm, beta)
-    emitted = {name: float(metadata[name]) for name in ("primal", "dual", "gap")}
+    numbers = ("primal", "dual", "gap")
+    emitted = {name: float("nan" if metadata[name] is None else metadata[name]) for name in numbers}
     slack = allowance(case, K, written, P)
     # Bounds of the rounding of P and D as printed.
     e_P, e_D = (float(metadata.get(name, 0)) for name in ("primal_error", "dual_error"))
@@ -637,10 +638,10 @@ def infeasible(case: Case, beta: np.ndarray, bounded: bool = True) -> Iterator[s
 
 
 def counts(
-    case: Case, K: np.ndarray, f: np.ndarray, beta: np.ndarray, metadata: dict[str, str]
+    case: Case, K: np.ndarray, f: np.ndarray, beta: np.ndarray, metadata: dict[str, Any]
 ) -> Iterator[str]:
     """Check the number of violators, if the decision values are accurate enough."""
-    if metadata["violators"] == "unknown":
+    if metadata["violators"] is None:
         return
     parts = (np.abs(K) @ np.abs(beta)).max() + np.abs(f).max() + np.abs(case.targets).max()
     rounding = ROUNDING * float(parts)
@@ -661,7 +662,7 @@ def violators(case: Case, f: np.ndarray, beta: np.ndarray, tolerance: float) -> 
 
 
 def silence(
-    case: Case, gap: float, metadata: dict[str, str], events: list[dict[str, Any]]
+    case: Case, gap: float, metadata: dict[str, Any], events: list[dict[str, Any]]
 ) -> Iterator[str]:
     """Check that the required gap is reached, or that the run reports that it is not."""
     stopped = metadata["stopped"]

@@ -102,4 +102,4 @@ def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
     for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
         learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, "--gap", "none", *words)
         assert learnt.metadata["stopped"] == "no violators"
-        assert learnt.metadata["violators"] == "0"
+        assert learnt.metadata["violators"] == 0

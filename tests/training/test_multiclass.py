@@ -194,7 +194,7 @@ def assert_two_classes_trained(model, training_set, predict, training_file, stop
     """Check that the first two machines are trained, and that P is that of the written model."""
     found = oracle.read_several(model, 5)
     assert (found.metadata["stopped"], found.metadata["certificate"]) == (stopped, "running")
-    assert found.metadata["violators"] == "unknown"
+    assert found.metadata["violators"] is None
     assert np.count_nonzero(found.beta, axis=0)[:2].min() > 0
     assert np.count_nonzero(found.beta[:, 2:]) == 0
     exact = oracle.several_objectives(found, *training_set, C, GAMMA)

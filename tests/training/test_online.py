@@ -63,7 +63,7 @@ def reference_of(path, d, rate=0.0):
     losses = {"L2R_L1LOSS_SVC_DUAL": "hinge", "L2R_L2LOSS_SVC": "squared-hinge", "L2R_LR": "log"}
     names = ("lambda", "eta0", "bias_rate")
     lambda_, eta0, bias_rate = (float(old.metadata[name]) for name in names)
-    weights = np.array(old.metadata["weights"].split(), float)
+    weights = np.array(old.metadata["weights"], float)
     plain = sgd_reference.Plain(
         d,
         len(old.label),
@@ -133,9 +133,9 @@ def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
         600,
     ]
     assert [metadata["n"] for metadata in (old, learnt.metadata, again.metadata)] == [
-        "200",
-        "400",
-        "600",
+        200,
+        400,
+        600,
     ]
     for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
         assert old[name] == learnt.metadata[name] == again.metadata[name]
@@ -167,7 +167,7 @@ def test_an_update_may_change_the_class_weights(tmp_path):
     weights = [5.0 if label == 3 else 1.0 for label in plain.label]
     plain.steps.weights[:] = weights
     assert_learnt(learnt.model, *teach(plain, *case.B).mean())
-    assert learnt.metadata["weights"] == " ".join(map(repr, weights))
+    assert learnt.metadata["weights"] == weights
 
 
 def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
@@ -199,7 +199,7 @@ def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
     case.path.write_text("".join(lines))
     old, before = case.old.read_bytes(), case.old.stat()
     ended = command("train", "sgd", "-q", "--update", "old", "B", "old")
-    labels = oracle.trailer(case.old)["labels"].replace(" ", ", ")
+    labels = ", ".join(oracle.trailer(case.old)["labels"])
     assert (ended.returncode, ended.stdout) == (65, "")
     assert ended.stderr == f"B:7:3: expected one of the labels {labels}, found '7'\n"
     assert case.old.read_bytes() == old
@@ -213,7 +213,7 @@ def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, c
     assert f"randsvm-train sgd {' '.join(words)} {case.path} {new}\n" in said
     assert "note: -t has no effect with --update\n" in said
     assert "note: --seed has no effect with --update\n" in said
-    assert "configuration sgd -w +2 3 --update MODEL\n" in new.read_text()
+    assert 'configuration "sgd -w +2 3 --update MODEL"\n' in new.read_text()
 
 
 # ---- rows as they arrive ------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def test_a_model_is_written_even_without_time_for_a_search(
     learnt = learn("sgd", labelled_file, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)
     assert "cross_validation" not in learnt.metadata
-    assert learnt.metadata["C"] == "1.0"
+    assert learnt.metadata["C"] == 1.0
     assert capsys.readouterr().out == ""
 
 

@@ -58,8 +58,8 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     old = learn(algorithm, old_path, tmp_path / "old.model", *words)
     cold = learn(algorithm, new_path, tmp_path / "cold.model", *words)
     warm = learn(algorithm, new_path, tmp_path / "warm.model", *words, "--warm-start", old.model)
-    labels = {model.metadata["labels"] for model in (old, warm)}
-    assert labels == {" ".join(names.values()), " ".join(reversed(names.values()))}
+    labels = {tuple(model.metadata["labels"]) for model in (old, warm)}
+    assert labels == {tuple(names.values()), tuple(reversed(names.values()))}
     optimum = float(cold.metadata["dual"])
     assert warm.rounds[0]["dual"] >= 0.9 * optimum
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["dual"]), rel=1e-3)

@@ -1,28 +1,38 @@
-"""Read and write the header that the formats of LIBSVM and LIBLINEAR share.
+"""The text of model files: a header in the format of LIBSVM or LIBLINEAR, rows, and a trailer.
 
-Each line is a keyword and its words. This module checks lines, words and numbers; libsvm_format.py
-and liblinear_format.py define the keywords.
+A line of the header is a keyword and its words. The trailer is lines `# randsvm key value` with
+values in JSON, which hold what the two formats cannot. It ends with a seal, the sha256 of all bytes
+before it. libsvm_format.py and liblinear_format.py define the keywords and the rows.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
+import json
+import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
+from randsvm import files
 from randsvm.decimals import is_number, shortest
-from randsvm.errors import ModelError, quoted
-from randsvm.models.trailer import split_trailer
+from randsvm.errors import ModelError, RandsvmError, quoted
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
 # so that their programs refuse the file instead of misreading it.
 OWN_LAYOUT = "randsvm_model"
-OWN_VERSION = 1
+# Version of the trailer and of the own layout.
+VERSION = 2
+
+LINE_PREFIX = b"# randsvm "
+FORMAT_PREFIX = LINE_PREFIX + b"format "
+SEAL_PREFIX = LINE_PREFIX + b"sha256 "
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
@@ -60,11 +70,40 @@ def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
     return None
 
 
-def render(
-    header_format: HeaderFormat, entries: Mapping[str, tuple[object, ...] | None], own_format: bool
+# --- writing -------------------------------------------------------------------------------
+
+
+class SealedStream:
+    """A stream that writes to another one and ends with a trailer and the digest of all bytes."""
+
+    def __init__(self, stream: files.Sink) -> None:
+        self._stream = stream
+        self._digest = hashlib.sha256()
+
+    def write(self, data: bytes, /) -> int:
+        self._digest.update(data)
+        self._stream.write(data)
+        return len(data)
+
+    def seal(self, items: Mapping[str, Any]) -> None:
+        """Write the trailer: its version, the items in order, the sha256 of all bytes so far."""
+        self.write(FORMAT_PREFIX + b"%d\n" % VERSION)
+        for key, value in items.items():
+            text = json.dumps(_finite(value), ensure_ascii=False, default=np.ndarray.tolist)
+            self.write(LINE_PREFIX + files.encoded(f"{key} {text}\n"))
+        self._stream.write(SEAL_PREFIX + self._digest.hexdigest().encode() + b"\n")
+
+
+def _finite(value: Any) -> Any:
+    """Return null in place of nan and infinity, which JSON lacks."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def render_header(
+    header_format: HeaderFormat, entries: Mapping[str, Sequence[object] | None], own_layout: bool
 ) -> bytes:
     """Return the header's lines, without entries that are None."""
-    lines = [f"{OWN_LAYOUT} {OWN_VERSION}"] if own_format else []
+    lines = [f"{OWN_LAYOUT} {VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
@@ -75,9 +114,101 @@ def _text(entry: object) -> str:
     return shortest(entry) if isinstance(entry, float | np.floating) else str(entry)
 
 
-def read(
+def check_finite(path: str, **arrays: np.ndarray | float) -> None:
+    """Raise ModelError for a model with numbers that the formats cannot hold."""
+    for name, numbers in arrays.items():
+        if not np.isfinite(numbers).all():
+            raise ModelError(f"{path}: expected finite numbers in {name}, found others")
+
+
+# --- the trailer ---------------------------------------------------------------------------
+
+
+def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None]:
+    """Return the length of the model's text without its trailer, and the trailer's items.
+
+    content : the whole file; name : the file's name in messages. The items are None for a file
+    without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the trailer is truncated,
+    altered, followed by other bytes, or of another version.
+    """
+    if content.startswith(LINE_PREFIX):
+        raise ModelError(f"{name}:1: expected a model, found its trailer alone")
+    start = content.find(b"\n" + LINE_PREFIX) + 1
+    if start == 0:
+        return len(content), None
+    first_line = content.count(b"\n", 0, start) + 1
+    lines = content[start:].split(b"\n")
+    where = f"{name}:{first_line}"
+    if not lines[0].startswith(FORMAT_PREFIX):
+        raise ModelError(
+            f"{where}: expected '# randsvm format {VERSION}', found {quoted(lines[0])}"
+        )
+    _check_version(lines[0].removeprefix(FORMAT_PREFIX), where)
+    _check_seal(content, lines, name, first_line)
+    with reading(name):
+        words = [line.removeprefix(LINE_PREFIX).partition(b" ") for line in lines[1:-2]]
+        return start, {key.decode(): json.loads(files.decoded(text)) for key, _, text in words}
+
+
+def _check_version(version: bytes, where: str) -> None:
+    if version == b"%d" % VERSION:
+        return
+    found, hint = quoted(version), ""
+    if re.fullmatch(rb"[1-9][0-9]{0,8}", version):
+        found = version.decode()
+        older = "an older version of randsvm wrote this model: train again"
+        newer = "a newer version of randsvm wrote this model"
+        hint = f": {older if int(version) < VERSION else newer}"
+    raise ModelError(f"{where}: expected model format {VERSION}, found {found}{hint}")
+
+
+def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) -> None:
+    last = f"{name}:{first_line + len(lines) - 1}"
+    sealed = [number for number, line in enumerate(lines) if line.startswith(SEAL_PREFIX)]
+    if not sealed:
+        raise ModelError(
+            f"{last}: expected a line '{SEAL_PREFIX.decode()}...' at the end, found the end of the "
+            f"file (truncated?)"
+        )
+    line, where = lines[sealed[0]], f"{name}:{first_line + sealed[0]}"
+    if len(lines) == sealed[0] + 1:
+        raise ModelError(
+            f"{where}: expected a newline at the end, found {quoted(line)} (truncated?)"
+        )
+    after = b"\n".join(lines[sealed[0] + 1 :])
+    if after:
+        raise ModelError(
+            f"{where}: expected the end of the file after the sha256, found {quoted(after)}"
+        )
+    covered = memoryview(content)[: len(content) - len(line) - 1]
+    digest = hashlib.sha256(covered).hexdigest()
+    if line != SEAL_PREFIX + digest.encode():
+        raise ModelError(
+            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL_PREFIX))}: "
+            f"the model was altered or damaged after it was written"
+        )
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Raise ModelError in place of any error from the lines of a trailer.
+
+    We wrote what has a valid seal, so that a line which does not fit was edited and sealed again.
+    """
+    try:
+        yield
+    except RandsvmError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ModelError(f"{name}: its lines '# randsvm' do not fit the model: {error}") from error
+
+
+# --- the header ----------------------------------------------------------------------------
+
+
+def read_header(
     content: bytes, name: str, header_format: HeaderFormat
-) -> tuple[Header, dict[str, str] | None]:
+) -> tuple[Header, dict[str, Any] | None]:
     """Return the header and the trailer of a model.
 
     content : the whole file; name : the file's name in messages. Raise ModelError, also for a model
@@ -85,7 +216,7 @@ def read(
     """
     end, trailer = split_trailer(content, name)
     header = Header(content, end, name, header_format)
-    if header.own_format and trailer is None:
+    if header.own_layout and trailer is None:
         raise ModelError(
             f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
             f"(truncated?)"
@@ -96,7 +227,7 @@ def read(
 class Header:
     """The header lines of content[:end].
 
-    own_format : whether the model is in the package's own layout
+    own_layout : whether the model is in the package's own layout
     size : length of the header in bytes
     first_row_line : number of the first line after the header
     """
@@ -105,7 +236,7 @@ class Header:
         self.content = content
         self.end = end
         self.name = name
-        self.own_format = False
+        self.own_layout = False
         self.size = 0
         self._format = header_format
         self._found: dict[str, tuple[int, list[bytes]]] = {}
@@ -114,8 +245,8 @@ class Header:
             self.size += len(line)
             word, *rest = line.split() or [b""]
             if number == 1 and word == OWN_LAYOUT.encode():
-                self._check_version(rest)
-                self.own_format = True
+                _check_version(b" ".join(rest), f"{name}:1")
+                self.own_layout = True
             elif line.rstrip() == header_format.end.encode():
                 self.first_row_line = number + 1
                 break
@@ -139,17 +270,6 @@ class Header:
     def error(self, number: int, expected: str, found: bytes | str) -> ModelError:
         what = found if isinstance(found, str) else quoted(found.strip())
         return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
-
-    def _check_version(self, words: list[bytes]) -> None:
-        version = b"".join(words[:1])
-        if INTEGER.fullmatch(version) and int(version) > OWN_VERSION:
-            raise self.error(
-                1,
-                f"{OWN_LAYOUT} {OWN_VERSION}",
-                f"{OWN_LAYOUT} {int(version)}: a newer version of randsvm wrote this model",
-            )
-        if version != b"%d" % OWN_VERSION:
-            raise self.error(1, f"{OWN_LAYOUT} {OWN_VERSION}", version)
 
     def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
         keyword = word.decode("ascii", "replace")

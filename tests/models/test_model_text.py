@@ -1,0 +1,657 @@
+"""Model files: what is written is read, other programs' files too, and no bad file is misread."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import io
+import json
+import tracemalloc
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from liblinear import liblinear as bindings
+from liblinear import liblinearutil
+from libsvm import svmutil
+from scipy import sparse
+
+from randsvm.arrays import CsrMatrix
+from randsvm.data.columns import Column, Columns
+from randsvm.data.scaling import Scaling
+from randsvm.errors import DataError, ModelError, OutputError, RandsvmError
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models import liblinear_format, libsvm_format
+from randsvm.models.conformal import NonconformityScores
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.load import configuration_and_gap, load, save
+from randsvm.models.model import SeenFeatures
+from randsvm.models.model_text import SealedStream, format_of, split_trailer
+
+RNG = np.random.default_rng(5)
+FOUR = np.arange(1, 5, dtype=np.int32)
+HUGE = np.array([1, 2, 3, 2**31 - 1])
+SEEN = SeenFeatures.of(FOUR)
+METADATA = {"seed": 7, "gap": 0.5, "primal": None, "configuration": "sgd -w 'a b' 2", "w": [0.1]}
+
+
+def kernel_model(task="svc", labels=("+1", "-1"), kernel=("rbf", 0.3), **given):
+    m = len(given.get("beta", range(6)))
+    Z = sparse.csr_matrix(RNG.normal(size=(m, 4)).astype(np.float32) * (RNG.random((m, 4)) < 0.6))
+    fields: dict[str, Any] = {
+        "features": FOUR,
+        "labels": labels,
+        "kernel": Kernel(*kernel),
+        "Z": CsrMatrix.from_scipy(Z),
+        "beta": RNG.normal(size=(m, 1)),
+        "b": RNG.normal(size=1),
+        "seen": SEEN,
+        "metadata": METADATA,
+    } | given
+    return (PairwiseModel if "nr_sv" in given else KernelModel)(task=task, **fields)
+
+
+def linear_model(labels=("2", "1"), columns=1, rows=4, **given):
+    fields: dict[str, Any] = {
+        "features": FOUR,
+        "w": RNG.normal(size=(rows, columns)),
+        "b": RNG.normal(size=columns),
+        "solver": "L2R_L1LOSS_SVC_DUAL",
+        "seen": SEEN,
+        "metadata": METADATA,
+    } | given
+    return LinearModel(labels=labels, **fields)
+
+
+THREE = ("1", "2", "3")
+PAIRS = {"beta": RNG.normal(size=(6, 2)), "b": RNG.normal(size=3), "nr_sv": (2, 0, 4)}
+SCALED = {"scaling": Scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
+SCORES = {"conformal": NonconformityScores(np.array([0.1, 0.3]), np.array([1.0, 2.5]))}
+TABLE = Columns(
+    "csv",
+    True,
+    "y",
+    False,
+    (
+        Column("a"),
+        Column("b,", ("x y", "é", '"')),
+    ),
+    (),
+)
+MARKS = {"density_marks": np.sort(RNG.normal(size=10))}
+KINDS = {
+    "rbf": kernel_model(sigmoid=np.array([[-1.5], [0.25]])),
+    "linear kernel, nu": kernel_model(kernel=("linear",), nu=True),
+    "poly": kernel_model(kernel=("poly", 0.5, 1.5, 2)),
+    "sigmoid": kernel_model(kernel=("sigmoid", 0.5, -1.5)),
+    "float64": kernel_model(float64=True, Z=CsrMatrix.from_dense(RNG.normal(size=(6, 4)))),
+    "words": kernel_model(labels=("Yes, churned", 'no "never"\nor'), **SCORES),
+    "numbers that are not whole": kernel_model(labels=("1.5", "-2")),
+    "numbers beyond C": kernel_model(labels=("1", "2147483648")),
+    "scaled": kernel_model(**SCALED),
+    "unit": kernel_model(scaling=Scaling("unit")),
+    "zero-based": kernel_model(zero_based=True, features=FOUR - 1, seen=SeenFeatures.of(FOUR - 1)),
+    "pairs": kernel_model(labels=THREE, sigmoid=RNG.normal(size=(2, 3)), **PAIRS),
+    "pairs of words": kernel_model(labels=("a", "b", "c"), **PAIRS),
+    "one against the rest": kernel_model(
+        labels=THREE, beta=RNG.normal(size=(6, 3)), b=RNG.normal(size=3)
+    ),
+    "table": kernel_model(columns=TABLE),
+    "regression": kernel_model("svr", (), noise_scale=0.25, **SCORES),
+    "one-class": kernel_model("one-class", ("1", "-1"), **MARKS),
+    "no support vectors": kernel_model(
+        beta=np.zeros((0, 1)), Z=CsrMatrix.without_rows(4), features=FOUR[:0]
+    ),
+    "linear": linear_model(),
+    "linear, words": linear_model(("un mot", "mot")),
+    "linear, several": linear_model(THREE, 3, sigmoid=RNG.normal(size=(2, 3))),
+    "crammer and singer": linear_model(columns=2, solver="MCSVM_CS"),
+    "linear regression": linear_model((), solver="L2R_L2LOSS_SVR"),
+    "linear one-class": linear_model(("1", "-1"), solver="ONECLASS_SVM"),
+    "linear, scaled": linear_model(**SCALED),
+    "linear, zero-based": linear_model(zero_based=True, features=FOUR - 1),
+    "linear, a huge index": linear_model(
+        features=HUGE, seen=SeenFeatures.of(HUGE)
+    ),
+    "fourier features": linear_model(rows=9, mapping=RandomMap("rbf", 9, 0.5)),
+    "maclaurin features": linear_model(rows=9, mapping=RandomMap("poly", 9, 0.5, 1.0, 2)),
+}  # fmt: skip
+# Models that LIBSVM or LIBLINEAR predict with.
+PLAIN = (
+    "rbf", "linear kernel, nu", "poly", "sigmoid", "float64", "pairs", "regression", "one-class",
+    "no support vectors", "table", "linear", "linear, several", "crammer and singer",
+    "linear regression", "linear one-class",
+)  # fmt: skip
+ROWS = RNG.normal(size=(40, 4)).astype(np.float32).astype(np.float64)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def written(kind, tmp_path):
+    save(KINDS[kind], str(tmp_path / "m"))
+    return tmp_path / "m"
+
+
+def decisions(model):
+    base = int(model.features[0]) if len(model.features) else 1
+    indices = np.tile(np.arange(base, base + 4, dtype=np.int32), len(ROWS))
+    rows = model.rows(np.arange(0, ROWS.size + 1, 4), indices, ROWS.ravel())
+    return model.decision(rows).reshape(len(ROWS), -1)
+
+
+def same(found, expected):
+    if isinstance(found, CsrMatrix):
+        return same(found.toarray(), expected.toarray())
+    if isinstance(found, np.ndarray):
+        return found.shape == expected.shape and found.tobytes() == expected.tobytes()
+    return repr(found) == repr(expected)
+
+
+# ---- what is written is read ----------------------------------------------------------------
+
+
+def test_a_model_is_read_as_it_was_written(kind, written, tmp_path):
+    model, found = KINDS[kind], load(str(written))
+    assert type(found) is type(model)
+    assert found.values == model.values
+    exact = {f.name for f in fields(model)} - {"features", "seen", "Z", "beta", "b", "w", "support"}
+    for name in exact - {"zero_based"} if model.zero_based else exact:
+        assert same(getattr(found, name), getattr(model, name)), name
+    assert str(found.seen) == str(model.seen)
+    # Support vectors are grouped by class, so that sums may round otherwise.
+    np.testing.assert_allclose(decisions(found), decisions(model), rtol=1e-12, atol=1e-13)
+    save(found, str(tmp_path / "again"))
+    assert (tmp_path / "again").read_bytes() == written.read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_programs_predict_the_same_or_refuse_the_file(kind, written, capfd):
+    model = KINDS[kind]
+    kernel = isinstance(model, KernelModel)
+    loaded = (svmutil.svm_load_model if kernel else liblinearutil.load_model)(str(written))
+    if kind == "zero-based":
+        return  # LIBSVM's programs have no index base
+    if kind not in PLAIN:
+        assert loaded is None
+        assert "unknown text in model file: [randsvm_model]" in capfd.readouterr().err
+        return
+    rows = ROWS.tolist()
+    if kernel:
+        _, _, values = svmutil.svm_predict([], rows, loaded, "-q")
+    else:
+        values = [liblinear_values(loaded, row, len(model.b)) for row in rows]
+    found = np.array(values).reshape(len(ROWS), -1)
+    np.testing.assert_allclose(found, decisions(model), rtol=1e-6, atol=1e-6)
+
+
+def liblinear_values(loaded, row, columns):
+    """Its Python predict has room for one value where a model of Crammer and Singer's has two."""
+    nodes, _ = bindings.gen_feature_nodearray(dict(enumerate(row, 1)))
+    nodes[-2] = bindings.feature_node(loaded.nr_feature + 1, loaded.bias)
+    values = (ctypes.c_double * columns)()
+    bindings.liblinear.predict_values(loaded, nodes, values)
+    return list(values)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["rbf", "linear"])
+def test_numbers_that_are_not_finite_are_not_written(kind, tmp_path, number):
+    path = tmp_path / "m"
+    path.write_text("old")
+    with pytest.raises(ModelError, match="expected finite numbers in"):
+        save(replace(KINDS[kind], b=np.array([number])), str(path))
+    assert path.read_text() == "old"
+    with pytest.raises(OutputError):
+        save(KINDS[kind], str(tmp_path / "no" / "m"))
+
+
+def test_standard_output(kind, written, monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr("sys.stdout", out)
+    save(KINDS[kind], "-")
+    assert out.buffer.getvalue() == written.read_bytes()
+
+
+def test_the_numbers_of_another_run_are_found(tmp_path):
+    assert configuration_and_gap(str(tmp_path / "m")) is None
+    save(KINDS["rbf"], str(tmp_path / "m"))
+    assert configuration_and_gap(str(tmp_path / "m")) == (METADATA["configuration"], 0.5)
+    save(replace(KINDS["rbf"], metadata={"gap": None}), str(tmp_path / "m"))
+    assert configuration_and_gap(str(tmp_path / "m")) is None
+
+
+# ---- what LIBLINEAR writes is read (for LIBSVM see test_kernel_model.py) ---------------------
+
+SOLVERS = [
+    "L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", "MCSVM_CS",
+    "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL", "L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL",
+    "L2R_L1LOSS_SVR_DUAL", "ONECLASS_SVM",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("bias", [-1.0, 0.0, 1.0, 100.0])
+def test_models_of_liblinear_are_read_and_written_for_it_again(tmp_path, solver, classes, bias):
+    if classes > 2 and ("SVR" in solver or "ONECLASS" in solver):
+        return
+    rng = np.random.default_rng(5)
+    y = (np.arange(60) % classes) * 5 - 7
+    X = rng.normal(size=(60, 4)).round(3)
+    X[:, 0] += y
+    X[:, 1] = 0  # no weight
+    number = int(bindings.solver_names[solver])
+    options = f"-s {number} -q" + (f" -B {bias}" if solver != "ONECLASS_SVM" else "")
+    truth = liblinearutil.train(y, X, options)
+    liblinearutil.save_model(str(tmp_path / "m"), truth)
+    found = load(str(tmp_path / "m"))
+    assert isinstance(found, LinearModel)
+    save(found, str(tmp_path / "n"))
+    again = liblinearutil.load_model(str(tmp_path / "n"))
+    for model in (truth, again):
+        with_bias = np.column_stack([ROWS, np.full(len(ROWS), model.bias)])
+        labels = [bindings.liblinear.predict(model, nodes_of(row, model.bias)) for row in with_bias]
+        predicted = found.predicted(found.decision(rows_of(found)))
+        ours = predicted if found.is_regression else np.array(found.values)[predicted]
+        np.testing.assert_allclose(ours, labels, rtol=1e-9, atol=1e-9)
+
+
+def nodes_of(row, bias):
+    used = row if bias >= 0 else row[:-1]
+    return bindings.gen_feature_nodearray(dict(enumerate(used.tolist(), 1)))[0]
+
+
+def rows_of(model):
+    indices = np.tile(FOUR, len(ROWS))
+    return model.rows(np.arange(0, ROWS.size + 1, 4), indices, ROWS.ravel())
+
+
+# ---- the trailer ----------------------------------------------------------------------------
+
+BODY = b"any\nmodel 0.5\n"
+
+
+def sealed(body=BODY, items=METADATA):
+    stream = io.BytesIO()
+    writer = SealedStream(stream)
+    writer.write(body)
+    writer.seal(items)
+    return stream.getvalue()
+
+
+def resealed(text):
+    """`text` with a right sha256 line, as an editor of the model might make it."""
+    return text + b"# randsvm sha256 " + hashlib.sha256(text).hexdigest().encode() + b"\n"
+
+
+def test_the_trailer_is_lines_of_json_and_the_sha256_of_all_before_its_line():
+    lines = sealed(items={"seed": 7, "labels": ("ham", "é")}).splitlines(keepends=True)
+    before = b"".join(lines[:-1])
+    expected = '# randsvm format 2\n# randsvm seed 7\n# randsvm labels ["ham", "é"]\n'
+    assert before == BODY + expected.encode()
+    assert lines[-1] == b"# randsvm sha256 " + hashlib.sha256(before).hexdigest().encode() + b"\n"
+
+
+keys = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists
+)
+
+
+@given(st.dictionaries(keys.filter(lambda key: key not in ("format", "sha256")), values))
+def test_values_come_back_and_stay_on_their_lines(items):
+    content = sealed(items=items)
+    assert content.count(b"\n") == BODY.count(b"\n") + len(items) + 2
+    assert b"\0" not in content  # a string of C ends there, and LIBSVM's reader counts lines so
+    end, found = split_trailer(content, "m")
+    assert (content[:end], found) == (BODY, items)
+
+
+def test_a_text_in_bytes_that_are_not_utf8_and_arrays_are_values():
+    name = b"caf\xe9".decode(errors="surrogateescape")
+    items = {"labels": [name], "shift": np.array([[0.1, 2]]), "gap": float("nan")}
+    found = split_trailer(sealed(items=items), "m")[1]
+    assert found == {"labels": [name], "shift": [[0.1, 2.0]], "gap": None}
+
+
+def test_a_file_without_trailer_is_all_body():
+    assert split_trailer(BODY, "m") == (len(BODY), None)
+
+
+def test_every_flipped_bit_and_every_cut_is_refused():
+    content = sealed()
+    for position in range(len(content)):
+        for bit in range(8):
+            flipped = bytearray(content)
+            flipped[position] ^= 1 << bit
+            with pytest.raises(ModelError, match=r"^m:[0-9]+: expected .*, found "):
+                split_trailer(bytes(flipped), "m")
+    for size in range(len(BODY) + len(b"# randsvm "), len(content)):
+        with pytest.raises(ModelError, match="found"):
+            split_trailer(content[:size], "m")
+
+
+OLDER = "an older version of randsvm wrote this model: train again"
+NEWER = "a newer version of randsvm wrote this model"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BODY + b"# randsvm format 1\n# randsvm seed 7\n", f"format 2, found 1: {OLDER}"),
+        (BODY + b"# randsvm format 12\n# x\n", f"m:3: expected model format 2, found 12: {NEWER}"),
+        (resealed(BODY + b"# randsvm format 0\n"), "m:3: expected model format 2, found '0'"),
+        (resealed(BODY + b"# randsvm format \n"), "m:3: expected model format 2, found ''"),
+        (resealed(BODY + b"# randsvm seed 7\n"), "m:3: expected '# randsvm format 2', found"),
+        (BODY + b"# randsvm format 2\n# randsvm x 7\n", "m:5: expected a line '# randsvm sha256"),
+        (sealed()[:-1], "m:9: expected a newline at the end"),
+        (sealed().replace(b"0.5\n", b"0.6\n", 1), r"m:9: expected sha256 .* altered or damaged"),
+        (sealed() + b"x", "m:9: expected the end of the file after the sha256, found"),
+        (sealed() + sealed(), "m:9: expected the end of the file after the sha256, found"),
+        (resealed(BODY + b"# randsvm format 2\n# comment\n"), "m: its lines '# randsvm' do not"),
+        (resealed(BODY + b"# randsvm format 2\n# randsvm a b\n"), "its lines '# randsvm' do not"),
+        (sealed(body=b""), "m:1: expected a model, found its trailer alone"),
+    ],
+)  # fmt: skip
+def test_a_bad_trailer_is_refused_in_one_line(content, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        split_trailer(content, "m")
+    assert caught.value.exit_code == 65
+    assert "\n" not in str(caught.value)
+
+
+WRONG_VALUES = [None, True, 3, -1.5, "x", [], ["a"], [1.0] * 4, [[1]], {}, {"a": 1}, "1-2147483647"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["scaled", "words", "table", "linear, several", "fourier features"]
+)
+def test_lines_that_were_edited_and_sealed_again_do_no_harm(kind, written):
+    """They are refused, or mean something else; predictions do not crash and take no memory."""
+    lines = written.read_text().rpartition("# randsvm sha256")[0].splitlines()
+    for number, line in enumerate(lines):
+        _, mark, entry = line.partition("# randsvm ")
+        key = entry.split()[0] if mark else "format"
+        for value in [] if key == "format" else WRONG_VALUES:
+            edited = [*lines[:number], f"# randsvm {key} {json.dumps(value)}", *lines[number + 1 :]]
+            written.write_bytes(resealed("\n".join([*edited, ""]).encode()))
+            try:
+                decisions(load(str(written)))
+            except RandsvmError as error:
+                assert error.exit_code in (2, 65)
+                assert "\n" not in str(error)
+
+
+# ---- features -------------------------------------------------------------------------------
+
+
+@given(st.sets(st.integers(0, 40), max_size=30) | st.sets(st.integers(0, 2**31 - 1), max_size=9))
+def test_seen_features_are_written_as_runs_and_read_back(features):
+    found = SeenFeatures.parse(str(SeenFeatures.of(np.array(sorted(features), np.int32))))
+    assert found.indices(100).tolist() == sorted(features)
+    assert found.count == len(features)
+    asked = np.array([0, 7, 40, 2**31 - 1, *features], np.int64)
+    assert found.contains(asked).tolist() == [index in features for index in asked.tolist()]
+
+
+def test_one_index_too_many_shows_that_there_are_more():
+    five = SeenFeatures.of(np.array([1, 2, 3, 7, 9], np.int32))
+    assert str(five) == "1-3,7,9"
+    assert five.indices(4).tolist() == [1, 2, 3, 7, 9]
+    assert five.indices(3).tolist() == [1, 2, 3, 7]
+    assert len(SeenFeatures.parse("1-2147483647").indices(10)) == 11
+
+
+# ---- headers and rows of other programs -----------------------------------------------------
+
+LIBSVM = (
+    b"svm_type c_svc\nkernel_type rbf\ngamma 0.1\nnr_class 2\ntotal_sv 2\nrho -0.25\n"
+    b"label 1 -1\nnr_sv 1 1\nSV\n0.5 1:0.5 3:-1.25 \n-0.5 \n"
+)
+LIBLINEAR = (
+    b"solver_type L2R_LR\nnr_class 3\nlabel 1 -1 7\nnr_feature 2\nbias 1\nw\n"
+    b"0.5 0 -1.25 \n-0.5 3 8e-05 \n1 2 3 \n"
+)
+ONE_COLUMN = (
+    b"solver_type ONECLASS_SVM\nnr_class 2\nnr_feature 3\nbias -1\nrho 0.25\nw\n1 \n2 \n3 \n"
+)
+FOREIGN = {LIBSVM: libsvm_format, LIBLINEAR: liblinear_format, ONE_COLUMN: liblinear_format}
+
+
+def read(content):
+    module = liblinear_format if b"solver_type" in content else libsvm_format
+    return module.read(content, "m")
+
+
+def refused(content, body=LIBSVM):
+    with pytest.raises((ModelError, DataError)) as caught:
+        FOREIGN[body].read(content, "m")
+    assert caught.value.exit_code == 65
+    assert str(caught.value).startswith("m:")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def edited(body, old, new):
+    assert body.count(old) == 1
+    return body.replace(old, new)
+
+
+def parts(body):
+    """Return the lines of the header, the last of them, and the rows."""
+    end = b"SV\n" if body is LIBSVM else b"\nw\n"
+    header, _, rows = body.partition(end)
+    return header.splitlines(), end.strip(), rows
+
+
+@pytest.mark.parametrize("body", FOREIGN)
+@pytest.mark.parametrize("step", [1, -1])
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+def test_header_lines_in_any_order_and_line_ends_of_windows_are_read(body, step, newline):
+    lines, end, rows = parts(body)
+    content = newline.join([*lines[::step], end, rows.replace(b"\n", newline)])
+    expected = "libsvm" if body is LIBSVM else "liblinear"
+    assert format_of(content) == expected
+    np.testing.assert_array_equal(decisions(read(content)), decisions(read(body)))
+
+
+def test_numbers_in_any_decimal_notation_are_read():
+    content = edited(LIBLINEAR, b"0.5 0 -1.25 \n", b"\t+.5  00. -125E-2\r\n")
+    np.testing.assert_array_equal(read(content).w, read(LIBLINEAR).w)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"+1 1:0.5\n",
+        b"svm_typ",
+        b"nr_class 2\n" * 40 + b"svm_type c_svc\n",
+        b"\xff" * 9,
+    ],
+)
+def test_what_is_no_model_has_no_format(content):
+    assert format_of(content) is None
+
+
+def test_messages_name_standard_input_and_the_file_as_given(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
+    with pytest.raises(ModelError, match=r"^<stdin>:1: expected"):
+        load("-")
+    (tmp_path / "m").write_bytes(b"x\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"^m:1: expected"):
+        load("m")
+
+
+@pytest.mark.parametrize("body", FOREIGN)
+def test_every_line_of_the_header_is_needed_once(body):
+    lines, _, _ = parts(body)
+    for number, line in enumerate(lines, 1):
+        keyword = line.split()[0].decode()
+        message = refused(edited(body, line + b"\n", b""), body)
+        assert message.startswith(f"m: expected a line '{keyword} ...' before the line '")
+        message = refused(edited(body, line + b"\n", 2 * (line + b"\n")), body)
+        assert message == (
+            f"m:{number + 1}: expected '{keyword}' once (line {number}), found it again"
+        )
+        message = refused(edited(body, line, b"x" + line), body)
+        assert f"m:{number}: expected a keyword of LIB" in message
+
+
+@pytest.mark.parametrize("body", FOREIGN)
+def test_damaged_ends_are_refused(body):
+    assert "expected the end of the model" in refused(body + b"\n", body)
+    assert "expected the end of the model" in refused(body + b"x", body)
+    assert "whole lines of them (truncated?)" in refused(body[:-1], body)
+    assert refused(b"", body) == "m:1: expected a model, found an empty file"
+    assert "(is it a model?)" in refused(b"+1 1:0.5\n", body)
+    assert "expected a whole line of the model's header" in refused(b"\x00\xff" * 9000, body)
+    assert "no" not in refused(b"randsvm_model 2\n" + body, body).split("found ")[0]
+
+
+@pytest.mark.parametrize(
+    ("first_line", "message"),
+    [
+        (b"randsvm_model 2\n", "m: expected '# randsvm' lines at the end of a randsvm_model file"),
+        (b"randsvm_model 1\n", f"m:1: expected model format 2, found 1: {OLDER}"),
+        (b"randsvm_model 3\n", f"m:1: expected model format 2, found 3: {NEWER}"),
+        (b"randsvm_model\n", "m:1: expected model format 2, found ''"),
+    ],
+)
+def test_our_own_layout_has_a_version_and_a_trailer(first_line, message):
+    assert refused(first_line + LIBSVM).startswith(message)
+
+
+BAD = [
+    (LIBSVM, b"gamma 0.1", b"gamma -1", "m:3: expected gamma of 0 or more, found -1.0"),
+    (LIBSVM, b"gamma 0.1", b"gamma 0x1p3", "m:3: expected finite numbers after 'gamma', found '0"),
+    (LIBSVM, b"gamma 0.1", b"gamma", "m:3: expected 1 number after 'gamma', found 0"),
+    (LIBSVM, b"-0.25", b"inf", "m:6: expected finite numbers after 'rho', found 'inf'"),
+    (LIBSVM, b"-0.25", b"-1e999", "m:6: expected finite numbers after 'rho', found '-1e999'"),
+    (LIBSVM, b"label 1 -1", b"label 1 2147483648", "m:7: expected whole numbers below 2^31"),
+    (LIBSVM, b"label 1 -1", b"label 1 1.5", "m:7: expected whole numbers below 2^31 after 'la"),
+    (LIBSVM, b"label 1 -1", b"label 1", "m:7: expected 2 numbers after 'label', found 1"),
+    (LIBSVM, b"label 1 -1", b"label 1 1", "m:7: expected different labels, found 1 twice"),
+    (LIBSVM, b"nr_sv 1 1", b"nr_sv 1 2", "m:8: expected counts with the sum 2 (total_sv)"),
+    (LIBSVM, b"nr_sv 1 1", b"nr_sv 3 -1", "m:8: expected counts with the sum 2 (total_sv)"),
+    (LIBSVM, b"c_svc", b"c_scv", "m:1: expected svm_type c_svc, one_class, epsilon_svr, nu_sv"),
+    (LIBSVM, b"c_svc", b"nu_svr", "m:7: expected the header of nu_svr, found 'label', which o"),
+    (LIBSVM, b"rbf", b"chi2", "m:2: expected kernel_type linear, polynomial, rbf, sigmoid or pre"),
+    (LIBSVM, b"nr_class 2", b"nr_class 3", "m:7: expected 3 numbers after 'label', found 2"),
+    (LIBSVM, b"nr_class 2", b"nr_class 1", "m:7: expected 1 number after 'label', found 2"),
+    (LIBSVM, b"nr_class 2", b"nr_class 0", "m:4: expected nr_class 2, found 0"),
+    (LIBSVM, b"total_sv 2", b"total_sv -2", "m:5: expected total_sv of 0 or more, found -2"),
+    (LIBSVM, b"-0.5 \n", b"-0.5 \n1 1:1 \n# end\n", "m:12: expected the end of the model"),
+    (LIBSVM, b"-0.5 \n", b"\n", "m:11: expected a support vector, found a blank line"),
+    (LIBSVM, b"-0.5 \n", b" \r\n", "m:11: expected a support vector, found a blank line"),
+    (LIBSVM, b"-0.5 \n", b"# 0.5\n", "m:11:1: expected a support vector, found '#'"),
+    (LIBSVM, b"3:-1.25", b"qid:1", "m:10:11: expected a support vector, found 'q'"),
+    (LIBSVM, b"-0.5 \n", b"? 1:1\n", "m:11:1: expected a support vector, found '?'"),
+    (LIBSVM, b"3:-1.25", b"3:-1.2x", "m:10:"),
+    (LIBSVM, b"3:-1.25", b"1:-1.25", "m:10:"),
+    (LIBSVM, b"3:-1.25", b"3:1e999", "m:10:"),
+    (LIBSVM, b"-0.5 \n", b"nan \n", "m:11:"),
+    (LIBSVM, b"rbf\ngamma 0.1", b"precomputed", "m:9: expected '0:number' of a training row"),
+    (ONE_COLUMN, b"rho 0.25\n", b"", "m: expected a line 'rho ...'"),
+    (LIBLINEAR, b"L2R_LR", b"L2R_RL", "m:1: expected solver_type L2R_LR, L2R_L2LOSS_SVC_DUAL, L2"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 0", "m:2: expected nr_class of 1 or more, found 0"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 4", "m:3: expected 4 numbers after 'label', found 3"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 3.0", "m:2: expected whole numbers below 2^31 after 'n"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 2147483647", "m:4: expected less than 2^31 numbers of"),
+    (ONE_COLUMN, b"nr_class 2", b"nr_class 3", "m:2: expected nr_class 2 of ONECLASS_"),
+    (LIBLINEAR, b"-1 7", b"-1 1", "m:3: expected different labels, found 1 2 times"),
+    (ONE_COLUMN, b"rho", b"label 1 2\nrho", "m:5: expected the header of ONECLASS_SVM, found 'la"),
+    (LIBLINEAR, b"w\n", b"rho 1\nw\n", "m:6: expected the header of L2R_LR, found 'rho', which o"),
+    (LIBLINEAR, b"nr_feature 2", b"nr_feature -2", "m:4: expected nr_feature of 0 or more, found"),
+    (ONE_COLUMN, b"nr_feature 3", b"nr_feature 2147483647", "m:10: expected 2147483647 rows of w"),
+    (LIBLINEAR, b"nr_feature 2", b"nr_feature 3", "m:10: expected 4 rows of w (nr_feature and th"),
+    (LIBLINEAR, b"bias 1", b"bias -1", "m:9: expected the end of the model after 2 rows of w (nr"),
+    (LIBLINEAR, b"1 2 3 \n", b" \r\n", "m:9: expected 3 numbers in a row of w, found 0"),
+    (LIBLINEAR, b"1 2 3 \n", b"1 2\n", "m:9: expected 3 numbers in a row of w, found 2"),
+    (LIBLINEAR, b"0 -1.25 \n-0.5", b"0 \n-1.25 -0.5", "m:7: expected 3 numbers in a row of w, fo"),
+    (LIBLINEAR, b"1 2 3", b"1 x 3", "m:9: expected a finite number of w, found 'x'"),
+    (LIBLINEAR, b"1 2 3", b"1 nan 3", "m:9: expected a finite number of w, found 'nan'"),
+    (LIBLINEAR, b"1 2 3", b"1 1e999 3", "m:9: expected a finite number of w, found '1e999'"),
+    (LIBLINEAR, b"1 2 3", b"1 1_0 3", "m:9: expected a finite number of w, found '1_0'"),
+    (LIBLINEAR, b"1 2 3", b"1 0x1p3 3", "m:9: expected a finite number of w, found '0x1p3'"),
+    (LIBLINEAR, b"1 2 3", b"1 2\x003", "m:9: expected a finite number of w, found '2\\x003'"),
+    (ONE_COLUMN, b"2 \n", b"2 2 \n", "m:8: expected 1 number in a row of w, found 2"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "old", "new", "message"), BAD)
+@pytest.mark.parametrize("block", [1, 1 << 20])
+def test_a_bad_model_is_refused_with_its_line(monkeypatch, body, old, new, message, block):
+    monkeypatch.setattr(liblinear_format, "BLOCK_BYTES", block)
+    assert message in refused(edited(body, old, new), body)
+
+
+snippets = st.sampled_from(
+    [b"\n", b"\0", b"#", b" ", b"\t", b":", b"1:2 ", b"1 ", b"nan", b"inf", b"-", b"9" * 400,
+     b"1e999", b"SV\n", b"w\n", b"\r", b"qid:1 ", b"?", b"\xef\xbb\xbf", b"\xff", b"\x0b", b"\x1c",
+     b"_", b"# randsvm ", b"rho 1\n", b"e", b"1e0000000001", b".", b"0x1p3", b"\xc2\xa0"]
+)  # fmt: skip
+
+
+@pytest.mark.hypothesis
+@given(
+    st.sampled_from(list(FOREIGN)),
+    st.lists(st.tuples(st.integers(0, len(LIBSVM)), st.integers(0, 20), snippets), max_size=3),
+)
+@settings(max_examples=500)
+def test_an_edited_model_is_refused_or_finite(body, edits):
+    content = body
+    for position, removed, inserted in edits:
+        content = content[:position] + inserted + content[position + removed :]
+    harmless(content)
+
+
+def harmless(content):
+    try:
+        model = read(content)
+    except RandsvmError as error:
+        assert error.exit_code == 65
+    else:
+        assert np.isfinite(model.b).all()
+        assert np.isfinite(model.w if isinstance(model, LinearModel) else model.beta).all()
+
+
+@pytest.mark.parametrize("body", FOREIGN)
+def test_a_flipped_bit_without_a_trailer_is_refused_or_finite(body):
+    for position in range(len(body)):
+        for bit in range(8):
+            flipped = bytearray(body)
+            flipped[position] ^= 1 << bit
+            harmless(bytes(flipped))
+
+
+@pytest.mark.parametrize(
+    ("body", "changes"),
+    [
+        (LIBSVM, ((b"total_sv 2", b"total_sv 2147483647"), (b"1 1\n", b"2147483646 1\n"))),
+        (LIBLINEAR, ((b"nr_feature 2", b"nr_feature 700000000"),)),
+        (LIBLINEAR, ((b"nr_class 3", b"nr_class 700000000"),)),
+        (ONE_COLUMN, ((b"nr_feature 3", b"nr_feature 2147483647"),)),
+    ],
+)
+def test_a_promise_of_two_billion_numbers_costs_no_memory(body, changes):
+    content = body
+    for old, new in changes:
+        content = edited(content, old, new)
+    tracemalloc.start()
+    try:
+        refused(content, body)
+        assert tracemalloc.get_traced_memory()[1] < 1e6
+    finally:
+        tracemalloc.stop()
