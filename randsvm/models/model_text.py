@@ -200,7 +200,9 @@ def reading(name: str) -> Iterator[None]:
     except RandsvmError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise ModelError(f"{name}: its lines '# randsvm' do not fit the model: {error}") from error
+        raise ModelError(
+            f"{name}: expected lines '# randsvm' that fit the model, found others: {error}"
+        ) from error
 
 
 # --- the header ----------------------------------------------------------------------------

@@ -560,13 +560,13 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         D = self.trainer.D
         return {
             "version": __version__,
-            "configuration": " ".join(self.output.arguments),
-            "seed": str(self.trainer.job.run.seed),
-            "n": str(D.n),
-            "d": str(len(D.summary.features)),
-            "nnz": str(D.summary.nnz),
+            "configuration": shlex.join(self.output.arguments),
+            "seed": self.trainer.job.run.seed,
+            "n": D.n,
+            "d": len(D.summary.features),
+            "nnz": D.summary.nnz,
             "digest": D.summary.digest,
-            "C": repr(self.trainer.cost_and_lambda(self.params)[0]),
+            "C": self.trainer.cost_and_lambda(self.params)[0],
             **self.metadata(outcome),
             **search_metadata(self.output.searched),
         }

@@ -357,8 +357,8 @@ NEWER = "a newer version of randsvm wrote this model"
         (sealed().replace(b"0.5\n", b"0.6\n", 1), r"m:9: expected sha256 .* altered or damaged"),
         (sealed() + b"x", "m:9: expected the end of the file after the sha256, found"),
         (sealed() + sealed(), "m:9: expected the end of the file after the sha256, found"),
-        (resealed(BODY + b"# randsvm format 2\n# comment\n"), "m: its lines '# randsvm' do not"),
-        (resealed(BODY + b"# randsvm format 2\n# randsvm a b\n"), "its lines '# randsvm' do not"),
+        (resealed(BODY + b"# randsvm format 2\n# comment\n"), "m: expected lines '# randsvm' th"),
+        (resealed(BODY + b"# randsvm format 2\n# randsvm a b\n"), "m: expected lines '# randsvm'"),
         (sealed(body=b""), "m:1: expected a model, found its trailer alone"),
     ],
 )  # fmt: skip
