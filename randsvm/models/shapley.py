@@ -33,11 +33,12 @@ from functools import partial
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import slices
 from randsvm.data.columns import Columns, written_record
 from randsvm.data.svmlight import Block
 from randsvm.decimals import shortest
 from randsvm.errors import ModelError
-from randsvm.events import Explained, Watch, emit, listening, silent
+from randsvm.events import Explained, Progress, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.row_files import RowFiles
@@ -129,14 +130,15 @@ def explain(
             ThreadPool((resources or Resources()).workers) as pool,
         ):
             stream.write(header)
-            for block in row_files.blocks(watch):
+            for block in row_files.blocks():
                 if table is None:
                     work = partial(_lines, explainer, block)
                 else:
                     work = partial(_records, explainer, block, row_files.delimiter)
                 for line in pool.map_in_order(work, range(len(block))):
                     stream.write(line)
-                rows += len(block)
+                    rows += 1
+                    emit(Progress("explaining", rows, None, "row"))
         row_files.report_other_texts()
         outcome = Explained(
             model=model,
@@ -189,6 +191,10 @@ def _lines(explainer: Explainer, block: Block, row: int) -> bytes:
     return "".join(lines).encode()
 
 
+# Values of support vectors that are dense at a time, in each thread.
+DENSE_VALUES = 1 << 20
+
+
 class Explainer:
     """Computes the Shapley values of rows for one model.
 
@@ -204,29 +210,44 @@ class Explainer:
             self.starts = np.array(starts, np.int64)
         self.beta = model.coefficients
         self.base_values = model.b + self.beta.sum(axis=0)
-        self.Z = model.Z.toarray().astype(np.float64)
 
     def __call__(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return features, (k,) int64 ascending, and their Shapley values, (columns, k) float64.
 
         indices, values : (nnz,), a row as in a file.
         """
-        features, K = self._factors(indices, values)
-        return features, shapley_values(K, self.beta)
+        features, x = self._row(indices, values)
+        return features, self._values(features, x, np.arange(len(features)))
 
     def of_columns(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return the Shapley values of the columns of the table, (decision values, columns)."""
-        features, K = self._factors(indices, values)
+        features, x = self._row(indices, values)
         phi = np.zeros((self.beta.shape[1], len(self.starts)))
         column = np.searchsorted(self.starts, features, "right") - 1
         firsts = np.flatnonzero(np.diff(column, prepend=-1))
         if len(firsts):
-            of_columns = np.multiply.reduceat(K, firsts, axis=1)
-            phi[:, column[firsts]] = shapley_values(of_columns, self.beta)
+            phi[:, column[firsts]] = self._values(features, x, firsts)
         return phi
 
-    def _factors(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return features, (k,) int64 ascending, and their factors, (support vectors, k)."""
+    def _values(self, features: np.ndarray, x: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+        """Return the Shapley values of groups of features, (columns, groups) float64.
+
+        features, x : (k,), a row; firsts : position of the first feature of each group. The values
+        are sums over the support vectors, of which some at a time are dense.
+        """
+        model, phi = self.model, np.zeros((self.beta.shape[1], len(firsts)))
+        column = np.searchsorted(features, model.features)
+        for part in slices(len(self.beta), max(1, DENSE_VALUES // max(1, len(features)))):
+            Z = np.zeros((part.stop - part.start, len(features)))
+            Z[:, column] = model.Z[part].toarray()
+            K = np.exp(-model.kernel.gamma * np.square(x - Z))
+            if len(firsts) < len(features):
+                K = np.multiply.reduceat(K, firsts, axis=1)
+            phi += shapley_values(K, self.beta[part])
+        return phi
+
+    def _row(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return features, those of the row and of the support vectors, and its values, (k,)."""
         model = self.model
         indptr = np.array([0, len(indices)])
         values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
@@ -236,13 +257,7 @@ class Explainer:
         features = np.union1d(model.features, indices).astype(np.int64)
         x = np.zeros(len(features))
         x[np.searchsorted(features, indices)] = values
-        column = np.searchsorted(features, model.features)
-        Z = self.Z
-        if len(features) > len(model.features):
-            # No support vector has these features: theirs are 0.
-            Z = np.zeros((len(Z), len(features)))
-            Z[:, column] = self.Z
-        return features, np.exp(-model.kernel.gamma * np.square(x - Z))
+        return features, x
 
 
 def shapley_values(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
