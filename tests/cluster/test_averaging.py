@@ -205,7 +205,7 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
         patch.setattr(executor, "load", lambda *words: dataset.load(*words[:3]).single_threaded())
         run_train(*command, "here", data, model)
     expected = model.read_bytes()
-    assert oracle.trailer(model)["averaged"] == str(GROUPS)
+    assert oracle.trailer(model)["averaged"] == GROUPS
     run_train(*command, 1, data, model)
     assert model.read_bytes() == expected
     simulate(monkeypatch, faults=10)
