@@ -45,14 +45,14 @@ another pivot. LIBSVM's tolerance applies to t, not to beta, so one tolerance su
 similar size. It is made for the rooms of the variables that violate their KKT conditions before the
 solve. Variables with much smaller rooms wait for the next solve.
 
-Measured before this form served alone, in processor seconds of whole runs: LIBSVM's one-class with
-a linear term for boxes of one width, a C-SVC with two boxes for class weights, its nu-SVC for two
-sums and moves of one label for weights of rows, against this form: noisy checkerboard 20,000 rows
-1.01, 0.95; checkerboard 100,000 1.32, 1.41; twonorm 100,000 2.32, 2.42; class weights 3, 5 and 10
-2.0, 1.70; 1.15, 1.26; 0.87, 1.02; sinc (svr) 2.95, 3.50; nu-svc 0.81, 0.89; nu-svr 0.77, 0.74;
-one-class 0.52, 0.58; row weights 1, 2, 3: 1.95, 1.18; exponential row weights 1.67, 1.04. Moves of
-one label, which LIBSVM can pair with the pivot only, take 1.3 times as long as those of two labels;
-two moves for each unbounded variable in the first solve take 1.2 times as long.
+Measured in processor seconds of whole runs, of which starting takes 0.4: with a form for each kind
+of box (LIBSVM's one-class with a linear term for boxes of one width, a C-SVC with two boxes for
+class weights, its nu-SVC for two sums, moves of one label for weights of rows), and with this one:
+noisy checkerboard 20,000 rows 0.90, 0.96; checkerboard 100,000 1.34, 1.40; twonorm 100,000 2.32,
+2.42; class weights 3, 5 and 10 2.00, 1.70; 1.03, 1.30; 0.82, 1.04; friedman and sinc (svr) 0.71,
+0.96; 2.95, 3.50; nu-svc 0.80, 0.83; nu-svr 0.66, 0.87; one-class 0.52, 0.57; row weights 1, 2, 3
+1.90, 1.18; exponential row weights 1.56, 1.03. Two moves for each unbounded variable in the first
+solve take 1.2 times as long.
 
 This module knows nothing of data, kernels or scans. It calls LIBSVM through libsvm.py.
 """
