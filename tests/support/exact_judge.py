@@ -687,8 +687,9 @@ def said(stated: Mapping[str, Any]) -> Said | None:
     The one place that knows how they are written.
     """
     names = ("primal", "dual", "gap", "primal_error", "dual_error")
-    numbers = [float(stated.get(name, 0.0) or 0.0) for name in names]
-    word = stated.get("certificate", "")
+    word, found = stated.get("certificate", ""), [stated.get(name, 0.0) for name in names]
+    # An infinite gap is null.
+    numbers = [inf if number is None else float(number) for number in found]
     if word in ("none", "estimate") or not all(map(isfinite, numbers)):
         return None
     primal, dual, gap, *errors = numbers

@@ -558,7 +558,8 @@ def complaints(
     emitted = {name: float("nan" if metadata[name] is None else metadata[name]) for name in numbers}
     slack = allowance(case, K, written, P)
     # Bounds of the rounding of P and D as printed.
-    e_P, e_D = (float(metadata.get(name, 0)) for name in ("primal_error", "dual_error"))
+    e_P, e_D = (metadata.get(name, 0) for name in ("primal_error", "dual_error"))
+    e_P, e_D = (np.inf if bound is None else bound for bound in (e_P, e_D))
     notices = " ".join(event["text"] for event in events if event["event"] == "notice")
     if not np.isfinite([*emitted.values(), e_P, e_D]).all():
         # Nothing is certified where rounding exceeds the objectives, and the run says so.
