@@ -362,10 +362,18 @@ class Model:
         return label_values(self.labels)
 
     def label_table(self, path: str) -> LabelTable:
-        """Return a reader of the labels of rows that are predicted; `?` is a row without a label.
+        """Return a reader of the labels of rows that are predicted.
 
-        path : a file of rows, for messages. Rows of novelty detection may have other labels than
-        the model, as may rows for labels that no svmlight file can have, as 1.5.
+        Parameters
+        ----------
+        path : str
+            Name of a file of rows, for messages.
+
+        Returns
+        -------
+        LabelTable
+            The reader, for which `?` is a row without a label. Rows of novelty detection may have
+            other labels than the model, as may rows for labels that are numbers and not whole.
         """
         numbers = any(NUMBER.fullmatch(text) for text in self.labels)
         plain = not numbers or isinstance(self.values[0], int)
