@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -242,3 +243,35 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
     assert "--multiclass ovr" in again.metadata["configuration"]
     with pytest.raises(ModelError, match="expected a model of --multiclass ovo"):
         learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
+
+
+@pytest.fixture
+def jump_ahead(monkeypatch):
+    """Return a function that moves the clock forward by hours."""
+    late = 0.0
+    clock = time.perf_counter
+
+    def jump_ahead():
+        nonlocal late
+        late = 10_000.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
+    return jump_ahead
+
+
+@pytest.mark.parametrize("task", ["svc", "nu-svc"])
+def test_untrained_pairs_are_reported_and_count_in_the_gap(
+    tmp_path, training_file, jump_ahead, task
+):
+    model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
+    meddler = AfterRounds(2, jump_ahead)
+    outcome = api.train_osuna(
+        training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
+    ).outcome
+    found = oracle.trailer(model)
+    assert outcome.stopped == "time limit"
+    # Four classes have six pairs, of which the first was begun.
+    (notice,) = [text for text in meddler.notices if "pairs of classes" in text]
+    assert notice.startswith("5 of 6 pairs of classes have no solution")
+    assert outcome.gap == float(found["gap"]) > 0.5
+    assert outcome.largest_gap >= 1
