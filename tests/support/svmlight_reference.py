@@ -11,6 +11,8 @@ import struct
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 
+# The largest float32, which a weight may have.
+LARGEST = 3.4028234663852886e38
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 TOKEN = re.compile(rb"[^ \t]+")
@@ -93,7 +95,7 @@ def read_label(token: bytes, labels: str, unlabelled: bool) -> bytes | float:
 
 
 def read_weight(token: bytes) -> float:
-    if not NUMBER.fullmatch(token) or not 0 <= float(token) < float("inf"):
+    if not NUMBER.fullmatch(token) or not 0 <= float(token) <= LARGEST:
         raise RefusedError
     return float(token)
 
