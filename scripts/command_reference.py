@@ -23,8 +23,8 @@ PAGE = ROOT / "docs" / "command-line.md"
 TOP = """\
 # Command line
 
-This page has every option of both commands. `python scripts/command_reference.py` writes it from
-the texts that `--help-all` shows.
+This page has every option of `randsvm-train` and `randsvm-predict`. `python
+scripts/command_reference.py` writes it from the texts that `--help-all` shows.
 [Choosing](choosing.md) explains which algorithm, task and options fit which work.
 
 A value may be given as `--gap 0.01`, `--gap=0.01`, `-c 8` or `-c8`. Words and LIBSVM's numbers are

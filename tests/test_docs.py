@@ -40,22 +40,13 @@ SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "d
 # Options of other programs.
 OTHERS = {
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
-    *("--all-files", "--collector", "--config-settings", "--print-build-identifiers", "--seed"),
-    *(
-        "--again",
-        "--c11",
-        "--ccat",
-        "--fuzz-seed",
-        "--most-minutes",
-        "--ours-alone",
-        "--peer-seconds",
-        "--rows",
-    ),
+    *("--all-files", "--config-settings", "--print-build-identifiers", "--seed"),
+    *("--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
     # Removed options, which CHANGELOG.md names.
     *("--calibration", "--certify", "--exact", "--explain", "--export", "--importance", "--info"),
     "--report-file",
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
-    *("--scheduler-file", "--help", "--layout", "--merge", "--output", "--published", "--resume"),
+    *("--scheduler-file", "--help", "--output"),
 }
 NUMBER = re.compile(r"[+-]?\d[\d.,]*(?:e[+-]?\d+)?%?")
 FENCED = re.compile(
@@ -250,7 +241,7 @@ def test_every_page_is_reached_from_the_readme():
 
 
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-BASE = {"arrays", "decimals", "records", "errors", "events", "files", "parallel"}
+BASE = {"arrays", "decimals", "errors", "events", "files", "parallel"}
 
 
 def test_modules_that_the_architecture_names_exist():

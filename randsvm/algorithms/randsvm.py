@@ -5,9 +5,8 @@ NIPS 2007.
 
 The default r = 1.5 k of the printed rule (RandsvmParams.SAMPLE_FACTOR) is measured: r - |SV|
 violators enter a round, so a small excess over k makes many rounds, while LIBSVM's time grows with
-r squared.
-Processor seconds at k = 10,404 and 100,000 rows, checkerboard (C = 1, g = 5; 8,614 support vectors)
-and twonorm (C = 1, g = 0.05; 6,984):
+r squared. Processor seconds at k = 10,404 and 100,000 rows, checkerboard (C = 1, g = 5; 8,614
+support vectors) and twonorm (C = 1, g = 0.05; 6,984):
 
     r / k          1.02   1.1   1.25   1.5   2.0
     checkerboard    6.5   4.8    5.8   3.5   3.7

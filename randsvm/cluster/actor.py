@@ -206,7 +206,7 @@ class Report(NamedTuple):
 
 
 class StatesTask(NamedTuple):
-    """Apply changes to the states of shards, then return function(state) of each as Report list.
+    """Apply changes to the states of shards, then return function(state) of each, in reports.
 
     key: of the states. make: the function that makes a state, pickled by `dumps`; the shards of
     the numbers `fresh` get a new state. first: the number of changes[0], the first since the last

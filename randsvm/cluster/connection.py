@@ -220,7 +220,7 @@ class Connection:
         return sum(process.poll() is None for process in self.processes)
 
     def end(self) -> str | None:
-        """Return the reason why nothing can be sent any more, or None."""
+        """Return the reason why nothing can be sent, or None."""
         if self.client.status in ("closed", "closing"):
             return "the scheduler is gone"
         if self.processes and not self.expected_workers:

@@ -134,8 +134,8 @@ Replies = SimpleQueue["Reply | None"]
 class WorkerPool:
     """The workers of the cluster that a connection leads to.
 
-    failure: the reason why the cluster cannot be used any more. closed: whether the run has ended;
-    then no request is sent. bytes_moved: the bytes of all messages; messages: their number.
+    failure: the reason why the cluster cannot be used, or None. closed: whether the run has ended;
+    then no request is sent. bytes_moved: the bytes of all messages.
     """
 
     failure: str | None = None
@@ -143,7 +143,7 @@ class WorkerPool:
 
     def __init__(self, connection: Connection) -> None:
         self.connection, self.now = connection, connection.now
-        self.bytes_moved = self.messages = self.losses = 0
+        self.bytes_moved = self.losses = 0
         self.workers: dict[str, Worker] = {}
         self.began = self.last_answer = self.last_activity = self.now()
         self.is_gathered = False
@@ -269,7 +269,7 @@ class WorkerPool:
         return True
 
     def fail(self, reason: str) -> ClusterError:
-        """Record that the cluster cannot be used any more; return the error to raise."""
+        """Record that the cluster cannot be used; return the error to raise."""
         self.failure = reason
         return ClusterError(reason)
 
@@ -410,7 +410,6 @@ class WorkerPool:
     def _count(self, message: bytes) -> None:
         with self.lock:
             self.bytes_moved += len(message)
-            self.messages += 1
 
     @contextmanager
     def replies(self) -> Iterator[Replies]:

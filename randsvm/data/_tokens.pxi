@@ -1,5 +1,5 @@
-# Numbers and distinct tokens of text: the part that the parsers _svmlight.pyx and _table.pyx share.
-# It is included, so that the compiler sees each loop whole. The loops run without the GIL.
+# Numbers and distinct tokens of text, for the parser _svmlight.pyx.
+# The file is included, so that the compiler sees each loop whole. The loops run without the GIL.
 
 from libc.math cimport INFINITY, NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t

@@ -170,12 +170,12 @@ class Dataset:
         for at in slices(self.n, CHUNK_ROWS):
             store.append(whole.part(at.start, at.stop))
         summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        view = self._copy_with(Dataset, summary=summary, executor=ThreadExecutor(self.pool))
+        view = self._copy_with(summary=summary, executor=ThreadExecutor(self.pool))
         return view.with_store(store)
 
     def single_threaded(self) -> Dataset:
         """Return a view whose work runs in the calling thread."""
-        return self._copy_with(Dataset, executor=SerialExecutor())
+        return self._copy_with(executor=SerialExecutor())
 
     def in_threads(self, work: Callable[[Item], Report], items: Iterable[Item]) -> list[Report]:
         """Return work(item) for each item, computed by the threads of this process.
@@ -243,12 +243,9 @@ class Dataset:
         """Return a view of the same rows and labels with the features of the file."""
         return self._copy_with(scaling=None, mapping=None, d=len(self.summary.features))
 
-    def _copy_with(self, dataset_type: type[Dataset] | None = None, **own: Any) -> Dataset:
-        """Return a view with other attributes.
-
-        dataset_type: the class of the view, which goes with its executor; None: the class of self.
-        """
-        view = object.__new__(dataset_type or type(self))
+    def _copy_with(self, **own: Any) -> Dataset:
+        """Return a view with other attributes."""
+        view = object.__new__(Dataset)
         view.__dict__ = {**self.__dict__, **own}
         return view
 

@@ -26,16 +26,13 @@ from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
 
-# A chunk is what a worker holds at a time: closed when it has this many rows or nonzeros.
+# A chunk is the unit of parallel work. It ends when it has this many rows or nonzeros.
 CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 
 def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
-    """Return the digest of a data set, from the digests of its chunks in order and its label names.
-
-    Chunks are hashed one by one, because workers read them independently.
-    """
+    """Return the digest of a data set, from the digests of its chunks in order and its label names."""
     return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
 
 
@@ -198,8 +195,8 @@ class ChunkCutter:
             at = to
 
     def cut(self) -> RawChunk:
-        """Return the rows held now as one chunk, copied, so that the memory of their blocks is
-        freed."""
+        """Return the rows held so far as one chunk, copied, so that the memory of their blocks
+        is freed."""
         chunk = join_chunks(self.parts)
         self.parts.clear()
         self.rows = self.nonzeros = 0

@@ -81,8 +81,9 @@ BUFFER_BYTES = 1 << 23
 # Bytes of a column in a row group whose texts pyarrow may keep as a dictionary; of all columns.
 DICTIONARY_BYTES = 1 << 22, 1 << 25
 
-# A block of text is this part of a block of svmlight, and more where it would have few rows. A row
-# is at most this many times as long as the header.
+# A block of text is 1 / READ_AHEAD of a block of svmlight, or more, up to a whole one, if it would
+# have fewer than WIDE_ROWS rows of the length of the header. A row is at most as long as a block,
+# or ROW_BYTES times as long as the header.
 READ_AHEAD, WIDE_ROWS = 8, 10_000
 ROW_BYTES = 16
 
@@ -94,7 +95,7 @@ class Inputs:
     """The files of tables, which are read twice: pipes are copied to unnamed temporary files."""
 
     def __init__(self, paths: Sequence[str], tmpdir: str | None) -> None:
-        """tmpdir: the folder of the copies; None: the system's."""
+        """Copy the pipes. tmpdir: the folder of the copies; None: the system's."""
         self.copies: dict[str, BinaryIO] = {}
         with ExitStack() as stack:
             for path in paths:

@@ -1,6 +1,6 @@
 """Write a model as C99 source: `decision.c` of this package with the tables of the model.
 
-The code needs neither memory nor files.
+The code allocates no memory and reads no files.
 """
 
 from __future__ import annotations

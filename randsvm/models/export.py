@@ -81,7 +81,8 @@ def export(
     ModelError
         If the model is unusable or cannot be expressed, as with a precomputed kernel.
     ExportError
-        If the exported code predicts another label than the model, beyond rounding.
+        If a decision value of the export differs by more than rounding, if a label does not follow
+        from the decision values, or if a compiler refuses the code.
     DataError, InputError, OutputError, TransferError
         If a file is unusable, or cannot be opened, created, read or written.
 

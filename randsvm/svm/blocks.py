@@ -42,17 +42,16 @@ from randsvm.svm.working_set import WorkingSet
 BLOCKS, WIDER = 4, 2
 # Blocks are used once their coupling is below MAX_COUPLING_BEFORE, and until it is
 # MAX_COUPLING_BETWEEN or more. Measured, of one block of r rows split into four: 0.01 to 0.3 on
-# covtype with gamma
-# 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and flights, which need
-# two to three times as many rounds if they are split.
+# covtype with gamma 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and
+# flights, which need two to three times as many rounds if they are split.
 MAX_COUPLING_BEFORE, MAX_COUPLING_BETWEEN = 0.1, 0.4
 # Two rounds without progress leave more than this part of P - D. The next rounds then solve one
 # block: each block keeps its own sum of beta, so rounds of several blocks cannot move it between
 # blocks. Two rounds are compared because P may rise in one. Measured on covtype with C = 1, 10 and
 # 100: mostly 0.4 to 0.9.
 STALLED = 0.99
-# Blocks are used only if r is at least this: blocks of fewer than half as many
-# rows cost more than they save.
+# Blocks are used only if r is at least this: blocks of fewer than half as many rows cost more than
+# they save.
 MIN_ROWS = 500
 # All blocks make whole steps (t = 1) if these gain at least this share of the largest gain:
 # coefficients that reach a bound in their block then stay there.

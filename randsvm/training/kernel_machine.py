@@ -259,10 +259,7 @@ class KernelTrainer(Trainer[Params, Trained]):
             from randsvm.training.search_fits import SharedKernelFit
 
             fits.append(SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
-        # The workers of a cluster do not know weights that are not in the data.
-        if type(self.D) is Dataset:
-            fits.append(SeededKernelFit(self.for_search()))
-        return fits
+        return [*fits, SeededKernelFit(self.for_search())]
 
     def for_search(self) -> KernelTrainer:
         """Return a trainer for parts of the rows, to the gap of a search and without --reduce."""

@@ -303,7 +303,7 @@ class Subtasks:
             return self._regrouped
 
     def group_rows(self) -> None:
-        """Group the rows by class now; copies of these subtasks share them."""
+        """Group the rows by class; copies of these subtasks share them."""
         self._grouped()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""--update: train an existing linear model on rows as they arrive, in one pass.
+"""Train an existing linear model on rows as they arrive, in one pass.
 
 No row is kept after the step that it makes.
 """
@@ -248,7 +248,7 @@ class UpdateRun(TrainingRun[LinearTrained]):
         began = time.perf_counter()
         order = np.arange(len(block), dtype=np.int32)
         columns = self._columns_of(block)
-        # Blocks without weights make the plain steps, which are those of earlier versions.
+        # A block without weights makes plain steps, which take less time.
         weighted = 1.0 if block.is_weighted else None
         self.learner.steps = replace(self.learner.steps, mean_weight=weighted)
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order, block.weights))

@@ -1,4 +1,4 @@
-"""--reduce: replace the solution of a subtask by a machine with few support vectors.
+"""Replace the solution of a subtask by a machine with few support vectors.
 
 The certificate is split: P is that of the reduced machine over all rows, D that of the full one.
 """

@@ -1,4 +1,4 @@
-"""--warm-start: begin with the coefficients of another model, or with its decision values."""
+"""Start from a solution: of another model by --warm-start, or of another fit of a search."""
 
 from __future__ import annotations
 

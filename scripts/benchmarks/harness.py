@@ -27,7 +27,6 @@ from benchmarks.tables import Record
 from randsvm import files
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
-NOISE = 0.05  # seconds by which two starts differ
 SHOWN = 500  # bytes of the error output of a failed process that are shown
 SPAWN = [sys.executable, "-IS", str(Path(__file__).with_name("spawn.py"))]
 
@@ -78,12 +77,6 @@ def output(*words: object, folder: Path | None = None) -> str:
     if done.returncode:
         raise click.ClickException(f"{shlex.join(done.args)}: exit {done.returncode}")
     return done.stdout
-
-
-def beyond_start(ours: float, peer: float, start: float) -> float:
-    """Seconds that ours took longer than a peer and the start of ours, 0 where that is noise."""
-    longer = ours - peer - start
-    return longer if longer > NOISE else 0.0
 
 
 # ---- commands --------------------------------------------------------------------

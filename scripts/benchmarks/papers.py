@@ -15,7 +15,6 @@ SGD = "sgd"
 LIBLINEAR = "liblinear-train -s 3 -B 1"
 OPTIMUM = f"{LIBLINEAR} -e 0.001"
 
-SYNTHETIC = ("twonorm", "ringnorm", "checkerboard")
 RCV1 = ("CCAT", "C11")
 TEXT_SETS = ("reuters_acq", *RCV1)
 LAMBDA = 1e-4  # of Bottou's and Joachims' experiment on CCAT

@@ -22,13 +22,10 @@ from benchmarks.sets import MissingError, fetched, find, first, plain
 from benchmarks.trainings import Bench
 from benchmarks.untuned_sets import whole
 
-FOLDS = 5
 LINE = "0.5,2,8,32,128"
 # The percentage points by which our best score may be below those of peers: of 10,000 rows and
 # more, and of few rows, where other folds alone change the best score by more.
 POINTS, FEW_POINTS, MANY_ROWS = 0.2, 0.5, 10_000
-# The search may take as long as this number of final fits, with racing and with all folds.
-FITS, ALL_FITS = 12, 25
 RACING, ALL_FOLDS = "randsvm -v 5", "randsvm -v 5 --no-racing"
 INTELEX_GRID, SKLEARN_GRID = "GridSearchCV, intelex", "GridSearchCV, scikit-learn"
 SVM_GRID = "svm-train -v 5, each combination"
