@@ -209,7 +209,7 @@ def train_sgd(
     Returns
     -------
     FittedModel
-        The model and how its training ended; its gap is nan.
+        The model and how its training ended; its gap is nan without the option ``gap``.
 
     See Also
     --------

@@ -230,7 +230,7 @@ class FileStore:
     indices (dense data), these are stored once.
 
     place: the kind of the file, in words. table : (chunks, 7) int64, the fields of ChunkEntry, for
-    a named file that must not change any more.
+    a named file that must not change.
     """
 
     write_error: type[WriteError] = WriteError

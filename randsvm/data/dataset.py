@@ -57,8 +57,8 @@ CLASS_ROWS = 10
 class Chunk(NamedTuple):
     """Rows start .. start + m - 1 of D.
 
-    X : (m, d), CSR of float64, or a float32 array computed by a `mapping`; y
-    : (m,) float64; weights : (m,) float64, or None if those of D are all 1.
+    X : (m, d), CSR of float64, or a float32 array computed by a `mapping`; y : (m,) float64;
+    weights : (m,) float64, or None if those of D are all 1.
     """
 
     start: int

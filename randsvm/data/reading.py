@@ -32,7 +32,7 @@ CHUNK_NONZEROS = 1 << 20
 
 
 def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
-    """Return the digest of a data set, from the digests of its chunks in order and its label names."""
+    """Return the digest of a data set from those of its chunks, in order, and its label names."""
     return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
 
 

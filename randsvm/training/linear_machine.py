@@ -120,7 +120,7 @@ class LinearTrainer(Trainer[SgdParams, LinearTrained]):
 def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
     """Return what makes the trainer once the data is read, the parameters and the job.
 
-    Raises ParameterError for --search-gap: these machines have no gap.
+    Raises ParameterError for --search-gap, and for --gap on a cluster.
     """
     require(
         job.search.search_gap is None,
