@@ -149,6 +149,21 @@ def test_an_evaluation_sums_again_what_was_taken_over(made):
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "poly"])
+def test_the_bound_of_rounding_remembers_large_coefficients(made, kernel):
+    """u keeps the rounding of what was added to it and taken from it again."""
+    with case(*made("two_gaussians", 450), KERNELS[kernel], float64=True) as one:
+        beta = one.some(0)
+        some = np.arange(450) < 75
+        one.scan.after(one.step(np.where(some, 1e12 * beta, beta)), KEEP_ALL)
+        one.scan.after(one.step(np.where(some, 0.5 * beta, beta)), KEEP_ALL)
+        solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
+        evaluated, V = one.scan.evaluate(solution)
+        assert np.abs(one.u - one.K @ beta).max() > 1e-6  # the rounding that remains
+        error = abs(V.certificate.primal - one.primal(beta, evaluated.b))
+        assert 1e-6 < error <= V.certificate.primal_error
+
+
 def test_a_scan_returns_to_an_earlier_solution(made):
     with case(*made("two_gaussians", 450), problem()) as one:
         solution, _ = one.scan.after(one.step(one.some(0)), KEEP_ALL)

@@ -90,12 +90,14 @@ def test_labels_are_those_of_svm_predict(tmp_path, at, words, share):
     )
 
 
+@pytest.mark.parametrize("features", [(), ("--components", 300)], ids=["kernel", "components"])
 @pytest.mark.parametrize("at", OFFSETS)
-def test_an_offset_changes_no_accuracy(tmp_path, at):
+def test_an_offset_changes_no_accuracy(tmp_path, at, features):
     """Of RBF, which differences alone count in."""
     offset, spread = OFFSETS[at]
     data = files(tmp_path, offset, spread)
-    run = learn("randsvm", data.train, tmp_path / "m", "-g", 0.5 / spread**2, "-v", 3)
+    words = ("-g", 0.5 / spread**2, "-v", 3, *features)
+    run = learn("randsvm", data.train, tmp_path / "m", *words)
     y = np.loadtxt(data.test, usecols=0)
     assert np.mean(predicted(data.test, run.model) == y) > 0.85
     (searched,) = run.of("searched")

@@ -12,6 +12,7 @@ from scipy import optimize, sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import log_loss
 
+from randsvm import Arrays, train_randsvm
 from randsvm.errors import ModelError
 from randsvm.training import probabilities
 
@@ -189,6 +190,20 @@ def test_linear_models_have_probabilities(tmp_path, predict, words, classes):
     prior = [np.mean(data.y == float(label)) for label in labels]
     guess = loss_of(test.y, labels, np.tile(prior, (400, 1)))
     assert loss_of(test.y, labels, shares) < 0.7 * guess
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+def test_probabilities_of_weighted_rows_have_the_weighted_share(multiclass):
+    """Labels that the features say nothing about: a class has the probability of its weight."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(150, 2)).astype(np.float32), np.repeat([1.0, 2.0, 3.0], 50)
+    weights = np.repeat([8.0, 1.0, 1.0], 50)
+    model = train_randsvm(
+        Arrays(X, y, weights=weights), kernel="linear", C=0.01, multiclass=multiclass,
+        probability=True,
+    )  # fmt: skip
+    shares = np.asarray(model.predict_proba(X)).mean(axis=0)
+    assert shares == pytest.approx([0.8, 0.1, 0.1], abs=0.05)
 
 
 # ---- logistic regression ------------------------------------------------------------------------

@@ -78,12 +78,13 @@ class Start(NamedTuple):
 
 def start(
     folder, old, new,
-    before, after,
+    before, after, weights=None,
 ):  # fmt: skip
-    """Return distinct rows; both sets begin with the same rows."""
+    """Return distinct rows; both sets begin with the same rows. weights: of the new rows."""
     paths, betas = [], []
-    for name, (y, X) in (("old", old), ("new", new)):
-        (folder / name).write_text(oracle.svmlight_text([f"{label:.9g}" for label in y], X))
+    for name, (y, X), own in (("old", old, None), ("new", new, weights)):
+        labels = [f"{label:.9g}" for label in y]
+        (folder / name).write_text(oracle.svmlight_text(labels, X, weights=own))
         paths.append(folder / name)
     gap = () if "one-class" in before else ("--gap", 1e-4)
     first = learn("randsvm", paths[0], folder / "old.model", *before.split(), *gap)
@@ -109,13 +110,16 @@ def test_coefficients_scale_with_c_and_bounded_ones_stay_bounded(tmp_path, befor
     assert abs(math.fsum(begun.new)) <= 1e-12 * np.abs(begun.new).sum()
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["classes", "rows"])
 @pytest.mark.parametrize("weights", ["-w 1 0.5", "-w 1 3 -w -1 0.2", "-w 1 20"])
-def test_class_weights_clip_coefficients_and_the_sum_is_restored(tmp_path, weights):
+def test_weights_clip_coefficients_and_the_sum_is_restored(tmp_path, weights, own):
+    """own: whether rows have weights too."""
     y, X = gaussians(400)
-    begun = start(tmp_path, (y, X), (y, X), WORDS, weights)
+    of_rows = np.random.default_rng(5).exponential(size=400) if own else np.ones(400)
+    begun = start(tmp_path, (y, X), (y, X), WORDS, weights, of_rows)
     letters = weights.split()
     named = dict(zip(letters[1::3], map(float, letters[2::3]), strict=True))
-    upper = np.where(y > 0, named.get("1", 1.0), named.get("-1", 1.0))
+    upper = of_rows * np.where(y > 0, named.get("1", 1.0), named.get("-1", 1.0))
     alpha = y * begun.new
     assert ((alpha >= 0) & (alpha <= upper)).all()
     assert abs(math.fsum(begun.new)) <= 1e-12 * alpha.sum()
