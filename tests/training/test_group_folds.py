@@ -86,6 +86,16 @@ def test_groups_stay_together_and_no_fold_is_empty(rows, folds, seed):
     assert set.union(*of_group) <= set(range(folds))
 
 
+def test_folds_of_some_rows_keep_their_groups(path):
+    _, _, qids = near_duplicates()
+    some = np.arange(N) % 3 > 0
+    with closing(opened(path)) as D:
+        (fold,) = folds_of(D.subset(some), 3)
+    of_group = [set(fold[qids[some] == qid].tolist()) for qid in np.unique(qids)]
+    assert all(len(numbers) == 1 for numbers in of_group)
+    assert set.union(*of_group) == {0, 1, 2}
+
+
 # ---- scores -------------------------------------------------------------------------------------
 
 
