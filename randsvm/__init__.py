@@ -26,6 +26,7 @@ __all__ = [
     "export",
     "load",
     "predict",
+    "train",
     "train_osuna",
     "train_randsvm",
     "train_sgd",

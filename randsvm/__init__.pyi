@@ -6,6 +6,7 @@ from randsvm.api import explain as explain
 from randsvm.api import export as export
 from randsvm.api import load as load
 from randsvm.api import predict as predict
+from randsvm.api import train as train
 from randsvm.api import train_osuna as train_osuna
 from randsvm.api import train_randsvm as train_randsvm
 from randsvm.api import train_sgd as train_sgd

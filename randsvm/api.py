@@ -50,6 +50,7 @@ __all__ = [
     "export",
     "load",
     "predict",
+    "train",
     "train_osuna",
     "train_randsvm",
     "train_sgd",
@@ -63,16 +64,14 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"randsvm.{LATE[name]}"), name)
 
 
-# Each of the following functions imports only the modules of training that it needs.
-
-
-def train_randsvm(
+def train(
     data: Data,
     model: str | os.PathLike[str] | None = None,
+    algorithm: str = "randsvm",
     watch: Watch = silent,
-    **given: Any,
+    **options: Any,
 ) -> FittedModel:
-    """Train a kernel machine by random sampling of violators.
+    """Train a model, as the command randsvm-train does.
 
     Parameters
     ----------
@@ -82,14 +81,18 @@ def train_randsvm(
         file of a table, with the option ``label_column``.
     model : str or PathLike, optional
         Model file to write. None writes no file.
+    algorithm : {"randsvm", "osuna", "osuna-closest", "sgd"}, default="randsvm"
+        Kernel machines by random sampling of violators or by decomposition, or a linear machine by
+        stochastic gradient descent.
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
-    **given : object
-        Options by the long names of the command line: fields of Params, RandsvmParams, StopParams,
-        Limits, Run, Search and Resources, such as ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list
-        is searched), ``weights={"spam": 10}`` or ``weights="balanced"``, ``time_limit=60``
-        (seconds), ``memory=2**30`` (bytes). Also ``warm_start``, the name of a model file to start
-        from, and ``earlier``, a function that returns `tried` records of earlier searches.
+    **options : object
+        Options by the long names of the command line: fields of Params and RandsvmParams or
+        OsunaParams, or of SgdParams, and of StopParams, Limits, Run, Search and Resources, such as
+        ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
+        ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). Also
+        ``warm_start``, or for sgd ``update``, the name of a model file to start from, and
+        ``earlier``, a function that returns `tried` records of earlier searches.
 
     Returns
     -------
@@ -110,18 +113,14 @@ def train_randsvm(
     OutOfTimeError
         If `time_limit` passes before there is a model.
     TypeError
-        If a name in `given` is not an option.
-
-    See Also
-    --------
-    train_osuna : Train a kernel machine by decomposition.
-    train_sgd : Train a linear machine by stochastic gradient descent.
+        If a name in `options` is not an option.
 
     Notes
     -----
-    Training ends at the relative gap ``(P - D) / max(|P|, |D|)`` of the primal and dual objectives:
-    P of the model is within this share of the optimum. With `support_bound`, or ``gap="none"``, it
-    ends by the rule of the paper.
+    Training of kernel machines ends at the relative gap ``(P - D) / max(|P|, |D|)`` of the primal
+    and dual objectives: P of the model is within this share of the optimum. With `support_bound`,
+    or ``gap="none"``, it ends by the rule of the paper. sgd minimises ``lambda/2 |w|^2 + mean
+    loss`` with ``C = 1/(lambda n)`` for n rows.
 
     On an error the file `model` is unchanged, except that after Interrupted or ClusterError the
     best model so far, if there is one, is written.
@@ -129,39 +128,45 @@ def train_randsvm(
     References
     ----------
     Kumar, Bhattacharyya, Hariharan, "A Randomized Algorithm for Large Scale Support Vector
-    Learning", NIPS 2007.
+    Learning", NIPS 2007 (randsvm). Osuna, Freund, Girosi, AI Memo 1602, 1997 (osuna). Mostefaoui,
+    Zaou, "SVM: Reduction of Learning Time" (osuna-closest).
     """
-    from randsvm.training import kernel_machine, run
+    if algorithm not in ALGORITHMS:
+        raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
+    params, *own, job = _parameters(algorithm, data, options)
+    source, target = _source(data), _target(model)
+    trained: tuple[Model, Trained | LinearTrained]
+    # Only the modules of training that the algorithm needs are imported.
+    if algorithm == "sgd" and params.update is not None:
+        from randsvm.training.online import update
 
-    params, algorithm, job = _parameters("randsvm", data, given)
-    prepare = partial(kernel_machine.prepare, "randsvm", algorithm)
-    trained = run.train(prepare, _source(data), _target(model), params, job, watch)
+        trained = update(source, target, params, job, watch)
+    else:
+        from randsvm.training import run
+
+        prepare: Any
+        if algorithm == "sgd":
+            from randsvm.training.linear_machine import prepare
+        else:
+            from randsvm.training import kernel_machine
+
+            prepare = partial(kernel_machine.prepare, algorithm, *own)
+        trained = run.train(prepare, source, target, params, job, watch)
     return _fitted(data, *trained, job)
 
 
-def train_osuna(
+def train_randsvm(
     data: Data,
     model: str | os.PathLike[str] | None = None,
     watch: Watch = silent,
-    *,
-    closest: bool = False,
-    **given: Any,
+    **options: Any,
 ) -> FittedModel:
-    """Train a kernel machine by decomposition with a working set of fixed size.
+    """Train a kernel machine by random sampling of violators.
 
     Parameters
     ----------
-    data : str, PathLike, sequence of these, or Arrays
-        Rows, as in `train_randsvm`.
-    model : str or PathLike, optional
-        Model file to write. None writes no file.
-    watch : callable, default=silent
-        Called with each event of `randsvm.events`.
-    closest : bool, default=False
-        Whether the violators with the smallest y f(x) enter the working set, instead of the first
-        ones.
-    **given : object
-        Options by name, as in `train_randsvm`; OsunaParams in place of RandsvmParams.
+    data, model, watch, **options : object
+        As in `train`.
 
     Returns
     -------
@@ -170,41 +175,53 @@ def train_osuna(
 
     See Also
     --------
-    train_randsvm : Describes data, options, errors and the gap.
-
-    References
-    ----------
-    Osuna, Freund, Girosi, AI Memo 1602, 1997; Mostefaoui, Zaou, "SVM: Reduction of Learning Time"
-    (`closest`).
+    train : Describes the parameters and errors.
     """
-    from randsvm.training import kernel_machine, run
+    return train(data, model, "randsvm", watch, **options)
 
-    name = "osuna-closest" if closest else "osuna"
-    params, algorithm, job = _parameters(name, data, given)
-    prepare = partial(kernel_machine.prepare, name, algorithm)
-    trained = run.train(prepare, _source(data), _target(model), params, job, watch)
-    return _fitted(data, *trained, job)
+
+def train_osuna(
+    data: Data,
+    model: str | os.PathLike[str] | None = None,
+    watch: Watch = silent,
+    *,
+    closest: bool = False,
+    **options: Any,
+) -> FittedModel:
+    """Train a kernel machine by decomposition with a working set of fixed size.
+
+    Parameters
+    ----------
+    data, model, watch, **options : object
+        As in `train`.
+    closest : bool, default=False
+        Whether the violators with the smallest y f(x) enter the working set, instead of the first
+        ones: the algorithm osuna-closest.
+
+    Returns
+    -------
+    FittedModel
+        The model and how its training ended.
+
+    See Also
+    --------
+    train : Describes the parameters and errors.
+    """
+    return train(data, model, "osuna-closest" if closest else "osuna", watch, **options)
 
 
 def train_sgd(
     data: Data,
     model: str | os.PathLike[str] | None = None,
     watch: Watch = silent,
-    **given: Any,
+    **options: Any,
 ) -> FittedModel:
     """Train a linear machine by stochastic gradient descent.
 
     Parameters
     ----------
-    data : str, PathLike, sequence of these, or Arrays
-        Rows, as in `train_randsvm`.
-    model : str or PathLike, optional
-        Model file to write. None writes no file.
-    watch : callable, default=silent
-        Called with each event of `randsvm.events`.
-    **given : object
-        Options by name, as in `train_randsvm`: fields of SgdParams, Limits, Run, Search and
-        Resources. ``update`` is the name of a model file that is trained further.
+    data, model, watch, **options : object
+        As in `train`.
 
     Returns
     -------
@@ -213,24 +230,9 @@ def train_sgd(
 
     See Also
     --------
-    train_randsvm : Describes data, options and errors.
-
-    Notes
-    -----
-    Minimises ``lambda/2 |w|^2 + mean loss`` with ``C = 1/(lambda n)`` for n rows.
+    train : Describes the parameters and errors.
     """
-    params, job = _parameters("sgd", data, given)
-    trained: tuple[Model, LinearTrained]
-    if params.update is not None:
-        from randsvm.training.online import update
-
-        trained = update(_source(data), _target(model), params, job, watch)
-    else:
-        from randsvm.training import linear_machine, run
-
-        prepare = linear_machine.prepare
-        trained = run.train(prepare, _source(data), _target(model), params, job, watch)
-    return _fitted(data, *trained, job)
+    return train(data, model, "sgd", watch, **options)
 
 
 def _parameters(name: str, data: Data, given: Mapping[str, Any]) -> list[Any]:

@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,31 @@ def test_arrays_give_the_bytes_that_the_command_writes(
     assert (tmp_path / "path").read_bytes() == written.model.read_bytes()
     fitted.save(str(tmp_path / "saved"))
     assert (tmp_path / "saved").read_bytes() == written.model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "named"),
+    [
+        ("randsvm", randsvm.train_randsvm),
+        ("osuna", randsvm.train_osuna),
+        ("osuna-closest", partial(randsvm.train_osuna, closest=True)),
+        ("sgd", randsvm.train_sgd),
+    ],
+)
+def test_every_algorithm_has_one_model_by_each_interface(tmp_path, algorithm, named):
+    y, X = small()
+    data = oracle.write_svmlight(tmp_path / "data", y, X)
+    written = learn(algorithm, data, tmp_path / "command", "-c", 2, "--seed", 3)
+    randsvm.train(data, tmp_path / "train", algorithm, C=2, seed=3)
+    named(data, tmp_path / "named", C=2, seed=3)
+    expected = written.model.read_bytes()
+    assert (tmp_path / "train").read_bytes() == expected == (tmp_path / "named").read_bytes()
+
+
+def test_an_unknown_algorithm_is_named():
+    X, y = small(20)[::-1]
+    with pytest.raises(ParameterError, match="'smo'"):
+        randsvm.train(randsvm.Arrays(X, y), algorithm="smo")
 
 
 @pytest.mark.parametrize("call", ["train_randsvm", "train_sgd"])

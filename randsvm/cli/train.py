@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -181,13 +180,7 @@ def _train(algorithm: str, given: dict[str, Any]) -> None:
 
         if algorithm != "sgd":
             process.import_libsvm()
-        calls: dict[str, Callable[..., object]] = {
-            "randsvm": api.train_randsvm,
-            "osuna": api.train_osuna,
-            "osuna-closest": partial(api.train_osuna, closest=True),
-            "sgd": api.train_sgd,
-        }
-        calls[algorithm](data, model, watch=report, **explicit)
+        api.train(data, model, algorithm, report, **explicit)
 
 
 def main() -> None:
