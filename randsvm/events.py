@@ -351,8 +351,8 @@ class MachineObjectives(NamedTuple):
     infeasibility: float
     beyond_bounds: float  # Largest distance of a coefficient from its bounds
     sum_error: float  # Sum of the coefficients minus the sum that the problem demands
-    primal_error: float  # Bounds of the rounding of P and of D. The gap includes both
-    dual_error: float  # Bounds of the rounding of P and of D. The gap includes both
+    primal_error: float  # Bound of the rounding of P, which the gap includes
+    dual_error: float  # Bound of the rounding of D, which the gap includes
 
 
 class Certified(NamedTuple):
@@ -375,8 +375,8 @@ class Certified(NamedTuple):
     beyond_bounds: float  # Largest distance of a coefficient from its bounds
     # Largest difference of a sum of coefficients from the sum that the problem demands.
     sum_error: float
-    primal_error: float  # Bounds of the rounding of P and of D. The gap includes both
-    dual_error: float  # Bounds of the rounding of P and of D. The gap includes both
+    primal_error: float  # Bound of the rounding of P, which the gap includes
+    dual_error: float  # Bound of the rounding of D, which the gap includes
     machines: list[MachineObjectives]  # The objectives of each machine
     seconds: float  # Seconds of the computation
 

@@ -8,7 +8,7 @@ The help texts are the source: a test fails while the page differs from them.
 from __future__ import annotations
 
 import contextlib
-import inspect
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -109,7 +109,7 @@ class PartsFormatter(click.HelpFormatter):
     def _end_raw(self) -> None:
         text, self.raw = self.raw, ""
         if text.strip():
-            self.parts.append(self.verbatim(inspect.cleandoc(text)))
+            self.parts.append(self.verbatim(textwrap.dedent(text).strip()))
 
     def collected(self) -> list[str]:
         self._end_raw()

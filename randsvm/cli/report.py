@@ -67,8 +67,8 @@ class Report:
 
     algorithm: that of a training; None for other commands. arguments: options that
     `Started.configuration` lacks. files: the name or names of each file, by its role. Both complete
-    the command line of the run. given: options of the
-    command: quiet, report (text or json) and, for a training, log.
+    the command line of the run. given: options of the command: quiet, report (text or json) and,
+    for a training, log and html.
     """
 
     def __init__(

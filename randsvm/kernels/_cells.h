@@ -11,10 +11,8 @@
 #include "_rbf.h"
 
 /* Measured on covtype in chunks of 8,192 rows (gamma 32): cells of 64 rows keep 10% of the values,
-   of 32 rows 8%, of 128 rows 15%. In
-   chunks of 65,536 rows, cells of 64 rows would keep 7%. */
+   of 32 rows 8%, of 128 rows 15%. In chunks of 65,536 rows, cells of 64 rows would keep 7%. */
 #define CELL 64
-#define CELL_PANELS (CELL / PANEL)
 #define GROUP 16
 /* The largest number of centres in a call. */
 #define MOST 1024

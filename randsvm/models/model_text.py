@@ -193,7 +193,7 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
 def reading(name: str) -> Iterator[None]:
     """Raise ModelError in place of any error from the lines of a trailer.
 
-    We wrote what has a valid seal, so that a line which does not fit was edited and sealed again.
+    The seal is valid, so a line that does not fit was edited and sealed again.
     """
     try:
         yield

@@ -34,8 +34,10 @@ class RowFiles:
         keep: str | None = None,
         no_header: bool = False,
     ) -> None:
-        """path : the model file. format_ : of the files; None: that of the training files.
-        no_header : the first line of a text table is a row.
+        """Choose the reader of the rows.
+
+        path : the model file. format_ : of the files; None: that of the training files. no_header :
+        the first line of a text table is a row.
 
         Raise ParameterError for a table and a model without columns.
         """

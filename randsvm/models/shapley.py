@@ -202,7 +202,7 @@ class Explainer:
     """
 
     def __init__(self, model: KernelModel, columns: Columns | None = None) -> None:
-        """columns : of the table that the rows come from"""
+        """Take the support vectors of a model. columns : of the table that the rows come from."""
         self.model = model
         self.starts = np.empty(0, np.int64)
         if columns is not None:

@@ -188,8 +188,7 @@ class Subtasks:
     def without(self, held_out: np.ndarray) -> Subtasks:
         """Return the subtasks of a fold: the rows that it holds out have the weight 0.
 
-        They share the rows of pairs with `self`, which are grouped first: only `self` is to be
-        closed.
+        They share the rows of pairs with `self`, which groups them first. Only `self` is closed.
 
         held_out : (n,) bool
         """

@@ -108,8 +108,8 @@ def _save(figure: Any, path: Path, found: Found) -> None:
 
 
 def draw_growth(found: Found, path: Path) -> None:
-    """Seconds and coefficients changed against rows, one line for each command, with its exponent
-    in the legend."""
+    """Draw seconds and changed coefficients against rows, a line for each command, with its
+    exponent in the legend."""
     with plot.panels(1, 2) as (figure, axes):
         for axis, of in zip(axes, ("seconds", "changed"), strict=True):
             for number, name in enumerate(MAX_ROWS):

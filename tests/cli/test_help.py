@@ -218,7 +218,7 @@ def test_without_a_command_it_is_randsvm(toy, words):
         run_train(*command, "-q", *words.split(), "m")
         contents.append(toy.with_name("m").read_bytes())
     assert contents[0] == contents[1]
-    assert b"configuration randsvm " in contents[0]
+    assert b'configuration "randsvm ' in contents[0]
 
 
 @pytest.mark.parametrize(
