@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import two_classes
 
-from randsvm.data import batches, dataset, reading, svmlight
+from randsvm.data import batches, cache, dataset, reading, svmlight
 from randsvm.data.batches import shuffled_batches
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.errors import DataError, ParameterError
+from randsvm.errors import DataError, ParameterError, TransferError
 from randsvm.parameters.run import Resources
 
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
@@ -124,7 +124,7 @@ def kwdefaults(block_size):
     return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
 
 
-def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
+def test_the_digest_depends_on_labels_weights_indices_and_values_not_on_their_notation(
     small,
 ):
     def digest(text):
@@ -133,7 +133,9 @@ def test_the_digest_depends_on_labels_indices_and_values_not_on_their_notation(
 
     plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
     assert digest("# comment\n+1\t1:5e-1 3:2.0\r\n\n-1 2:1 # end") == plain
+    assert digest("+1 cost:1 1:0.5 3:2\n-1 2:1\n") == plain
     others = ["+1 1:0.5 3:2\n-1 2:1.5\n", "+1 1:0.5 4:2\n-1 2:1\n", "-1 1:0.5 3:2\n+1 2:1\n"]
+    others += ["+1 cost:2 1:0.5 3:2\n-1 2:1\n", "+1 1:0.5 3:2\n-1 cost:2 2:1\n"]
     others += ["+1 1:0.5 3:2\n-1 2:1\n-1 2:1\n", "spam 1:0.5 3:2\nham 2:1\n"]
     # The same numbers in the same order, divided into other rows.
     others += ["+1 1:0.5\n-1 3:2 4:1\n", "+1 1:0.5 3:2\n-1 4:1\n"]
@@ -169,17 +171,34 @@ def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
     assert features() == expected
 
 
-def test_a_cache_of_a_changed_source_is_rebuilt(cached):
-    """The new text has the same length, with the old modification time or a new one."""
+@pytest.mark.parametrize("keeps_time", [False, True])
+@pytest.mark.parametrize("changed", ["first row", "last row"])
+def test_a_cache_of_a_changed_source_is_rebuilt(cached, monkeypatch, changed, keeps_time):
+    """The new text has the same length."""
     path, _, features = cached
-    before = path.stat()
-    for times in (None, (before.st_atime_ns, before.st_mtime_ns)):
-        text = path.read_text()
-        path.write_text(text.replace("+1 ", "-1 ", 1) if times else text.replace("-1 ", "+1 ", 1))
-        if times:
-            os.utime(path, ns=times)
-        assert path.stat().st_size == before.st_size
-        assert features() == uncached(path)
+    monkeypatch.setattr(cache, "END", 100)
+    features()
+    before, text = path.stat(), path.read_text()
+    at = 0 if changed == "first row" else text.rindex("\n", 0, -1) + 1
+    path.write_text(text[:at] + {"+": "-", "-": "+"}[text[at]] + text[at + 1 :])
+    if keeps_time:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert features() == uncached(path)
+
+
+def test_a_source_that_changes_while_its_cache_is_written_is_refused(small, tmp_path, monkeypatch):
+    path = small("+1 1:1\n-1 1:2\n")
+
+    def first_pass(*args):
+        summary = reading.first_pass(*args)
+        path.write_text("+1 1:1\n-1 1:2\n+1 1:3\n")
+        return summary
+
+    monkeypatch.setattr(cache, "first_pass", first_pass)
+    with pytest.raises(TransferError, match="changed while it was read into"):
+        open_dataset(path, SMALL, Resources(cache=str(tmp_path / "cache")))
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_cache_of_other_options_is_rebuilt(cached):
