@@ -130,17 +130,17 @@ def solution_of(
     if violation <= floor:
         return unchanged
     tolerance = max(share * violation, floor)
-    one_solve = not whole and b is not None
+    partly = not whole and b is not None
     if task.absolute_sum:
         sums = _two_sums(beta, upper, slack)
-        return two_sums(K, h, lower, upper, sums, beta, tolerance, one_solve)
+        return two_sums(K, h, lower, upper, sums, beta, tolerance, partly)
     if not beta.any() and np.array_equal(h, y) and points.weights is None:
         if problem.task == "svc":
             return own_svc(K, y, problem.bounds, tolerance)
         if problem.task == "svr":
             return own_svr(K, y, problem.bounds[0], problem.epsilon, tolerance)
     s = float(beta.sum())
-    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, one_solve)
+    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, partly)
 
 
 def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:

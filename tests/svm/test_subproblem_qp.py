@@ -117,7 +117,7 @@ def test_single_solves_never_lose_and_end_at_the_solution(epsilon):
     start, values = random_start(rng, lower, upper), list[float]()
     s = float(start.sum())
     for _ in range(MAX_CALLS):
-        part = solve(K, y, lower, upper, s, start, 1e-6, epsilon, one_solve=True).beta
+        part = solve(K, y, lower, upper, s, start, 1e-6, epsilon, partly=True).beta
         values.append(objective(K, y, epsilon, part))
         if np.abs(part - start).max() < 1e-9:
             break
