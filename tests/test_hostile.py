@@ -10,6 +10,7 @@ import ast
 import contextlib
 import gzip
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -343,7 +344,7 @@ def test_paths_inside_data_or_models_are_not_opened(
     name = path.replace(":", "_").replace(" ", "_")
     Path("data").write_text(f"{name} 1:1 # {path}\nother 1:2\n" * 6)
     seed = b"# randsvm seed "
-    altered = own_models["foreign kernel"].replace(seed + b"0", seed + path.encode())
+    altered = own_models["foreign kernel"].replace(seed + b"0", seed + json.dumps(path).encode())
     Path("model").write_bytes(resealed(altered))
     opened_files.clear()
     run_train("randsvm", "-q", "data", "m")

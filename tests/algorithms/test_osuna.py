@@ -52,7 +52,7 @@ def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
         algorithm, path, tmp_path / "m", *WORDS.split(), "--gap", "none", "--working-set", 250
     )
     found = answer_of(learnt.model, data, WORDS)
-    assert (learnt.metadata["stopped"], learnt.metadata["violators"]) == ("no violators", "0")
+    assert (learnt.metadata["stopped"], learnt.metadata["violators"]) == ("no violators", 0)
     assert whole.unbounded < 250 < 3 * 250 < np.count_nonzero(whole.beta)
     assert max(event["working_set"] for event in learnt.rounds) == 250
     assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual

@@ -75,11 +75,7 @@ def test_the_trailer_describes_the_written_model(made, train, data, words):
     assert float(metadata["dual"]) == pytest.approx(exact.dual, rel=1e-5)
     assert float(metadata["gap"]) == pytest.approx(exact.gap, rel=1e-3, abs=1e-6)
     assert (float(metadata["C"]), float(metadata["lambda"])) == (2, pytest.approx(1 / (2 * len(y))))
-    assert [metadata[key] for key in ("n", "d", "nnz")] == [
-        str(len(y)),
-        "2",
-        str(np.count_nonzero(X)),
-    ]
+    assert [metadata[key] for key in ("n", "d", "nnz")] == [len(y), 2, np.count_nonzero(X)]
 
 
 def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(made, train):

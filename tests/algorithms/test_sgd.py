@@ -526,7 +526,7 @@ def test_p_j_violators_and_errors_are_those_of_the_written_model(tmp_path, made,
     assert float(metadata["primal"]) == outcome["primal"]
     assert int(metadata["violators"]) == truth.violators
     assert (float(metadata["C"]), float(metadata["lambda"])) == (C, 1 / (C * len(y)))
-    assert (metadata["n"], metadata["stopped"]) == (str(len(y)), outcome["stopped"])
+    assert (metadata["n"], metadata["stopped"]) == (len(y), outcome["stopped"])
 
 
 # ---- real data, several classes ---------------------------------------------------------------
