@@ -94,6 +94,15 @@ def test_the_certificate_encloses_the_optimum(made, problem):
         assert 0 <= V.certificate.gap < 1e-3
 
 
+def test_the_bounds_of_a_solution_are_those_of_its_weighted_rows(made):
+    with case(*made("two_gaussians", 450), problem()) as one:
+        beta = 2 * one.some(0)
+        scan = Scan(one.D.reweighted(np.where(beta == 0, 1.0, 2.0)), one.problem, 0)
+        SV, V = scan.after(one.step(beta), KEEP_ALL)
+        assert SV.within_bounds
+        assert V.certificate.dual == pytest.approx(one.dual(beta), rel=1e-5)
+
+
 # ---- V ----------------------------------------------------------------------------------------
 
 
