@@ -3,7 +3,7 @@
     from randsvm import SVC
     machine = SVC(gamma=5).fit(X, y)    # scikit-learn's interface, with a certified gap
 
-SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC need scikit-learn.
+SVC, NuSVC, SVR, NuSVR, OneClassSVM, LinearSVC and LinearSVR need scikit-learn.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ __all__ = [
     "SVR",
     "Arrays",
     "LinearSVC",
+    "LinearSVR",
     "NuSVC",
     "NuSVR",
     "OneClassSVM",
@@ -32,7 +33,7 @@ __all__ = [
     "train_sgd",
 ]
 
-ESTIMATORS = {"SVC", "SVR", "LinearSVC", "NuSVC", "NuSVR", "OneClassSVM"}
+ESTIMATORS = {"SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from randsvm.api import train_sgd as train_sgd
 from randsvm.estimators import SVC as SVC
 from randsvm.estimators import SVR as SVR
 from randsvm.estimators import LinearSVC as LinearSVC
+from randsvm.estimators import LinearSVR as LinearSVR
 from randsvm.estimators import NuSVC as NuSVC
 from randsvm.estimators import NuSVR as NuSVR
 from randsvm.estimators import OneClassSVM as OneClassSVM

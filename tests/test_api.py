@@ -205,7 +205,7 @@ def test_importing_the_package_loads_nothing():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"
     with pytest.raises(AttributeError):
-        _ = randsvm.LinearSVR
+        _ = randsvm.LinearSVM
     assert {name for name in randsvm.__all__ if not hasattr(randsvm, name)} == set()
     # What editors and mypy believe.
     stub = ast.parse(Path(randsvm.__file__).with_suffix(".pyi").read_text())

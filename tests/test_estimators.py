@@ -23,13 +23,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import randsvm
-from randsvm import SVC, SVR, LinearSVC, NuSVC, NuSVR, OneClassSVM
+from randsvm import SVC, SVR, LinearSVC, LinearSVR, NuSVC, NuSVR, OneClassSVM
 from randsvm.errors import ModelError, OutputError
 
 # One thread: the machines of a test are too small for more.
 CHECKED = [
     *(kind(n_jobs=1) for kind in (SVC, NuSVC, SVR, NuSVR, OneClassSVM)),
-    LinearSVC(n_jobs=1),
+    *(kind(n_jobs=1) for kind in (LinearSVC, LinearSVR)),
 ]
 
 
@@ -211,7 +211,7 @@ def test_weights_of_rows_are_those_of_scikit_learn(name):
         (np.full(20, np.inf), "sample_weight contains infinity"),
     ],
 )
-@pytest.mark.parametrize("name", [*WEIGHTED, "LinearSVC"])
+@pytest.mark.parametrize("name", [*WEIGHTED, "LinearSVC", "LinearSVR"])
 def test_bad_weights_are_value_errors(name, weights, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
@@ -261,6 +261,41 @@ def test_a_linear_svc_reaches_the_optimum_on_unscaled_columns(name, loss):
     assert machine.gap_ <= machine.tol
 
 
+def least_svr_objective(X, y, C, epsilon):
+    """The least objective that scikit-learn's two regressions find."""
+    liblinear = svm.LinearSVR(
+        C=C, epsilon=epsilon, tol=1e-6, intercept_scaling=100, max_iter=20000, random_state=0
+    )
+    libsvm = svm.SVR(kernel="linear", C=C, epsilon=epsilon, tol=1e-4)
+    fits = (machine.fit(X, y) for machine in (liblinear, libsvm))
+    return min(
+        svr_objective(X, y, C, epsilon, machine.coef_.ravel(), machine.intercept_)
+        for machine in fits
+    )
+
+
+def svr_objective(X, y, C, epsilon, w, b):
+    return w @ w / 2 + C * (abs(y - X @ w - b) - epsilon).clip(0).sum()
+
+
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
+@pytest.mark.parametrize("epsilon", [0.0, 0.5])
+@pytest.mark.parametrize("name", ["diabetes", "abalone_scale"])
+def test_a_linear_svr_reaches_the_optimum_of_scikit_learn(name, epsilon, real):
+    if name == "diabetes":
+        X, y = datasets.load_diabetes(return_X_y=True)
+    else:
+        X, y = datasets.load_svmlight_file(str(real(name)))
+        X, y = X.toarray()[:1500], y[:1500]
+    machine = LinearSVR(C=10.0, epsilon=epsilon).fit(X, y)
+    assert machine.coef_.shape == (X.shape[1],)
+    assert machine.intercept_.shape == (1,)
+    assert machine.gap_ <= machine.tol
+    found = svr_objective(X, y, 10.0, epsilon, machine.coef_, machine.intercept_)
+    assert found <= (1 + machine.tol) * least_svr_objective(X, y, 10.0, epsilon)
+    np.testing.assert_allclose(machine.predict(X), X @ machine.coef_ + machine.intercept_, 1e-6)
+
+
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
 def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
     """Random weights have objectives above D."""
@@ -281,8 +316,8 @@ def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
 
 # --- a drop-in for scikit-learn's ----------------------------------------------------------------
 
-KINDS = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC")
-KERNEL_KINDS = KINDS[:-1]
+KINDS = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC", "LinearSVR")
+KERNEL_KINDS = KINDS[:-2]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -311,6 +346,21 @@ def test_parameters_of_a_linear_svc_that_are_refused(parameters, message):
     X, y = small(20)
     with pytest.raises(ValueError, match=message):
         LinearSVC(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"loss": "squared_epsilon_insensitive"}, "loss must be 'epsilon_insensitive'"),
+        ({"dual": False}, "needs the dual"),
+        ({"fit_intercept": False}, "fit_intercept must be True"),
+        ({"epsilon": -1.0}, "epsilon"),
+    ],
+)
+def test_parameters_of_a_linear_svr_that_are_refused(parameters, message):
+    X, y = small(20)
+    with pytest.raises(ValueError, match=message):
+        LinearSVR(**parameters).fit(X, y)
 
 
 def test_a_linear_svc_that_ends_early_warns():
@@ -404,6 +454,7 @@ FROM_MODEL = {
     "NuSVR": {},
     "OneClassSVM": {"nu": 0.2},
     "LinearSVC": {},
+    "LinearSVR": {},
 }
 
 
@@ -503,6 +554,7 @@ RECORDED = {
     "NuSVR": {"C": 0.1, "nu": 0.7},
     "OneClassSVM": {"nu": 0.2},
     "LinearSVC": {"C": 3.0, "loss": "hinge", "class_weight": {0: 2.0, 1: 0.5}},
+    "LinearSVR": {"C": 3.0, "epsilon": 0.25, "tol": 1e-5},
 }
 SOLUTION = ("support_vectors_", "dual_coef_", "intercept_", "n_support_", "coef_")
 
@@ -594,7 +646,7 @@ def test_columns_of_a_model_file_are_in_the_order_of_the_classes(tmp_path):
             assert np.mean(machine.classes_[p.argmax(axis=1)] == y) > 0.9
 
 
-@pytest.mark.parametrize("kind", [SVC, SVR, OneClassSVM, LinearSVC])
+@pytest.mark.parametrize("kind", [SVC, SVR, OneClassSVM, LinearSVC, LinearSVR])
 def test_skops_writes_and_reads_estimators(kind):
     io = pytest.importorskip("skops.io")
     X, y = small(60)

@@ -1,13 +1,13 @@
-"""Estimators for scikit-learn: SVC, NuSVC, SVR, NuSVR, OneClassSVM and LinearSVC.
+"""Estimators for scikit-learn: SVC, NuSVC, SVR, NuSVR, OneClassSVM, LinearSVC and LinearSVR.
 
-Names, parameters and checks are those of scikit-learn's estimators. All except LinearSVC are
-certified: `gap_` bounds the relative distance of the objective from the optimum. The estimators
-need scikit-learn 1.6 (the extra `sklearn`).
+Names, parameters and checks are those of scikit-learn's estimators. They are certified, but for two
+losses of LinearSVC: `gap_` bounds the relative distance of the objective from the optimum. The
+estimators need scikit-learn 1.6 (the extra `sklearn`).
 """
 
 from randsvm.estimators.classifiers import SVC, NuSVC
-from randsvm.estimators.linear_machines import LinearSVC
+from randsvm.estimators.linear_machines import LinearSVC, LinearSVR
 from randsvm.estimators.novelty import OneClassSVM
 from randsvm.estimators.regressors import SVR, NuSVR
 
-__all__ = ["SVC", "SVR", "LinearSVC", "NuSVC", "NuSVR", "OneClassSVM"]
+__all__ = ["SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"]

@@ -44,8 +44,8 @@ PARAMETERS = {
     ),
     "tol": (
         "float",
-        "Tolerance of the KKT conditions; for LinearSVC the relative duality gap at which training "
-        "ends.",
+        "Tolerance of the KKT conditions; for linear machines the relative duality gap at which "
+        "training ends.",
     ),
     "cache_size": ("float", "Accepted as in scikit-learn, without effect."),
     "class_weight": (
@@ -56,8 +56,9 @@ PARAMETERS = {
     "verbose": ("bool or int", "Accepted as in scikit-learn, without effect."),
     "max_iter": (
         "int",
-        "Limit of the rounds of solve and scan for each problem; -1: no limit. For LinearSVC the "
-        "limit of the Newton steps, or of the passes over X without a certificate; None: no limit.",
+        "Limit of the rounds of solve and scan for each problem; -1: no limit. For linear machines "
+        "the limit of the Newton steps, or of the passes over X without a certificate; None: no "
+        "limit.",
     ),
     "decision_function_shape": (
         "{'ovr', 'ovo'}",
@@ -76,7 +77,11 @@ PARAMETERS = {
         "share of the optimum. None: 0.001, or no gap for a kernel without a certificate.",
     ),
     "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
-    "loss": ("{'hinge', 'squared_hinge', 'log'}", "Loss of a row."),
+    "loss": (
+        "str",
+        "Loss of a row: 'hinge', 'squared_hinge' or 'log' of LinearSVC, 'epsilon_insensitive' of "
+        "LinearSVR.",
+    ),
     "multi_class": (
         "{'ovr', 'crammer_singer'}",
         "Decision functions of three or more classes: each class against the rest, or all at once, "
@@ -85,7 +90,8 @@ PARAMETERS = {
     "penalty": ("{'l2'}", "Norm of the weights in the objective."),
     "dual": (
         "bool or 'auto'",
-        "Accepted as in scikit-learn, without effect; loss='hinge' with dual=False is refused.",
+        "Accepted as in scikit-learn, without effect; dual=False is refused with loss='hinge' and "
+        "loss='epsilon_insensitive'.",
     ),
     "fit_intercept": ("True", "An intercept is always fitted."),
     "intercept_scaling": (
@@ -111,7 +117,8 @@ ATTRIBUTES = {
     ),
     "coef_": (
         "ndarray or sparse matrix of shape (n_functions, n_features)",
-        "Weights of the features. Kernel machines have them for the linear kernel only; read-only.",
+        "Weights of the features; (n_features,) for LinearSVR. Kernel machines have them for the "
+        "linear kernel only; read-only.",
     ),
     "intercept_": ("ndarray of shape (n_functions,)", "Constants of the decision functions."),
     "offset_": ("ndarray of shape (1,)", "Offset of the decision function, -intercept_."),
@@ -126,7 +133,8 @@ ATTRIBUTES = {
     "n_iter_": (
         "int or ndarray of int32",
         "Number of rounds of solve and scan; classifiers have one number for each pair of classes. "
-        "For LinearSVC the number of Newton steps, or of passes over X without a certificate.",
+        "For linear machines the number of Newton steps, or of passes over X without a "
+        "certificate.",
     ),
     "n_features_in_": ("int", "Columns of X in fit."),
     "shape_fit_": ("tuple of int", "Shape of X in fit."),

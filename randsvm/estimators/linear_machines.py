@@ -1,4 +1,4 @@
-"""LinearSVC: linear classification to a duality gap."""
+"""LinearSVC and LinearSVR: linear machines to a duality gap."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
+from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
 from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import Classifier, recorded_options
+from randsvm.estimators.machine import BaseSVM, Classifier, checked_weights, recorded_options
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.sgd import SgdParams
 
-
-@documented(
-    "classes_",
-    "class_weight_",
+LINEAR_ATTRIBUTES = (
     "coef_",
     "intercept_",
     "n_iter_",
@@ -30,34 +29,32 @@ from randsvm.parameters.sgd import SgdParams
     "gap_",
     "model_",
 )
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class LinearSVC(Classifier):
-    """Linear classification for many rows and sparse features.
+class LinearMachine(BaseSVM):
+    """The base of estimators that train a linear machine."""
 
-    One pass of stochastic gradient descent and Newton steps train until the relative duality gap is
-    at most tol: the objective, in which the intercept is not regularised, is then within this share
-    of the optimum. multi_class="crammer_singer" and loss="log" have passes of stochastic gradient
-    descent only, and no certificate.
-    """
-
-    # These two parameters are positional in scikit-learn.
-    penalty: str = field(default="l2", kw_only=False)
-    loss: str = field(default="squared_hinge", kw_only=False)
     C: float = 1.0
     dual: bool | str = "auto"
     tol: float = 1e-4
-    multi_class: str = "ovr"
     fit_intercept: bool = True
     intercept_scaling: float = 1.0
     max_iter: int | None = 1000
 
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        gap = recorded_options(fitted.model).get("gap")
+        if isinstance(gap, float):
+            self.tol = gap
+
+    def _functions(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights, (functions, d), and the intercepts of the decision functions."""
+        return model.w.T, model.b
+
     def _set_solution_of_model(self) -> None:
         model: Any = self.model_.model
-        if len(model.b) == 1:
-            w, self.intercept_ = self._sign * model.w.T, self._sign * model.b
-        else:
-            order = np.argsort(self._class_indices)
-            w, self.intercept_ = model.w.T[order], model.b[order]
+        w, self.intercept_ = self._functions(model)
         if model.mapping is not None:
             return
         columns = model.features - model.index_base
@@ -70,12 +67,79 @@ class LinearSVC(Classifier):
             weights[:, columns] = w
         self._coef = weights
 
+    def _train(self, arrays: Arrays, certified: bool = True, **own: Any) -> None:
+        """Train, and set the attributes of a fitted linear machine.
+
+        certified : whether the loss has a duality gap.
+        """
+        if not self.fit_intercept:
+            raise ValueError(
+                "fit_intercept must be True: the intercept is always fitted, and not regularised"
+            )
+        given: dict[str, Any] = {"C": self.C, **own, **self._common_options()}
+        if certified:
+            given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
+        else:
+            weights = arrays.weights
+            n = arrays.X.shape[0] if weights is None else int(np.count_nonzero(weights))
+            usual: Any = SgdParams().resolved(n).epochs
+            given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
+        fitted = api.train_sgd(arrays, **given)
+        self._set_training_attributes(arrays, fitted)
+        outcome: Any = fitted.outcome
+        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
+        if not certified:
+            warnings.warn(
+                f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
+                "optimum is not known; multi_class='ovr' with a hinge loss is certified",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif not self.gap_ <= self.tol:
+            warnings.warn(
+                f"stopped: {self.stopped_}, with a gap of {self.gap_:.3g} above tol={self.tol:g}; "
+                "a larger max_iter, a smaller C or scaled features (StandardScaler) may help",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._set_solution_of_model()
+        # As scikit-learn's, coef_ of fit is an array also for sparse rows.
+        self._coef = _dense(self._coef)
+
     @property
     def coef_(self) -> Any:
-        """Weights of the features, (n_functions, d); predictions use those of model_."""
+        """Weights of the features; predictions use those of model_."""
         if not hasattr(self, "_coef"):
             raise AttributeError("coef_ is only available after fit, and without random features")
         return self._coef
+
+
+def _dense(weights: Any) -> np.ndarray:
+    return weights.toarray() if sparse.issparse(weights) else weights
+
+
+@documented("classes_", "class_weight_", *LINEAR_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearSVC(Classifier, LinearMachine):
+    """Linear classification for many rows and sparse features.
+
+    One pass of stochastic gradient descent and Newton steps train until the relative duality gap is
+    at most tol: the objective, in which the intercept is not regularised, is then within this share
+    of the optimum. multi_class="crammer_singer" and loss="log" have passes of stochastic gradient
+    descent only, and no certificate.
+    """
+
+    # These two parameters are positional in scikit-learn.
+    penalty: str = field(default="l2", kw_only=False)
+    loss: str = field(default="squared_hinge", kw_only=False)
+    multi_class: str = "ovr"
+
+    def _functions(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
+        w, b = super()._functions(model)
+        if len(b) == 1:
+            return self._sign * w, self._sign * b
+        order = np.argsort(self._class_indices)
+        return w[order], b[order]
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
         """Train a linear classifier on rows and labels.
@@ -100,51 +164,17 @@ class LinearSVC(Classifier):
             If a parameter or a value is invalid.
         """
         self._check_parameters()
-        X, arrays = self._checked_labelled_rows(X, y, sample_weight)
-        n = X.shape[0] if arrays.weights is None else int(np.count_nonzero(arrays.weights))
+        _, arrays = self._checked_labelled_rows(X, y, sample_weight)
         crammer_singer = self.multi_class == "crammer_singer" and len(self.classes_) > 2
         certified = not crammer_singer and self.loss != "log"
-        given: dict[str, Any] = {
-            "C": self.C,
-            "loss": None if crammer_singer else self.loss.replace("_", "-"),
-            "multiclass": "crammer-singer" if crammer_singer else None,
-            "weights": self._class_weights(arrays),
-            **self._common_options(),
-        }
-        if certified:
-            given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
-        else:
-            usual: Any = SgdParams().resolved(n).epochs
-            given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
-        fitted = api.train_sgd(arrays, **given)
-        self._set_training_attributes(arrays, fitted)
-        outcome: Any = fitted.outcome
-        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
-        if not certified:
-            warnings.warn(
-                f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
-                "optimum is not known; multi_class='ovr' with a hinge loss is certified",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        elif not self.gap_ <= self.tol:
-            warnings.warn(
-                f"stopped: {self.stopped_}, with a gap of {self.gap_:.3g} above tol={self.tol:g}; "
-                "a larger max_iter, a smaller C or scaled features (StandardScaler) may help",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        self._set_solution_of_model()
-        # As scikit-learn's, coef_ of fit is an array also for sparse rows.
-        weights: Any = self._coef
-        self._coef = weights.toarray() if sparse.issparse(weights) else weights
+        self._train(
+            arrays,
+            certified,
+            loss=None if crammer_singer else self.loss.replace("_", "-"),
+            multiclass="crammer-singer" if crammer_singer else None,
+            weights=self._class_weights(arrays),
+        )
         return self
-
-    def _set_model(self, fitted: FittedModel) -> None:
-        super()._set_model(fitted)
-        gap = recorded_options(fitted.model).get("gap")
-        if isinstance(gap, float):
-            self.tol = gap
 
     def _check_parameters(self) -> None:
         """Raise ValueError for values of scikit-learn's parameters that are not supported."""
@@ -153,11 +183,77 @@ class LinearSVC(Classifier):
                 f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
                 f"dual={self.dual!r}; penalty must be 'l2', and 'hinge' needs the dual"
             )
-        if not self.fit_intercept:
-            raise ValueError(
-                "fit_intercept must be True: the intercept is always fitted, and not regularised"
-            )
         if self.multi_class not in ("ovr", "crammer_singer"):
             raise ValueError(
                 f"multi_class must be 'ovr' or 'crammer_singer', got {self.multi_class!r}"
             )
+
+
+@documented(*LINEAR_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearSVR(RegressorMixin, LinearMachine):
+    """Linear regression for many rows and sparse features.
+
+    It trains as LinearSVC does, with the epsilon-insensitive loss, whose sum over the rows is
+    multiplied by C.
+    """
+
+    epsilon: float = 0.0
+    loss: str = "epsilon_insensitive"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVR:
+        """Train a linear regression on rows and targets.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
+
+        Returns
+        -------
+        LinearSVR
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value is invalid.
+        """
+        if self.loss != "epsilon_insensitive" or self.dual is False:
+            raise ValueError(
+                f"Unsupported set of arguments: loss={self.loss!r}, dual={self.dual!r}; loss must "
+                "be 'epsilon_insensitive', which needs the dual"
+            )
+        X, y = self._checked_rows(X, y=y, y_numeric=True)
+        arrays = Arrays(X, y, weights=checked_weights(sample_weight, len(y)))
+        self._train(arrays, task="svr", epsilon=self.epsilon)
+        return self
+
+    def _set_solution_of_model(self) -> None:
+        super()._set_solution_of_model()
+        # As scikit-learn's, the weights of the only function are of shape (d,).
+        if hasattr(self, "_coef"):
+            self._coef = _dense(self._coef)[0]
+
+    @classmethod
+    def _kind_of_model(cls) -> tuple[str, str]:
+        return "liblinear", "svr"
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted target of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), float64
+            Predicted targets.
+        """
+        return self._decision(X)

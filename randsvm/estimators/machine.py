@@ -209,18 +209,25 @@ class BaseSVM(BaseEstimator):
         """Set the attributes of the decision functions that the model file determines."""
         raise NotImplementedError
 
-    def to_onnx(self) -> Any:
+    def to_onnx(self, dtype: Any = np.float64) -> Any:
         """Return the model as an ONNX graph.
+
+        Parameters
+        ----------
+        dtype : dtype, default=float64
+            Type of the input, float64 or float32.
 
         Returns
         -------
         onnx.ModelProto
-            A graph with the input X, float64, and two outputs: label (for a regression:
-            prediction) and the decision values f. Labels are those of the model file; for two
-            classes f > 0 predicts the first of them.
+            A graph with the input X and two or three outputs: label (for a regression:
+            prediction), the decision values f, and probabilities if the model has them. Labels are
+            those of the model file; for two classes f > 0 predicts the first of them.
 
         Raises
         ------
+        ValueError
+            If dtype is another type.
         ParameterError
             If the package onnx is not installed.
         ModelError
@@ -230,7 +237,10 @@ class BaseSVM(BaseEstimator):
         from randsvm.models.onnx_graph import onnx_graph
 
         check_is_fitted(self)
-        return onnx_graph(self.model_.model, normal_form(self.model_.model))
+        if np.dtype(dtype) not in (np.float64, np.float32):
+            raise ValueError(f"dtype must be float64 or float32, got {dtype!r}")
+        floats = np.dtype(dtype) == np.float32
+        return onnx_graph(self.model_.model, normal_form(self.model_.model), floats)
 
     def _repr_html_inner(self) -> str:
         shown = super()._repr_html_inner()

@@ -467,16 +467,42 @@ def test_polynomial_features_of_large_values_are_exported(tmp_path):
         run_predict("export", "c", "--data", train, tmp_path / "m", tmp_path / "m.c")
 
 
-@pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
-def test_the_graph_of_an_estimator_predicts_as_the_estimator(name):
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "LinearSVR", "OneClassSVM"])
+def test_the_graph_of_an_estimator_predicts_as_the_estimator(name, dtype):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("sklearn")
     y, X = oracle.two_gaussians(80)
     machine = getattr(randsvm, name)().fit(X, y)
+    session = runtime.InferenceSession(machine.to_onnx(dtype).SerializeToString())
+    assert [one.name for one in session.get_outputs()][1:] == ["f"]
+    rows = X.astype(dtype)
+    found = session.run(None, {"X": rows})[0]
+    np.testing.assert_allclose(found, machine.predict(rows), rtol=1e-9)
+
+
+def test_the_graph_of_an_estimator_has_its_probabilities():
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("sklearn")
+    y, X = oracle.two_gaussians(80)
+    machine = randsvm.SVC(probability=True).fit(X, y)
     session = runtime.InferenceSession(machine.to_onnx().SerializeToString())
-    found = session.run(None, {"X": X.astype(np.float64)})[0]
-    np.testing.assert_allclose(found, machine.predict(X), rtol=1e-9)
+    label, f, probabilities = session.run(None, {"X": X.astype(np.float64)})
+    np.testing.assert_array_equal(label, machine.predict(X))
+    np.testing.assert_allclose(f.reshape(len(X), -1)[:, 0], machine.model_.decision_function(X))
+    np.testing.assert_allclose(
+        np.sort(probabilities, axis=1), np.sort(machine.predict_proba(X), axis=1), rtol=1e-9
+    )
+
+
+def test_the_input_of_a_graph_is_floats():
+    pytest.importorskip("onnx")
+    pytest.importorskip("sklearn")
+    y, X = oracle.two_gaussians(80)
+    with pytest.raises(ValueError, match="dtype must be float64 or float32"):
+        randsvm.SVC().fit(X, y).to_onnx(np.int64)
 
 
 def test_without_onnx_the_message_names_the_extra(small, monkeypatch):
