@@ -487,7 +487,9 @@ class Moves:
         if not len(violating):
             violating = np.maximum(up, down).max(keepdims=True)
         least = float(violating.max()) / MAX_SPREAD
-        typical = float(np.median(violating[violating >= least]))
+        # np.median would import numpy.ma.
+        ordered = np.sort(violating[violating >= least])
+        typical = float(ordered[len(ordered) // 2])
         max_room = MAX_ROUND_ROOM if task.partly else MAX_ROOM
         largest = min(float(violating.max()), max_room * typical)
         size = float(np.abs(task.K.diagonal()).max())
