@@ -134,11 +134,14 @@ def solution_of(
     if task.absolute_sum:
         sums = _two_sums(beta, upper, slack)
         return two_sums(K, h, lower, upper, sums, beta, tolerance, partly)
-    if not beta.any() and np.array_equal(h, y) and points.weights is None:
+    weight = 1.0 if points.weights is None else float(points.weights[0])
+    has_one_weight = points.weights is None or bool((points.weights == weight).all())
+    if not beta.any() and np.array_equal(h, y) and has_one_weight:
+        first, second = (weight * bound for bound in problem.bounds)
         if problem.task == "svc":
-            return own_svc(K, y, problem.bounds, tolerance)
+            return own_svc(K, y, (first, second), tolerance)
         if problem.task == "svr":
-            return own_svr(K, y, problem.bounds[0], problem.epsilon, tolerance)
+            return own_svr(K, y, first, problem.epsilon, tolerance)
     s = float(beta.sum())
     return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, partly)
 

@@ -96,7 +96,7 @@ def assert_model_as_reported(killed, data, number):
     loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
     assert metadata["stopped"] == str(Interrupted(number))
-    assert (metadata["certificate"], metadata["violators"]) == ("running", "unknown")
+    assert (metadata["certificate"], metadata["violators"]) == ("running", None)
     assert killed.stderr.endswith(f": {metadata['stopped']}\n")
     y, X = data
     C, gamma = float(metadata["C"]), loaded.kernel.gamma
@@ -205,7 +205,7 @@ def assert_linear_model_as_reported(killed, data, number):
     y, X = data
     model = oracle.read_linear(killed.model, 2)
     assert model.metadata["stopped"] == str(Interrupted(number))
-    assert (model.metadata["primal"], model.metadata["violators"]) == ("unknown", "unknown")
+    assert (model.metadata["primal"], model.metadata["violators"]) == (None, None)
     assert killed.stderr.endswith(f": {model.metadata['stopped']}\n")
     assert model.accuracy(y, X) > 0.85
 
