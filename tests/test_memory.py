@@ -136,4 +136,4 @@ def test_a_prediction_of_parquet_takes_at_most_300_mb(tmp_path):
     head = model.read_text().partition("SV\n")[0]
     assert int(head.split("total_sv ")[1].split()[0]) > 20_000
     found = peak(tmp_path, "randsvm.cli.predict", "-q", data, model, tmp_path / "out")
-    assert found < 290
+    assert found < 300
