@@ -84,7 +84,9 @@ def test_no_task_begins_after_the_end_of_the_time():
 
     tasks = [functools.partial(task, number) for number in range(3)]
     found = list(parallel.completed_results(tasks, 1, "tasks", "fit", until))
-    assert (found, begun) == ([0], [0])
+    # Whether the caller waits for the result of the first task is a matter of time.
+    assert begun == [0]
+    assert found in ([], [0])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -99,7 +99,7 @@ def test_a_bug_has_a_report(folder, monkeypatch, capsys):
     def fail(*words, **options):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(api, "train_randsvm", fail)
+    monkeypatch.setattr(api, "train", fail)
     with pytest.raises(ZeroDivisionError):
         run_train(*REPORT, "--log", "log", "data", "m")
     assert json.loads(capsys.readouterr().out)["exit_code"] == 70
