@@ -41,7 +41,7 @@ SMOOTHED_PART = 0.3
 RESIDUAL, MAX_PRODUCTS = 0.01, 500
 # A step is shortened by SHORTER until the objective falls by at least this part of its slope.
 SUFFICIENT, SHORTER, MAX_TRIALS = 1e-4, 1 / 3, 30
-# Training ends after so many steps in a row that lower no gap by 1%: rounding is in the way.
+# Training ends after this many consecutive steps that lower no gap by 1%: the rest is rounding.
 MAX_IDLE_STEPS = 20
 # Relative rounding of sums.
 ROUNDING = 1e-12

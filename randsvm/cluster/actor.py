@@ -103,7 +103,7 @@ class HeldChunks:
 
 
 class HeldData(NamedTuple):
-    """What an actor needs to make a data set, without its chunks; see HeldChunks."""
+    """Sizes and summary from which an actor makes a data set; its chunks are in HeldChunks."""
 
     summary: Summary
     sizes: np.ndarray
@@ -121,7 +121,7 @@ class HeldData(NamedTuple):
 
 
 class Actor:
-    """What a worker holds of one run: data sets, other objects, and states of shards.
+    """Holds on a worker the data sets, other objects and states of shards of one run.
 
     threads: the number of threads of the worker.
     """

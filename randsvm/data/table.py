@@ -71,8 +71,8 @@ MAX_CATEGORIES = 10_000
 MAX_NAMES = 10
 # A float64 is a whole number times 2 ** -EXPONENT.
 EXPONENT = 1126
-# A batch of Parquet has a value for each of so many bytes of a block of text; the least and the
-# largest number of its rows.
+# A batch of Parquet has one value for every VALUE_BYTES bytes of a block of text. ROWS: the least
+# and the largest number of its rows.
 VALUE_BYTES = 8
 ROWS = 64, 65_536
 # Bytes of Parquet that are read at once: of one column at least and at most; of all columns.
