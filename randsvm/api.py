@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
-from randsvm.events import LinearTrained, Trained, Watch, check, silent
+from randsvm.events import Trained, Watch, check, silent
 from randsvm.parameters.option import grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
@@ -135,7 +135,7 @@ def train(
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
     params, *own, job = _parameters(algorithm, data, options)
     source, target = _source(data), _target(model)
-    trained: tuple[Model, Trained | LinearTrained]
+    trained: tuple[Model, Trained]
     # Only the modules of training that the algorithm needs are imported.
     if algorithm == "sgd" and params.update is not None:
         from randsvm.training.online import update
@@ -268,7 +268,7 @@ def _target(model: str | os.PathLike[str] | None) -> str | None:
     return None if model is None else os.fspath(model)
 
 
-def _fitted(data: Data, trained: Model, outcome: Trained | LinearTrained, job: Job) -> FittedModel:
+def _fitted(data: Data, trained: Model, outcome: Trained, job: Job) -> FittedModel:
     """Return the model with the labels of arrays as the caller gave them."""
     from randsvm.data.in_memory import Arrays, original_labels
     from randsvm.models.fitted import FittedModel

@@ -174,39 +174,6 @@ class Reduced(NamedTuple):
     needed_for_5_percent: int  # The same for 5%
 
 
-class Trained(NamedTuple):
-    """The end of a training in rounds.
-
-    primal, dual and gap belong to the model as written. If the training has several problems, P and
-    D are sums over the problems, and the gap is computed from these sums.
-    """
-
-    model: str  # Model file
-    iterations: int  # Rounds
-    support_vectors: int  # Support vectors of the model
-    bounded: int  # Support vectors at C in any of the problems
-    violators: int | None  # Rows that violate the KKT conditions; None where they were not counted
-    J: float  # P / (C n)
-    # Whether the certificate was computed from scratch at the end; else it comes from the running
-    # values of the scans, as after a signal.
-    evaluated: bool
-    # The result of cross-validation for these parameters, if there was any.
-    cross_validation: Tried | None
-    stopped: str  # Reason for the end
-    solve_seconds: float  # Seconds in LIBSVM
-    seconds: float  # Seconds of the run
-    primal: float  # Primal objective P of the model
-    dual: float  # Dual objective D
-    gap: float  # Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified
-    # The gap at which the run was to end; None if no gap was asked for.
-    gap_asked: float | None = None
-    # The largest gap of any problem; None if there is only one problem.
-    largest_gap: float | None = None
-    bytes_moved: int = 0  # Bytes to and from workers of a cluster
-    saved: bool = True  # Whether the model was written; `require_gap` may forbid it
-    reduced: Reduced | None = None  # What `--reduce` did; None without it
-
-
 # ---- training step by step --------------------------------------------------------------------
 
 
@@ -232,34 +199,53 @@ class Updated(NamedTuple):
     errors: float | None  # Share of wrong labels among the same predictions; None for a regression
 
 
-class LinearTrained(NamedTuple):
-    """The end of a training by stochastic gradient descent.
+# ---- the end of every training -----------------------------------------------------------------
 
-    The primal objective is P = 1/2 |w|^2 + C sum loss.
+
+class Trained(NamedTuple):
+    """The end of a training.
+
+    primal, dual and gap belong to the model as written. If the training has several problems, P and
+    D are sums over the problems, and the gap is computed from these sums.
     """
 
     model: str  # Model file
-    steps: int  # Rows learned
-    # Mean loss of each row before it was learned, in the last epoch or the whole update.
-    progressive_loss: float
-    progressive_errors: float | None  # Share of wrong labels among the same predictions
-    # Primal objective P over all rows; None where they were not kept, or after a signal.
-    primal: float | None
-    J: float | None  # P / (C n)
-    violators: int | None  # Rows with y f < 1, or outside the tube
-    error: float | None  # Share of wrong labels among all rows
-    squared_error: float | None  # Mean squared error over all rows of a regression
-    # The result of cross-validation for these parameters, if there was any.
-    cross_validation: Tried | None
     stopped: str  # Reason for the end
-    solve_seconds: float  # Seconds of the steps
     seconds: float  # Seconds of the run
+    solve_seconds: float  # Seconds in LIBSVM, or of the steps of sgd
+    # Primal objective P of the model over all rows; None where they were not kept, or after a
+    # signal in sgd.
+    primal: float | None = None
+    dual: float | None = None  # Dual objective D; None without a gap
+    gap: float = nan  # Relative gap (P - D) / max(|P|, |D|); nan where nothing is certified
+    # The gap at which the run was to end; None if no gap was asked for.
+    gap_asked: float | None = None
+    # The largest gap of any problem; None if there is only one problem.
+    largest_gap: float | None = None
+    J: float | None = None  # P / (C n)
+    # Rows that violate the KKT conditions; of sgd, rows with y f < 1, or outside the tube. None
+    # where they were not counted.
+    violators: int | None = None
+    # The result of cross-validation for these parameters, if there was any.
+    cross_validation: Tried | None = None
+    saved: bool = True  # Whether the model was written; `require_gap` may forbid it
     bytes_moved: int = 0  # Bytes to and from workers of a cluster
-    saved: bool = True  # Whether the model was written: always True, as sgd refuses `require_gap`
-    newton_steps: int = 0  # Newton steps that were made to reach `gap`
-    # Lower bound of the optimal objective, the dual objective D; None without `gap`.
-    dual: float | None = None
-    gap: float = nan  # The relative duality gap (P - D) / max(abs(P), abs(D)); nan without `gap`
+    # ---- of kernel machines
+    iterations: int | None = None  # Rounds
+    support_vectors: int | None = None  # Support vectors of the model
+    bounded: int | None = None  # Support vectors at C in any of the problems
+    # Whether the certificate was computed from scratch at the end; else it comes from the running
+    # values of the scans, as after a signal.
+    evaluated: bool | None = None
+    reduced: Reduced | None = None  # What `--reduce` did; None without it
+    # ---- of sgd, with P = 1/2 |w|^2 + C sum loss
+    steps: int | None = None  # Rows learned
+    # Mean loss of each row before it was learned, in the last epoch or the whole update.
+    progressive_loss: float | None = None
+    progressive_errors: float | None = None  # Share of wrong labels among the same predictions
+    error: float | None = None  # Share of wrong labels among all rows
+    squared_error: float | None = None  # Mean squared error over all rows of a regression
+    newton_steps: int | None = None  # Newton steps that were made to reach a gap
 
 
 # ---- prediction -------------------------------------------------------------------------------

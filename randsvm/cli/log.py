@@ -21,7 +21,6 @@ from randsvm.events import (
     Certified,
     Explained,
     Exported,
-    LinearTrained,
     Predicted,
     Started,
     Trained,
@@ -47,30 +46,9 @@ class Failed(NamedTuple):
     seconds: float
 
 
-class ProcessFields(NamedTuple):
-    """Fields of the last record of a command, which describe its process.
-
-    Parameters
-    ----------
-    exit_code : int
-        Exit code of the command.
-    peak_memory : int
-        Largest resident memory of this process so far, in bytes.
-    host : str
-        Name of the machine.
-    """
-
-    exit_code: int
-    peak_memory: int
-    host: str
-
-
-# Every training ends with a record of this name and the same fields, whatever the algorithm.
-TRAINED = "trained"
-TRAINING_ENDS = (Trained, LinearTrained)
 # The events that end randsvm-predict, and those that end any command.
 PREDICTION_ENDS = (Predicted, Certified, Exported, Explained)
-COMMAND_ENDS = (*TRAINING_ENDS, *PREDICTION_ENDS)
+COMMAND_ENDS = (Trained, *PREDICTION_ENDS)
 
 
 class Records:
@@ -106,16 +84,21 @@ class Records:
                 "d": event.d,
                 "nnz": event.nnz,
             }
-        if isinstance(event, TRAINING_ENDS):
-            own = {name: own.get(name) for name in outcome_names()}
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-        head = {"event": _name(event), "schema": SCHEMA, "time": now.replace("+00:00", "Z")}
+        head = {
+            "event": type(event).__name__.lower(),
+            "schema": SCHEMA,
+            "time": now.replace("+00:00", "Z"),
+        }
         return as_json({**head, **self.run, **own})
 
     def last(self, event: object, exit_code: int) -> dict[str, object]:
         """Return the record of the event that ends a command."""
-        ending = ProcessFields(exit_code, _peak_memory(), os.uname().nodename)
-        return self.record(event) | ending._asdict()
+        return self.record(event) | {
+            "exit_code": exit_code,
+            "peak_memory": _peak_memory(),
+            "host": os.uname().nodename,
+        }
 
 
 def as_line(record: Mapping[str, object]) -> str:
@@ -134,15 +117,6 @@ def _peak_memory() -> int:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _name(event: object) -> str:
-    return TRAINED if isinstance(event, TRAINING_ENDS) else type(event).__name__.lower()
-
-
-def outcome_names() -> list[str]:
-    """Return the fields of the last record of a training; null where an algorithm has none."""
-    return list(dict.fromkeys(name for kind in TRAINING_ENDS for name in kind._fields))
 
 
 def as_json(value: object) -> Any:

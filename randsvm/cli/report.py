@@ -39,7 +39,6 @@ from randsvm.events import (
     Explained,
     Exported,
     Iteration,
-    LinearTrained,
     Notice,
     Predicted,
     Progress,
@@ -303,39 +302,55 @@ class Report:
 
     @_show.register
     def _(self, outcome: Trained) -> None:
-        self.say(
-            _stopped(outcome.stopped, _counted(outcome.iterations, "iteration"), outcome.seconds)
+        self._show_last_epoch()
+        noun, count = (
+            ("step", outcome.steps)
+            if outcome.iterations is None
+            else ("iteration", outcome.iterations)
         )
+        self.say(_stopped(outcome.stopped, _counted(count or 0, noun), outcome.seconds))
+        if outcome.iterations is None:
+            self.say(
+                f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {_learnt(outcome)}"
+            )
+        else:
+            self._show_kernel_machine(outcome)
+        if outcome.bytes_moved:
+            self.say(f"{_size(outcome.bytes_moved)} moved to and from the workers")
+        self._show_missed_gap(outcome)
+
+    def _show_kernel_machine(self, outcome: Trained) -> None:
         violators = (
             "" if outcome.violators is None else f", {_counted(outcome.violators, 'violator')}"
         )
-        certified = not math.isnan(outcome.gap)
-        objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
         name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
         self.say(
-            f"{name}: {_counted(outcome.support_vectors, 'support vector')} "
+            f"{name}: {_counted(outcome.support_vectors or 0, 'support vector')} "
             f"({outcome.bounded:,} at C){violators}"
         )
+        objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
         if not outcome.evaluated:
             self.say("P, D and gap are running values: not computed from scratch at the end")
         self._show_reduction(outcome)
-        if outcome.largest_gap is not None and certified:
+        if outcome.largest_gap is not None and not math.isnan(outcome.gap):
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
-        self._show_moved(outcome.bytes_moved)
-        if outcome.gap_asked is not None and outcome.gap > outcome.gap_asked:
-            reached = f"{100 * outcome.gap:.3g}% is certified"
-            if math.isinf(outcome.gap):
-                reached = "nothing is certified (rounding exceeds P and D)"
-            line = (
-                f"GAP NOT REACHED: {reached}, "
-                f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
-            )
-            required = self.given.get("require_gap")
-            if not self.quiet or required is None:
-                # click removes the colour if standard error is no terminal.
-                plain = os.environ.get("NO_COLOR")
-                self._say(line if plain else click.style(line, "red", bold=True))
+
+    def _show_missed_gap(self, outcome: Trained) -> None:
+        if outcome.gap_asked is None or not outcome.gap > outcome.gap_asked:
+            return
+        reached = f"{100 * outcome.gap:.3g}% is certified"
+        if math.isinf(outcome.gap):
+            reached = "nothing is certified (rounding exceeds P and D)"
+        line = (
+            f"GAP NOT REACHED: {reached}, "
+            f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
+        )
+        required = self.given.get("require_gap")
+        if not self.quiet or required is None:
+            # click removes the colour if standard error is no terminal.
+            plain = os.environ.get("NO_COLOR")
+            self._say(line if plain else click.style(line, "red", bold=True))
 
     @_show.register
     def _(self, event: Tried) -> None:
@@ -413,10 +428,6 @@ class Report:
                     f"{five:,}"
                 )
 
-    def _show_moved(self, size: int) -> None:
-        if size:
-            self.say(f"{_size(size)} moved to and from the workers")
-
     def _show_last_epoch(self) -> None:
         if self.epoch is not None:
             self.say(self.epoch)
@@ -428,25 +439,6 @@ class Report:
             f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
             f"{_progressive(event.loss, event.errors)}"
         )
-
-    @_show.register
-    def _(self, outcome: LinearTrained) -> None:
-        self._show_last_epoch()
-        self.say(_stopped(outcome.stopped, _counted(outcome.steps, "step"), outcome.seconds))
-        if outcome.primal is None:
-            found = _progressive(outcome.progressive_loss, outcome.progressive_errors)
-        else:
-            error = (
-                f"training error {outcome.error:.3%}"
-                if outcome.error is not None
-                else (f"mean squared error {outcome.squared_error:.6g}")
-            )
-            found = (
-                f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {_bound(outcome)}{error}  "
-                f"{_counted(outcome.violators or 0, 'violator')}"
-            )
-        self.say(f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {found}")
-        self._show_moved(outcome.bytes_moved)
 
     @_show.register
     def _(self, outcome: Predicted) -> None:
@@ -533,11 +525,20 @@ def _round(event: Iteration) -> str:
     return f"{head}  gap {gap:>8}  P {event.primal:<11.6g} {counts}  B {size:>5}"
 
 
-def _bound(outcome: LinearTrained) -> str:
-    """Return D and the gap of a linear machine, if it has them."""
-    if outcome.dual is None:
-        return ""
-    return f"D {outcome.dual:.6g}  gap {outcome.gap:.3%}  "
+def _learnt(outcome: Trained) -> str:
+    """Return what is known of a linear machine: its objectives, or the progressive loss."""
+    if outcome.primal is None:
+        return _progressive(outcome.progressive_loss or 0.0, outcome.progressive_errors)
+    bound = "" if outcome.dual is None else f"D {outcome.dual:.6g}  gap {outcome.gap:.3%}  "
+    error = (
+        f"training error {outcome.error:.3%}"
+        if outcome.error is not None
+        else f"mean squared error {outcome.squared_error:.6g}"
+    )
+    return (
+        f"J {outcome.J:.6g} = P/(C n)  P {outcome.primal:.6g}  {bound}{error}  "
+        f"{_counted(outcome.violators or 0, 'violator')}"
+    )
 
 
 def _counted(number: int, noun: str) -> str:
@@ -697,13 +698,13 @@ def _covered(coverage: Any, unit: str) -> str:
     return f"Coverage = {coverage.found:.4%} ({coverage.asked:g} asked), {coverage.size:g} {unit}"
 
 
-def _objectives(primal: float, dual: float, gap: float) -> str:
+def _objectives(primal: float | None, dual: float | None, gap: float) -> str:
     """Show the objectives, and the gap in percent and as --gap has it."""
     if math.isnan(gap):
         return f"P {primal:.6g}  gap not certified"
     if math.isinf(gap):
         return f"P {primal:.6g}  D {dual:.6g}  gap not certified: rounding is larger"
-    if math.isinf(dual):
+    if dual is None or math.isinf(dual):
         return f"P {primal:.6g}  D unknown"
     # Rounding may leave D above P by its last bit: no "-0.000%".
     gap = max(gap, 0.0)

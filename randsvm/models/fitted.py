@@ -18,7 +18,7 @@ from randsvm.data.chunks import RawChunk
 from randsvm.data.columns import is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.errors import ContentError, ModelError
-from randsvm.events import LinearTrained, Trained
+from randsvm.events import Trained
 from randsvm.models.load import check_replaces_model, save
 from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
@@ -34,7 +34,7 @@ class FittedModel:
     ----------
     model : Model
         The model as a file holds it.
-    outcome : Trained or LinearTrained, optional
+    outcome : Trained, optional
         How the training ended; None for a model that was loaded.
     jobs : int, default=1
         Worker threads that predict.
@@ -44,7 +44,7 @@ class FittedModel:
     """
 
     model: Model
-    outcome: Trained | LinearTrained | None = None
+    outcome: Trained | None = None
     jobs: int = 1
     classes: np.ndarray | None = None
 

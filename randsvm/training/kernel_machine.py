@@ -141,7 +141,7 @@ def _with_checked_kernel(
 
 
 @dataclass(frozen=True)
-class KernelTrainer(Trainer[Params, Trained]):
+class KernelTrainer(Trainer[Params]):
     """Trainer of kernel machines: parameters become subtasks, each with an algorithm.
 
     name, own: the algorithm, and its own options
@@ -418,7 +418,7 @@ class SeededKernelFit:
         return kept_values(subtasks.D.subset(held_out), decision, votes).kept
 
 
-class KernelTrainingRun(BatchRun[Params, Trained]):
+class KernelTrainingRun(BatchRun[Params]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
     Pairs of classes are solved side by side, other subtasks one after another.

@@ -21,7 +21,7 @@ from randsvm.data.classes import one_class
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import ParameterError
-from randsvm.events import Epoch, LinearTrained, Notice, emit
+from randsvm.events import Epoch, Notice, Trained, emit
 from randsvm.models.linear_model import LinearModel
 from randsvm.parameters.option import require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
@@ -48,7 +48,7 @@ MAX_CLASSES = 10_000
 FAR_FROM_ZERO = 0.99
 
 
-class LinearTrainer(Trainer[SgdParams, LinearTrained]):
+class LinearTrainer(Trainer[SgdParams]):
     """Trainer of weights of the features, or of random features that approximate a kernel."""
 
     @property
@@ -139,7 +139,7 @@ MIN_TRAINING_ROWS = 2
 EVALUATION_FACTOR = 3.0
 
 
-class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
+class LinearTrainingRun(BatchRun[SgdParams]):
     """SGD on the rows of D. With held-out rows, the solution of their lowest loss is kept.
 
     D : all rows, with the features that the weights belong to
@@ -152,7 +152,7 @@ class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
 
     def __init__(
         self,
-        trainer: Trainer[SgdParams, LinearTrained],
+        trainer: Trainer[SgdParams],
         D: Dataset,
         objective: LinearObjective,
         params: SgdParams,
@@ -285,7 +285,7 @@ class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
     def has_model(self) -> bool:
         return self.learner.rows_learned > 0
 
-    def own_outcome(self, stopped: str) -> LinearTrained:
+    def own_outcome(self, stopped: str) -> Trained:
         found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.cost_and_lambda(self.params)[0], self.solution
         last = self.last or self.learner.progressive()
@@ -296,7 +296,7 @@ class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
         newton_steps, dual, gap = 0, None, math.nan
         if self.newton is not None:
             newton_steps, dual, gap = self.newton.steps, self.newton.dual, self.newton.gap
-        return LinearTrained(
+        return Trained(
             model=self.name,
             steps=self.learner.rows_learned,
             progressive_loss=last.loss,
@@ -316,7 +316,7 @@ class LinearTrainingRun(BatchRun[SgdParams, LinearTrained]):
             gap=gap,
         )
 
-    def metadata(self, outcome: LinearTrained) -> dict[str, Any]:
+    def metadata(self, outcome: Trained) -> dict[str, Any]:
         return {
             "primal": outcome.primal,
             **({} if outcome.dual is None else {"dual": outcome.dual}),

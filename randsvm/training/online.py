@@ -22,7 +22,7 @@ from randsvm.data.dataset import Source
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
 from randsvm.errors import ModelError, ParameterError
-from randsvm.events import LinearTrained, Notice, Started, Updated, Watch, emit, listening
+from randsvm.events import Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load, save
@@ -41,7 +41,7 @@ from randsvm.training.stopping import Stopped, StopReason
 
 def update(
     data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch
-) -> tuple[Model, LinearTrained]:
+) -> tuple[Model, Trained]:
     """Train the model params.update on the rows of `data`; write it to `model`.
 
     Returns the model and how its training ended.
@@ -167,7 +167,7 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[SgdSchedu
     ), t
 
 
-class UpdateRun(TrainingRun[LinearTrained]):
+class UpdateRun(TrainingRun):
     """The training of a linear model block by block.
 
     The columns of the weights are features in the order in which they appeared.
@@ -301,26 +301,20 @@ class UpdateRun(TrainingRun[LinearTrained]):
     def has_model(self) -> bool:
         return self.learner.rows_learned > 0
 
-    def outcome(self, stopped: Stopped) -> LinearTrained:
+    def outcome(self, stopped: Stopped) -> Trained:
         self._count(report=False)
         weight = self.learner.weight_learned or 1.0
-        return LinearTrained(
+        return Trained(
             model=self.path,
             steps=self.learner.rows_learned,
             progressive_loss=self.loss / weight,
             progressive_errors=None if self.old.is_regression else self.errors / weight,
-            primal=None,
-            J=None,
-            violators=None,
-            error=None,
-            squared_error=None,
-            cross_validation=None,
             stopped=str(stopped),
             solve_seconds=self.seconds,
             seconds=self.clock.seconds,
         )
 
-    def write(self, outcome: LinearTrained) -> None:
+    def write(self, outcome: Trained) -> None:
         self.saved_model = self._write(outcome.stopped)
 
     def _write(self, stopped: str) -> LinearModel:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, isnan, nan
+from math import inf, isnan
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -23,7 +23,6 @@ from randsvm.arrays import Matrix, to_csr
 from randsvm.data.dataset import Dataset, Source, statistics_of
 from randsvm.errors import ClusterError, GapError, Interrupted
 from randsvm.events import (
-    LinearTrained,
     Notice,
     Searched,
     Started,
@@ -60,9 +59,7 @@ from randsvm.training.stopping import Stopped, StopReason
 if TYPE_CHECKING:
     from randsvm.kernels.random_features import RandomMap
 
-# The event that a run ends with.
-Outcome = TypeVar("Outcome", bound=Trained | LinearTrained)
-AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any, Any]")
+AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any]")
 
 # The part of the time that a search may take.
 SEARCH_TIME = 1 / 2
@@ -104,7 +101,7 @@ NO_OUTPUT = Output()
 
 
 @dataclass(frozen=True)
-class Trainer(ABC, Generic[AnyParams, Outcome]):
+class Trainer(ABC, Generic[AnyParams]):
     """Labelled rows, and one way to train on them."""
 
     labelled_data: LabelledData
@@ -221,7 +218,7 @@ class Trainer(ABC, Generic[AnyParams, Outcome]):
     @abstractmethod
     def start(
         self, params: AnyParams, clock: Clock, until: float, output: Output, first_fit: Any
-    ) -> BatchRun[AnyParams, Outcome]:
+    ) -> BatchRun[AnyParams]:
         """Return a training on all rows that has time until the moment `until`.
 
         first_fit: the first fit of `search_fits` with these parameters, to start from, or None
@@ -231,7 +228,7 @@ class Trainer(ABC, Generic[AnyParams, Outcome]):
 # Returns what makes the trainer once the data is read, and its parameters and its job.
 Prepare = Callable[
     [AnyParams, Job],
-    tuple[Callable[[LabelledData, Job], Trainer[AnyParams, Outcome]], AnyParams, Job],
+    tuple[Callable[[LabelledData, Job], Trainer[AnyParams]], AnyParams, Job],
 ]
 
 
@@ -239,13 +236,13 @@ Prepare = Callable[
 
 
 def train(
-    prepare: Prepare[AnyParams, Outcome],
+    prepare: Prepare[AnyParams],
     data: Source,
     model: str | None,
     params: AnyParams,
     job: Job,
     watch: Watch,
-) -> tuple[Model, Outcome]:
+) -> tuple[Model, Trained]:
     """Train on the file, files or arrays `data`; write `model` (None: no file).
 
     Returns the model and how its training ended.
@@ -324,7 +321,7 @@ def _unused_options(params: AnyParams) -> list[str]:
 
 
 def _report_start(
-    trainer: Trainer[AnyParams, Outcome],
+    trainer: Trainer[AnyParams],
     params: AnyParams,
     description: RunDescription,
     clock: Clock,
@@ -357,7 +354,7 @@ def _report_start(
         emit(Notice(text))
 
 
-class TrainingRun(ABC, Generic[Outcome]):
+class TrainingRun(ABC):
     """A training, from its first step to the model that it writes.
 
     saved_model: the model once it is complete; None before that
@@ -392,7 +389,7 @@ class TrainingRun(ABC, Generic[Outcome]):
                     error.args = (f"{error}: {problem}",)
             raise
 
-    def save(self, stopped: Stopped) -> Outcome:
+    def save(self, stopped: Stopped) -> Trained:
         """Write the model, unless its gap is too large; emit and return the outcome."""
         with self.clock.without_deadline():
             outcome = self.outcome(stopped)
@@ -400,13 +397,11 @@ class TrainingRun(ABC, Generic[Outcome]):
             if saved:
                 self.write(outcome)
             self.ended = True
-            outcome = outcome._replace(  # type: ignore[assignment]  # of the same class
-                seconds=self.clock.seconds, saved=saved
-            )
+            outcome = outcome._replace(seconds=self.clock.seconds, saved=saved)
             emit(outcome)
         return outcome
 
-    def result(self, outcome: Outcome) -> tuple[Model, Outcome]:
+    def result(self, outcome: Trained) -> tuple[Model, Trained]:
         """Return the model and its outcome.
 
         Raises GapError if the model must not be written, or if it is written to another file
@@ -418,15 +413,15 @@ class TrainingRun(ABC, Generic[Outcome]):
         assert self.saved_model is not None
         return self.saved_model, outcome
 
-    def why_not_written(self, outcome: Outcome) -> str | None:
+    def why_not_written(self, outcome: Trained) -> str | None:
         """Return why the model must not be written; None: it may be."""
         return None
 
-    def why_written_elsewhere(self, outcome: Outcome) -> str | None:
+    def why_written_elsewhere(self, outcome: Trained) -> str | None:
         """Return why the model does not replace the existing one; None: it does."""
         return None
 
-    def interrupt(self, stopped: Stopped) -> None:
+    def interrupt(self, stopped: Stopped) -> None:  # noqa: B027 - most runs have nothing to add
         """Complete the model after a signal or a failure of the cluster."""
 
     @property
@@ -435,21 +430,21 @@ class TrainingRun(ABC, Generic[Outcome]):
         """Return whether there is a model to write."""
 
     @abstractmethod
-    def outcome(self, stopped: Stopped) -> Outcome:
+    def outcome(self, stopped: Stopped) -> Trained:
         """Return the event that describes the result."""
 
     @abstractmethod
-    def write(self, outcome: Outcome) -> None:
+    def write(self, outcome: Trained) -> None:
         """Set `saved_model`, and write it to its file."""
 
 
-class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
+class BatchRun(TrainingRun, Generic[AnyParams]):
     """A training on a whole file, on arrays, or on some of their rows.
 
     stopped: why it ended
     """
 
-    trainer: Trainer[AnyParams, Outcome]
+    trainer: Trainer[AnyParams]
     params: AnyParams
     output: Output
     stopped: Stopped
@@ -463,11 +458,11 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         """Train and evaluate, as far as time allows."""
 
     @abstractmethod
-    def own_outcome(self, stopped: str) -> Outcome:
+    def own_outcome(self, stopped: str) -> Trained:
         """Return the event that describes the result. stopped: why the training ended."""
 
     @abstractmethod
-    def metadata(self, outcome: Outcome) -> dict[str, str]:
+    def metadata(self, outcome: Trained) -> dict[str, str]:
         """Return the entries of the model's trailer that this way of training adds."""
 
     @abstractmethod
@@ -498,17 +493,15 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         searched = self.output.searched
         return None if searched is None else searched.tried[0]
 
-    def outcome(self, stopped: Stopped) -> Outcome:
+    def outcome(self, stopped: Stopped) -> Trained:
         outcome = self.own_outcome(str(stopped))
         if self.was_interrupted or stopped.reason is StopReason.TIME_LIMIT:
             self.better_gap = self._gap_of_better_model(outcome)
         if self.better_gap is not None:
-            outcome = outcome._replace(  # type: ignore[assignment]  # of the same class
-                model=interrupted_path(self.name)
-            )
+            outcome = outcome._replace(model=interrupted_path(self.name))
         return outcome
 
-    def _gap_of_better_model(self, outcome: Outcome) -> float | None:
+    def _gap_of_better_model(self, outcome: Trained) -> float | None:
         """Return the gap of the model in `path` if it is for this task and below the outcome's.
 
         None: there is no such model, or this training was to certify no gap.
@@ -516,7 +509,7 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         path = self.output.path
         if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None
-        if not isinstance(outcome, Trained) or (isnan(outcome.gap) and outcome.gap_asked is None):
+        if isnan(outcome.gap) and outcome.gap_asked is None:
             return None
         old = configuration_and_gap(path)
         if old is None or outcome.gap <= old[1]:
@@ -525,8 +518,8 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         tasks = [task for option, task in pairwise(arguments) if option == "-s"]
         return old[1] if tasks == [self.params.task] else None
 
-    def why_written_elsewhere(self, outcome: Outcome) -> str | None:
-        if self.better_gap is None or not isinstance(outcome, Trained):
+    def why_written_elsewhere(self, outcome: Trained) -> str | None:
+        if self.better_gap is None:
             return None
         new = "not certified" if isnan(outcome.gap) else f"{outcome.gap:.3g}"
         return (
@@ -534,12 +527,11 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
             f"{outcome.model}; --overwrite replaces the old one"
         )
 
-    def why_not_written(self, outcome: Outcome) -> str | None:
+    def why_not_written(self, outcome: Trained) -> str | None:
         # Without a certificate no gap is required: see check_gap.
-        gap = outcome.gap if isinstance(outcome, Trained) else nan
-        return why_gap_too_large(self.trainer.job, gap, self.name)
+        return why_gap_too_large(self.trainer.job, outcome.gap, self.name)
 
-    def write(self, outcome: Outcome) -> None:
+    def write(self, outcome: Trained) -> None:
         labelled_data = self.trainer.labelled_data
         zero_based = self.trainer.job.run.zero_based
         self.saved_model = self.model(
@@ -555,7 +547,7 @@ class BatchRun(TrainingRun[Outcome], Generic[AnyParams, Outcome]):
         if self.output.path is not None:
             save(self.saved_model, outcome.model)
 
-    def _metadata(self, outcome: Outcome) -> dict[str, Any]:
+    def _metadata(self, outcome: Trained) -> dict[str, Any]:
         """Return the entries of the model's trailer. Equal runs have equal entries."""
         D = self.trainer.D
         return {

@@ -27,7 +27,7 @@ from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
-from randsvm.events import LinearTrained
+from randsvm.events import Trained
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
@@ -753,7 +753,7 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
     y = f if "task" in options else f > np.median(f)
     fitted = api.train_sgd(Arrays(X, y), gap=1e-5, **options)
     outcome = fitted.outcome
-    assert isinstance(outcome, LinearTrained)
+    assert isinstance(outcome, Trained)
     assert outcome.stopped == "gap <= 1e-05"
     assert outcome.primal is not None and outcome.dual is not None
     assert 0 <= outcome.primal - outcome.dual <= 1.0001e-5 * outcome.primal

@@ -25,7 +25,7 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
-from randsvm.events import Epoch, LinearTrained, Progress, listening
+from randsvm.events import Epoch, Progress, Trained, listening
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
 from randsvm.training import labelled_data
@@ -324,7 +324,7 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():
         api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
-    (learnt,) = (event for event in emitted if isinstance(event, LinearTrained))
+    (learnt,) = (event for event in emitted if isinstance(event, Trained))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     assert stopped == learnt.stopped

@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs, make_regression
 from randsvm import Arrays, load, train_sgd
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.events import Epoch, LinearTrained
+from randsvm.events import Epoch, Trained
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSSES
 from randsvm.svm.linear import Linear, with_share_outside
@@ -38,7 +38,7 @@ def rows(classes):
 
 def trained(arrays, **parameters):
     outcome = train_sgd(arrays, **parameters).outcome
-    assert isinstance(outcome, LinearTrained)
+    assert isinstance(outcome, Trained)
     return outcome
 
 
