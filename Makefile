@@ -46,8 +46,7 @@ fuzz: .venv/ready  ## thousands of random cases, damaged files and property test
 mutants: .venv/ready  ## plant the faults of tests/mutants.txt one at a time (an hour; MUTANTS='--only svm.')
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
-docs: .venv/ready  ## write docs/command-line.md from the help texts, and a site in build/site/
-	$(BIN)/python scripts/command_reference.py
+docs: .venv/ready  ## build a site of docs/ in build/site/, with every option and docstring
 	$(INSTALL) '.[docs]'
 	$(BIN)/mkdocs build --strict
 

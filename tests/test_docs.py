@@ -201,13 +201,6 @@ def test_every_named_option_exists(page):
     assert sorted(named - options - OTHERS) == []
 
 
-def test_the_reference_of_the_command_line_is_up_to_date(script):
-    reference = script("command_reference")
-    assert reference.PAGE.read_text() == reference.page(), (
-        "run: python scripts/command_reference.py"
-    )
-
-
 def test_the_reference_of_python_has_every_public_name():
     page = (ROOT / "docs" / "python-reference.md").read_text()
     named = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
