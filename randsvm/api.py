@@ -138,7 +138,7 @@ def train(
     trained: tuple[Model, Trained]
     # Only the modules of training that the algorithm needs are imported.
     if algorithm == "sgd" and params.update is not None:
-        from randsvm.training.online import update
+        from randsvm.training.linear_machine import update
 
         trained = update(source, target, params, job, watch)
     else:

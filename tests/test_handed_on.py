@@ -17,10 +17,10 @@ from randsvm.data.reading import ParseOptions
 from randsvm.errors import ParameterError
 from randsvm.parameters.run import Resources, Run
 from randsvm.parameters.svm import Params
-from randsvm.training.cross_validation import CrossValidation
+from randsvm.training.cross_validation import CrossValidation, fit_by_cross_validation
 from randsvm.training.job import Job
-from randsvm.training.labelled_data import LabelledData
-from randsvm.training.probabilities import calibration_of, fit_by_cross_validation, fit_sigmoid
+from randsvm.training.probabilities import calibration_of, fit_sigmoid
+from randsvm.training.run import LabelledData
 
 
 def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path):

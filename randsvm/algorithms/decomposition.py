@@ -1,10 +1,10 @@
-"""The steps that all algorithms on kernels share.
+"""The steps that all algorithms on kernels share, and Osuna's algorithms.
 
 Decomposition as in Osuna, Freund, Girosi, AI Memo 1602, 1997, in general form: an algorithm solves
 the subproblem of a working set of rows while all other coefficients stay frozen, scans D for
-violators of the KKT conditions, and chooses the next working set. randsvm.py and osuna.py show the
-algorithms. Each is a generator of rounds; the caller records them, and closes it at the end of the
-run. Nothing here depends on files, folds or progress bars.
+violators of the KKT conditions, and chooses the next working set. Each algorithm is a generator of
+rounds; the caller records them, and closes it at the end of the run. Nothing here depends on files,
+folds or progress bars.
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.svm.projection import fill_sums_by_violation
+from randsvm.svm.projection import clipped, fill_sums_by_violation, restore_sum
+from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
+from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import one_sum, two_sums
-from randsvm.svm.working_set import Collector, LargestViolation, Order, WorkingSet
+from randsvm.svm.working_set import (
+    KEEP_FROM_ROWS,
+    Collector,
+    FileOrder,
+    LargestViolation,
+    Order,
+    WorkingSet,
+    select,
+)
 
 # The solutions SV of an algorithm and their violators V, one pair after each scan.
 Rounds = Generator[tuple[KernelSolution, Violators], None, None]
@@ -104,3 +114,145 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
         return one_sum(K, h, lower, upper, total, np.clip(0.0, lower, upper)).beta
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
     return two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta
+
+
+@dataclass(frozen=True)
+class SeededStart:
+    """The start of a fold, or of another C, from a solution for all rows of a subtask.
+
+    The coefficients of rows that the fold holds out, of weight 0, become 0. Rows that the solution
+    leaves out, but the fold does not, start with the coefficients that `_expected` returns. Then
+    the sum is repaired.
+    """
+
+    solution: SavedSolution
+
+    def __call__(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+        """Return the first step, and the working set that it belongs to."""
+        scan.resume(self.solution)
+        now = scan.coefficients
+        joining = self.solution.left_out & (True if scan.weights is None else scan.weights > 0)
+        if joining.any():
+            joined, beta = _expected(scan, joining)
+            now = now.after(joined, beta)
+        step, free = by_coefficients(scan, now.rows, now.beta)
+        return step, working_set(scan, r, free)
+
+
+def _expected(scan: Scan, joining: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that join a solution, ascending, and the coefficients expected of them.
+
+    The share of bounded ones among them is that among other rows, within each class. The bounded
+    ones are those whose y is furthest above u, or below it for a lower bound. The others start with
+    0: where unbounded coefficients share what few rows say, all of them at once would exceed it.
+
+    joining : (n,) bool
+    """
+    y, u, beta = scan.D.labels(), scan.u, scan.beta
+    lower, upper = scan.task.box(y, scan.weights)
+    trained = ~joining if scan.weights is None else ~joining & (scan.weights > 0)
+    expected = np.zeros(scan.D.n)
+    for group in (y > 0, y <= 0) if scan.task.one_sided else (np.ones(scan.D.n, bool),):
+        others, rows = group & trained, np.flatnonzero(group & joining)
+        ranked = rows[np.argsort((y - u)[rows], kind="stable")]
+        for bound, order in ((lower, ranked), (upper, ranked[::-1])):
+            bounded = np.count_nonzero(others & (bound != 0) & (beta == bound))
+            count = len(rows) * int(bounded) // max(int(np.count_nonzero(others)), 1)
+            expected[order[:count]] = bound[order[:count]]
+    joined = np.flatnonzero(joining)
+    return joined, expected[joined]
+
+
+def working_set(scan: Scan, r: int, free: np.ndarray) -> WorkingSet:
+    """Return the working set of a first step that leaves the rows `free` unbounded."""
+    if r < scan.training_rows:
+        return WorkingSet(free, free, pairs=True)
+    rows = np.arange(scan.D.n) if scan.weights is None else np.flatnonzero(scan.weights)
+    return WorkingSet(rows, rows, whole=True)
+
+
+def by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
+    """Return a feasible step to these coefficients, and the rows that it leaves unbounded."""
+    task, total = scan.task, scan.task.coefficient_sum
+    lower, upper = task.box(scan.D.labels()[rows], _of(scan.weights, rows))
+    beta = clipped(beta, lower, upper)
+    if total and beta.sum() < total:
+        # Novelty detection with more rows than before: u shows which other rows are outliers.
+        scan.make_step(Step(scan.points(rows), beta))
+        return _outermost(scan, scan.u), rows[:0]
+    beta = restore_sum(beta, lower, upper, total)
+    return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
+
+
+def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
+    return None if weights is None else weights[rows]
+
+
+def by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
+    """Return a step that sets the rows inside the margin of the old f to their bounds, and the
+    numbers of the rows near that margin, (m,) int64.
+
+    To restore the sum 0, the coefficients of the rows least far inside change first. Where a task
+    prescribes another sum, the rows furthest inside fill it, and no row counts as near.
+    """
+    if scan.task.coefficient_sum or scan.task.absolute_sum:
+        return _outermost(scan, f), np.empty(0, np.int64)
+    y = scan.D.labels()
+    rise, fall = scan.task.slopes(y, f, np.zeros(len(y)))
+    inside = np.maximum(rise, -fall)
+    rows = np.flatnonzero(inside > scan.problem.tolerance)
+    lower, upper = scan.task.box(y[rows], _of(scan.weights, rows))
+    beta = np.where(rise[rows] > -fall[rows], upper, lower)
+    beta = restore_sum(beta, lower, upper, 0.0, inside[rows])
+    rows, beta = rows[beta != 0], beta[beta != 0]
+    near = np.flatnonzero(np.abs(inside) <= 2 * scan.problem.tolerance)
+    return Step(scan.points(rows), beta), near
+
+
+def _outermost(scan: Scan, u: np.ndarray) -> Step:
+    """Return the step that fills the sums of a task with the rows furthest outside by u."""
+    before = scan.beta
+    beta = fill_sums_by_violation(scan.task, scan.D.labels(), u, before, scan.weights)
+    changed = np.flatnonzero(beta != before)
+    return Step(scan.points(changed), beta[changed])
+
+
+def osuna(run: Decomposition, size: int, swap: int | None, start: Start | None = None) -> Rounds:
+    """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
+    return _decompose(run, size, swap, FileOrder, start)
+
+
+def osuna_closest(
+    run: Decomposition, size: int, swap: int | None, start: Start | None = None
+) -> Rounds:
+    """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
+    return _decompose(run, size, swap, LargestViolation, start)
+
+
+# fmt: off
+def _decompose(
+    run: Decomposition, size: int, swap: int | None, order: Order, start: Start | None
+) -> Rounds:
+    """Solve B and swap rows of it for violators, until the caller ends the rounds.
+
+    size: rows of B. swap: rows that leave B in each round, by default half of them.
+    """
+    swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
+    if (start := run.first_start(start)) is None:
+        B = run.random_subset(size)                          # B = |B| rows of D
+        step = svmlearn(run.scan, B)                         # solve B
+    else:
+        step, B = start(run.scan, size)
+    while True:                                              # while |V| > 0
+        SV, V = run.violators(step, B, order, size)          #     V = {j not in B: j violates KKT}
+        yield SV, V
+        stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
+        enter = select(V.candidates.sides, size - len(stay), stay)
+        B = B.next(_refilled(B, enter, size), enter)         #     replace rows of B by rows of V
+        step = svmlearn(run.scan, B, SV.b, frozen=True)      #     solve B, all others frozen
+# fmt: on
+
+
+def _refilled(B: WorkingSet, enter: np.ndarray, size: int) -> np.ndarray:
+    """Return rows of B that stay: as many as the entering rows leave space for."""
+    return select((B.latest_first,), size - len(enter), enter)

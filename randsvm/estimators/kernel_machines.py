@@ -23,7 +23,7 @@ from randsvm.events import Iteration, Notice
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
-from randsvm.training.poor_fit import CONSTANT_DECISION, OVERFITTED
+from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
@@ -39,7 +39,7 @@ ADVICE = {
     CONSTANT_DECISION: "scaled features (StandardScaler), gamma='scale', a larger gamma or C",
 }
 
-SOLUTION_ATTRIBUTES = (
+SOLUTION_ATTRIBUTES: tuple[str, ...] = (
     "support_",
     "support_vectors_",
     "n_support_",
@@ -47,7 +47,7 @@ SOLUTION_ATTRIBUTES = (
     "coef_",
     "intercept_",
 )
-TRAINING_ATTRIBUTES = (
+TRAINING_ATTRIBUTES: tuple[str, ...] = (
     "n_iter_",
     "n_features_in_",
     "shape_fit_",

@@ -1,13 +1,17 @@
-"""Options of a training other than its parameters, their checks, and shared types.
+"""Options of a training other than its parameters, its time, why it ended, and shared types.
 
 Knows no algorithm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from enum import Enum
+from math import inf
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,7 +19,9 @@ from randsvm import files
 from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
 from randsvm.data.dataset import Dataset, Source
-from randsvm.errors import ParameterError
+from randsvm.errors import OutOfTimeError, ParameterError
+from randsvm.events import Watch, listener, listening, silent
+from randsvm.files import display_output
 from randsvm.models.load import check_is_not_model, check_replaces_model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import Limits, Resources, Run, Search
@@ -154,3 +160,129 @@ def why_gap_too_large(job: Job, gap: float, model: str) -> str | None:
         return None
     name = files.display_output(model)
     return f"gap {gap:.3g} is above {required:g} (--require-gap): {name} is left as it was"
+
+
+# Seconds before a time limit that are reserved for late events and for writing the model.
+RESERVED_SECONDS = 0.2
+
+
+class TimeLimitError(Exception):
+    """The time of a phase is over; raised by the first event after that moment."""
+
+
+def never() -> float:
+    """Return a deadline that never comes."""
+    return inf
+
+
+class Clock:
+    """A listener of a run that passes events on and ends a phase whose time is over.
+
+    Moments are in seconds, as perf_counter() returns them.
+
+    began: the moment when the run began
+    end: the moment when the time limit of the run is over; infinite without a limit
+    """
+
+    def __init__(self, limit: float | None = None, watch: Watch = silent) -> None:
+        self.began = time.perf_counter()
+        self.end = inf if limit is None else self.began + limit
+        self.watch = watch
+        self._deadline: Callable[[], float] = never
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the run began."""
+        return time.perf_counter() - self.began
+
+    def share(self, part: float, end: float | None = None) -> float:
+        """Return the moment when this part of the time left until `end` is over.
+
+        end: None stands for the end of the run.
+        """
+        now = time.perf_counter()
+        return now + ((self.end if end is None else end) - now) * part
+
+    @contextmanager
+    def until(self, deadline: Callable[[], float]) -> Iterator[None]:
+        """Raise TimeLimitError at the first event in the block after the moment `deadline()`.
+
+        Deadlines of outer blocks do not apply within the block.
+        """
+        outer, self._deadline = self._deadline, deadline
+        try:
+            yield
+        finally:
+            self._deadline = outer
+
+    @contextmanager
+    def before_a_model(self, model: str) -> Iterator[None]:
+        """Raise OutOfTimeError if the time limit comes in this block, before a model exists."""
+        try:
+            with self.until(lambda: self.end):
+                yield
+        except TimeLimitError:
+            name = display_output(model)
+            raise OutOfTimeError(
+                f"--time-limit is over before there is a model: {name} is left as it was"
+            ) from None
+
+    def without_deadline(self) -> AbstractContextManager[None]:
+        """Return a block that no deadline interrupts."""
+        return self.until(never)
+
+    def __call__(self, event: object) -> None:
+        self.watch(event)
+        if time.perf_counter() >= self._deadline():
+            self._deadline = never
+            raise TimeLimitError
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[Clock]:
+    """Yield a clock for a part of a run; it passes events on to the current listener."""
+    clock = Clock(seconds, listener())
+    with listening(clock):
+        yield clock
+
+
+class StopReason(Enum):
+    """Why a training ended. The value is the text that is printed, logged and written to models."""
+
+    # The duality gap that was asked for is certified. Detail: that gap.
+    GAP_REACHED = "gap <= {:g}"
+    # KBH07's bound on the number of support vectors is reached. Details: the number, and k.
+    SUPPORT_BOUND = "{} support vectors >= k = {}"
+    # No row violates the KKT conditions by more than the tolerance.
+    NO_VIOLATORS = "no violators"
+    # No row violates the tightest tolerance, and yet the gap is above the one asked for.
+    PRECISION_LIMIT = "limit of float64 precision"
+    # Further rounds gain nothing in the dual objective, the violations or the gap. Detail: advice.
+    NO_PROGRESS = "no progress ({})"
+    # The optimum of -s nu-svc has rho <= 0.
+    NO_MARGIN = "no margin at this nu"
+    # --max-iterations rounds are done.
+    ITERATION_LIMIT = "iteration limit"
+    # --time-limit is over, or what it leaves is too short for another round.
+    TIME_LIMIT = "time limit"
+    # SGD has made all of its epochs.
+    ALL_EPOCHS = "all epochs"
+    # An epoch of SGD did not lower the loss of the held-out rows below its lowest value so far.
+    HELD_OUT_LOSS = "the loss of the held-out rows stopped falling"
+    # --update has read all rows.
+    END_OF_DATA = "end of the data"
+    # A signal came, or the cluster failed. Detail: the message of that error.
+    INTERRUPTED = "{}"
+    # The subtasks of one training ended for different reasons. Detail: a list of them. (The value
+    # differs from that of INTERRUPTED, as members of an enum with equal values would be one.)
+    SEVERAL = "{0}"
+
+
+class Stopped(NamedTuple):
+    """Why a training ended, with the details that the text of its reason has."""
+
+    reason: StopReason
+    details: tuple[float | str, ...] = ()
+
+    def __str__(self) -> str:
+        return self.reason.value.format(*self.details)

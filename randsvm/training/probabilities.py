@@ -12,32 +12,15 @@ Platt, "Probabilistic Outputs for Support Vector Machines", 1999, in the form of
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.data.dataset import Dataset, random_subset
-from randsvm.data.sampling import Draws
-from randsvm.events import Notice, emit
 from randsvm.models.conformal import NonconformityScores, class_scores, own_pair_scores
 from randsvm.models.decisions import class_count, class_pairs, pair_index
-from randsvm.parameters.run import Search
-from randsvm.training.clock import Clock, TimeLimitError
-from randsvm.training.cross_validation import (
-    CrossValidation,
-    at_once,
-    group_count,
-    kept_values,
-    replicated,
-)
-from randsvm.training.job import AnyParams, Decision, Job
+from randsvm.training.job import AnyParams
 
-# The share of a fold's time that its training may take; the rest is for the decision values.
-TRAINING_TIME = 0.75
-# Rows for the density marks if there may be no time for all rows.
-MARKED_ROWS = 500
 # Residuals above this number of standard deviations are outliers, as in LIBSVM.
 OUTLIER_DEVIATIONS = 5
 # LIBSVM's number of density bins.
@@ -91,47 +74,6 @@ def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: b
     if pairs:
         return own_pair_scores(f, y)
     return np.take_along_axis(class_scores(f, pairs=False), y.astype(np.int64)[:, None], 1)[:, 0]
-
-
-# --- held-out rows -------------------------------------------------------------------------
-
-
-def fit_by_cross_validation(
-    D: Dataset,
-    params: AnyParams,
-    fit: Callable[[Dataset, AnyParams, float], Decision],
-    calibration: Calibration,
-    job: Job,
-    until: float,
-) -> dict[str, Any]:
-    """Return the fields of Model for probabilities, fitted by cross-validation on D.
-
-    A sigmoid fitted to training rows would be far too confident.
-
-    D : y are class indices or targets. fit : trains on a fold within about the given seconds, or
-    raises TimeLimitError. until : perf_counter() in seconds; only folds that are done by then
-    count, and without any the result is empty.
-    """
-    folds = min(Search.DEFAULT_FOLDS, group_count(D))
-    if folds < 2:
-        emit(Notice(f"one row is too few for {calibration.options}"))
-        return {}
-    with replicated(D, D) as whole:
-        waves = math.ceil(folds / at_once(whole, job))
-        seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
-        validation = CrossValidation.of(whole, folds, job)
-        found = validation.decisions(
-            lambda D, params: fit(D, params, seconds), params, until, calibration.keep
-        )
-    late = f"no time for all folds of {calibration.options}"
-    if found is None:
-        emit(Notice(f"{late}, and too few rows are held out to fit it"))
-        return {}
-    held, f = found
-    if not held.all():
-        emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
-    weights = D.weights()
-    return calibration.fit(f, D.labels()[held], None if weights is None else weights[held])
 
 
 # --- sigmoids of classes --------------------------------------------------------------------
@@ -252,35 +194,6 @@ def laplace_scale(z: np.ndarray, weights: np.ndarray | None = None) -> float:
 
 
 # --- density of novelty detection ----------------------------------------------------------
-
-
-def fit_density_marks(
-    D: Dataset, decision: Decision, clock: Clock, until: float, seed: int
-) -> dict[str, Any]:
-    """Return the density marks of novelty detection as fields of Model, from the rows of D.
-
-    If there is no time for all rows before `until` (perf_counter() in seconds), the marks are from
-    a random subset. The result is empty if f has one sign on nearly all rows.
-    """
-
-    def values(D: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
-        _, f, weights = kept_values(D, decision, keep_all)
-        return f[:, 0], weights
-
-    subset: tuple[np.ndarray, np.ndarray | None] = np.empty(0), None
-    if until < math.inf:
-        subset = values(D.subset(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
-    try:
-        with clock.until(lambda: until):
-            f, weights = values(D)
-    except TimeLimitError:
-        emit(Notice(f"little time for -b 1: probabilities are from {len(subset[0]):,} rows"))
-        f, weights = subset
-    marks = density_marks(f, weights)
-    if marks is None:
-        emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
-        return {}
-    return {"density_marks": marks}
 
 
 def density_marks(f: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray | None:

@@ -11,8 +11,8 @@ from commands import run_train
 from learning import board, read_log
 
 import randsvm
-from randsvm.algorithms import inner_set
 from randsvm.algorithms import randsvm as algorithms
+from randsvm.algorithms.reduced_set import SubtaskReduction
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.regrouping import copy_rows_to_chunks
@@ -22,7 +22,6 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.training import rounds
-from randsvm.training.reduction import SubtaskReduction
 from randsvm.training.rounds import Rounds
 
 ROWS = 4000
@@ -46,7 +45,7 @@ SETS = {
 
 @pytest.fixture(autouse=True)
 def used_for_few_rows(monkeypatch):
-    monkeypatch.setattr(inner_set, "FROM_ROWS", 100)
+    monkeypatch.setattr(algorithms, "FROM_ROWS", 100)
     monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 
@@ -117,7 +116,7 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
 @pytest.mark.parametrize("name", SETS)
 def test_the_optimum_is_that_of_rounds_over_all_rows(tmp_path, monkeypatch, name):
     _, model, _ = trained(tmp_path, name)
-    monkeypatch.setattr(inner_set, "FROM_ROWS", ROWS + 1)
+    monkeypatch.setattr(algorithms, "FROM_ROWS", ROWS + 1)
     inner = oracle.trailer(model)
     _, model, rounds = trained(tmp_path, name, "--gap", 1e-5)
     assert sizes(rounds) == [0]

@@ -14,8 +14,7 @@ from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
 from sizes import no_gram_matrices
 
-from randsvm.algorithms.decomposition import Decomposition
-from randsvm.algorithms.osuna import osuna, osuna_closest
+from randsvm.algorithms.decomposition import Decomposition, osuna, osuna_closest
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 

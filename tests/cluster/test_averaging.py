@@ -28,7 +28,7 @@ from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterE
 from randsvm.events import Epoch, Progress, Trained, listening
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.training import labelled_data
+from randsvm.training import run
 
 pytest.importorskip("distributed")
 from simulated_cluster import SimulatedCluster
@@ -41,7 +41,7 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
-    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
+    monkeypatch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
     monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
     monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
     simulate(monkeypatch)

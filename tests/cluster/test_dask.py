@@ -24,7 +24,7 @@ from randsvm import api
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration
-from randsvm.training import labelled_data
+from randsvm.training import run
 
 pytest.importorskip("distributed")
 from distributed import Client
@@ -44,7 +44,7 @@ GIVEN = {"gamma": 5, "gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 @pytest.fixture(autouse=True)
 def small_shards_on_workers(monkeypatch):
     small = partial(ParseOptions, chunk_rows=SHARD)
-    monkeypatch.setattr(labelled_data, "ParseOptions", small)
+    monkeypatch.setattr(run, "ParseOptions", small)
     monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
 
 

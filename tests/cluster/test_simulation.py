@@ -31,7 +31,7 @@ from randsvm.data.shard_executor import LocalStates, SerialExecutor
 from randsvm.errors import ClusterError, ParameterError, SpillError
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.training import labelled_data
+from randsvm.training import run
 
 PRIME = 1_000_003
 ROWS, CHUNK = 60, 5
@@ -241,7 +241,7 @@ def clusters(monkeypatch):
 
     monkeypatch.setattr(executor, "Connection", connected)
     small = partial(ParseOptions, chunk_rows=SHARD)
-    monkeypatch.setattr(labelled_data, "ParseOptions", small)
+    monkeypatch.setattr(run, "ParseOptions", small)
     return settings
 
 
@@ -271,7 +271,7 @@ def test_no_schedule_changes_a_byte_of_a_model(clusters, tmp_path, path, seed):
 
 
 def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsvm.training.multiclass.FEW_ROWS", 0)
+    monkeypatch.setattr("randsvm.training.subtasks.FEW_ROWS", 0)
     data = Data(*oracle.clouds(BOARD)).save(tmp_path / "clouds")
     words = ["randsvm", "-q", "-g", 1, "--sample-size", 60, "--gap", 0.01, "--max-iterations", 5]
     run_train(*words, data, tmp_path / "here")

@@ -11,7 +11,6 @@ import oracle
 import pytest
 import random_problems
 
-from randsvm.algorithms import inner_set
 from randsvm.algorithms import randsvm as algorithms
 
 # Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
@@ -56,7 +55,7 @@ def inner_set_case(seed, number):
 
 @pytest.fixture
 def inner_sets_of_few_rows(monkeypatch):
-    monkeypatch.setattr(inner_set, "FROM_ROWS", 2)
+    monkeypatch.setattr(algorithms, "FROM_ROWS", 2)
     monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
 
 

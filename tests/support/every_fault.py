@@ -24,7 +24,7 @@ from randsvm import events
 from randsvm.errors import RandsvmError
 from randsvm.files import PatientFile
 from randsvm.models.load import load
-from randsvm.training.clock import Clock
+from randsvm.training.job import Clock
 
 # Exit codes that the help documents for a failed input or output, too little memory, a worse model
 # than the old one, or a signal.

@@ -14,7 +14,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
-from randsvm.training.labelled_data import LabelledData
+from randsvm.training.run import LabelledData
 
 ROWS, GAMMA = 200, 0.5
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scans import problem
 
-import randsvm.algorithms.osuna as osuna_module
-from randsvm.algorithms import randsvm
-from randsvm.algorithms.osuna import osuna, osuna_closest
+from randsvm.algorithms import decomposition, randsvm
+from randsvm.algorithms.decomposition import osuna, osuna_closest
 from randsvm.algorithms.randsvm import train_certified
 from randsvm.data.sampling import SmallestKeys
 from randsvm.svm.solution import Certificate, KernelSolution
@@ -95,7 +94,7 @@ def solve_nothing(run, W, *_, **__):
 @pytest.fixture(autouse=True, scope="module")
 def no_solves():
     with pytest.MonkeyPatch.context() as patch:
-        for algorithm in (randsvm, osuna_module):
+        for algorithm in (randsvm, decomposition):
             patch.setattr(algorithm, "svmlearn", solve_nothing)
         yield
 

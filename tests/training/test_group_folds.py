@@ -22,12 +22,9 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import DataError
 from randsvm.parameters.run import Resources, Search
-from randsvm.training.cross_validation import (
-    CrossValidation,
-    assign_groups,
-)
+from randsvm.training.cross_validation import CrossValidation, assign_groups
 from randsvm.training.job import Job
-from randsvm.training.labelled_data import LabelledData
+from randsvm.training.run import LabelledData
 
 GROUPS, ROWS_IN_GROUP = 40, 6
 N = GROUPS * ROWS_IN_GROUP

@@ -20,7 +20,7 @@ from randsvm import api
 from randsvm.data.dataset import Dataset
 from randsvm.errors import Interrupted, ModelError
 from randsvm.events import Iteration, Notice, Trained
-from randsvm.training import multiclass
+from randsvm.training import subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -37,7 +37,7 @@ ALGORITHMS = {
 @pytest.fixture(autouse=True)
 def _side_by_side(monkeypatch):
     """Let small pairs be solved in parallel."""
-    monkeypatch.setattr(multiclass, "SIDE_BY_SIDE_ROWS", 0)
+    monkeypatch.setattr(subtasks, "SIDE_BY_SIDE_ROWS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_a_signal_between_pairs_keeps_the_trained_ones(
     """Rows of untrained pairs are only counted; there may be hundreds of thousands."""
 
     def strike():
-        monkeypatch.setattr(multiclass.Subtasks, "__getitem__", without_reading)
+        monkeypatch.setattr(subtasks.Subtasks, "__getitem__", without_reading)
         monkeypatch.setattr(Dataset, "labels_of", without_reading)
         raise Interrupted(signal.SIGTERM)
 

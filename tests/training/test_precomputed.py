@@ -21,7 +21,7 @@ from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError, DataError
 from randsvm.models.load import load
 from randsvm.svm import running_values
-from randsvm.training import labelled_data
+from randsvm.training import run
 
 GAMMA = 0.5
 
@@ -73,7 +73,7 @@ def some_rows(targets="classes", seed=0, rows=90, of=120):
 @pytest.fixture(autouse=True)
 def many_chunks(monkeypatch):
     """Make these small sets have several shards."""
-    monkeypatch.setattr(labelled_data, "ParseOptions", partial(ParseOptions, chunk_rows=20))
+    monkeypatch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=20))
 
 
 # ---- LIBSVM -----------------------------------------------------------------------------------

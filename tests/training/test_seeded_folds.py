@@ -16,11 +16,11 @@ from task_sets import GAMMA, SETS, open_dataset
 from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import kernel_machine, selection
+from randsvm.training import cross_validation, kernel_machine
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
-from randsvm.training.labelled_data import LabelledData
-from randsvm.training.search_fits import ColdFit
+from randsvm.training.run import LabelledData
+from randsvm.training.search import ColdFit
 
 TIGHT = 1e-7
 TASKS = {
@@ -208,7 +208,7 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy():
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
-    assert selection.significantly_worse(losses, m) == expected
+    assert cross_validation.significantly_worse(losses, m) == expected
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
-    assert selection.significantly_worse(twice, m) == expected
+    assert cross_validation.significantly_worse(twice, m) == expected

@@ -21,12 +21,11 @@ from randsvm.data.sampling import Draw
 from randsvm.events import Tried
 from randsvm.parameters.run import SELECTION_METRICS, Resources, Search
 from randsvm.parameters.svm import Params
-from randsvm.training import cross_validation, selection
+from randsvm.training import cross_validation
 from randsvm.training.job import Job
-from randsvm.training.labelled_data import LabelledData
 from randsvm.training.probabilities import fit_sigmoid
-from randsvm.training.search import CandidateScores, SearchFolds
-from randsvm.training.search_fits import ColdFit, HeldOutValues
+from randsvm.training.run import LabelledData
+from randsvm.training.search import CandidateScores, ColdFit, HeldOutValues, SearchFolds
 
 
 def cross_fitted_loss(y, f, w):
@@ -59,7 +58,7 @@ REFERENCES = {
 def criterion(name, classes):
     task = "svr" if name.endswith("error") else "svc"
     labels = [str(label) for label in range(classes)]
-    return selection.criterion_of(Search(5, select_by=name), Params(task), labels)
+    return cross_validation.criterion_of(Search(5, select_by=name), Params(task), labels)
 
 
 def score_of(name, classes, y, f, w=None):
@@ -211,7 +210,7 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
             losses = {i: score_of(name, 2, y, f).losses for i, f in enumerate([right, wrong])}
             if name == "auc":
                 losses[1] = score_of(name, 2, y, -right).losses
-            assert selection.significantly_worse(losses, 200) == expected, (name, rare)
+            assert cross_validation.significantly_worse(losses, 200) == expected, (name, rare)
 
 
 # ---- mean and standard error ---------------------------------------------------------------
@@ -219,12 +218,12 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
 
 def test_the_standard_error_is_that_of_the_mean():
     scores = [1.0, 2.0, 4.0, 5.0]
-    mean, error = selection.mean_and_error(scores, 4)
+    mean, error = cross_validation.mean_and_error(scores, 4)
     assert mean == 3
     assert error == pytest.approx(float(np.std(scores, ddof=1)) / 2)
     # The same rows once more say nothing new.
-    assert selection.mean_and_error(scores * 3, 4) == pytest.approx((mean, error))
-    assert isnan(selection.mean_and_error([1.0], 4)[1])
+    assert cross_validation.mean_and_error(scores * 3, 4) == pytest.approx((mean, error))
+    assert isnan(cross_validation.mean_and_error([1.0], 4)[1])
 
 
 def tried(C, gamma, score, error=1.0, **other):
@@ -243,10 +242,10 @@ def test_the_simplest_combination_within_one_standard_error_is_marked():
         tried(0.01, 1, 89.5, dropped_after=1),
         tried(0.01, 0.1, 90, rows=5),
     ]
-    assert selection.simplest_within_error(several, 1) == {"C": 1, "gamma": 0.5}
-    assert selection.simplest_within_error([tried(10, 1, 90, float("nan"))], 1) is None
+    assert cross_validation.simplest_within_error(several, 1) == {"C": 1, "gamma": 0.5}
+    assert cross_validation.simplest_within_error([tried(10, 1, 90, float("nan"))], 1) is None
     errors = [tried(10, 1, 0.5, 0.1), tried(1, 1, 0.6), tried(0.1, 1, 0.61)]
-    assert selection.simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
+    assert cross_validation.simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
 
 
 # ---- the command ----------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import Params
 from randsvm.training import kernel_machine
 from randsvm.training.job import Job
-from randsvm.training.labelled_data import LabelledData
-from randsvm.training.search_fits import SharedKernelFit
+from randsvm.training.run import LabelledData
+from randsvm.training.search import SharedKernelFit
 
 # The set, the parameters, and scikit-learn's machine with the same ones.
 MACHINES = {

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import randsvm
 from randsvm.events import Notice
-from randsvm.training.poor_fit import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
+from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 N, D = 1200, 12
 

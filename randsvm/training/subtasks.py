@@ -1,14 +1,15 @@
-"""Split a training into subtasks, and join their solutions to one model.
+"""Split a training into subtasks, join their solutions to a model, and split an old model to start.
 
 Several classes are one subtask for each pair of classes, or one for each class against the rest.
-Two classes, regression and novelty detection are a single subtask. Knows no algorithm and no files.
+Two classes, regression and novelty detection are a single subtask. Knows no algorithm.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, sqrt
 from threading import Lock
@@ -16,20 +17,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, distinct
+from randsvm.algorithms.decomposition import Start, by_coefficients, by_values, working_set
+from randsvm.arrays import CsrMatrix, distinct, to_csr
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
+from randsvm.data.matching import Matches, matches
 from randsvm.data.points import Points
-from randsvm.errors import ParameterError
+from randsvm.data.scaling import Scaling
+from randsvm.data.shard_executor import Shard
+from randsvm.errors import ModelError, ParameterError
+from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.load import load
 from randsvm.models.model import Model
+from randsvm.parameters.kernel import KERNELS
+from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params, Problem
+from randsvm.parameters.svm import Params, Problem, prediction_type_of
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FEW_ROWS
-from randsvm.svm.solution import Certificate, KernelSolution
+from randsvm.svm.scan import Scan
+from randsvm.svm.solution import Certificate, KernelSolution, Step
+from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:
     from randsvm.kernels.random_features import RandomMap
@@ -384,3 +395,200 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
         features=machine.features,
         **common,
     )
+
+
+# With a smaller part of the support vectors in D, the old decision values give a better start.
+MIN_FOUND_PART = 0.5
+
+
+@dataclass(frozen=True)
+class OldModel:
+    """A kernel model to start from.
+
+    Its support vectors that are rows of D begin with their old coefficients, in proportion to C.
+    They are made feasible: clipped to the bounds of the new problem, with their sum repaired.
+
+    known: by the id of a store of rows, which of them are its support vectors; shared by classes
+    """
+
+    path: str
+    model: KernelModel
+    known: dict[int, Matches] = field(default_factory=dict)
+
+    @staticmethod
+    def read(path: str) -> OldModel:
+        """Read the model. Raises InputError, or ModelError for a model of another kind."""
+        model = load(path)
+        if not isinstance(model, KernelModel):
+            raise ModelError(f"{path}: expected a kernel model to start from, found a linear one")
+        return OldModel(path, model)
+
+    @property
+    def task(self) -> str:
+        return "nu-" * self.model.nu + self.model.task
+
+    def on(self, task: Subtask, C: float) -> Start:
+        """Return the start of a subtask. Raises ModelError if the model has other labels."""
+        D = task.D
+        old = self if task.pair is None else self.pair_model(D, *task.pair)
+        column, sign = old.orientation(D, task.pair)
+        support = np.count_nonzero(old.model.beta[:, column])
+
+        def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+            rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
+            # The sum that a nu task prescribes does not follow from old coefficients.
+            if len(rows) >= MIN_FOUND_PART * support and not scan.task.absolute_sum:
+                step, free = by_coefficients(scan, rows, beta * self.proportion(C))
+            else:
+                step, free = by_values(scan, old.values(D, column, sign))
+            return step, working_set(scan, r, free)
+
+        return start
+
+    # --- parameters ------------------------------------------------------------------------
+
+    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
+        """Return params with every option that is not in `given` as in the model, and a notice.
+
+        given: None stands for all options. Raises ModelError if the model is for another task.
+        """
+        given = frozenset(self._values) if given is None else given
+        if "task" in given and prediction_type_of(params.task) != self.model.task:
+            raise ModelError(
+                f"{self.path}: expected a model of -s {params.task} to start from, found one of "
+                f"-s {self.model.task}"
+            )
+        pairs = isinstance(self.model, PairwiseModel)
+        if params.multiclass and pairs != (params.multiclass == "ovo"):
+            raise ModelError(
+                f"{self.path}: expected a model of --multiclass {params.multiclass} to start from"
+            )
+        taken = {name: value for name, value in self._values.items() if name not in given}
+        if taken.get("kernel", params.kernel) != self.model.kernel.name:
+            taken = {name: taken[name] for name in taken if name not in KERNELS["poly"]}
+        params = replace(params, **taken)
+        arguments = command_line(params, names={name for name in taken if params.uses(name)})
+        return params, [
+            f"as in {display_name(self.path)}: {' '.join(arguments)}"
+        ] if arguments else []
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """The parameters that the model states."""
+        kernel, metadata = self.model.kernel, self.model.metadata
+        arguments = shlex.split(metadata.get("configuration", ""))
+        values: dict[str, Any] = {
+            "task": self.task,
+            "kernel": kernel.name,
+        }
+        values |= {name: getattr(kernel, name) for name in KERNELS[kernel.name]}
+        if self.model.task == "svc" and len(self.model.labels) > 2:
+            values["multiclass"] = "ovo" if isinstance(self.model, PairwiseModel) else "ovr"
+        values |= {} if self.cost is None else {"C": self.cost}
+        for name, letter in (("epsilon", "-p"), ("nu", "-n")):
+            if letter in arguments[:-1]:
+                values[name] = self._number(arguments[arguments.index(letter) + 1])
+        return values
+
+    def _number(self, word: str) -> float:
+        try:
+            return float(word)
+        except ValueError as error:
+            raise ModelError(f"{self.path}: expected a number, found {word!r}") from error
+
+    @property
+    def cost(self) -> float | None:
+        """C; None: unknown. LIBSVM's models do not state it.
+
+        Then it is the largest coefficient, if several support vectors have it.
+        """
+        if "C" in self.model.metadata:
+            return float(self.model.metadata["C"])
+        alpha = np.abs(self.model.beta)
+        largest = float(alpha.max(initial=0.0))
+        return largest if np.count_nonzero(alpha == largest) > 1 else None
+
+    # --- coefficients and decision values --------------------------------------------------
+
+    def proportion(self, C: float) -> float:
+        """Return C relative to the model's C; 1 if that is unknown, and for novelty detection."""
+        return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
+
+    def coefficients(
+        self, D: Dataset, column: int, sign: float, one_sided: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of D that are support vectors, ascending, and their coefficients.
+
+        column, sign: the column of the model's coefficients, and the sign of D's positive class.
+        Each row is matched with one support vector. one_sided: only with one of the same class.
+        """
+        if id(D.store) not in self.known:
+            self.known[id(D.store)] = self._matches(D)
+        known, beta = self.known[id(D.store)], sign * self.model.beta[:, column]
+        y = D.labels()[known.rows]
+        kinds, others = (beta > 0, y > 0) if one_sided else (beta != beta, y != y)
+        rows, at = known.pairs(np.abs(beta), kinds, others)
+        return rows, beta[at]
+
+    def _matches(self, D: Dataset) -> Matches:
+        """Return which unscaled rows of D are support vectors of the model."""
+        model, D = self.model, D.original
+        if model.scaling is not None:
+            D = D.scaled(self._scaling(D.summary.features))
+        return matches(D, model.Z, model.features)
+
+    def _scaling(self, features: np.ndarray) -> Scaling:
+        """Return the model's scaling over the features of D; features that it lacks become 0."""
+        scaling, seen = self.model.scaling, self.model.seen
+        assert scaling is not None and seen is not None
+        indices = seen.indices(seen.count)
+        at = np.minimum(np.searchsorted(indices, features), len(indices) - 1)
+        known = indices[at] == features
+
+        def over(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else np.where(known, array[at], 0.0)
+
+        return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
+
+    def values(self, D: Dataset, column: int, sign: float) -> np.ndarray:
+        """Return f of the old model, with its own scaling, for every row of D; (n,) float64."""
+        D = D.original
+
+        def of(shard: Shard) -> np.ndarray:
+            X = to_csr(D.chunk(shard.number).X)
+            rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
+            # A start does not need precise values.
+            f = self.model.decision(rows, labels_only=True)
+            return f.reshape(len(f), -1)[:, column]
+
+        return sign * np.concatenate(list(D.map(of)))
+
+    def pair_model(self, D: Dataset, first: str, second: str) -> OldModel:
+        """Return the part of a one-against-one model that is about these two classes."""
+        self._check_labels(D)
+        assert isinstance(self.model, PairwiseModel)
+        names, values = D.summary.names, list(map(str, self.model.values))
+        indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
+        return OldModel(self.path, self.model.pair_model(*indices))
+
+    def _check_labels(self, D: Dataset) -> None:
+        if sorted(map(str, D.summary.values)) != sorted(map(str, self.model.values)):
+            raise ModelError(
+                f"the model to start from has the labels {list(self.model.values)}, the data "
+                f"{list(D.summary.values)}"
+            )
+
+    def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
+        """Return the model's column for D's positive class, and the sign of that class in it.
+
+        pair: the pair of classes that this model, from `pair_model`, is about; None: no pair
+        """
+        if pair is not None:
+            return 0, 1.0
+        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
+            return 0, 1.0
+        first = str(D.summary.values[int(np.argmax(D.targets))])
+        values = list(map(str, self.model.values))
+        self._check_labels(D)
+        index = values.index(first)
+        return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)
