@@ -7,30 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from randsvm.parameters.kernel import KERNEL_NAMES, SCALE
+from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import (
     STOP,
-    check_values,
     option,
     options,
     require,
-    shared_option,
 )
-from randsvm.parameters.svm import (
-    COEF0,
-    CONFORMAL,
-    COST,
-    DEGREE,
-    EPSILON,
-    GAMMAS,
-    PROBABILITY,
-    TASK,
-    WEIGHTS,
-    check_conformal,
-    check_probability,
-    check_random_features,
-    uses_field,
-)
+from randsvm.parameters.svm import MachineParams, inherited
 from randsvm.parameters.values import (
     BALANCED,
     Choice,
@@ -44,21 +28,6 @@ from randsvm.parameters.values import (
 
 if TYPE_CHECKING:
     import numpy as np
-
-# Options of kernel machines that sgd has too. The empty word keeps LIBSVM's numbers of tasks.
-SGD_TASK = TASK._replace(
-    help="What is trained: classes (LIBSVM's 0), novelty detection (2), epsilon-regression (3).",
-    kind=Choice("svc", "", "one-class", "svr"),
-    brief="svc, one-class or svr (0, 2, 3).",
-)
-SGD_COEF0 = COEF0._replace(help="coef0 of poly.")
-SGD_COST = COST._replace(
-    help=COST.help.replace("-g, -p and -n", "-g, -p, -n and --lambda") + "  [default: 1]"
-)
-SGD_PROBABILITY = PROBABILITY._replace(
-    help="Fit probabilities of classes by Platt's sigmoid, cross-validated; --loss log has "
-    "probabilities without it.  [default: 0]"
-)
 
 # Fields that --update takes from the model.
 FIXED_BY_MODEL = frozenset(
@@ -112,7 +81,7 @@ MULTICLASS_NAMES = ("ovr", "crammer-singer")
 
 
 @dataclass(frozen=True)
-class SgdParams:
+class SgdParams(MachineParams):
     """Linear SVM by stochastic gradient descent: minimise lambda/2 |w|^2 + mean loss.
 
     C, lambda_ : two scales of the regularisation, C = 1/(lambda n); C is 1 if both are None
@@ -128,49 +97,48 @@ class SgdParams:
     # Fields that have an effect with --update; the old model determines the others.
     UPDATE_FIELDS = ("weights", "update", "update_rate", "checkpoint")
 
-    task: str = shared_option("svc", SGD_TASK)
-    kernel: str = option(
-        "linear",
-        Choice(*KERNEL_NAMES[:3]),
-        "-t",
-        "--kernel",
+    task: str = inherited(
+        "task",
+        help="What is trained: classes (LIBSVM's 0), novelty detection (2), "
+        "epsilon-regression (3).",
+        # The empty word keeps LIBSVM's numbers.
+        kind=Choice("svc", "", "one-class", "svr"),
+        brief="svc, one-class or svr (0, 2, 3).",
+    )
+    kernel: str = inherited(
+        "kernel",
+        default="linear",
+        kind=Choice(*KERNEL_NAMES[:3]),
         help="linear, or the kernel that random features stand for.",
         brief="linear, or rbf or poly by random features.",
     )
-    degree: int = shared_option(3, DEGREE)
-    gamma: float | str | None = option(
-        None,
-        Numbers(SCALE, least=0, below=math.inf, auto=GAMMAS),
-        "-g",
-        "--gamma",
+    gamma: float | str | None = inherited(
+        "gamma",
         help="gamma of the kernel; scale: 1/(d variance of all values).  [default: 1/d for rbf "
         "with d features found, 1 for poly]",
-        brief="gamma of the kernel.",
     )
-    coef0: float = shared_option(0.0, SGD_COEF0)
-    components: int | None = option(
-        None,
-        Whole(least=1),
-        "--components",
+    coef0: float = inherited("coef0", help="coef0 of poly.")
+    components: int | None = inherited(
+        "components",
         help=f"Random features of -t rbf and -t poly.  [default: {DEFAULT_COMPONENTS}]",
         brief="Number of random features.",
     )
-    epsilon: float = shared_option(0.1, EPSILON)
-    nu: float | None = option(
-        None,
-        Numbers(most=1, above=0),
-        "-n",
-        "--nu",
-        help="Share of the rows that -s one-class may leave outside.  [default: the share that "
-        "follows from -c]",
-        brief="Share of the rows that one-class may leave outside.",
+    multiclass: str | None = inherited(
+        "multiclass",
+        kind=Choice(*MULTICLASS_NAMES),
+        help="Decision functions of three or more classes: one against the rest, or all at once.  "
+        "[default: ovr]",
     )
-    C: float | None = shared_option(None, SGD_COST)
+    probability: bool = inherited(
+        "probability",
+        help="Fit probabilities of classes by Platt's sigmoid, cross-validated; --loss log has "
+        "probabilities without it.  [default: 0]",
+    )
     lambda_: float | None = option(
         None,
         Numbers(above=0, below=math.inf),
         "--lambda",
-        help="lambda = 1/(C n), instead of -c.  [default: -c 1]",
+        help="lambda = 1/(C n), instead of -c; several values are searched, too.  [default: -c 1]",
         brief="lambda = 1/(C n), instead of -c.",
     )
     loss: str | None = option(
@@ -180,13 +148,6 @@ class SgdParams:
         help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)).  "
         "[default: hinge]",
         brief="hinge, squared-hinge or log.",
-    )
-    multiclass: str | None = option(
-        None,
-        Choice(*MULTICLASS_NAMES),
-        "--multiclass",
-        help="Decision functions of three or more classes: one against the rest, or all at once.  "
-        "[default: ovr]",
     )
     epochs: int | None = option(
         None,
@@ -227,9 +188,6 @@ class SgdParams:
         help="Maximum number of Newton steps.",
         group=STOP,
     )
-    weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
-    probability: bool = shared_option(False, SGD_PROBABILITY)
-    conformal: bool = shared_option(False, CONFORMAL)
     update: str | None = option(
         None,
         Path(),
@@ -254,10 +212,7 @@ class SgdParams:
     )
 
     def __post_init__(self) -> None:
-        check_values(self)
-        check_random_features(self.kernel, self.components)
-        check_probability(self.task, self.probability)
-        check_conformal(self.task, self.conformal)
+        super().__post_init__()
         self._check_loss()
         self._check_update()
         require(
@@ -317,9 +272,8 @@ class SgdParams:
             )
 
     @property
-    def prediction_type(self) -> str:
-        """The type of prediction: svc, svr or one-class."""
-        return self.task
+    def is_linear(self) -> bool:
+        return True
 
     def resolved(self, n: int) -> SgdParams:
         """Return the parameters with the defaults for n rows."""
@@ -341,7 +295,7 @@ class SgdParams:
         """
         if self.update is not None:
             return name in self.UPDATE_FIELDS
-        return uses_field(self, name) and not (self.has_share and name in ("C", "lambda_"))
+        return super().uses(name) and not (self.has_share and name in ("C", "lambda_"))
 
     @property
     def has_share(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from randsvm.errors import ContentError, ParameterError
@@ -37,54 +37,12 @@ NU_TASKS = ("nu-svc", "nu-svr")
 TASKS_WITHOUT_COST = ("one-class", "nu-svc")
 # One against one; one against the rest.
 MULTICLASS_NAMES = ("ovo", "ovr")
-
-
-TASK = Option(
-    ("-s", "--task"),
-    "What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression (3; 4 "
-    "with nu in place of -p), novelty detection (2).",
-    Choice(*TASK_NAMES),
-    brief="svc, nu-svc, one-class, svr or nu-svr (0 to 4).",
-)
-DEGREE = Option(("-d", "--degree"), "Degree of the poly kernel.", Whole(least=0, most=1000))
-COEF0 = Option(
-    ("-r", "--coef0"),
-    "coef0 of poly and sigmoid.",
-    Number(above=-math.inf, below=math.inf),
-)
-EPSILON = Option(
-    ("-p", "--epsilon"),
-    "Half width of the tube of -s svr without loss.",
-    Numbers(least=0, below=math.inf),
-    brief="Half width of the tube of svr.",
-)
 # Largest number of labels in an error message.
 MAX_LISTED_LABELS = 10
 # The ranges of LIBSVM's grid.py.
 COSTS = tuple(2.0**power for power in range(-5, 16, 2))
 GAMMAS = tuple(2.0**power for power in range(3, -16, -2))
 
-COST = Option(
-    ("-c", "--cost"),
-    "C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or 2^-1,2^3 "
-    "or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p and -n. "
-    "-c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer grids around the best.",
-    Numbers(above=0, below=math.inf, auto=COSTS),
-    brief="C, the cost of a violation; lists as 1,8,64 are searched.",
-)
-PROBABILITY = Option(
-    ("-b", "--probability"),
-    "Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of their "
-    "noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
-    Switch(),
-    brief="1: fit probabilities.",
-)
-CONFORMAL = Option(
-    ("--conformal",),
-    "Keep scores of cross-validated rows, from which randsvm-predict --coverage writes label sets "
-    "or intervals.",
-    Flag(),
-)
 WEIGHTS = Option(
     ("-w", "--weight"),
     "C of class LABEL is WEIGHT times C; also -wLABEL WEIGHT; repeatable. -w balanced: weights in "
@@ -105,38 +63,6 @@ def is_same_label(one: str, other: str) -> bool:
         return float(one) == float(other)
     except ValueError:
         return one == other
-
-
-def check_probability(task: str, probability: bool) -> None:
-    """Raise ParameterError if -b 1 is given for a linear machine that has no probabilities."""
-    require(
-        task == "svc" or not probability,
-        f"-b 1: probabilities of linear machines are for -s svc, not {task}",
-    )
-
-
-def check_conformal(task: str, conformal: bool) -> None:
-    """Raise ParameterError if --conformal is given for novelty detection."""
-    require(not conformal or task != "one-class", "--conformal is not for -s one-class")
-
-
-def check_random_features(kernel: str, components: int | None) -> None:
-    """Raise ParameterError if the random features do not go with the kernel."""
-    require(
-        components is None or kernel in ("rbf", "poly"),
-        f"--components: random features are for -t rbf and -t poly, not {kernel}",
-    )
-
-
-def uses_field(params: Any, name: str) -> bool:
-    """Return whether a field of Params or SgdParams has an effect with its task and kernel."""
-    needs: dict[str, bool] = {
-        "nu": params.task in ("one-class", *NU_TASKS),
-        "epsilon": params.task == "svr",
-        **{field: field in KERNELS[params.kernel] for field in KERNELS["poly"]},
-        "multiclass": params.task in ("svc", "nu-svc"),
-    }
-    return needs.get(name, True)
 
 
 def class_weights(
@@ -217,10 +143,18 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Params:
-    """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
+class MachineParams:
+    """The parameters that kernel machines and linear machines share."""
 
-    task: str = shared_option("svc", TASK)
+    task: str = option(
+        "svc",
+        Choice(*TASK_NAMES),
+        "-s",
+        "--task",
+        help="What is trained: classes (LIBSVM's 0; 1 with nu in place of C), epsilon-regression "
+        "(3; 4 with nu in place of -p), novelty detection (2).",
+        brief="svc, nu-svc, one-class, svr or nu-svr (0 to 4).",
+    )
     kernel: str = option(
         "rbf",
         Choice(*KERNEL_NAMES),
@@ -229,7 +163,9 @@ class Params:
         help="Kernel, by word or LIBSVM's number.",
         brief="linear, poly, rbf, sigmoid or precomputed (0 to 4).",
     )
-    degree: int = shared_option(3, DEGREE)
+    degree: int = option(
+        3, Whole(least=0, most=1000), "-d", "--degree", help="Degree of the poly kernel."
+    )
     gamma: float | str | None = option(
         None,
         Numbers(SCALE, least=0, below=math.inf, auto=GAMMAS),
@@ -239,23 +175,125 @@ class Params:
         "auto.  [default: 1/d, d features found]",
         brief="gamma of the kernel.",
     )
-    coef0: float = shared_option(0.0, COEF0)
-    C: float = shared_option(1.0, COST)
-    epsilon: float = shared_option(0.1, EPSILON)
-    nu: float = option(
-        0.5,
+    coef0: float = option(
+        0.0,
+        Number(above=-math.inf, below=math.inf),
+        "-r",
+        "--coef0",
+        help="coef0 of poly and sigmoid.",
+    )
+    C: float | None = option(
+        None,
+        Numbers(above=0, below=math.inf, auto=COSTS),
+        "-c",
+        "--cost",
+        help="C, the cost of a violation; C = 1/(lambda n) for n rows. Several values, as 1,2,8 or "
+        "2^-1,2^3 or 2^-5:2^15:2^2 (each 2^2 times the one before), are searched, also of -g, -p "
+        "and -n. -c auto, -g auto: search the ranges of LIBSVM's grid.py, then finer grids around "
+        "the best.  [default: 1]",
+        brief="C, the cost of a violation; lists as 1,8,64 are searched.",
+    )
+    epsilon: float = option(
+        0.1,
+        Numbers(least=0, below=math.inf),
+        "-p",
+        "--epsilon",
+        help="Half width of the tube of -s svr without loss.",
+        brief="Half width of the tube of svr.",
+    )
+    nu: float | None = option(
+        None,
         Numbers(most=1, above=0),
         "-n",
         "--nu",
-        help="Share of the rows that may lie outside: of -s one-class, and of the margin or tube "
-        "of nu-svc and nu-svr.",
-        brief="Share of the rows that may lie outside.",
+        help="Share of the rows that -s one-class may leave outside.  [default: the share that "
+        "follows from -c]",
+        brief="Share of the rows that one-class may leave outside.",
     )
     components: int | None = option(
         None,
         Whole(least=1),
         "--components",
         help="Random features that replace the rbf or poly kernel of a linear machine.",
+    )
+    multiclass: str | None = option(
+        None,
+        Choice(*MULTICLASS_NAMES),
+        "--multiclass",
+        help="Decision functions of three or more classes: one against one, by votes, as in "
+        "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",
+    )
+    weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
+    probability: bool = option(
+        False,
+        Switch(),
+        "-b",
+        "--probability",
+        help="Fit probabilities: of classes by Platt's sigmoid and of regressions by the scale of "
+        "their noise, both cross-validated; of -s one-class by the density of rows.  [default: 0]",
+        brief="1: fit probabilities.",
+    )
+    conformal: bool = option(
+        False,
+        Flag(),
+        "--conformal",
+        help="Keep scores of cross-validated rows, from which randsvm-predict --coverage writes "
+        "label sets or intervals.",
+    )
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        require(
+            self.components is None or self.kernel in ("rbf", "poly"),
+            f"--components: random features are for -t rbf and -t poly, not {self.kernel}",
+        )
+        require(
+            self.prediction_type == "svc" or not (self.probability and self.is_linear),
+            f"-b 1: probabilities of linear machines are for -s svc, not {self.task}",
+        )
+        require(
+            not self.conformal or self.task != "one-class", "--conformal is not for -s one-class"
+        )
+
+    @property
+    def prediction_type(self) -> str:
+        """The type of prediction: svc, svr or one-class."""
+        return prediction_type_of(self.task)
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the machine is linear, in the features of the data or in random ones."""
+        return self.components is not None
+
+    def uses(self, name: str) -> bool:
+        """Return whether the field `name` has an effect with the other values."""
+        needs: dict[str, bool] = {
+            "nu": self.task in ("one-class", *NU_TASKS),
+            "epsilon": self.task == "svr",
+            **{field: field in KERNELS[self.kernel] for field in KERNELS["poly"]},
+            "multiclass": self.task in ("svc", "nu-svc"),
+        }
+        return needs.get(name, True)
+
+
+def inherited(name: str, **changes: Any) -> Any:
+    """Return a field of MachineParams whose default or Option has these changes."""
+    own = next(f for f in fields(MachineParams) if f.name == name)
+    default = changes.pop("default", own.default)
+    return shared_option(default, own.metadata["option"]._replace(**changes))
+
+
+@dataclass(frozen=True)
+class Params(MachineParams):
+    """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
+
+    C: float = inherited("C", default=1.0)
+    nu: float = inherited(
+        "nu",
+        default=0.5,
+        help="Share of the rows that may lie outside: of -s one-class, and of the margin or tube "
+        "of nu-svc and nu-svr.",
+        brief="Share of the rows that may lie outside.",
     )
     tolerance: float = option(
         1e-3,
@@ -274,21 +312,9 @@ class Params:
         "than 4,096 rows; others always have them.  [default: 1]",
         group=STOP,
     )
-    multiclass: str | None = option(
-        None,
-        Choice(*MULTICLASS_NAMES),
-        "--multiclass",
-        help="Decision functions of three or more classes: one against one, by votes, as in "
-        "LIBSVM, or one against the rest.  [default: ovo; ovr with --components]",
-    )
-    weights: tuple[tuple[str, float], ...] = shared_option((), WEIGHTS)
-    probability: bool = shared_option(False, PROBABILITY)
-    conformal: bool = shared_option(False, CONFORMAL)
 
     def __post_init__(self) -> None:
-        check_values(self)
-        check_conformal(self.task, self.conformal)
-        check_random_features(self.kernel, self.components)
+        super().__post_init__()
         require(
             self.task == "svc" or not self.weights, f"class weights are for -s svc, not {self.task}"
         )
@@ -296,8 +322,6 @@ class Params:
             self.task not in NU_TASKS or self.components is None,
             f"--components: random features are not for -s {self.task}",
         )
-        if self.components is not None:
-            check_probability(self.prediction_type, self.probability)
         require(
             self.multiclass != "ovo" or self.components is None,
             "--multiclass ovo: --components makes a linear machine, each class against the rest",
@@ -383,14 +407,8 @@ class Params:
         """C, or 1 for one-class and nu-svc in LIBSVM's scale."""
         return 1.0 if self.task in TASKS_WITHOUT_COST else self.C
 
-    @property
-    def prediction_type(self) -> str:
-        """The type of prediction: svc, svr or one-class."""
-        return prediction_type_of(self.task)
-
     def uses(self, name: str) -> bool:
-        """Return whether the field `name` has an effect with the other values."""
-        return uses_field(self, name) and (name != "C" or self.task not in TASKS_WITHOUT_COST)
+        return super().uses(name) and (name != "C" or self.task not in TASKS_WITHOUT_COST)
 
     @property
     def positive_semidefinite(self) -> bool:

@@ -14,10 +14,11 @@ from sklearn.svm import SVC
 from randsvm.cli.options import KindType
 from randsvm.errors import ParameterError
 from randsvm.parameters.kernel import KERNEL_NAMES
-from randsvm.parameters.svm import COST, Params
+from randsvm.parameters.option import options
+from randsvm.parameters.svm import Params
 from randsvm.parameters.values import Choice, Size
 
-COSTS = KindType(COST.kind)
+COSTS = KindType(next(spec.kind for f, spec in options(Params) if f.name == "C"))
 
 
 def grid_py(text):
