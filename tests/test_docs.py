@@ -233,44 +233,6 @@ def test_every_page_is_reached_from_the_readme():
     assert sorted(pages - links) == []
 
 
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-BASE = {"arrays", "decimals", "errors", "events", "files", "parallel"}
-
-
-def test_modules_that_the_architecture_names_exist():
-    package = ROOT / "randsvm"
-    named = set(re.findall(r"`((?:\w+/)*\w+\.pyx?)`", prose(ARCHITECTURE)))
-    known = {
-        word
-        for path in [*package.rglob("*.py"), *package.rglob("*.pyx"), *ROOT.glob("tests/**/*.py")]
-        for word in (path.name, path.relative_to(ROOT).as_posix().removeprefix("randsvm/"))
-    }
-    assert sorted(named - known) == []
-
-
-def test_the_picture_of_the_packages_has_every_import():
-    """Each arrow is an import, and each import is an arrow or follows from several."""
-    from test_house import FILES, imported_modules, package_of
-
-    (text,) = [block.text for block in blocks(ARCHITECTURE) if block.language == "mermaid"]
-    arrows = set(re.findall(r"^ +(\w+) --> (\w+)", text, re.MULTILINE))
-    reached = set(arrows)
-    while more := {(a, d) for a, b in reached for c, d in reached if b == c} - reached:
-        reached |= more
-
-    def node(file):
-        return "base" if package_of(file) in BASE else package_of(file)
-
-    imported = {
-        (node(file), node(other))
-        for file, path in FILES.items()
-        for other in imported_modules(path)
-        if package_of(file) and package_of(other) and node(file) != node(other)
-    }
-    assert imported <= reached
-    assert arrows <= imported
-
-
 # ---- examples of schedulers -----------------------------------------------------------------
 
 NIGHTLY = ROOT / "docs" / "nightly.md"

@@ -77,6 +77,23 @@ def test_an_error_inside_leaves_the_old_file_and_no_other(tmp_path, error, old):
     assert not old or path.read_bytes() == old
 
 
+def test_a_file_is_on_the_disk_before_its_name_and_its_name_before_the_end(tmp_path, monkeypatch):
+    calls, plain, replace = [], os.fsync, Path.replace
+
+    def synced(descriptor):
+        calls.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        plain(descriptor)
+
+    def replaced(path, target):
+        calls.append("name")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    write(tmp_path / "m")
+    assert calls == ["file", "name", "folder"]
+
+
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600)])
 def test_a_new_file_has_the_permissions_of_umask(tmp_path, mask, mode):
     with umask(mask):

@@ -10,7 +10,7 @@ import pytest
 from commands import run_predict
 from learning import gaussians, learn
 
-from randsvm import SVC, load
+from randsvm import SVC
 from randsvm.arrays import to_dense
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
@@ -33,34 +33,11 @@ def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path):
     assert weights.read_text() == "1\n" * 50
 
 
-def test_the_bias_of_liblinear_is_multiplied_in(tmp_path):
-    path = tmp_path / "m"
-    path.write_text(
-        "solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 2\nlabel 1 -1\nnr_feature 1\nbias 2\nw\n3\n0.5\n"
-    )
-    assert load(str(path)).decision_function([[10.0]]) == pytest.approx(3 * 10 + 2 * 0.5)
-
-
 def test_random_state_is_the_seed_of_the_model(tmp_path):
     y, X = gaussians(60)
     for seed in 3, 7:
         SVC(random_state=seed).fit(X, y).model_.save(tmp_path / "m")
         assert f"\n# randsvm seed {seed}\n" in (tmp_path / "m").read_text()
-
-
-def test_the_progressive_loss_of_an_update_counts_weights(tmp_path):
-    """Rows of weight 0 and of little weight hardly count beside those that are all wrong."""
-    path = gaussians(200).save(tmp_path / "d")
-    learn("sgd", path, tmp_path / "m")
-    old = load(str(tmp_path / "m"))
-    X = np.array([[5.0, 5], [-5, -5]])
-    labels = old.predict(X)
-    lines = [f"{labels[i]:g} cost:{w} 1:{X[i, 0]} 2:{X[i, 1]}\n" for i, w in ((0, 1), (1, 1))]
-    wrong = f"{labels[1]:g} cost:98 1:5 2:5\n"
-    (tmp_path / "more").write_text(wrong + "".join(lines))
-    found = learn("sgd", tmp_path / "more", tmp_path / "new", "--update", tmp_path / "m")
-    (record,) = found.of("trained")
-    assert record["progressive_errors"] >= 0.98
 
 
 def weighted_rows(tmp_path):

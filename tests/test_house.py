@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 import randsvm
 
 PACKAGE = Path(randsvm.__file__).parent
-ROOT = Path(__file__).resolve().parents[1]
 
 # A package imports only packages of lower layers, and modules of its own.
 LAYERS = [
@@ -113,14 +111,3 @@ def test_only_the_listed_modules_import_a_library(library):
         if any(name.partition(".")[0] == library for name in imports(path))
     }
     assert users <= LIBRARY_USERS[library]
-
-
-def test_the_metadata_of_the_package_and_of_the_citation_agree():
-    project = (ROOT / "pyproject.toml").read_text().partition("[project.optional")[0]
-    citation = (ROOT / "CITATION.cff").read_text().partition("references:")[0]
-    for field in ("version", "license"):
-        (ours,) = re.findall(rf'^{field} = "(.*)"$', project, re.MULTILINE)
-        assert re.findall(rf"^{field}: (.*)$", citation, re.MULTILINE) == [ours]
-    (author,) = re.findall(r'^authors = \[\{ name = "(.*)" \}\]$', project, re.MULTILINE)
-    assert re.findall(r"- name: (.*)", citation) == [author]
-    assert author.lower() in (ROOT / "LICENSE").read_text().lower()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from randsvm.arrays import csr_of_all
-from randsvm.data.points import Points, RowCache
+from randsvm.data.points import Points
 
 MEGABYTE = 10**6
 
@@ -57,25 +56,6 @@ def rows(m, each):
     random = np.random.default_rng(1)
     X = csr_of_all(random.normal(size=(m, each)).astype(np.float32), m, each)
     return Points(np.arange(m), X, np.zeros(m))
-
-
-def test_gathered_rows_are_returned_without_copies():
-    every = rows(40_000, 50)
-    row_cache = RowCache(50)
-    row_cache.add(every)
-    assert np.shares_memory(row_cache._values, every.X.data)  # the first are not copied
-    tracemalloc.start()
-    found = row_cache.points(every.rows[::-1])
-    most = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most < 1.6 * (found.X.data.nbytes + found.X.indices.nbytes)
-    assert (every.X[::-1].toarray() == found.X.toarray()).all()
-    # More rows go behind, and the first stay what they were.
-    before = every.X.data.copy()
-    more = rows(10, 50)
-    row_cache.add(Points(more.rows + 40_000, more.X, more.y))
-    assert np.array_equal(every.X.data, before)
-    assert (row_cache.points(np.arange(40_000, 40_010)).X.toarray() == more.X.toarray()).all()
 
 
 TABLE = (

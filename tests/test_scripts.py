@@ -7,10 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import oracle
 import pytest
 from click.testing import CliRunner
-from commands import run_train
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 SETS = (
@@ -43,25 +41,6 @@ def test_a_script_finds_its_imports(module):
     if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
         pytest.importorskip("matplotlib")
     run("-c", f"import {'.'.join(module.parts)}")
-
-
-# ---- the quality of a model file ---------------------------------------------------------------
-
-
-def test_the_quality_of_a_model_is_its_gap_and_its_score(script, monkeypatch, tmp_path):
-    quality = script("benchmarks.quality")
-    y, X = oracle.checkerboard(300)
-    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
-    run_train("-q", "-g", 2, "-c", 4, train, path)
-    found = quality.certified(train, path, train, ["-c", "4", "-g", "2"])
-    metadata = oracle.trailer(path)
-    assert found["gap"] == pytest.approx(float(metadata["gap"]), rel=0.05)
-    assert found["reported_gap"] == float(metadata["gap"])
-    assert 80 < found["accuracy"] <= 100
-    run_train("-q", "-s", "one-class", "-n", 0.2, "-g", 2, train, path)
-    assert 70 < quality.certified(train, path, train, ["-n", "0.2"])["inliers"] < 90
-    monkeypatch.setattr(quality, "MAX_VALUES", 1000)
-    assert set(quality.certified(train, path, train, ["-n", "0.2"])) == {"SV", "reported_gap"}
 
 
 # ---- real sets, and the page ------------------------------------------------------------------

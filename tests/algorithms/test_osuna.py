@@ -57,25 +57,6 @@ def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
     assert max(abs(found.primal - whole.dual), abs(found.dual - whole.dual)) <= 1e-3 * whole.dual
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", BOTH)
-def test_a_working_set_smaller_than_the_unbounded_support_vectors_reaches_libsvms_optimum(
-    tmp_path, algorithm
-):
-    data, words = gaussians(1000), "-t 2 -g 20"
-    whole = optimum("gaussians", 1000, words)
-    path = data.save(tmp_path / "data")
-    learnt = learn(
-        algorithm, path, tmp_path / "m", *words.split(), "--gap", "none", "--working-set", 100
-    )
-    found = answer_of(learnt.model, data, words)
-    assert whole.unbounded > 300
-    assert learnt.notices == []
-    assert max(event["working_set"] for event in learnt.rounds) == 100
-    assert learnt.metadata["stopped"] == "no violators"
-    assert abs(found.dual - whole.dual) <= 1e-3 * whole.dual
-
-
 # ---- few rows, any task -----------------------------------------------------------------------
 
 

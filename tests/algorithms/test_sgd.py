@@ -226,28 +226,6 @@ def test_a_small_s_is_folded_into_v(kind, classes, averages):
     assert_same_progress(learner, plain, 250)
 
 
-def test_the_mean_restarts_on_request():
-    rows = SparseRows(120, 3)
-    learner, plain = make_learners(steps_of(3, averages=True))
-    rows.learn_with_both(learner, plain)
-    learner.restart()
-    # No step to average: the mean is the last weights.
-    assert_same_weights(learner, plain.w, plain.b)
-    plain.iterates.clear()
-    rows.learn_with_both(learner, plain)
-    assert_same_weights(learner, *plain.mean())
-    assert learner.t == 240
-
-
-def test_a_learner_continues_from_the_state_of_an_earlier_run():
-    learner, plain = make_learners(steps_of(2))
-    learner.start_at(1e4)
-    plain.t = 10_000
-    SparseRows(50, 2).learn_with_both(learner, plain)
-    assert_same_weights(learner, plain.w, plain.b)
-    assert learner.t == 10_050
-
-
 # ---- losses -----------------------------------------------------------------------------------
 
 MARGINS = (-1000.0, -30.0, -2.0, -0.5, 0.0, 0.3, 0.9, 1.1, 2.0, 30.0, 1000.0)
@@ -354,27 +332,6 @@ def optimum(made):
         return path, y, X, found[data, loss]
 
     return of
-
-
-GAUSSIANS, SPARSE = ("two_gaussians", 2000), ("sparse_rows", 1500)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("loss", LOSS_NAMES)
-@pytest.mark.parametrize("data", [GAUSSIANS, SPARSE], ids=str)
-def test_thirty_epochs_reach_the_optimum_within_a_percent(
-    tmp_path,
-    optimum,
-    data,
-    loss,
-    seed,
-):
-    path, y, X, smallest = optimum(data, loss)
-    words = ("--epochs", 30, "--loss", loss, "--seed", seed)
-    learnt = learn("sgd", path, tmp_path / "m", *words)
-    model = oracle.read_linear(learnt.model, X.shape[1])
-    P = oracle.linear_truth(model, y, X, 1.0, loss).primal
-    assert smallest * (1 - 1e-4) <= P <= smallest * 1.01
 
 
 @pytest.mark.slow
@@ -609,32 +566,6 @@ def test_the_model_names_the_liblinear_solver_with_its_loss(tmp_path, made, word
     learnt = learn("sgd", path, tmp_path / "m", *words)
     assert oracle.read_linear(learnt.model, X.shape[1]).solver == solver
     assert liblinearutil.load_model(str(learnt.model)).nr_class == 4
-
-
-# The numbers of all classifiers of LIBLINEAR, primal and dual.
-CLASSIFIERS = range(8)
-
-
-@pytest.mark.parametrize("bias", [-1, 1, 2.5])
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("solver", CLASSIFIERS)
-def test_models_of_liblinear_predict_the_same_as_in_liblinear(
-    tmp_path, made, predict, solver, classes, bias
-):
-    """The test rows have a feature that the model lacks."""
-    _, y, X = made("clouds", 150, 0, classes)
-    theirs = liblinearutil.train(y, X, f"-s {solver} -B {bias} -q")
-    liblinearutil.save_model(str(tmp_path / "m"), theirs)
-    wider = np.column_stack([X, np.full(len(X), 1.0)])
-    test = oracle.write_svmlight(tmp_path / "test", y, wider)
-    labels, values = oracle.liblinear_predictions(tmp_path / "m", X)
-    predicted = predict(test, tmp_path / "m")
-    assert [int(line) for line in predicted.lines] == labels.tolist()
-    assert f"({int((labels == y).sum())}/150)" in predicted.out
-    found = np.array(
-        [line.split() for line in predict(test, tmp_path / "m", "--scores").lines], float
-    )
-    assert found == pytest.approx(values, rel=1e-9, abs=1e-9)
 
 
 # ---- stopping ---------------------------------------------------------------------------------

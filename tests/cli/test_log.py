@@ -7,13 +7,11 @@ import math
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
-import oracle
 import pytest
 from commands import run_train
-from learning import OLD_MODEL, answer_of, board, gaussians, learn, optimum
+from learning import answer_of, board, gaussians, learn, optimum
 
 from randsvm.cli.log import as_json
 
@@ -100,47 +98,6 @@ def test_the_log_of_a_killed_run_is_whole_up_to_its_last_line(tmp_path):
     assert len(numbers) >= 12
     # Killed like that there is no model, and no half of one.
     assert {found.name for found in tmp_path.iterdir()} == {"data", "log"}
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_log_on_a_full_disk_is_74_after_the_model_is_written(command, tmp_path):
-    gaussians(50).save(tmp_path / "data")
-    (tmp_path / "m").write_text(OLD_MODEL)
-    command("train", "osuna", "data", "expected")
-    ended = command("train", "osuna", "--log", "/dev/full", "data", "m")
-    assert (ended.returncode, ended.stdout) == (74, "")
-    assert ended.stderr.splitlines()[-1] == (
-        "randsvm-train: writing /dev/full: No space left on device: all else is done"
-    )
-    assert "Traceback" not in ended.stderr
-    assert ended.stderr.count("the run goes on without it") == 1
-    assert (tmp_path / "m").read_bytes() == (tmp_path / "expected").read_bytes()
-
-
-def test_a_mistaken_command_line_leaves_the_old_log(command, tmp_path):
-    gaussians(50).save(tmp_path / "data")
-    line = '{"event": "notice", "text": "yesterday"}\n'
-    (tmp_path / "log").write_text(line)
-    for words in (("-c", 0, "data", "m"), ("--gap", "none", "--require-gap", 0.1, "data", "data")):
-        assert command("train", "osuna", "--log", "log", *words).returncode == 2
-        assert (tmp_path / "log").read_text() == line
-
-
-# ---- the summary ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("quiet", [(), ("-q",)])
-@pytest.mark.parametrize("words", [GAP, ("osuna", *WORDS.split(), "--working-set", 250)], ids=str)
-def test_report_json_is_one_object_on_stdout(command, tmp_path, path, words, quiet):
-    ended = command("train", *words, "--report", "json", *quiet, path, "m")
-    assert ended.returncode == 0
-    assert ended.stdout.count("\n") == 1
-    summary, metadata = json.loads(ended.stdout), oracle.trailer(tmp_path / "m")
-    assert summary["stopped"] == metadata["stopped"]
-    assert summary["model"] == "m"
-    for name in ("primal", "dual", "gap"):
-        assert summary[name] == float(metadata[name])
-    assert (ended.stderr == "") == bool(quiet)
 
 
 # ---- what changes no byte -------------------------------------------------------------------

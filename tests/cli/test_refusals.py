@@ -78,6 +78,10 @@ LINES = [
     ("sgd --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
     ("sgd --update linear --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
     ("osuna -t sigmoid --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
+    ("osuna --working-set 9 --max-iterations 1 --require-gap 0.1 two m", 75, "m is left as it was"),
+    ("osuna --log log -c 0 two m", 2, "must be > 0 and finite"),
+    ("osuna --log log --gap none --require-gap 0.1 two two", 2, "is both TRAIN_FILE and MODEL_F"),
+    ("randsvm -s nu-svc -n 0.34 rare m", 65, "-n 0.34 is infeasible"),
     # labels and weights
     ("randsvm -w 7 2 types m", 2, "-w 7: no class has this label; the labels are"),
     ("randsvm -s svr words m", 65, "expected a number as label, found 'spam'"),
@@ -139,6 +143,8 @@ def inputs(tmp_path_factory):
     (folder / "words").write_text("spam 1:1\nham 1:2\n")
     (folder / "halves").write_text("1.5 1:1\n2 1:2\n")
     (folder / "one").write_text("1 1:1\n1 1:2\n")
+    (folder / "rare").write_text("".join(f"{+1 if i < 10 else -1} 1:{i}\n" for i in range(60)))
+    (folder / "log").write_text('{"event": "notice", "text": "yesterday"}\n')
     run_train("randsvm", "-q", two, folder / "kernel")
     for name, *words in (
         ("linear",),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import platform
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from commands import run_train
-from learning import board, gaussians, read_log
+from learning import gaussians, read_log
 
 from randsvm import events
 from randsvm.cli.log import COMMAND_ENDS, Failed
@@ -69,28 +68,6 @@ def test_a_failed_prediction_has_a_report(command, folder):
     ended = command("predict", "--report", "json", "data", "bad", "labels")
     last = json.loads(ended.stdout)
     assert (last["event"], last["exit_code"], last["output"]) == ("failed", 65, "labels")
-
-
-def test_an_interrupted_run_has_its_signal_in_all_reports(tmp_path):
-    path = board(5000).save(tmp_path / "data")
-    words = ("osuna", "-g", 5, "--working-set", 300, "--swap", 1, *REPORT[1:], "--log", "log")
-    with subprocess.Popen(
-        [sys.executable, "-m", "randsvm.cli.train", *map(str, words), path, "m"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("   3 "):
-                break
-        process.send_signal(signal.SIGTERM)
-        found = json.loads(process.communicate(timeout=60)[0])
-    assert found == read_log(tmp_path / "log")[-1]
-    assert (found["event"], found["exit_code"]) == ("trained", 143)
-    assert process.returncode == 143
-    assert found["gap"] > 0.001
 
 
 def test_a_bug_has_a_report(folder, monkeypatch, capsys):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from contextlib import closing
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import random_subset
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.errors import DataError, ParameterError, TransferError
 from randsvm.parameters.run import Resources
 
 SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
@@ -187,20 +185,6 @@ def test_a_cache_of_a_changed_source_is_rebuilt(cached, monkeypatch, changed, ke
     assert features() == uncached(path)
 
 
-def test_a_source_that_changes_while_its_cache_is_written_is_refused(small, tmp_path, monkeypatch):
-    path = small("+1 1:1\n-1 1:2\n")
-
-    def first_pass(*args):
-        summary = reading.first_pass(*args)
-        path.write_text("+1 1:1\n-1 1:2\n+1 1:3\n")
-        return summary
-
-    monkeypatch.setattr(cache, "first_pass", first_pass)
-    with pytest.raises(TransferError, match="changed while it was read into"):
-        open_dataset(path, SMALL, Resources(cache=str(tmp_path / "cache")))
-    assert not (tmp_path / "cache").exists()
-
-
 def test_a_cache_of_other_options_is_rebuilt(cached):
     path, _, features = cached
     assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
@@ -208,34 +192,10 @@ def test_a_cache_of_other_options_is_rebuilt(cached):
     assert features() == uncached(path)
 
 
-@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99, -1])
-def test_a_truncated_cache_is_rebuilt(cached, kept):
-    path, cache, features = cached
-    content = cache.read_bytes()
-    cache.write_bytes(content[: int(kept * len(content)) if isinstance(kept, float) else kept])
-    assert features() == uncached(path)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_damaged_cache_is_rebuilt(cached, seed):
-    path, cache, features = cached
-    content = bytearray(cache.read_bytes())
-    content[random.Random(seed).randrange(len(content))] ^= 0x10
-    cache.write_bytes(content)
-    assert features() == uncached(path)
-
-
 def test_a_file_that_is_not_a_cache_is_refused(cached):
     path, cache, features = cached
     cache.write_bytes(b"notes of mine\n" * 1000)
     assert features() == uncached(path)
-
-
-def test_a_cache_never_replaces_its_own_source(small):
-    path = small("+1 1:1\n-1 1:2\n")
-    with pytest.raises(ParameterError):
-        open_dataset(path, SMALL, Resources(cache=str(path)))
-    assert path.read_text() == "+1 1:1\n-1 1:2\n"
 
 
 # ---- rows and samples -----------------------------------------------------------------------
@@ -428,17 +388,3 @@ def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places
         assert D.points(np.arange(D.n)).y.tolist() == places
         names = [whole.summary.names[i] for i in order]
         assert [names[place] for place in places] == labels.split()
-
-
-@pytest.mark.parametrize(
-    "text, problem",
-    [
-        ("", r":1:1: expected a row, found an empty file"),
-        ("# nothing but a comment\n\n", r"found an empty file"),
-        ("1 1:1\n1 1:2\n", r"expected two classes, found only the label 1$"),
-    ],
-)
-def test_labels_that_are_not_two_or_more_classes_are_refused(small, text, problem):
-    path = small(text)
-    with pytest.raises(DataError, match=rf"small\.svm.*{problem}"), open_dataset(path) as D:
-        labelled_classes(D, str(path))

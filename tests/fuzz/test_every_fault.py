@@ -19,6 +19,9 @@ RUNS = {
     "pairs": Run("train osuna -g 5 --working-set 20 --jobs 1 -q -b 1 three m"),
     "rest": Run(f"train randsvm {SMALL} --multiclass ovr --scale standard three m"),
     "reduce": Run(f"train randsvm {SMALL} --reduce 9 two m"),
+    "gap": Run(
+        "train osuna -g 5 --working-set 20 --require-gap 1e-3 --jobs 1 -q two m", keeps=True
+    ),
     "search": Run(f"train randsvm {SMALL} -v 3 -c 1,8 two m"),
     "precomputed": Run("train randsvm -t precomputed --jobs 1 -q gram m"),
     "sgd": Run("train sgd --jobs 1 -q --epochs 2 three m"),

@@ -126,44 +126,6 @@ def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
             assert found.gap > 0.05
 
 
-def test_the_gap_of_a_loose_model_is_that_of_the_formulas(tmp_path):
-    y, X = oracle.checkerboard(200)
-    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
-    model = oracle.libsvm_train(y, X, "-c 1 -g 2 -e 0.5")
-    bindings.libsvm.svm_save_model(str(path).encode(), model.model)
-    beta = model.dense(len(y))
-    u = oracle.kernel_matrix("rbf", X, X, 2.0) @ beta
-    wanted = oracle.objectives(y, u, beta, model.b, 1.0)
-    found = certificate_of(train, path, "-c 1")
-    assert (found.primal, found.dual) == pytest.approx(wanted, rel=1e-6)
-    assert found.gap == pytest.approx(wanted.gap, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        "-c 1 -g 5",
-        "-c 1 -g 5 -w 1 3",
-        "-s one-class -n 0.1 -g 1",
-        "-s svr -c 1 -p 0.3 -g 1",
-        "-s nu-svc -n 0.2 -g 5",
-        "-s nu-svr -n 0.4 -c 1 -g 1",
-        "-c 1 -g 0.01 --scale minmax",
-    ],
-)
-def test_our_models_have_the_gap_that_they_report(tmp_path, options):
-    y, X = oracle.checkerboard(600)
-    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
-    run_train("-q", *options.split(), train, path)
-    words = options.replace("-w 1", "-w1").split()
-    kept = [i for i, word in enumerate(words) if word[:2] in ("-c", "-n", "-p", "-w")]
-    found = certificate_of(train, path, " ".join(f"{words[i]} {words[i + 1]}" for i in kept))
-    said = oracle.trailer(path)
-    assert found.feasible
-    assert found.primal == pytest.approx(float(said["primal"]), rel=1e-5)
-    assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
-
-
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, multiclass):
     y, X = oracle.clouds(300)
@@ -442,17 +404,6 @@ def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
     predicted = [svmutil.svm_predict(y, rows, model, "-q") for model in (theirs, ours)]
     assert predicted[0][0] == predicted[1][0]
     assert certificate_of(train, path, options).gap < 5e-3
-
-
-def test_a_looser_tolerance_of_scikit_learn_leaves_a_larger_gap(script, tmp_path):
-    pytest.importorskip("sklearn")
-    y, X, options = TRAININGS["two classes"]
-    train, path, gaps = written(tmp_path / "train", y, X), tmp_path / "model", []
-    for tolerance in ("0.001", "0.1"):
-        words = [*options.split(), "-e", tolerance]
-        script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
-        gaps.append(certificate_of(train, path, options).gap)
-    assert gaps[1] > 3 * gaps[0]
 
 
 # Numbers of wide_case: all tasks and kernels, duplicates, weights, large and small C and gamma.

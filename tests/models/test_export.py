@@ -10,14 +10,12 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import click
 import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
-from libsvm import svmutil
 
 import randsvm
 from randsvm.errors import ExportError, ModelError, OutputError, ParameterError
@@ -27,8 +25,6 @@ from randsvm.models.normal_form import normal_form
 from randsvm.parameters.kernel import KERNELS
 
 ROWS = 10_000
-# Name, training file, model, rows.
-Trained = tuple[str, Path, Path, np.ndarray]
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-Wundef"]
 SANITIZERS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -216,64 +212,6 @@ def test_the_graph_predicts_as_the_model(trained, tmp_path, capsys):
         np.testing.assert_allclose(found["probabilities"], fitted.predict_proba(X), atol=1e-9)
 
 
-@pytest.fixture(
-    scope="module",
-    params=["two", "four", "four --multiclass ovr"],
-)
-def calibrated(request, tmp_path_factory):
-    """Return a kind of labels, the training file, the model with probabilities and 10,000 rows."""
-    kind, *options = request.param.split()
-    X = rows(250, 1, kind)
-    folder = tmp_path_factory.mktemp("calibrated")
-    data = written(folder / "train", X, labels(X, kind), 1)
-    more = ["-g", "0.3", "-b", "1", *options]
-    run_train("randsvm", *more, "-q", data, folder / "m")
-    return kind, data, folder / "m", rows(ROWS, 2, kind)
-
-
-def test_the_graph_has_the_probabilities_of_the_model(calibrated, tmp_path):
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    _, data, path, X = calibrated
-    assert randsvm.export(path, tmp_path / "m.onnx", data, format="onnx").rows == 250
-    session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
-    names = [one.name for one in session.get_outputs()]
-    found = dict(zip(names, session.run(None, {"X": X}), strict=True))
-    expected = randsvm.load(str(path)).predict_proba(X)
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-9)
-
-
-@needs_compiler
-def test_the_code_has_the_probabilities_of_the_model(calibrated, tmp_path):
-    _, data, path, X = calibrated
-    assert randsvm.export(path, tmp_path / "m.c", data).rows == 250
-    # The command writes labels, and probabilities of the classes in the order of its header.
-    test = written(tmp_path / "test", X, ["0"] * len(X), 1)
-    run_predict("-b", "1", "-q", test, path, tmp_path / "predicted")
-    header, *lines = (tmp_path / "predicted").read_text().splitlines()
-    expected = np.array([line.split() for line in lines], np.float64)
-    library = Library(tmp_path / "m.c")
-    classes = library.number("CLASSES")
-    library.functions.randsvm_label.restype = ctypes.c_char_p
-    names = [library.functions.randsvm_label(i).decode() for i in range(classes)]
-    order = [header.split()[1:].index(name) for name in names]
-    p = library.probabilities(X)
-    # The file has six digits.
-    np.testing.assert_allclose(p, expected[:, 1:][:, order], rtol=1e-5)
-    np.testing.assert_allclose(p, randsvm.load(str(path)).predict_proba(X), atol=1e-9)
-    # The returned label is that of the largest probability.
-    predict = library.functions.randsvm_predict_probability
-    p_of_row = (ctypes.c_double * classes)()
-    found = [predict(library.row(x), p_of_row) for x in X[:2000]]
-    assert found == [int(names[i]) for i in p[:2000].argmax(axis=1)]
-    assert len(set(found)) > 1
-    # In float, knots whose difference is rounded away do not divide by 0.
-    shutil.copy(tmp_path / "m.c", tmp_path / "float.c")
-    in_float = Library(tmp_path / "float.c", ctypes.c_float).probabilities(X[:2000])
-    assert np.isfinite(in_float).all()
-    assert np.median(np.abs(in_float - p[:2000])) < 1e-3
-
-
 def compiled(source, *options):
     program = source.with_suffix("")
     command = ["cc", *STRICT, *options, "-DTEST", "-o", program, source, "-lm"]
@@ -328,28 +266,6 @@ def test_code_with_another_coefficient_is_not_written(small, monkeypatch):
     assert not small.with_name("m.c").exists()
 
 
-@needs_compiler
-@pytest.mark.parametrize("options", ["-g 0.3 -b 1", "-t 1 -d 2 -r 1", "-s 3 -g 0.2"])
-def test_models_of_svm_train_are_exported(tmp_path, options):
-    X = rows(150, 3, "four")
-    y = [float(t) for t in labels(X, "targets" if "-s 3" in options else "four")]
-    train = svmutil.svm_train(y, X.tolist(), f"{options} -q")
-    svmutil.svm_save_model(str(tmp_path / "m"), train)
-    # The model file has fewer digits than the model in memory.
-    train = svmutil.svm_load_model(str(tmp_path / "m"))
-    found = randsvm.export(tmp_path / "m", tmp_path / "m.c")
-    assert found.largest_difference is not None
-    assert found.largest_difference < 1e-9
-    more = rows(300, 4, "four")
-    values = [svmutil.svm_predict([], [x], train, "-q")[2][0] for x in more.tolist()]
-    f = Library(tmp_path / "m.c").decisions(more)
-    # LIBSVM computes with rows of float64, the model with support vectors of 8 digits.
-    np.testing.assert_allclose(f, np.array(values).reshape(f.shape), atol=1e-5)
-    if "-b 1" in options:
-        _, _, p = svmutil.svm_predict([], more.tolist(), train, "-b 1 -q")
-        np.testing.assert_allclose(Library(tmp_path / "m.c").probabilities(more), p, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", WITHOUT_DATA)
 @needs_compiler
 def test_without_data_the_models_own_rows_are_compared(tmp_path, name, capsys):
@@ -386,21 +302,6 @@ def test_an_export_that_predicts_other_labels_is_a_bug(small, monkeypatch):
     assert caught.value.exit_code == 70
     assert "is not written" in str(caught.value)
     assert out.read_bytes() == before
-
-
-@needs_compiler
-def test_an_export_that_decides_one_row_otherwise_is_a_bug(small, monkeypatch):
-    right = exporting.run_program
-
-    def run(*arguments):
-        found = right(*arguments)
-        found.f[2] *= 1.001
-        return found
-
-    monkeypatch.setattr(exporting, "run_program", run)
-    with pytest.raises(ExportError, match="for row 3, and the model"):
-        randsvm.export(small, small.with_name("m.c"))
-    assert not small.with_name("m.c").exists()
 
 
 def test_without_a_compiler_the_export_is_written_and_says_so(small, monkeypatch, capsys):
@@ -480,21 +381,6 @@ def test_the_graph_of_an_estimator_predicts_as_the_estimator(name, dtype):
     rows = X.astype(dtype)
     found = session.run(None, {"X": rows})[0]
     np.testing.assert_allclose(found, machine.predict(rows), rtol=1e-9)
-
-
-def test_the_graph_of_an_estimator_has_its_probabilities():
-    pytest.importorskip("onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    pytest.importorskip("sklearn")
-    y, X = oracle.two_gaussians(80)
-    machine = randsvm.SVC(probability=True).fit(X, y)
-    session = runtime.InferenceSession(machine.to_onnx().SerializeToString())
-    label, f, probabilities = session.run(None, {"X": X.astype(np.float64)})
-    np.testing.assert_array_equal(label, machine.predict(X))
-    np.testing.assert_allclose(f.reshape(len(X), -1)[:, 0], machine.model_.decision_function(X))
-    np.testing.assert_allclose(
-        np.sort(probabilities, axis=1), np.sort(machine.predict_proba(X), axis=1), rtol=1e-9
-    )
 
 
 def test_the_input_of_a_graph_is_floats():

@@ -199,26 +199,6 @@ def test_libsvm_predicts_the_same_with_models_that_we_trained(
     assert svmutil.svm_load_model(str(kind.model)).get_nr_class() == classes
 
 
-@pytest.mark.parametrize(
-    ("svm_type", "kernel", "b", "classes"),
-    [kind for kind in KINDS if kind[0] != NU_SVC and kind[3] != 12],
-    ids=lambda number: str(number),
-)
-def test_libsvm_predicts_the_same_with_its_models_as_we_write_them(
-    tmp_path, svm_type, kernel, b, classes
-):
-    kind = Kind(tmp_path, svm_type, kernel, b, classes, SETS[(kernel + b) % len(SETS)])
-    save(load(str(kind.model)), str(tmp_path / "ours"))
-    before, after = (svmutil.svm_load_model(str(tmp_path / name)) for name in ("m", "ours"))
-    asked = bool(before.is_probability_model())
-    assert bool(after.is_probability_model()) == asked
-    expected = oracle.libsvm_predictions(before, kind.rows, probabilities=asked)
-    for one, other in zip(
-        expected, oracle.libsvm_predictions(after, kind.rows, probabilities=asked), strict=True
-    ):
-        assert other == pytest.approx(one, rel=1e-5, abs=1e-5 * max(1, np.abs(one).max()))
-
-
 @pytest.mark.parametrize("b", [0, 1])
 @pytest.mark.parametrize("svm_type", [0, NU_SVC])
 def test_a_model_of_one_class_predicts_that_class(tmp_path, svm_type, b):

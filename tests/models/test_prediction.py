@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 
 import numpy as np
 import oracle
@@ -14,7 +13,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.cli.predict import predict as predict_command
-from randsvm.errors import DataError, InputError, ModelError, ParameterError, RandsvmError
+from randsvm.errors import DataError, InputError, ParameterError, RandsvmError
 from randsvm.files import STANDARD_OUTPUTS
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
@@ -120,33 +119,6 @@ def test_lines_are_in_the_order_of_the_rows(made, train, predict, jobs):
 
 
 # ---- decision values ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kernel", range(4), ids=oracle.LIBSVM_KERNELS)
-@pytest.mark.parametrize("data", [oracle.two_gaussians, oracle.sparse_rows])
-def test_scores_of_libsvms_own_model_are_libsvms(tmp_path, predict, data, kernel):
-    """Test rows have two features more, which no support vector has: in |x|^2 they count."""
-    y, X = data(200)
-    solved = oracle.libsvm_train(y, X, f"-t {kernel} -g 0.3 -r 0.5 -d 3")
-    model, test = tmp_path / "libsvm.model", tmp_path / "test"
-    svmutil.svm_save_model(str(model), solved.model)
-    wider = np.column_stack([X, oracle.two_gaussians(200, 1)[1]])
-    oracle.write_svmlight(test, y, wider)
-    loaded = svmutil.svm_load_model(str(model))
-    f = oracle.libsvm_decisions(loaded, wider)
-    predicted = predict(test, model, "--scores")
-    assert predicted.scores == pytest.approx(f, rel=1e-6, abs=1e-6)
-    assert predicted.err.count("ignored") == 0
-    correct = np.count_nonzero((f > 0) == (y > 0))
-    assert predicted.out == f"Accuracy = {correct / 2:g}% ({correct}/200) (classification)\n"
-
-
-@pytest.mark.parametrize("data", ["two_gaussians", "sparse_rows"])
-def test_libsvm_scores_our_models_as_we_do(made, train, predict, data):
-    path, _, X = made(data, 450)
-    model = train(path, "-g", 0.3).model
-    f = oracle.libsvm_decisions(svmutil.svm_load_model(str(model)), X)
-    assert predict(path, model, "--scores").scores == pytest.approx(f, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -263,27 +235,6 @@ def test_bad_input_leaves_the_old_output(files, train, predict, tmp_path):
         predict(tmp_path / "missing", model)
     assert output.read_text() == "old\n"
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
-
-
-def test_a_model_that_was_cut_or_altered_is_refused(files, train, predict, tmp_path):
-    (path,) = files(a=ROWS.format("+1", "-1"))
-    model = train(path).model
-    content, damaged = model.read_text(), tmp_path / "damaged"
-    for text in (content[:-30], content[:100], content.replace("rho ", "rho 1", 1), "", "SV\n"):
-        damaged.write_text(text)
-        with pytest.raises(ModelError, match=re.escape(str(damaged))):
-            predict(path, damaged)
-    with pytest.raises(InputError):
-        predict(path, tmp_path / "missing")
-
-
-def test_an_output_that_cannot_be_created_is_said_so(command, files, train):
-    (path,) = files(a=ROWS.format("+1", "-1"))
-    ended = command("predict", path, train(path).model, "no/folder/output")
-    assert (ended.returncode, ended.stdout) == (73, "")
-    assert ended.stderr == (
-        "randsvm-predict: cannot create no/folder/output: No such file or directory\n"
-    )
 
 
 @pytest.mark.parametrize("which", ["data", "model"])

@@ -2,68 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 import pytest
 from commands import run_train
-from sklearn import metrics as reference
 
-from randsvm.models.metrics import Accuracy, ConfusionMatrix, Metric, RegressionErrors
 from randsvm.models.prediction import predict
 from randsvm.parameters.run import PredictParams
 from randsvm.training import probabilities
-
-M = TypeVar("M", bound=Metric)
 
 RNG = np.random.default_rng(3)
 N = 200
 WEIGHTS = RNG.integers(0, 4, N).astype(float)
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
-
-
-def counted(kind, y, f, weights):
-    """Return the sum of two metrics, each of a part of the rows."""
-    parts = kind(), kind()
-    for metric, part in zip(parts, (slice(70), slice(70, None)), strict=True):
-        metric.add(y[part], f[part], weights=None if weights is None else weights[part])
-    return parts[0] + parts[1]
-
-
-def test_a_weighted_accuracy_is_that_of_repeated_rows():
-    y, f = RNG.integers(0, 2, N).astype(float), RNG.normal(size=N)
-    weighted = counted(Accuracy, y, f, WEIGHTS)
-    assert weighted.score == pytest.approx(counted(Accuracy, y[REPEATED], f[REPEATED], None).score)
-    right = (f <= 0) == (y == 1)
-    assert weighted.score == pytest.approx(100 * np.average(right, weights=WEIGHTS))
-    assert (weighted.rows, weighted.correct) == (N, right.sum())
-
-
-def test_weighted_errors_of_a_regression_are_those_of_scikit_learn_and_repeated_rows():
-    y, f = RNG.normal(size=N) + 100, RNG.normal(size=N) + 100
-    found = counted(RegressionErrors, y, f, WEIGHTS)
-    repeated = counted(RegressionErrors, y[REPEATED], f[REPEATED], None)
-    assert found.score == pytest.approx(reference.mean_squared_error(y, f, sample_weight=WEIGHTS))
-    assert found.mean_absolute_error == pytest.approx(
-        reference.mean_absolute_error(y, f, sample_weight=WEIGHTS)
-    )
-    assert found.r_squared == pytest.approx(reference.r2_score(y, f, sample_weight=WEIGHTS))
-    assert found.squared_correlation == pytest.approx(repeated.squared_correlation)
-
-
-def test_weighted_scores_of_classes_are_those_of_scikit_learn():
-    y, f = RNG.integers(0, 2, N).astype(float), RNG.integers(-9, 9, N) / 4
-    matrix = ConfusionMatrix(2)
-    for part in (slice(70), slice(70, None)):
-        matrix.add(y[part], f[part], weights=WEIGHTS[part])
-    predicted = (f <= 0).astype(int)
-    found = matrix.metrics(["a", "b"])
-    expected = reference.precision_recall_fscore_support(y, predicted, sample_weight=WEIGHTS)
-    for index, one in enumerate(found.classes):
-        for name, values in zip(("precision", "recall", "f1"), expected, strict=False):
-            assert getattr(one, name) == pytest.approx(values[index])
-    assert found.auc == pytest.approx(reference.roc_auc_score(y == 0, f, sample_weight=WEIGHTS))
-    assert found.confusion == reference.confusion_matrix(y, predicted).tolist()
 
 
 def test_weighted_sigmoids_are_those_of_repeated_rows():

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-from functools import cache
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import oracle
+import pytest
 from commands import run_train
 
 from randsvm.data.classes import labelled_classes, one_versus_rest
 from randsvm.data.dataset import Dataset
-
-# How many times slower than a desktop this machine is: a factor of the times that tests rely on.
-SLOWNESS = float(os.environ.get("RANDSVM_SLOWNESS", "1"))
-# Seconds by which a busy machine may miss a time limit or delay the end after a signal. The runs
-# that are stopped in tests would go on for longer.
-LATE = 30.0
-
 
 # ---- data -------------------------------------------------------------------------------------
 
@@ -147,6 +143,15 @@ class Finished(NamedTuple):
     def body(self) -> bytes:
         """The model without its trailer."""
         return self.model.read_bytes().partition(b"# randsvm")[0]
+
+
+@contextmanager
+def jumping_clock() -> Iterator[Callable[[], None]]:
+    """Yield a function that moves time.perf_counter() forward by hours."""
+    late, clock = [0.0], time.perf_counter
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "perf_counter", lambda: clock() + late[-1])
+        yield partial(late.append, 1e4)
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

@@ -5,35 +5,17 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
-from learning import board, learn, read_log
+from learning import learn, read_log
 from libsvm.svmutil import svm_train
 from scipy import sparse
 
-from randsvm.errors import ContentError, ParameterError
+from randsvm.errors import ParameterError
 
 
 def save(path, task, y, X):
     labels = [repr(float(t)) if task == "nu-svr" else f"{int(t):+d}" for t in y]
     path.write_text(oracle.svmlight_text(labels, X))
     return path
-
-
-def test_nu_bounds_the_shares_of_errors_and_of_support_vectors(tmp_path):
-    """Schoelkopf et al. 2000, proposition 5: margin errors <= nu <= support vectors."""
-    y, X = board(600)
-    path = save(tmp_path / "d", "nu-svc", y, X)
-    learnt = learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.45, "-g", 1, "--gap", 1e-4)
-    assert learnt.outcome["bounded"] <= 0.45 * 600 <= learnt.outcome["support_vectors"]
-
-
-def test_an_infeasible_nu_is_refused_as_libsvm_does(tmp_path):
-    y, X = board(60)
-    y = np.where(np.arange(60) < 10, 1.0, -1.0)
-    path = save(tmp_path / "d", "nu-svc", y, X)
-    with pytest.raises(ContentError, match=r"-n 0.34 is infeasible .* at most 0.3333"):
-        learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.34)
-    assert not (tmp_path / "m").exists()
-    learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.33, "-g", 5, "--gap", 1e-3)
 
 
 def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):

@@ -5,20 +5,17 @@ division of the work.
 from __future__ import annotations
 
 import itertools
-import signal
-import time
 from typing import NamedTuple
 
 import numpy as np
 import oracle
 import pytest
-from learning import Data, in_order, learn
+from learning import Data, in_order, jumping_clock, learn
 from libsvm import svmutil
 from scipy import sparse
 
 from randsvm import api
-from randsvm.data.dataset import Dataset
-from randsvm.errors import Interrupted, ModelError
+from randsvm.errors import ModelError
 from randsvm.events import Iteration, Notice, Trained
 from randsvm.training import subtasks
 
@@ -102,22 +99,6 @@ def pairs_of(path, data, gamma=GAMMA):
     return found
 
 
-def every_pair(data):
-    """Return the rows of each two classes as y = +1 and -1."""
-    found = []
-    for i, j in itertools.combinations(in_order(data.y), 2):
-        rows = np.isin(data.y, [i, j])
-        found.append(Data(np.where(data.y[rows] == i, 1.0, -1.0), data.X[rows]))
-    return found
-
-
-def optimum(pair, cost=C, gamma=GAMMA):
-    """Return D of LIBSVM's solution of the pair alone."""
-    beta = oracle.libsvm_train(*pair, f"-c {cost} -g {gamma} -e 1e-4").dense(len(pair.y))
-    K = oracle.kernel_matrix("rbf", pair.X, pair.X, gamma)
-    return float(np.abs(beta).sum() - beta @ K @ beta / 2)
-
-
 # ---- certificates -------------------------------------------------------------------------------
 
 
@@ -171,45 +152,6 @@ class AfterRounds:
                 self.deed()
 
 
-def assert_certificate_holds(model, training_set, stopped):
-    """Check P and D against the written model, including untrained pairs."""
-    metadata = oracle.trailer(model)
-    assert stopped in metadata["stopped"] and metadata["certificate"] == "running"
-    every = [pair.objectives() for pair in pairs_of(model, training_set)]
-    assert float(metadata["primal"]) == pytest.approx(sum(one.primal for one in every), rel=1e-3)
-    primal, best = (
-        float(metadata["primal"]),
-        sum(optimum(pair) for pair in every_pair(training_set)),
-    )
-    assert 0 <= float(metadata["dual"]) <= best * (1 + 1e-5) <= primal * (1 + 2e-5)
-    assert float(metadata["largest_gap"]) == pytest.approx(1.0)
-
-
-def without_reading(*words):
-    raise AssertionError("read for nothing")
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_signal_between_pairs_keeps_the_trained_ones(
-    tmp_path,
-    training_file,
-    training_set,
-    monkeypatch,
-    jobs,
-):
-    """Rows of untrained pairs are only counted; there may be hundreds of thousands."""
-
-    def strike():
-        monkeypatch.setattr(subtasks.Subtasks, "__getitem__", without_reading)
-        monkeypatch.setattr(Dataset, "labels_of", without_reading)
-        raise Interrupted(signal.SIGTERM)
-
-    model, meddler = tmp_path / "m", AfterRounds(2, strike)
-    with pytest.raises(Interrupted):
-        api.train_osuna(training_file, model, meddler, C=C, gamma=GAMMA, working_set=20, jobs=jobs)
-    assert_certificate_holds(model, training_set, "interrupted by signal 15")
-
-
 # ---- warm starts --------------------------------------------------------------------------------
 
 
@@ -245,29 +187,14 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
         learn("randsvm", training_file, tmp_path / "m", "--multiclass", "ovo", "--warm-start", rest)
 
 
-@pytest.fixture
-def jump_ahead(monkeypatch):
-    """Return a function that moves the clock forward by hours."""
-    late = 0.0
-    clock = time.perf_counter
-
-    def jump_ahead():
-        nonlocal late
-        late = 10_000.0
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock() + late)
-    return jump_ahead
-
-
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
-def test_untrained_pairs_are_reported_and_count_in_the_gap(
-    tmp_path, training_file, jump_ahead, task
-):
+def test_untrained_pairs_are_reported_and_count_in_the_gap(tmp_path, training_file, task):
     model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
-    meddler = AfterRounds(2, jump_ahead)
-    outcome = api.train_osuna(
-        training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
-    ).outcome
+    with jumping_clock() as jump:
+        meddler = AfterRounds(2, jump)
+        outcome = api.train_osuna(
+            training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
+        ).outcome
     found = oracle.trailer(model)
     assert outcome.stopped == "time limit"
     # Four classes have six pairs, of which the first was begun.

@@ -10,9 +10,7 @@ from libsvm import svmutil
 from scipy import optimize
 
 import randsvm
-from randsvm.algorithms import reduced_set
 from randsvm.parameters.run import CertifyParams
-from randsvm.svm.basis import SmoothedObjective
 
 TARGETS = np.round(np.sin(3 * oracle.two_gaussians(400, d=2)[1][:, 0]), 3)
 SETS = {
@@ -146,43 +144,3 @@ def test_auto_finds_few_support_vectors_within_the_gap(tmp_path):
         assert 0 < float(said["gap"]) <= 0.01
         assert judged.primal <= float(said["dual"]) / (1 - 0.0101) or name == "one-class"
         assert judged.support_vectors < len(randsvm.load(str(full)).model.beta) / 3
-
-
-# ---- the algorithm ---------------------------------------------------------------------------
-
-
-def test_lowering_reaches_the_least_p_on_the_basis():
-    """The reference minimises the same P, smoothed over a thousandth, by L-BFGS."""
-    y, X = oracle.two_gaussians(200, 5)
-    K, C = oracle.kernel_matrix("rbf", X, X[:12], 0.5), 1.0
-    G = K[:12]
-
-    def smoothed(z, h):
-        bend = np.clip(z + h, 0, 2 * h)
-        value = (bend**2 / (4 * h) + np.maximum(z - h, 0)).sum()
-        return value, bend / (2 * h), ((bend > 0) & (bend < 2 * h)) / (2 * h)
-
-    def objective(a, b, h):
-        f = K @ a + b
-        value, slope, curvature = smoothed(1 - y * f, h)
-        whole = np.column_stack([K, np.ones(len(y))])
-        hessian = C * whole.T @ (curvature[:, None] * whole)
-        exact = a @ G @ a / 2 + C * np.maximum(0, 1 - y * f).sum()
-        return SmoothedObjective(exact, C * value, -C * whole.T @ (y * slope), hessian)
-
-    def reference(x):
-        found = objective(x[:-1], x[-1], 1e-3)
-        gradient = found.gradient.copy()
-        gradient[:-1] += G @ x[:-1]
-        return found.value + x[:-1] @ G @ x[:-1] / 2, gradient
-
-    least = optimize.minimize(
-        reference, np.zeros(13), jac=True, method="L-BFGS-B", options={"maxiter": 5000}
-    )
-    L = np.linalg.cholesky(G + 1e-12 * np.eye(12))
-    solved = oracle.libsvm_train(y, X, "-c 1 -g 0.5")
-    f = oracle.kernel_matrix("rbf", X, X, 0.5) @ solved.dense(len(y))
-    start = np.linalg.lstsq(K, f, rcond=None)[0]
-    assert objective(start, solved.b, 1e-3).exact > 1.005 * least.fun
-    a, b = reduced_set.minimise(objective, L, start, solved.b, 1.0)
-    assert objective(a, b, 1e-3).exact <= 1.002 * least.fun

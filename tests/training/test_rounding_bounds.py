@@ -28,34 +28,6 @@ def noisy(path, column=""):
     return y, np.array(tenths)
 
 
-@pytest.mark.parametrize(("kernel", "C"), [("rbf", 1.0), ("rbf", 1e8), ("poly", 100.0)])
-def test_the_primal_is_that_of_the_rows_of_the_file(tmp_path, kernel, C):
-    train, model = tmp_path / "train", tmp_path / "model"
-    y, X = noisy(train)
-    words = ["-t", kernel, "-g", 1, *(["-d", 2, "-r", 1] if kernel == "poly" else [])]
-    run_train("randsvm", "-q", *words, "-c", C, "--gap", 0.01, train, model)
-    said, lines = oracle.trailer(model), model.read_text().split("\nSV\n")
-    header = dict(line.split(" ", 1) for line in lines[0].splitlines())
-    body = [line.split() for line in lines[1].splitlines() if not line.startswith("#")]
-    beta = np.array([np.longdouble(row[0]) for row in body])
-    known = {tuple(f"{value:.3f}" for value in row.astype(float) + 0.0): row for row in X}
-    Z = np.array([known[tuple(f"{float(w.split(':')[1]):.3f}" for w in row[1:])] for row in body])
-
-    def kernel_values(A):
-        if kernel == "poly":
-            return (A @ Z.T + 1) ** 2
-        return np.exp(-np.square(A[:, None] - Z).sum(axis=2))
-
-    sign = np.where(y == int(header["label"].split()[0]), 1, -1)
-    f = kernel_values(X) @ beta - np.longdouble(header["rho"])
-    P = beta @ kernel_values(Z) @ beta / 2 + np.longdouble(C) * np.maximum(0, 1 - sign * f).sum()
-    assert said["certificate"] == "proven"
-    assert abs(P - float(said["primal"])) <= float(said["primal_error"]) + 1e-12 * P
-    dual = float(said["dual"]) - float(said["dual_error"])
-    assert (P - float(said["dual"])) / P <= float(said["gap"]) * (1 + 1e-9) + 1e-12
-    assert dual <= P
-
-
 def test_the_bound_of_a_large_c_is_that_of_the_terms_of_each_row(tmp_path):
     """Each of m rows at the margin may lose C times the error of its sum of m kernel values."""
     train, model, C = tmp_path / "train", tmp_path / "model", 1e8

@@ -132,15 +132,6 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_f
     assert {one.rows for one in found.of(Tried) if "--subset 200" in one.configuration} == {200}
 
 
-def test_without_time_the_first_combination_wins(labelled_file, clock):
-    searched, params, found = search(
-        labelled_file, by_log_distance, Search(3, None, C_GRID), clock, -1
-    )
-    assert searched is None
-    assert params.C == 1
-    assert found.notices[-1] == "no time for cross-validation: the first combination is taken"
-
-
 @pytest.mark.parametrize("words", [(), ("-c", "1,0.001,10")])
 def test_a_model_is_written_even_without_time_for_a_search(
     tmp_path,

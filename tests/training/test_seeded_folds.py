@@ -100,21 +100,6 @@ def test_decision_values_equal_those_of_folds_from_nothing(tmp_path, monkeypatch
             assert found == pytest.approx(cold, abs=0.01 * float(np.abs(cold).max()))
 
 
-def test_decision_values_equal_those_of_libsvm_without_the_fold(tmp_path):
-    with folds_of_search(tmp_path, "svc", few_rows=False) as folds:
-        validation = folds.validation
-        y, X = SETS["svc"]
-        found = folds.values()
-        for fold in validation.folds:
-            held = validation.held_out(fold)
-            words = f"-c {folds.params.C} -g {GAMMA} -e 1e-6"
-            machine = oracle.libsvm_train(y[~held], X[~held], words).model
-            f = oracle.libsvm_decisions(machine, X[held])
-            close = pytest.approx(f, abs=0.01 * float(np.abs(f).max()))
-            assert found[fold][:, 0] == close
-            assert folds.values_from_another_c(fold, 1 / 8)[:, 0] == close
-
-
 # ---- the final model ----------------------------------------------------------------------------
 
 FINAL_SETS = {

@@ -17,12 +17,6 @@ from sklearn.svm import SVR
 from randsvm.errors import ParameterError
 from randsvm.svm.tasks import Task
 
-DECOMPOSED = (
-    "randsvm --gap 1e-4 --sample-size",
-    "osuna --working-set",
-    "osuna-closest --working-set",
-)
-
 
 def noisy(rows, seed=0):
     """A wave with noise: y (m,), X (m, 2)."""
@@ -34,51 +28,6 @@ def noisy(rows, seed=0):
 def write_set(path, y, X):
     path.write_text(oracle.svmlight_text([repr(float(target)) for target in y], X))
     return path
-
-
-def read_with_libsvm(path):
-    y, X = svmutil.svm_read_problem(str(path), return_scipy=True)
-    return y, oracle.as_float32(X.toarray())
-
-
-def libsvm_solution(y, X, words):
-    """Return LIBSVM's f (m,) of the rows, P, D and the number of support vectors."""
-    model = svmutil.svm_train(y, sparse.csr_matrix(X), f"-q -s 3 -e 0.0005 {words}")
-    letters = dict(zip(words.split()[::2], map(float, words.split()[1::2]), strict=True))
-    rows = np.array(model.get_sv_indices()) - 1
-    beta = np.zeros(len(y))
-    beta[rows] = [coefficients[0] for coefficients in model.get_sv_coef()]
-    u = oracle.kernel_matrix("rbf", X, X, letters["-g"]) @ beta
-    f = u - model.rho[0]
-    loss = np.maximum(0, np.abs(y - f) - letters["-p"])
-    primal = beta @ u / 2 + letters["-c"] * loss.sum()
-    dual = y @ beta - letters["-p"] * np.abs(beta).sum() - beta @ u / 2
-    return f, primal, dual, len(rows)
-
-
-@pytest.mark.parametrize("words", DECOMPOSED, ids=lambda words: words.split()[0])
-@pytest.mark.parametrize(
-    "name, letters, B",
-    [
-        ("housing_scale", "-c 100 -g 0.1 -p 1", 200),
-        ("abalone_scale", "-c 10 -g 0.5 -p 1", 1000),
-    ],
-)
-def test_real_sets_reach_libsvms_optimum(real, tmp_path, predict, words, name, letters, B):
-    """The working set is smaller than the number of support vectors."""
-    path = real(name)
-    y, X = read_with_libsvm(path)
-    f, _, dual, count = libsvm_solution(y, X, letters)
-    assert count > B
-    algorithm, *rest = words.split()
-    learnt = learn(
-        algorithm, path, tmp_path / "m", "-s", "svr", *letters.split(), "--gap", 1e-4, *rest, B
-    )
-    assert len(learnt.rounds) > 2
-    assert all(event["working_set"] <= B for event in learnt.rounds)
-    assert float(learnt.metadata["dual"]) == pytest.approx(dual, rel=1e-4)
-    mine = predict(path, learnt.model).scores
-    assert np.mean((y - mine) ** 2) == pytest.approx(np.mean((y - f) ** 2), rel=2e-3)
 
 
 def test_scores_are_svm_predicts_lines(tmp_path, predict):
