@@ -577,3 +577,17 @@ def test_c_of_a_model_follows_from_its_lambda(tmp_path):
     X, y = small(100)
     randsvm.train_sgd(randsvm.Arrays(X, y), tmp_path / "m", lambda_=0.05)
     assert pytest.approx(1 / (0.05 * 100)) == LinearSVC.from_model(tmp_path / "m").C
+
+
+def test_negative_weights_count_as_0():
+    X, y = small()
+    weights = np.random.default_rng(2).integers(-2, 3, len(y)).astype(float)
+    negative, zero = (SVC(gamma=5).fit(X, y, w) for w in (weights, np.maximum(weights, 0)))
+    np.testing.assert_array_equal(negative.decision_function(X), zero.decision_function(X))
+
+
+def test_the_offset_is_that_of_scikit_learn():
+    X, _ = small()
+    ours, theirs = (kind(nu=0.2, gamma=5).fit(X) for kind in (OneClassSVM, svm.OneClassSVM))
+    np.testing.assert_allclose(ours.score_samples(X), theirs.score_samples(X), rtol=0.02)
+    np.testing.assert_allclose(ours.offset_, theirs.offset_, rtol=0.02)
