@@ -10,7 +10,7 @@ SOURCES := pyproject.toml $(MODULES) $(wildcard randsvm/*.h randsvm/*/*.pxi rand
 COMPILED := $(subst /,.,$(basename $(MODULES)))
 
 .PHONY: help wheel pythons demo test lint fuzz mutants docs peers data-real fetched compiled bench bench-quick results \
-  figures data clean
+  data clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 18
@@ -69,12 +69,6 @@ demo: $(foreach set,checkerboard twonorm,$(WORK)/$(set).train $(WORK)/$(set).tes
 .venv/plot: .venv/ready
 	$(INSTALL) '.[plot]'
 	touch $@
-
-figures: .venv/plot $(WORK)/twonorm.train  ## draw gap and violators against time
-	$(BIN)/randsvm-train randsvm -g 0.05 --gap 1e-4 --log $(WORK)/randsvm.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
-	$(BIN)/randsvm-train osuna -g 0.05 --gap 1e-4 --log $(WORK)/osuna.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
-	$(BIN)/randsvm-train osuna-closest -g 0.05 --gap 1e-4 --time-limit 60s --log $(WORK)/osuna-closest.jsonl $(WORK)/twonorm.train $(WORK)/figure.model
-	$(BIN)/randsvm-plot convergence $(WORK)/randsvm.jsonl $(WORK)/osuna.jsonl $(WORK)/osuna-closest.jsonl -o $(WORK)/convergence.png
 
 # scikit-learn-intelex brings a scikit-learn of its own choice.
 $(WORK)/peers/bin/python:

@@ -33,24 +33,9 @@ def words_of_numbers(numbers: np.ndarray) -> list[str]:
     return list(map(repr, numbers.ravel().tolist()))
 
 
-def join_numbers(numbers: np.ndarray) -> str:
-    """Return all numbers on one line, separated by blanks. numbers : float64, of any shape."""
-    return " ".join(words_of_numbers(numbers))
-
-
 def join_rows(rows: np.ndarray) -> list[str]:
     """Return a line for each row, numbers separated by blanks. rows : (m, columns) float64."""
     return [" ".join(map(repr, row)) for row in rows.tolist()]
-
-
-def parse_numbers(text: str) -> np.ndarray:
-    """Return the numbers in a text as float64: the inverse of `join_numbers`. Raise ValueError."""
-    words = text.encode().split()
-    if not all(map(is_number, words)):
-        raise ValueError("expected finite numbers")
-    import numpy as np  # here, because --help also imports this module
-
-    return np.array(list(map(float, words)))
 
 
 def is_number(word: bytes) -> bool:

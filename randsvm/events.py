@@ -491,16 +491,23 @@ class _Signals:
     raised: bool = False
 
 
-def interrupt(number: int) -> None:
-    """Record a signal; the first one counts.
+def interrupt(number: int) -> int | None:
+    """Record a signal, if it is the first one.
 
     Parameters
     ----------
     number : int
         Number of the signal.
+
+    Returns
+    -------
+    int or None
+        Number of the first signal; None if this is the first.
     """
-    if _Signals.number is None:
+    first = _Signals.number
+    if first is None:
         _Signals.number = number
+    return first
 
 
 def check() -> None:

@@ -52,7 +52,7 @@ class KindType(click.ParamType):
 
         if isinstance(self.kind, values.Path):
             return [CompletionItem(incomplete, type="file")]
-        words = self.kind.words
+        words = self.kind.completions
         return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
 
 
@@ -174,8 +174,8 @@ def of_algorithm(algorithm: str) -> Callable[[Decorated], Decorated]:
     """Decorate a command with the arguments and options of an algorithm of randsvm-train."""
     groups = ALGORITHMS[algorithm]
     more = click.argument("more_files", type=PATH, nargs=-1, metavar="[TRAIN_FILE...] [MODEL_FILE]")
-    # sgd has no gap and does not use LIBSVM. It takes --require-gap and the cache of LIBSVM too, so
-    # that scripts work and errors give the reason, but its help omits them.
+    # sgd writes its model whatever the gap, and does not use LIBSVM. It takes --require-gap and
+    # the cache of LIBSVM too, so that errors give the reason, but its help omits them.
     rounds = StopParams in groups
     hidden = () if rounds else ("require_gap", "libsvm_cache")
 

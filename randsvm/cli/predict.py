@@ -98,7 +98,7 @@ def predict_rows(
 
     TEST_FILE may be a quoted pattern: its files are predicted in the order of their names. Rows
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
-    prints it. Files may be gzip, bzip2 or xz; - is standard input or output.
+    prints it. Files may be compressed or URLs; - is standard input or output.
     """
     resources = Resources(jobs=jobs, cluster=cluster)
     files = {"data": test_file, "model": model_file, "output": output_file}

@@ -153,9 +153,8 @@ REPEAT_KEY_SECONDS = 0.1
 
 
 class _FirstSignal:
-    """Number of the first signal, None before it, and the time at which it came."""
+    """The time at which the first signal came."""
 
-    number: int | None = None
     time = 0.0
 
 
@@ -169,11 +168,10 @@ def install_handlers() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     """Record a signal; randsvm.events raises Interrupted at the next event."""
-    now = time.monotonic()
-    if _FirstSignal.number is None:
-        _FirstSignal.number, _FirstSignal.time = number, now
-        events.interrupt(number)
-    elif _ends_at_once(_FirstSignal.number, number, now - _FirstSignal.time):
+    now, first = time.monotonic(), events.interrupt(number)
+    if first is None:
+        _FirstSignal.time = now
+    elif _ends_at_once(first, number, now - _FirstSignal.time):
         with contextlib.suppress(OSError):
             os.write(2, b"ended at once by a second signal\n")
         signal.signal(number, signal.SIG_DFL)

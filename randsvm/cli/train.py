@@ -20,8 +20,8 @@ COMMAND = "randsvm-train"
     plain="randsvm",
     metavar="ALGORITHM",
     usage="[ALGORITHM] [OPTIONS] TRAIN_FILE [MODEL_FILE]",
-    note="Without ALGORITHM it is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -v -q "
-    "keep their meaning.",
+    note="The default ALGORITHM is randsvm. LIBSVM's -s -t -d -g -r -c -p -n -e -m -h -w -b -q "
+    "keep their meaning; after -v a model is trained, too.",
     examples={
         "randsvm-train -c 1 -g 0.5 data.svm": "writes data.svm.model; options are LIBSVM's",
         "randsvm-train -c 1,8,64 -g 0.05,0.5 -v 5 data.svm data.model": (
@@ -36,7 +36,8 @@ COMMAND = "randsvm-train"
 def train() -> None:
     """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
 
-    Model files are LIBSVM's and LIBLINEAR's text formats: their own programs read them.
+    Model files are LIBSVM's and LIBLINEAR's text formats: their own programs read them, except
+    models with what those formats cannot represent, such as scaling or random features.
     """
 
 
@@ -65,9 +66,9 @@ def randsvm(**given: Any) -> None:
     follows the rule of the paper: it solves support vectors + violators until no violator is left
     or there are k support vectors.
 
-    TRAIN_FILE may be gzip, bzip2 or xz; - is standard input; several files, or a quoted pattern as
-    'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model in
-    the working folder; after several names it is the last one.
+    TRAIN_FILE may be compressed or a URL; - is standard input; several files, or a quoted pattern
+    as 'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model
+    in the working folder; after several names it is the last one.
     """
     _train("randsvm", given)
 
@@ -114,9 +115,10 @@ def osuna(**given: Any) -> None:
 )
 @options.of_algorithm("osuna-closest")
 def osuna_closest(**given: Any) -> None:
-    """Train as osuna does, but swap in the violators of smallest y f(x) (Mostefaoui, Zaou).
+    """Train as osuna does, but swap in the largest violators (Mostefaoui, Zaou).
 
-    On noisy data these are the outliers, and it is far slower than osuna.
+    For classes these are the rows of smallest y f(x): on noisy data the outliers, and it is far
+    slower than osuna.
     """
     _train("osuna-closest", given)
 

@@ -134,10 +134,13 @@ def _value(word: str) -> float | str:
     return float(word) if is_number(word.encode("utf-8", "surrogateescape")) else word
 
 
-def changed_flags(parameters: DataclassInstance) -> list[str]:
-    """Return the options whose values differ from the defaults."""
-    own = options(parameters)
-    return [spec.flags[0] for f, spec in own if getattr(parameters, f.name) != f.default]
+def changed_flags(parameters: DataclassInstance, group: str | None = None) -> list[str]:
+    """Return the options whose values differ from the defaults. group : one of GROUPS; None: all"""
+    return [
+        spec.flags[0]
+        for f, spec in options(parameters)
+        if getattr(parameters, f.name) != f.default and group in (None, spec.group)
+    ]
 
 
 def ineffective_flags(parameters: Any) -> list[str]:

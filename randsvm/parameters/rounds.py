@@ -31,22 +31,22 @@ class RandsvmParams:
         "-k",
         "--support-bound",
         help="The rule of the paper: stop at k support vectors.  [default: none; with --gap none "
-        "ceil(32 ln(4n/delta) / epsilon^2)]",
+        "ceil(32 ln(4n/delta) / distortion^2)]",
         group=STOP,
     )
     sample_size: int | None = option(
         None,
         Whole(least=2),
         "--sample-size",
-        help=f"Rows r of a subproblem, more than k.  [default: 1000 to 3000; {SAMPLE_FACTOR:g} k "
-        "by the rule of the paper]",
+        help="Rows r of a subproblem, more than k.  [default: as --working-set of osuna; "
+        f"{SAMPLE_FACTOR:g} k by the rule of the paper]",
         group=STOP,
     )
     distortion: float | None = option(
         None,
         Number(above=0, below=1),
         "--distortion",
-        help="epsilon of k's formula, distortion of the random projection.  "
+        help="Distortion of the random projection in the formula of k.  "
         f"[default: {DEFAULT_DISTORTION:g}]",
         group=STOP,
     )
@@ -131,7 +131,7 @@ class OsunaParams:
         None,
         Whole(least=1, unit="rows"),
         "--swap",
-        help="Violators that enter a round.  [default: half of B]",
+        help="Violators that enter the working set in each round.  [default: half of B]",
         group=STOP,
     )
 
@@ -169,9 +169,9 @@ class StopParams:
         None,
         Number(NO_GAP, above=0, below=1),
         "--gap",
-        help="End when the model is certified to be within this part of the optimum, relative gap "
-        f"(P - D) / max; none: the rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, "
-        "--distortion, --delta, --separable]",
+        help="Relative duality gap (P - D) / max(|P|, |D|) at which the training ends; none: the "
+        f"rules of the papers.  [default: {DEFAULT_GAP:g}; none with -k, --distortion, --delta, "
+        "--separable]",
         group=STOP,
         brief=f"Relative gap to certify.  [default: {DEFAULT_GAP:g}]",
     )

@@ -17,6 +17,7 @@ from randsvm.parameters.option import (
     STOP,
     TABLE,
     Grid,
+    changed_flags,
     check_values,
     grid_values,
     option,
@@ -189,20 +190,8 @@ class Run:
 
     def __post_init__(self) -> None:
         check_values(self)
-        only_for_tables = {
-            "--label-column": self.label_column,
-            "--ignore-columns": self.ignore_columns,
-            "--categorical-columns": self.categorical_columns,
-            "--group-column": self.group_column,
-            "--missing": self.missing,
-            "--missing-values": self.missing_values,
-            "--no-header": self.no_header or None,
-        }
-        for flag, value in only_for_tables.items():
-            require(
-                value is None or self.is_table,
-                f"{flag} is for tables: give --format csv, tsv or parquet",
-            )
+        for flag in () if self.is_table else changed_flags(self, TABLE):
+            require(flag == "--format", f"{flag} is for tables: give --format csv, tsv or parquet")
         require(
             not self.no_header or self.format != "parquet", "--no-header is for CSV and TSV files"
         )
@@ -285,18 +274,8 @@ class Search:
             self.groups != "time" or self.repeats == 1,
             "--groups time has one order of rows: give -v without repetitions",
         )
-        only_for_search = {
-            "--groups": self.groups,
-            "--subset": self.subset,
-            "--search-gap": self.search_gap,
-            "--no-racing": self.no_racing or None,
-            "--select-by": self.select_by,
-        }
-        for flag, value in only_for_search.items():
-            require(
-                value is None or self.is_wanted,
-                f"{flag} is for cross-validation: give -v or lists of values",
-            )
+        for flag in changed_flags(self, SEARCH):
+            require(self.is_wanted, f"{flag} is for cross-validation: give -v or lists of values")
 
     @property
     def fold_count(self) -> int:
@@ -393,7 +372,7 @@ class Resources:
         None,
         Path(),
         "--tmpdir",
-        help="Folder of the spill file.  [default: TMPDIR or /tmp]",
+        help="Folder of temporary files, such as parsed rows.  [default: TMPDIR or /tmp]",
         group=RESOURCES,
     )
     cache: str | None = option(

@@ -162,8 +162,8 @@ class SgdParams(MachineParams):
         False,
         Flag(),
         "--average",
-        help="Take the mean of the weights over the last epochs, not the last weights. This is the "
-        "default with 1 or 2 epochs, --early-stopping and --update.",
+        help="Average the weights over the last epochs. This is the default with 1 or 2 epochs, "
+        "--early-stopping and --update.",
         group=STOP,
     )
     early_stopping: float | None = option(
@@ -177,8 +177,8 @@ class SgdParams(MachineParams):
         None,
         Number(above=0, below=1),
         "--gap",
-        help="After the epochs, lower the objective by Newton steps over all rows until it is "
-        "certified to be within this part of the optimum, relative gap (P - D) / max.",
+        help="After the epochs, lower the objective by Newton steps over all rows to this relative "
+        "duality gap (P - D) / max(|P|, |D|).",
         group=STOP,
     )
     max_iterations: int | None = option(
@@ -207,7 +207,8 @@ class SgdParams(MachineParams):
         None,
         RowsOrTime(above=0),
         "--checkpoint",
-        help="With --update: write the model after each 100000 rows, or each 60s or 10m, say.",
+        help="With --update: write the model after this number of rows, as 100000, or this time, "
+        "as 60s or 10m.",
         group=STOP,
     )
 

@@ -308,8 +308,8 @@ class Params(MachineParams):
         Switch(),
         "-h",
         "--shrinking",
-        help="LIBSVM's shrinking heuristics, in first solves of more "
-        "than 4,096 rows; others always have them.  [default: 1]",
+        help="LIBSVM's shrinking heuristics. 0 has an effect only if the first working set has "
+        "more than 4,096 rows.  [default: 1]",
         group=STOP,
     )
 

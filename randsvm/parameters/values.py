@@ -26,7 +26,7 @@ class Kind:
     metavar : name of a value in the help
     expected : name of a value in messages of the Python interface
     types : types of a value in Python
-    words : words that are accepted, for completion
+    words : words that are values
     """
 
     metavar = "TEXT"
@@ -34,6 +34,11 @@ class Kind:
     types: tuple[type, ...] = (str,)
     words: tuple[str, ...] = ()
     bounds = ""
+
+    @property
+    def completions(self) -> tuple[str, ...]:
+        """The words that a shell completes."""
+        return self.words
 
     def parse(self, text: str) -> Any:
         """Return the value of a word on the command line. Raise ValueError."""
@@ -310,6 +315,10 @@ class Numbers(Number):
         self.auto = auto
         self.all_words = (*words, AUTO) if auto else words
         self.expected = " or ".join([self.noun, "a list of numbers", *map(repr, self.all_words)])
+
+    @property
+    def completions(self) -> tuple[str, ...]:
+        return self.all_words
 
     def parse(self, text: str) -> Any:
         if text.lower() in self.all_words:
