@@ -57,16 +57,16 @@ class ParameterError(RandsvmError, ValueError):
 
 
 class DataError(RandsvmError, ValueError):
-    """Bad content of a data, label or weight file.
+    """Bad content of a data or weight file, with its place.
 
     Parameters
     ----------
     file : str
         Name of the file.
     line : int
-        Number of the line, from 1.
+        Number of the line, from 1; of the row in a table.
     column : int
-        Number of the byte in the line, from 1.
+        Number of the byte in the line, from 1; of the column in a table.
     problem : str
         A sentence with the expected and the found text.
     """

@@ -309,7 +309,7 @@ class Predicted(NamedTuple):
     rows: int  # Rows of the file
     labelled: int  # Rows that have a label; the scores below are over these, and nan without any
     correct: int | None  # Rows whose label was predicted; None for a regression
-    accuracy: float | None  # Rows whose label was predicted, in percent of the labelled rows
+    accuracy: float | None  # Weight of the rows whose label was predicted, in percent
     squared_error: float | None  # Mean squared error of a regression
     squared_correlation: float | None  # Squared correlation coefficient of a regression
     # With probabilities of a regression, sigma of the density e^(-|z| / sigma) / (2 sigma) of z =
