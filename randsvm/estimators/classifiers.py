@@ -24,6 +24,8 @@ from randsvm.estimators.kernel_machines import (
 from randsvm.estimators.machine import Classifier
 from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
+from randsvm.models.kernel_model import PairwiseModel
+from randsvm.models.libsvm_format import pair_coefficients
 
 CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -79,10 +81,6 @@ class KernelClassifier(KernelMachine, Classifier):
         """Return the options that only this estimator has."""
         raise NotImplementedError
 
-    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
-        super()._set_training_attributes(arrays, fitted)
-        self._codes, self._names = np.asarray(arrays.y), arrays.names or ()
-
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
         self.probability = fitted.model.has_probabilities
@@ -90,50 +88,45 @@ class KernelClassifier(KernelMachine, Classifier):
     def _iteration_counts(self, found: Counter[str]) -> np.ndarray:
         if not self._has_pairs:
             return np.array([super()._iteration_counts(found)], np.int32)
-        pairs = [" / ".join(pair) for pair in combinations(self._names, 2)]
+        labels = self.model_.model.labels
+        names = [labels[number] for number in np.argsort(self._class_indices)]
+        pairs = [" / ".join(pair) for pair in combinations(names, 2)]
         return np.array([max(found[pair], 1) for pair in pairs], np.int32)
-
-    def _decision_functions(
-        self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return support_, dual_coef_, intercept_ and n_support_, grouped by class as in LIBSVM."""
-        codes = self._codes[support]
-        del self._codes, self._names
-        if len(self.classes_) == 2:
-            dual, intercept = self._sign * dual, self._sign * intercept
-        order = np.argsort(codes, kind="stable")
-        counts = np.bincount(codes, minlength=len(self.classes_)).astype(np.int32)
-        return support[order], dual[:, order], intercept, counts
 
     def _functions_of_model(
         self, model: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        order, dual, intercept, _ = super()._functions_of_model(model)
+        """Return them grouped by class, as in LIBSVM."""
         K, indices = len(self.classes_), self._class_indices
+        functions = np.argsort(indices)
         if K == 2:
-            dual, intercept = self._sign * dual, self._sign * intercept
+            dual, intercept = self._sign * model.beta.T, self._sign * model.b
             codes = (dual[0] > 0).astype(np.int64)
+            order = np.argsort(codes, kind="stable")
+            dual = dual[:, order]
         elif self._has_pairs:
-            codes = np.repeat(indices, model.nr_sv)
-            dual = coefficients_of_pairs(dual, np.repeat(np.arange(K), model.nr_sv), indices)
-            intercept = pairs_of_classes(intercept[None], indices)[0]
+            codes = indices[model.own]
+            order = np.argsort(codes, kind="stable")
+            dual = pair_coefficients(codes[order], model.beta[order][:, functions]).T
+            intercept = pairs_of_classes(model.b[None], indices)[0]
         else:
             # A support vector of one class against the rest may be one of several functions.
-            functions = np.argsort(indices)
+            order, dual, intercept, _ = super()._functions_of_model(model)
             return order, dual[functions], intercept[functions], None
-        order = np.argsort(codes, kind="stable")
-        counts = np.bincount(codes, minlength=K).astype(np.int32)
-        return order, dual[:, order], intercept, counts
+        return order, dual, intercept, np.bincount(codes, minlength=K).astype(np.int32)
 
     @property
     def _has_pairs(self) -> bool:
         """Return whether the model has a decision function for each pair of classes."""
-        return hasattr(self.model_.model, "nr_sv")
+        return isinstance(self.model_.model, PairwiseModel)
 
     def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
+        model: Any = self.model_.model
         if not self._has_pairs:
             return super()._linear_weights(dual)
-        return pair_weights(dual, self.support_vectors_, self.n_support_)
+        order = np.argsort(self._class_indices[model.own], kind="stable")
+        coefficients = pairs_of_classes(model.coefficients[order], self._class_indices)
+        return coefficients.T @ self.support_vectors_
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.
@@ -283,7 +276,7 @@ class NuSVC(KernelClassifier):
         return {"nu": self.nu}
 
 
-# Decision values and weights of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1).
+# Decision values of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1).
 
 
 def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -295,23 +288,6 @@ def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     ordered = np.empty_like(f)
     columns = pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
     ordered[:, columns] = np.where(i < j, f, -f)
-    return ordered
-
-
-def coefficients_of_pairs(dual: np.ndarray, codes: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return LIBSVM's coefficients for the pairs of classes_, (K - 1, m).
-
-    dual : (K - 1, m), for the pairs of the model's labels. codes : (m,) the label of each support
-    vector. numbers : (K,) index of each label in classes_.
-    """
-    ordered = np.empty_like(dual)
-    columns, own = np.arange(len(codes)), numbers[codes]
-    for row in range(len(dual)):
-        # Row r has the coefficients of the pair with the r-th of the other classes.
-        label = row + (codes <= row)
-        other = numbers[label]
-        flipped = (codes < label) != (own < other)
-        ordered[other - (other > own), columns] = np.where(flipped, -dual[row], dual[row])
     return ordered
 
 
@@ -329,22 +305,3 @@ def class_values(f: np.ndarray, K: int) -> np.ndarray:
         sums[:, j] -= column
     # The added part is within (-1/3, 1/3), so that it only breaks ties.
     return votes + sums / (3 * (np.abs(sums) + 1))
-
-
-def pair_weights(dual_coef: np.ndarray, support_vectors: Any, n_support: np.ndarray) -> np.ndarray:
-    """Return the weights w of each pair with the linear kernel, (pairs, d).
-
-    dual_coef : (K - 1, m), LIBSVM's sv_coef. support_vectors : (m, d), an array or CSR, grouped by
-    class; n_support : (K,) their number in each class.
-    """
-    ends = np.cumsum(n_support).tolist()
-    class_rows = [
-        slice(end - count, end) for end, count in zip(ends, n_support.tolist(), strict=True)
-    ]
-    return np.array(
-        [
-            dual_coef[j - 1, class_rows[i]] @ support_vectors[class_rows[i]]
-            + dual_coef[i, class_rows[j]] @ support_vectors[class_rows[j]]
-            for i, j in zip(*class_pairs(len(class_rows)), strict=True)
-        ]
-    )

@@ -151,7 +151,13 @@ class KernelMachine(BaseSVM):
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)
-        self._set_solution_attributes(X, arrays)
+        model: Any = fitted.model
+        # model.support numbers the rows with a weight above 0 only.
+        rows = model.support
+        if arrays.weights is not None:
+            rows = np.flatnonzero(arrays.weights)[rows]
+        order = self._set_functions(X[rows[:0] if model.has_row_numbers else rows])
+        self.support_ = rows[order].astype(np.int32)
         for text in poor_fit_notices:
             problem = text.partition("; try ")[0]
             warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=3)
@@ -184,11 +190,19 @@ class KernelMachine(BaseSVM):
         columns = model.features[Z.indices] - model.index_base
         vectors = sparse.csr_matrix((Z.data, columns, Z.indptr), (Z.shape[0], model.width))
         self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
-        order, dual, self.intercept_, n_support = self._functions_of_model(model)
-        self.support_vectors_ = vectors[order] if self._sparse else vectors[order].toarray()
+        self._set_functions(vectors if self._sparse else vectors.toarray())
+
+    def _set_functions(self, vectors: Any) -> np.ndarray:
+        """Set the attributes of the decision functions; return the order of the support vectors.
+
+        vectors : in the order of the model, or none if the kernel is precomputed.
+        """
+        order, dual, self.intercept_, n_support = self._functions_of_model(self.model_.model)
+        self.support_vectors_ = vectors[order] if vectors.shape[0] else vectors
         self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
         if n_support is not None:
             self.n_support_ = n_support
+        return order
 
     def _functions_of_model(
         self, model: Any
@@ -209,28 +223,6 @@ class KernelMachine(BaseSVM):
         gamma = None if self.gamma == "auto" else self.gamma
         # The variance may overflow for large values. The training refuses them in its own message.
         return resolve_gamma(gamma, X.shape[1], lambda: _variance(X))
-
-    def _set_solution_attributes(self, X: Any, arrays: Arrays) -> None:
-        """Set the attributes of the decision functions."""
-        model: Any = self.model_.model
-        # model.support numbers the rows with a weight above 0 only.
-        rows = (
-            model.support
-            if arrays.weights is None
-            else np.flatnonzero(arrays.weights)[model.support]
-        )
-        support, dual, intercept, self.n_support_ = self._decision_functions(
-            rows.astype(np.int32), model.beta.T.copy(), model.b.copy()
-        )
-        self.support_, self.intercept_ = support, intercept
-        self.support_vectors_ = X[support[:0] if model.has_row_numbers else support]
-        self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
-
-    def _decision_functions(
-        self, support: np.ndarray, dual: np.ndarray, intercept: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return support_, dual_coef_, intercept_ and n_support_ from the arrays of the model."""
-        return support, dual, intercept, np.array([len(support)], np.int32)
 
     @property
     def coef_(self) -> Any:

@@ -561,7 +561,7 @@ class Judge:
         """Return whether a support vector may have a coefficient in a machine, (m,) bool."""
         if not isinstance(self.model, PairwiseModel):
             return np.ones(len(self.model.beta), bool)
-        own = _own_classes(self.model)
+        own = self.model.own
         return (own == machine.first) | (own == machine.other)
 
     def _rows_of(self, machine: Machine, matches: Matches) -> GroupRows:
@@ -743,12 +743,8 @@ def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
     """Return coefficients as the model stores them: the inverse of `model.coefficients`."""
     if not isinstance(model, PairwiseModel):
         return B
-    beta, own = np.zeros_like(model.beta), _own_classes(model)
-    for k, (i, j) in enumerate(zip(*decisions.class_pairs(len(model.nr_sv)), strict=True)):
-        beta[own == i, j - 1] = B[own == i, k]
-        beta[own == j, i] = B[own == j, k]
+    beta, own = np.zeros_like(model.beta), model.own
+    for k, (i, j) in enumerate(zip(*decisions.class_pairs(len(model.labels)), strict=True)):
+        beta[own == i, j] = B[own == i, k]
+        beta[own == j, i] = -B[own == j, k]
     return beta
-
-
-def _own_classes(model: PairwiseModel) -> np.ndarray:
-    return np.repeat(np.arange(len(model.nr_sv)), model.nr_sv)

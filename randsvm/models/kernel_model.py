@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from math import log
 from typing import Any
 
@@ -273,36 +274,32 @@ class KernelModel(Model):
 
 @dataclass(frozen=True, kw_only=True)
 class PairwiseModel(KernelModel):
-    """A kernel model of K > 2 classes, one against one, as in LIBSVM.
+    """A kernel model of K > 2 classes, one against one.
 
     Parameters
     ----------
-    nr_sv : tuple of int
-        Number of support vectors of each class; the rows of Z are grouped by class, in this order.
-    beta : array of shape (m, K - 1), float64
-        LIBSVM's sv_coef. For a support vector of class i, column j - 1 is its coefficient against
-        class j > i, and column j the one against class j < i.
+    own : array of shape (m,), int64
+        Index of the class of each support vector, ascending.
+    beta : array of shape (m, K), float64
+        Coefficient of each support vector in the pair of its own class and each class, > 0 in
+        favour of its own class; 0 in the column of its own class.
     b : array of shape (K (K - 1) / 2,), float64
         Offset of each pair, in the order of `decisions.class_pairs`. `sigmoid` has its columns in
         this order too.
 
     Notes
     -----
-    f_ij(x) = sum of the coefficients times K(z, x) over the support vectors of classes i and j,
-    + b_ij. f_ij > 0 is a vote for i, else for j.
+    f_ij(x) = sum_s beta_sj K(z_s, x) - sum_t beta_ti K(z_t, x) + b_ij over the support vectors s of
+    class i and t of class j > i. f_ij > 0 is a vote for i, else for j.
     """
 
-    nr_sv: tuple[int, ...]
+    own: np.ndarray
 
     @property
     def coefficients(self) -> np.ndarray:
-        K = len(self.nr_sv)
-        own = np.repeat(np.arange(K), self.nr_sv)
-        found = np.zeros((len(own), len(self.b)))
-        for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
-            found[own == i, number] = self.beta[own == i, j - 1]
-            found[own == j, number] = self.beta[own == j, i]
-        return found
+        i, j = decisions.class_pairs(len(self.labels))
+        own = self.own[:, None]
+        return np.where(own == i, self.beta[:, j], np.where(own == j, -self.beta[:, i], 0.0))
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
         """Return the class with the most votes for each row.
@@ -327,22 +324,23 @@ class PairwiseModel(KernelModel):
         return class_scores(f, pairs=True)
 
     def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """Return an expansion for each class, with a column for each other class.
+        """Return an expansion for each class, with a column for each class.
 
-        Each kernel value is computed once and used for all pairs that contain the class.
+        Each kernel value is computed once and used for all pairs that contain the class. One
+        product with the coefficients of all pairs would take K / 2 times as many operations.
         """
-        ends = np.cumsum(self.nr_sv).tolist()
-        parts = [slice(end - count, end) for end, count in zip(ends, self.nr_sv, strict=True)]
+        ends = np.searchsorted(self.own, np.arange(len(self.labels) + 1)).tolist()
+        parts = [slice(*part) for part in pairwise(ends)]
         return tuple(Expansion(kernel_layout, self.Z[part], beta[part]) for part in parts)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
-        """Return f, (m, pairs). sums : (classes, m, classes - 1)."""
-        i, j = decisions.class_pairs(len(self.nr_sv))
-        return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
+        """Return f, (m, pairs). sums : (classes, m, classes)."""
+        i, j = decisions.class_pairs(len(self.labels))
+        return (sums[i, :, j] - sums[j, :, i]).T + self.b
 
     def _absolute_sums(self, sums: np.ndarray) -> np.ndarray:
-        i, j = decisions.class_pairs(len(self.nr_sv))
-        return (sums[i] + sums[j]).T
+        """Return the sum for the two classes with the largest sums, (m, 1)."""
+        return np.sort(sums, axis=0)[-2:].sum(axis=0)[:, None]
 
     def _is_certain(self, f: np.ndarray, bound: np.ndarray) -> np.ndarray:
         """Return whether the winner does not depend on pairs with |f| <= bound, (m,) bool."""
@@ -357,7 +355,7 @@ class PairwiseModel(KernelModel):
 
         f, doubtful : (m, pairs).
         """
-        classes, wins = len(self.nr_sv), f > 0
+        classes, wins = len(self.labels), f > 0
         least = decisions.votes(wins & ~doubtful, ~(wins | doubtful), classes)
         most = decisions.votes(wins | doubtful, ~wins | doubtful, classes)
         row, winner = np.arange(len(f)), self.predicted(f)
@@ -382,19 +380,17 @@ class PairwiseModel(KernelModel):
             A model of two classes.
         """
         i, j = sorted((first, second))
-        sign = 1.0 if first == i else -1.0
-        ends = np.cumsum(self.nr_sv)
-        rows = np.concatenate([np.arange(ends[k] - self.nr_sv[k], ends[k]) for k in (i, j)])
-        columns = np.repeat([j - 1, i], [self.nr_sv[i], self.nr_sv[j]])
-        beta = sign * self.beta[rows, columns]
-        used = beta != 0
-        number = decisions.pair_index(i, j, len(self.nr_sv))
+        is_first = self.own == first
+        beta = np.where(is_first, self.beta[:, second], -self.beta[:, first])
+        used = (is_first | (self.own == second)) & (beta != 0)
+        number = decisions.pair_index(i, j, len(self.labels))
+        b = self.b[number : number + 1]
         return KernelModel(
             task=self.task,
             kernel=self.kernel,
-            Z=self.Z[rows[used]],
+            Z=self.Z[np.flatnonzero(used)],
             beta=beta[used, None],
-            b=sign * self.b[number : number + 1],
+            b=b if first == i else -b,
             features=self.features,
             labels=(self.labels[first], self.labels[second]),
             zero_based=self.zero_based,

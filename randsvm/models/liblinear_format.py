@@ -19,6 +19,7 @@ from randsvm.models.model_text import (
     HeaderFormat,
     SealedStream,
     check_finite,
+    finite_numbers,
     read_header,
     reading,
     render_header,
@@ -230,7 +231,7 @@ def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
     blocks = [np.empty(0)]
     number = header.first_row_line
     for text in _blocks_of_lines(header.content, header.size, header.end):
-        block = _numbers(text, columns)
+        block = finite_numbers(text.split()) if _has_columns(text, columns) else None
         if block is None:
             raise _first_error(header, number, text, columns)
         blocks.append(block)
@@ -244,20 +245,6 @@ def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
         stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
         yield content[start:stop]
         start = stop
-
-
-def _numbers(text: bytes, columns: int) -> np.ndarray | None:
-    """Return the numbers in lines of `columns` finite numbers; None if the text is anything else.
-
-    float() also accepts inf, nan and 1_0, which `is_number` refuses.
-    """
-    if not _has_columns(text, columns):
-        return None
-    try:
-        numbers = np.array(list(map(float, text.split())))
-    except ValueError:
-        return None
-    return numbers if np.isfinite(numbers).all() and b"_" not in text else None
 
 
 def _has_columns(text: bytes, columns: int) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
-from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,8 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
-from randsvm.decimals import NUMBER, join_rows
+from randsvm.data.svmlight import Block
+from randsvm.decimals import is_number, join_rows
 from randsvm.errors import DataError, quoted
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -23,6 +22,7 @@ from randsvm.models.model_text import (
     HeaderFormat,
     SealedStream,
     check_finite,
+    finite_numbers,
     read_header,
     reading,
     render_header,
@@ -57,8 +57,11 @@ def write(model: KernelModel, path: str) -> None:
     """
     Z, beta = model.Z, model.beta
     is_svc = model.task == "svc"
-    nr_sv = model.nr_sv if isinstance(model, PairwiseModel) else None
-    if is_svc and nr_sv is None and beta.shape[1] == 1:
+    nr_sv = None
+    if isinstance(model, PairwiseModel):
+        beta = pair_coefficients(model.own, beta)
+        nr_sv = tuple(np.bincount(model.own, minlength=len(model.labels)).tolist())
+    elif is_svc and beta.shape[1] == 1:
         # LIBSVM's format groups support vectors by class.
         positive = beta[:, 0] > 0
         order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
@@ -143,22 +146,43 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
         given["float64"] = given["float64"] or float64
         if task == "svc" and len(given["labels"]) != nr_class:
             raise ValueError(f"expected {nr_class} labels")
-    given["beta"], features, Z = _parse_rows(header, columns, given["float64"])
+    given["beta"], rows = _parse_rows(header, columns, given["float64"])
+    features, indices, values = rows.features, rows.indices, rows.values
     if kernel.name == "precomputed":
-        features, Z = _row_numbers(header, features, Z)
-        # Rows of kernel values begin with 0:number.
-        given["zero_based"] = True
-    used_features, used_columns = np.unique(features, return_inverse=True)
+        # Rows of kernel values begin with 0:number. The number of the training row is its feature.
+        indices, values = _row_numbers(header, rows), np.ones_like(values)
+        features, given["zero_based"] = np.unique(indices), True
+    shape = (len(rows), len(features))
     given |= {
         "task": task,
         "kernel": kernel,
         "nu": svm_type in NU_TYPES.values(),
-        "features": used_features.astype(np.int32),
-        "Z": CsrMatrix(Z.data, used_columns, Z.indptr, (Z.shape[0], len(used_features))),
+        "features": features,
+        "Z": CsrMatrix(values, np.searchsorted(features, indices), rows.indptr, shape),
     }
-    if pairs and nr_sv is not None:
-        return PairwiseModel(nr_sv=nr_sv, **given)
-    return KernelModel(**given)
+    if not pairs:
+        return KernelModel(**given)
+    own = np.repeat(np.arange(nr_class), nr_sv or 0)
+    # The inverse of `pair_coefficients`.
+    beta = np.zeros((len(own), nr_class))
+    beta[own[:, None] != np.arange(nr_class)] = given["beta"].ravel()
+    given["beta"] = _signed(own, beta)
+    return PairwiseModel(own=own, **given)
+
+
+def pair_coefficients(own: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Return LIBSVM's sv_coef, (m, K - 1): y alpha in the pairs with each other class.
+
+    own, beta : see PairwiseModel.
+    """
+    K = beta.shape[1]
+    return _signed(own, beta)[own[:, None] != np.arange(K)].reshape(len(own), K - 1)
+
+
+def _signed(own: np.ndarray, beta: np.ndarray) -> np.ndarray:
+    """Return beta times y of the own class: 1 in pairs with later classes, -1 with earlier ones."""
+    later = own[:, None] <= np.arange(beta.shape[1])
+    return np.where(later, beta, 0.0 - beta)  # no -0.0
 
 
 def _check_classes(
@@ -214,13 +238,10 @@ def _per_class(
     return header.integers(keyword, nr_class)
 
 
-def _parse_rows(
-    header: Header, columns: int, float64: bool
-) -> tuple[np.ndarray, np.ndarray, CsrMatrix]:
-    """Return the coefficients, and the support vectors: `total_sv` svmlight rows.
+def _parse_rows(header: Header, columns: int, float64: bool) -> tuple[np.ndarray, Block]:
+    """Return the coefficients, (m, columns) float64, and the support vectors: `total_sv` rows.
 
-    columns : of the coefficients; float64 : whether values are float64. The coefficients are
-    (m, columns) float64; the support vectors are the index of each value, and rows without columns.
+    columns : of the coefficients; float64 : whether values are float64.
     """
     total_sv = _total_sv(header)
     header.check_rows(total_sv, "support vectors (total_sv)")
@@ -238,23 +259,18 @@ def _parse_rows(
     if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.first_row_line + blank, "a support vector", "a blank line")
-    beta = np.column_stack([*others, np.asarray(block.y, np.float64)])[:, :columns]
-    indices, indptr = np.asarray(block.indices, np.int32), np.asarray(block.indptr, np.int64)
-    rows = CsrMatrix(np.asarray(block.values), indices, indptr, (total_sv, 0))
-    return beta, indices, rows
+    return np.column_stack([*others, block.y])[:, :columns], block
 
 
-def _row_numbers(
-    header: Header, indices: np.ndarray, rows: CsrMatrix
-) -> tuple[np.ndarray, CsrMatrix]:
-    """Return the support vectors of a precomputed kernel: the value 1 at the number of each row."""
-    values = rows.data
+def _row_numbers(header: Header, rows: Block) -> np.ndarray:
+    """Return the number of the training row that each support vector names, (m,) int32."""
+    values = rows.values
     whole = (values == np.floor(values)) & (values > 0)
-    if (np.diff(rows.indptr) != 1).any() or (indices != 0).any() or not whole.all():
+    if (np.diff(rows.indptr) != 1).any() or rows.indices.any() or not whole.all():
         raise header.error(
             header.first_row_line, "'0:number' of a training row in each support vector", "others"
         )
-    return values.astype(np.int32), rows.with_data(np.ones_like(values))
+    return values.astype(np.int32)
 
 
 def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:
@@ -264,18 +280,20 @@ def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[n
     """
     if count <= 0:
         return [], text
-    # One pattern for the line: checking each word takes three times as long.
-    pattern = re.compile(rb"(?:[ \t]*" + NUMBER.pattern + rb"(?=[ \t])){%d}" % count)
-    lines, found = [], []
+    lines: list[bytes] = []
+    found: list[bytes] = []
+    wanted = f"{count + 1} coefficients of a support vector"
     for number, line in enumerate(text.split(b"\n")[:-1], header.first_row_line):
-        match = pattern.match(line)
-        numbers = list(map(float, match[0].split())) if match else [inf]
-        if not all(map(isfinite, numbers)):
-            raise header.error(number, f"{count + 1} coefficients of a support vector", line)
-        assert match is not None
-        found.append(numbers)
-        lines.append(b" " * match.end() + line[match.end() :])
-    return list(np.array(found).reshape(-1, count).T), b"\n".join([*lines, b""])
+        *words, rest = line.split(None, count) or [b""]
+        if len(words) < count:
+            raise header.error(number, wanted, line)
+        found += words
+        lines.append(b" " * (len(line) - len(rest)) + rest)
+    numbers = finite_numbers(found)
+    if numbers is None:
+        at = next(at for at, word in enumerate(found) if not is_number(word)) // count
+        raise header.error(header.first_row_line + at, wanted, text.split(b"\n", at + 1)[at])
+    return list(numbers.reshape(-1, count).T), b"\n".join([*lines, b""])
 
 
 # First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,

@@ -18,6 +18,7 @@ from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.errors import ModelError
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import MAX_FEATURES, Model
 
@@ -172,11 +173,15 @@ def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
         )
     terms = _in_one_group(model.beta)
     if isinstance(model, PairwiseModel):
-        K = len(model.nr_sv)
-        columns = np.zeros((K, K - 1), np.int64)
-        for number, (i, j) in enumerate(zip(*decisions.class_pairs(K), strict=True)):
-            columns[i, j - 1] = columns[j, i] = number
-        terms |= {"groups": np.cumsum([0, *model.nr_sv]), "columns": columns}
+        K = len(model.labels)
+        i, j = decisions.class_pairs(K)
+        columns = np.zeros((K, K), np.int64)
+        columns[i, j] = columns[j, i] = np.arange(len(i))
+        terms = {
+            "c": pair_coefficients(model.own, model.beta),
+            "groups": np.searchsorted(model.own, np.arange(K + 1)),
+            "columns": columns[~np.eye(K, dtype=bool)].reshape(K, K - 1),
+        }
     offset, degree = np.array(kernel.coef0), np.array(kernel.degree)
     fields = {"phi": phi, "Z": Z, "gamma": kernel.gamma, "offset": offset, "degree": degree}
     return {"b": model.b, "L": L, **fields, **terms}

@@ -350,18 +350,18 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> di
     classes = len(subtasks.names)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
     points = kernel_centres(subtasks.D, rows)
-    beta = np.zeros((len(rows), classes - 1))
+    beta = np.zeros((len(rows), classes))
     for (i, j), one in zip(subtasks.pairs, solutions, strict=True):
         at = np.searchsorted(rows, one.rows)
-        # The coefficient against class j is in column j - 1 if j > own class, else in column j.
-        beta[at, np.where(points.y[at] == i, j - 1, i)] = one.beta * one.scale
+        is_first = points.y[at] == i
+        own = np.where(is_first, one.beta, -one.beta)
+        beta[at, np.where(is_first, j, i)] = own * one.scale
     order = np.argsort(points.y, kind="stable")
-    nr_sv = np.bincount(points.y.astype(np.int64), minlength=classes)
     return {
         "Z": points.X[order],
         "beta": beta[order],
         "support": points.rows[order],
-        "nr_sv": tuple(nr_sv.tolist()),
+        "own": points.y[order].astype(np.int64),
     }
 
 

@@ -52,7 +52,7 @@ def kernel_model(task="svc", labels=("+1", "-1"), kernel=("rbf", 0.3), **given):
         "seen": SEEN,
         "metadata": METADATA,
     } | given
-    return (PairwiseModel if "nr_sv" in given else KernelModel)(task=task, **fields)
+    return (PairwiseModel if "own" in given else KernelModel)(task=task, **fields)
 
 
 def linear_model(labels=("2", "1"), columns=1, rows=4, **given):
@@ -68,7 +68,12 @@ def linear_model(labels=("2", "1"), columns=1, rows=4, **given):
 
 
 THREE = ("1", "2", "3")
-PAIRS = {"beta": RNG.normal(size=(6, 2)), "b": RNG.normal(size=3), "nr_sv": (2, 0, 4)}
+OWN = np.array([0, 0, 2, 2, 2, 2])
+PAIRS = {
+    "beta": RNG.normal(size=(6, 3)) * (OWN[:, None] != np.arange(3)),
+    "b": RNG.normal(size=3),
+    "own": OWN,
+}
 SCALED = {"scaling": Scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
 SCORES = {"conformal": NonconformityScores(np.array([0.1, 0.3]), np.array([1.0, 2.5]))}
 TABLE = Columns(
