@@ -331,7 +331,7 @@ class Report:
         objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
         if not outcome.evaluated:
-            self.say("P, D and gap are running values: not computed from scratch at the end")
+            self.say("not certified: the run ended before its closing evaluation")
         self._show_reduction(outcome)
         if outcome.largest_gap is not None and not math.isnan(outcome.gap):
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
-from randsvm.arrays import sorted_union, squared_norms, sum_in_order
+from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.kernels.expansion import Expansion
@@ -182,28 +182,11 @@ class Scan(RunningValues):
         )
         if state.machine is not None:
             SV_ = replace(state.machine, b=b, tube=task.tube, norm=norm)
+        if not SV_.within_bounds:
             certificate = replace(certificate, dual=-math.inf)
-        elif not SV_.within_bounds:
-            certificate = replace(certificate, dual=self._dual_within_bounds(SV_, linear))
         violators = Violators(V, certificate)
         self.latest = SV_, violators, tolerance
         return SV_, violators
-
-    def _dual_within_bounds(self, solution: KernelSolution, linear: float) -> float:
-        """Return D of the best multiple of coefficients that is within their bounds.
-
-        linear: see Task.linear. Where the task prescribes a sum of the coefficients, no other
-        multiple has that sum. Then the result is a lower bound of D of all feasible coefficients:
-        their |w|^2 is at most the square of the sum times the largest K(x, x).
-        """
-        task, kernel = self.task, self.kernel_layout.kernel
-        if total := abs(task.coefficient_sum) + task.absolute_sum:
-            norms = [0.0] if kernel.name == "rbf" else self.ask(LargestNormsQuery())
-            largest = 1.0 if kernel.name == "rbf" else kernel.magnitude(max(norms))
-            return -(total**2) * largest / 2
-        most = 1 / solution.excess
-        factor = min(most, linear / solution.norm) if solution.norm > 0 else most
-        return max(0.0, factor * linear - factor**2 * solution.norm / 2)
 
     def _least_loss_offset(self, group: Task, window: Window) -> tuple[Totals, float]:
         """Return the sums of all rows, and the offset that minimises P, of a group."""
@@ -220,23 +203,28 @@ class Scan(RunningValues):
     def evaluate(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
         """Return the solution with the b of least P, and V with a proven certificate.
 
-        Where the bounds of the rounding of float32 leave a gap well above that of the running
-        values, u of the rows that they leave open is computed in float64; so it is for a machine
-        that has no D.
+        Its bounds are those of the running values; `sharpened` may have lower ones.
         """
-        began = time.perf_counter()
         points = self.completed(solution).points
         found, V = self.examine(solution)
-        running = V.certificate
-        V = replace(V, certificate=self._proven(found, running))
-        tight = found.within_bounds and V.certificate.gap <= LOOSE_GAP * running.gap
-        if not tight and self._can_sharpen:
-            self._sharpen(found)
-            found, V = self.find_violators(LargestViolation(0, Draw(0, 0)))
-            V = replace(V, certificate=self._proven(found, V.certificate))
-        seconds = time.perf_counter() - began
-        V = replace(V, changed=len(solution), seconds=seconds, full_scan_seconds=seconds)
-        return replace(found, points=points), V
+        return replace(found, points=points), self._proven(found, V)
+
+    def sharpened(self, solution: KernelSolution, V: Violators) -> tuple[KernelSolution, Violators]:
+        """Return the result of `evaluate` after u is computed in float64 where rounding shows.
+
+        It is where the bounds of float32 leave a gap well above that of the running values, and
+        for a machine that has no D.
+        """
+        assert self.latest is not None
+        running = self.latest[1].certificate
+        tight = solution.within_bounds and V.certificate.gap <= LOOSE_GAP * running.gap
+        if tight or not self._can_sharpen:
+            return solution, V
+        # An exception may leave u of some rows in float64; then the last scan is not one of u.
+        self.latest = None
+        self._sharpen(solution)
+        found, V = self.find_violators(LargestViolation(0, Draw(0, 0)))
+        return replace(found, points=solution.points), self._proven(found, V)
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
         """Return the solution with the b of least P, and V, by running values."""
@@ -301,10 +289,11 @@ class Scan(RunningValues):
         error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
         self.values.change(Sharpen(layout, X, beta, self._query(solution), error))
 
-    def _proven(self, solution: KernelSolution, running: Certificate) -> Certificate:
-        """Return the certificate of the current coefficients with bounds of all rounding."""
+    def _proven(self, solution: KernelSolution, V: Violators) -> Violators:
+        """Return V with bounds of all rounding in the certificate of the current coefficients."""
+        running = V.certificate
         if not running.certified:
-            return running
+            return V
         query = self._query(solution)
         task, b, parts = query.task, query.b, self.ask(query, "evaluating").sums
         additions = len(parts) + max(shard.stop - shard.start for shard in self.D.shards)
@@ -321,9 +310,8 @@ class Scan(RunningValues):
         if query.primal_only:
             fixed = b * task.coefficient_sum + task.tube * task.absolute_sum
             primal = solution.norm / 2 + residuals + fixed
-            return replace(
-                running, primal=primal, primal_error=norm_error / 2 + opened, dual_error=norm_error
-            )
+            proven = replace(running, primal=primal, primal_error=norm_error / 2 + opened)
+            return replace(V, certificate=proven)
         beta = solution.beta
         missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
@@ -334,7 +322,7 @@ class Scan(RunningValues):
         dual_error = norm_error / 2 + addition_error(additions, linear_size)
         primal, primal_error = dual + residuals + fixed, dual_error + opened
         change = self._change_of_dual(solution, y, primal + primal_error)
-        return replace(
+        proven = replace(
             running,
             primal=primal,
             dual=dual,
@@ -342,6 +330,7 @@ class Scan(RunningValues):
             dual_error=dual_error + change,
             distance=residuals + fixed + opened + change,
         )
+        return replace(V, certificate=proven)
 
     def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
@@ -539,15 +528,6 @@ class RowsNearMarginQuery:
 
     def __call__(self, values: ShardValues) -> list[np.ndarray]:
         return [np.flatnonzero(values.not_beyond(self.beyond)) + values.shard.start]
-
-
-@dataclass(frozen=True)
-class LargestNormsQuery:
-    """Ask for the largest squared norm of the rows of each shard."""
-
-    def __call__(self, values: ShardValues) -> list[float]:
-        norms = squared_norms(values.D.chunk_matrix(values.shard))
-        return [float(norms.max(initial=0.0))]
 
 
 @dataclass(frozen=True)

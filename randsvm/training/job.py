@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf
+from math import inf, isnan
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -153,13 +153,14 @@ def check_gap(job: Job, params: Params | SgdParams) -> None:
 def why_gap_too_large(job: Job, gap: float, model: str) -> str | None:
     """Return why a model with this gap must not be written; None: it may be.
 
-    gap: nan if there is no certificate; then no gap is required.
+    gap: nan if there is no certificate.
     """
     required = job.limits.require_gap
     if required is None or gap <= required:
         return None
     name = files.display_output(model)
-    return f"gap {gap:.3g} is above {required:g} (--require-gap): {name} is left as it was"
+    found = "the gap is unknown, not" if isnan(gap) else f"gap {gap:.3g} is above"
+    return f"{found} {required:g} (--require-gap): {name} is left as it was"
 
 
 # Seconds before a time limit that are reserved for late events and for writing the model.

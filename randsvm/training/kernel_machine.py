@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import inf, isinf
+from math import inf, isinf, isnan
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -758,7 +758,7 @@ class KernelTrainingRun(BatchRun[Params]):
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,
-            largest_gap=max(one.certificate.gap for one in every) if len(every) > 1 else None,
+            largest_gap=_largest([one.certificate.gap for one in every]),
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
             reduced=self.reduced,
@@ -781,12 +781,12 @@ class KernelTrainingRun(BatchRun[Params]):
 
     def _certificate_word(self, outcome: Trained) -> str:
         """Return the word for the certificate: a reduced machine, and an estimate, has the D of
-        other coefficients."""
+        other coefficients. Without a closing evaluation nothing is certified."""
         if outcome.reduced is not None:
             return "reduced"
         if self._holds_estimate:
             return "estimate"
-        return "proven" if outcome.evaluated else "running"
+        return "none" if isnan(outcome.gap) else "proven"
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)
@@ -798,6 +798,11 @@ class KernelTrainingRun(BatchRun[Params]):
     def _machine(self) -> KernelModel:
         """The solutions as one model over the columns of D."""
         return assemble(self.subtasks, [one.SV for one in self._solutions])
+
+
+def _largest(gaps: list[float]) -> float | None:
+    """Return the largest gap of several problems, nan if one is; None for one problem."""
+    return float(np.max(gaps)) if len(gaps) > 1 else None
 
 
 def _reduction_metadata(reduced: Reduced) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from randsvm.arrays import distinct
 from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
-from randsvm.events import Iteration
-from randsvm.parallel import Cancelled
+from randsvm.events import Iteration, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
@@ -211,7 +210,7 @@ EVALUATION_FACTOR = 1.25
 NEGLIGIBLE_GAIN = 0.01
 # A reduced machine with a larger gap says too little about the rows outside of an inner set.
 MAX_REDUCED_GAP = 0.1
-# An interrupted run evaluates the solution of an inner set if that takes less than these seconds.
+# The closing evaluation of an interrupted run may take these seconds.
 INTERRUPTED_SECONDS = 1.0
 # Rounds over some rows end at this share of the gap that is asked for over all rows: the losses of
 # the other rows may raise the gap.
@@ -415,7 +414,7 @@ class SubtaskSolution:
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
         """Return a constant decision value for a subtask that has not been solved."""
         SV, certificate = subtasks.constant_solution(number)
-        return SubtaskSolution(SV, certificate, None, False, stopped)
+        return SubtaskSolution(SV, certificate, None, certificate.certified, stopped)
 
     def in_whole(self, task: Subtask) -> SubtaskSolution:
         """Return this solution with the row numbers of the whole D."""
@@ -624,26 +623,18 @@ class Rounds:
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
         if not evaluated or not isinstance(found[0], ReducedMachine):
             return found
-        machine, V = self.scan.evaluate(found[0])
+        machine, V = self.scan.sharpened(*self.scan.evaluate(found[0]))
         return machine, self.scan.with_dual_of(SV, V.certificate), found[2]
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
 
-        Without time for the evaluation the certificate is that of the running values. None: the
-        gap is above the one asked for, and a further `run` continues from this solution.
+        None: the gap is above the one asked for, and a further `run` continues from this solution.
         """
-        end = self.end + RESERVED_SECONDS
-        try:
-            with self.clock.until(lambda: end):
-                if time.perf_counter() + self.scan_seconds > end:
-                    raise TimeLimitError
-                SV, V = self.scan.evaluate(SV)
-        except TimeLimitError:
-            return self.unevaluated(SV, stopped)
-        # Without time for another D, the evaluation has its own.
-        with suppress(TimeLimitError), self.clock.until(lambda: end):
-            V = replace(V, certificate=self._with_best_dual(SV, V.certificate))
+        found = self._evaluated(SV, self.clock, self.end + RESERVED_SECONDS)
+        if found is None:
+            return self._unevaluated(SV, stopped)
+        SV, V = found
         if self._should_continue(SV, V, stopped):
             self.start, self.inner_set = no_step, None
             self.best = BestSolution()
@@ -652,8 +643,33 @@ class Rounds:
         ends = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
         if stopped.reason in ends and self._misses_gap(V) and SV.within_bounds:
             stopped = Stopped(StopReason.PRECISION_LIMIT)
+        return self._solution(SV, V, stopped)
+
+    def _solution(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> SubtaskSolution:
         count = V.count if SV.within_bounds else None
         return SubtaskSolution(SV, V.certificate, count, True, stopped)
+
+    def _unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
+        """Return the solution without a certificate, as its P and D have no bound of rounding."""
+        best = self.best
+        found = best.certificate if SV is best.solution else best.last_certificate
+        found = replace(found, certified=False)
+        return SubtaskSolution(self.scan.completed(SV), found, None, False, stopped)
+
+    def _evaluated(
+        self, SV: KernelSolution, clock: Clock, end: float
+    ) -> tuple[KernelSolution, Violators] | None:
+        """Return the solution, and V with the lowest proven gap that is found before `end`.
+
+        None: there is no time for any.
+        """
+        found = None
+        with suppress(TimeLimitError), clock.until(lambda: end):
+            found = self.scan.evaluate(SV)
+            found = self.scan.sharpened(*found)
+            SV, V = found
+            found = SV, replace(V, certificate=self._with_best_dual(SV, V.certificate))
+        return found
 
     def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of the best solution, if it lowers the gap.
@@ -697,28 +713,32 @@ class Rounds:
         """Return the best solution so far; None: there is none.
 
         The solution of an inner set replaces an estimate beyond the bounds, and without one, so
-        does that of a random subset, if all rows can be scanned with it in time.
+        does that of a random subset, if all rows can be scanned with it in time. Without time for
+        a closing evaluation there is no certificate.
         """
+        # Events go to no other listener, which may cancel this work.
+        clock, found = Clock(INTERRUPTED_SECONDS), None
+        with suppress(TimeLimitError, Interrupted, ClusterError), listening(clock):
+            with clock.until(lambda: clock.end):
+                self._use_inner_set()
+            if self.best.solution is not None:
+                found = self._evaluated(self.best.solution, clock, clock.end)
+        best = self.best.solution
+        if found is not None:
+            return self._solution(*found, stopped)
+        return None if best is None else self._unevaluated(best, stopped)
+
+    def _use_inner_set(self) -> None:
+        """Scan all rows with the solution of the inner set if there is no better one yet."""
         best = self.best.solution
         if self.inner_set is not None and (best is None or not best.within_bounds):
             found = self.inner_set.solution or (self.inner_set.estimate if best is None else None)
-            end = time.perf_counter() + INTERRUPTED_SECONDS
-            late = TimeLimitError, Interrupted, ClusterError, Cancelled
-            with suppress(*late), self.clock.until(lambda: end):
-                if found is not None:
-                    self.best.update(*self.scan.examine(found))
-        best = self.best.solution
-        return None if best is None else self.unevaluated(best, stopped)
+            if found is not None:
+                self.best.update(*self.scan.examine(found))
 
     @property
     def _inner_solution(self) -> KernelSolution | None:
         return None if self.inner_set is None else self.inner_set.solution
-
-    def unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
-        """Return the best or the last solution with the certificate of the running values."""
-        best = self.best
-        certificate = best.certificate if SV is best.solution else best.last_certificate
-        return SubtaskSolution(self.scan.completed(SV), certificate, None, False, stopped)
 
     @property
     def _no_margin(self) -> ParameterError:

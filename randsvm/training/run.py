@@ -748,7 +748,6 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         )
 
     def why_not_written(self, outcome: Trained) -> str | None:
-        # Without a certificate no gap is required: see check_gap.
         return why_gap_too_large(self.trainer.job, outcome.gap, self.name)
 
     def write(self, outcome: Trained) -> None:

@@ -28,6 +28,7 @@ from randsvm.data.shard_executor import Shard
 from randsvm.errors import ModelError, ParameterError
 from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.rounding import WRITTEN, addition_error
 from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import load
@@ -292,7 +293,9 @@ class Subtasks:
             return KernelSolution(empty.rows, EMPTY, 0.0, problem, empty), certificate
         sides = self.side_weights(number)
         lost = [C * weight for C, weight in zip(problem.bounds, sides, strict=True)]
-        certificate = Certificate(2.0 * min(lost), 0.0, problem.positive_semidefinite)
+        primal = 2.0 * min(lost)
+        rounding = addition_error(self.D.n + WRITTEN, primal)
+        certificate = Certificate(primal, 0.0, problem.positive_semidefinite, primal_error=rounding)
         b = 1.0 if lost[0] > lost[1] else -1.0
         return KernelSolution(empty.rows, EMPTY, b, problem, empty), certificate
 

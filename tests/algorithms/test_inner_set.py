@@ -18,7 +18,6 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
-from randsvm.models.kernel_model import KernelModel
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.training import rounds
@@ -205,7 +204,7 @@ def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(tmp_path, na
     said = oracle.trailer(model)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
     assert judged.feasible
-    assert said["certificate"] == "running"
+    assert said["certificate"] == "proven"
     assert not any("no time for a solution" in text for text in notices)
     assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
     assert float(said["dual"]) >= judged.dual - 1e-5 * abs(judged.dual)
@@ -216,28 +215,16 @@ def test_an_interrupted_run_ends_with_the_solution_of_the_inner_set(tmp_path, na
 @pytest.mark.parametrize("rounds", [0, None])
 @pytest.mark.parametrize("name", ["svc", "one-class"])
 def test_an_interrupted_run_without_another_solution_keeps_the_estimate(tmp_path, name, rounds):
-    """Its P is true; its D is that of a multiple within the bounds, or of any coefficients."""
+    """Its P is true, and it has no D."""
     train, model, notices = interrupted(tmp_path, name, rounds)
     said = oracle.trailer(model)
     judged = randsvm.certify(train, model, params=CertifyParams(**SETS[name][3]))
     assert not judged.feasible
     assert said["certificate"] == "estimate"
     assert any("no time for a solution" in text for text in notices)
-    assert float(said["primal"]) == pytest.approx(judged.primal, rel=1e-5)
-    found = randsvm.load(str(model)).model
-    assert isinstance(found, KernelModel)
-    beta, Z = found.beta.ravel(), found.Z.toarray()
-    norm = beta @ oracle.kernel_matrix("rbf", Z, Z, found.kernel.gamma) @ beta
-    if name == "one-class":
-        expected = -((0.1 * ROWS) ** 2) / 2
-    else:
-        y, X = SETS[name][:2]
-        at = {tuple(x): label for x, label in zip(oracle.as_float32(X), y, strict=True)}
-        linear = np.array([at[tuple(z)] for z in Z]) @ beta
-        factors = np.linspace(0.0, 1 / np.abs(beta).max(), 100_001)
-        expected = float((factors * linear - factors**2 * norm / 2).max())
-        assert expected > 0
-    assert float(said["dual"]) == pytest.approx(expected, rel=1e-4)
+    assert said["primal"] == pytest.approx(judged.primal, rel=1e-5)
+    assert abs(said["primal"] - judged.primal) <= said["primal_error"] + judged.primal_error
+    assert (said["dual"], said["gap"]) == (None, 1.0)
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name != "svr"])

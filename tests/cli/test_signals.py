@@ -80,7 +80,7 @@ def assert_model_as_reported(killed, data, number):
     loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
     assert metadata["stopped"] == str(Interrupted(number))
-    assert (metadata["certificate"], metadata["violators"]) == ("running", None)
+    assert metadata["certificate"] == "proven"
     assert killed.stderr.endswith(f": {metadata['stopped']}\n")
     y, X = data
     C, gamma = float(metadata["C"]), loaded.kernel.gamma
@@ -89,7 +89,7 @@ def assert_model_as_reported(killed, data, number):
     u = np.concatenate([kernel(words, part, Z) @ found.beta for part in np.split(X, 20)])
     norm = found.beta @ kernel(words, Z, Z) @ found.beta
     exact = norm / 2 + C * np.maximum(0, 1 - y * (u + found.b)).sum()
-    assert float(metadata["primal"]) == pytest.approx(exact, rel=1e-3)
+    assert abs(metadata["primal"] - exact) <= metadata["primal_error"] + 1e-9 * exact
     rows = loaded.rows(
         np.arange(11) * 2, np.tile([1, 2], 10).astype(np.int32), X[:10].astype(np.float32).ravel()
     )
@@ -149,11 +149,12 @@ def test_after_the_first_scan_the_best_model_replaces_the_old_one(tmp_path, data
     assert_model_as_reported(killed, data, number)
     rounds = [event for event in read_log(tmp_path / "log") if event["event"] == "iteration"]
     metadata = oracle.trailer(killed.model)
-    assert float(metadata["primal"]) == min(event["primal"] for event in rounds)
-    # Less what rounding may have added to it.
+    lowest = min(event["primal"] for event in rounds)
     highest = max(event["dual"] for event in rounds)
-    assert float(metadata["dual"]) <= highest
-    assert float(metadata["dual"]) == pytest.approx(highest, rel=1e-5)
+    assert metadata["primal"] == pytest.approx(lowest, rel=1e-5)
+    # A D that is higher by a hundredth of the distance is not worth an evaluation.
+    assert metadata["dual"] <= highest * (1 + 1e-5)
+    assert metadata["dual"] >= highest - 0.011 * (lowest - highest)
 
 
 # ---- stochastic gradient descent --------------------------------------------------------------

@@ -656,7 +656,7 @@ class Said(NamedTuple):
     """A certificate as a trailer or a record has it.
 
     The bounds of rounding are separate numbers, or parts of P and D. bounded: whether there are
-    any. running: whether the numbers are those of the scans, which promise no bound
+    any.
     """
 
     primal: float
@@ -665,12 +665,11 @@ class Said(NamedTuple):
     primal_error: float
     dual_error: float
     bounded: bool
-    running: bool = False
 
     @property
     def digits(self) -> Fraction:
         """Return the relative error that P and D as said may have in addition to their bounds."""
-        return STATED if self.bounded else RUNNING if self.running else WITHOUT_BOUNDS
+        return STATED if self.bounded else WITHOUT_BOUNDS
 
     @property
     def upper(self) -> Fraction:
@@ -694,13 +693,13 @@ def said(stated: Mapping[str, Any]) -> Said | None:
         return None
     primal, dual, gap, *errors = numbers
     bounded = word in ("proven", "sampled") or any(errors)
-    return Said(primal, dual, gap, errors[0], errors[1], bounded, word == "running")
+    return Said(primal, dual, gap, errors[0], errors[1], bounded)
 
 
 # Digits of P, D and the gap are those of float64; without bounds of rounding sums have fewer.
 # The judge's feasible coefficients are those of the text, so D differs by rounding.
 SAME = Fraction(1, 10**12)
-STATED, WITHOUT_BOUNDS, RUNNING = Fraction(1, 10**15), Fraction(1, 10**9), Fraction(1, 1000)
+STATED, WITHOUT_BOUNDS = Fraction(1, 10**15), Fraction(1, 10**9)
 
 
 def contradictions(

@@ -154,7 +154,7 @@ def test_an_evaluation_sums_again_what_was_taken_over(made):
         one.scan.take_over(rows, beta[rows], one.K @ beta + 2e-4)
         solution, _ = one.scan.find_violators(KEEP_ALL)
         assert one.u == pytest.approx(one.K @ beta + 2e-4, abs=1e-5)
-        evaluated, V = one.scan.evaluate(solution)
+        evaluated, V = one.scan.sharpened(*one.scan.evaluate(solution))
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
@@ -241,7 +241,7 @@ def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, probl
     with case(*task_file(tmp_path, problem), replace(problem, bounds=bounds)) as one:
         beta = one.some(0)
         solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
-        evaluated, V = one.scan.evaluate(solution)
+        evaluated, V = one.scan.sharpened(*one.scan.evaluate(solution))
         assert (evaluated.rows == solution.rows).all()
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 

@@ -15,7 +15,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm import api
-from randsvm.errors import ModelError
+from randsvm.errors import GapError, ModelError
 from randsvm.events import Iteration, Notice, Trained
 from randsvm.training import subtasks
 
@@ -188,7 +188,8 @@ def test_a_warm_start_from_another_kind_of_model_is_refused(tmp_path, training_f
 
 
 @pytest.mark.parametrize("task", ["svc", "nu-svc"])
-def test_untrained_pairs_are_reported_and_count_in_the_gap(tmp_path, training_file, task):
+def test_a_run_that_ends_before_its_evaluation_has_no_certificate(tmp_path, training_file, task):
+    """The clock jumps over all the time that the closing evaluation of the first pair has."""
     model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
     with jumping_clock() as jump:
         meddler = AfterRounds(2, jump)
@@ -200,5 +201,10 @@ def test_untrained_pairs_are_reported_and_count_in_the_gap(tmp_path, training_fi
     # Four classes have six pairs, of which the first was begun.
     (notice,) = [text for text in meddler.notices if "pairs of classes" in text]
     assert notice.startswith("5 of 6 pairs of classes have no solution")
-    assert outcome.gap == float(found["gap"]) > 0.5
-    assert outcome.largest_gap >= 1
+    assert np.isnan([outcome.gap, outcome.largest_gap]).all()
+    assert (found["certificate"], found["gap"], found["largest_gap"]) == ("none", None, None)
+    unknown = pytest.raises(GapError, match=r"the gap is unknown, not 0\.99")
+    with jumping_clock() as jump, unknown:
+        meddler = AfterRounds(2, jump)
+        api.train_osuna(training_file, tmp_path / "none", meddler, require_gap=0.99, **given)
+    assert not (tmp_path / "none").exists()
