@@ -273,7 +273,7 @@ def _fitted(data: Data, trained: Model, outcome: Trained, job: Job) -> FittedMod
     from randsvm.data.in_memory import Arrays, original_labels
     from randsvm.models.fitted import FittedModel
 
-    classes = None
+    classes: Any = None
     if isinstance(data, Arrays) and not trained.is_one_class:
         classes = original_labels(data, trained.labels)
     return FittedModel(trained, outcome, job.resources.workers, classes)

@@ -22,7 +22,7 @@ import scipy.sparse
 from randsvm import files
 from randsvm.api import FittedModel, load
 from randsvm.errors import ContentError, InputError, ModelError, ParameterError
-from randsvm.models.fitted import decision_values, original_values
+from randsvm.models.fitted import decision_values
 from randsvm.models.load import check_is_not_model
 from randsvm.models.row_files import RowFiles
 
@@ -396,8 +396,7 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
     X, y = scipy.sparse.csr_matrix(X), np.asarray(y)
     codes = y.astype(float) if fitted.model.is_regression else np.full(len(y), np.nan)
     if not fitted.model.is_regression:
-        labels = original_values(fitted.model) if fitted.classes is None else fitted.classes
-        names = zip(labels, fitted.model.labels, strict=True)
+        names = zip(fitted.classes, fitted.model.labels, strict=True)
         for code, (value, text) in enumerate(names):
             codes[(y == value) | (y.astype(str) == text)] = code
     return X, codes, np.ones(len(y))
@@ -406,15 +405,13 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
 def _of_files(paths: Sequence[str], model: Any, fitted: FittedModel) -> tuple[Any, ...]:
     """Return the rows of files, their class indices or targets, and their weights."""
     found, parts = fitted.model, []
-    table = found.label_table(paths[0])
     for block in RowFiles(found, str(model), paths).blocks(jobs=fitted.jobs):
         at = block.indices - found.index_base
         used = (at >= 0) & (at < found.width)
         rows = np.repeat(np.arange(len(block)), np.diff(block.indptr))
         entries = block.values[used], (rows[used], at[used])
         X = scipy.sparse.csr_matrix(entries, (len(block), found.width), dtype=float)
-        y = block.y if found.is_regression else table.classes(block)
-        parts.append((X, y, np.ones(len(y)) if block.weights is None else block.weights))
+        parts.append((X, block.y, block.weights))
     if not parts:
         raise ContentError("the data have no rows")
     X, *columns = zip(*parts, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError
-from randsvm.models.fitted import FittedModel, check_columns, decision_values, load, original_values
+from randsvm.models.fitted import FittedModel, check_columns, decision_values, load
 from randsvm.models.model import Model
 from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
@@ -291,16 +291,14 @@ class Classifier(ClassifierMixin, BaseSVM):
         return {} if self.class_weight is None else dict(pairs)
 
     def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
-        """Set the attributes, and the index in classes_ of each label of the model."""
-        super()._set_training_attributes(arrays, fitted)
-        self._class_indices = np.array(
-            [(arrays.names or ()).index(name) for name in fitted.model.labels]
-        )
+        """Set the attributes, and the labels in `model_`."""
+        codes = [(arrays.names or ()).index(name) for name in fitted.model.labels]
+        super()._set_training_attributes(arrays, replace(fitted, classes=self.classes_[codes]))
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
         model = fitted.model
-        self.classes_, self._class_indices = np.unique(original_values(model), return_inverse=True)
+        self.classes_ = np.unique(fitted.classes)
         weights = recorded_options(model).get("weights", {})
         if "configuration" in model.metadata and BALANCED not in weights:
             self.class_weight_ = np.ones(len(self.classes_))
@@ -313,6 +311,11 @@ class Classifier(ClassifierMixin, BaseSVM):
                 if BALANCED in weights
                 else dict(zip(self.classes_.tolist(), self.class_weight_.tolist(), strict=True))
             )
+
+    @property
+    def _class_indices(self) -> np.ndarray:
+        """The index in classes_ of each label of the model, (n_classes,)."""
+        return np.searchsorted(self.classes_, self.model_.classes)
 
     @property
     def _sign(self) -> float:
@@ -350,4 +353,4 @@ class Classifier(ClassifierMixin, BaseSVM):
             Labels.
         """
         f = self._decision(X, labels_only=True)
-        return self.classes_[self._class_indices[self.model_.model.predicted(f)]]
+        return self.model_.classes[self.model_.model.predicted(f)]

@@ -19,7 +19,6 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
-from randsvm.data.labels import LabelTable
 from randsvm.data.svmlight import Block, numbers_of
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
@@ -38,8 +37,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import ModelRows
-from randsvm.models.prediction import weights_at
-from randsvm.models.row_files import RowFiles
+from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
@@ -233,33 +231,21 @@ class RowSums(NamedTuple):
 
 def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowSums:
     """Return the sums over all rows of the files."""
-    model = judge.model
-    files_of_rows = RowFiles(model, paths[0], paths)
-    own = {} if model.columns is not None else {"has_row_numbers": model.has_row_numbers}
-    table = LabelTable(paths[0], names=model.labels, closed=True)
-    if model.is_one_class:  # labels do not matter, as in training
-        table = LabelTable(paths[0], any_label=True)
+    rows = RowFiles(
+        judge.model, paths[0], paths, row_weights=judge.params.row_weights, training=True
+    )
     parts: list[RowSums] = []
-    row_weights = weights_at(judge.params.row_weights, paths)
     with ThreadPool(jobs) as pool:
-        begin_file = partial(setattr, table, "path")
-        blocks = files_of_rows.blocks(
-            emit, jobs=jobs, begin_file=begin_file, unlabelled=False, **own
-        )
-        weighted = blocks if row_weights is None else map(row_weights.of, blocks)
-        for block in map(Block.without_zero_weights, weighted):
-            y = block.y if model.is_regression else table.classes(block)
-            work = partial(judge.sums, block, y)
-            parts += pool.map_in_order(work, slices(len(block), model.rows_at_once))
-    if row_weights is not None:
-        row_weights.check_end()
+        for block in rows.blocks(emit, jobs):
+            work = partial(judge.sums, block)
+            parts += pool.map_in_order(work, slices(len(block), judge.model.rows_at_once))
     if not parts:
         raise ContentError(f"{paths[0]}: expected rows, found none")
     *added, largest, residuals, matches = zip(*parts, strict=True)
-    losses, rows, weights, diagonal = (sum(each[1:], each[0]) for each in added)
+    losses, count, weights, diagonal = (sum(each[1:], each[0]) for each in added)
     residuals = np.concatenate(residuals, axis=1)
     found = nearest(matches, judge.index.count)
-    return RowSums(losses, rows, weights, diagonal, np.max(largest, axis=0), residuals, found)
+    return RowSums(losses, count, weights, diagonal, np.max(largest, axis=0), residuals, found)
 
 
 # --- feasible coefficients -----------------------------------------------------------------
@@ -430,16 +416,15 @@ class Judge:
 
     # --- sums over rows -------------------------------------------------------------------------
 
-    def sums(self, block: Block, y: np.ndarray, part: slice) -> RowSums:
-        """Return the sums over the rows `part` of a block. y : (len(block),)."""
-        indptr = block.indptr[part.start : part.stop + 1]
-        values = slice(indptr[0], indptr[-1])
-        text = indptr - indptr[0], block.indices[values], block.values[values]
+    def sums(self, block: Block, part: slice) -> RowSums:
+        """Return the sums over the rows `part` of a block."""
+        text = csr_rows(block, part)
         rows = self.model.rows(*text)
         # block.numbers.rows also has the rows of weight 0, which the block leaves out.
         numbers = None if block.numbers is None else numbers_of(*text)
-        y, f, sizes = y[part], *self.model.decision_and_sizes(rows.X, rows.extra)
-        weights = np.ones(len(f)) if block.weights is None else block.weights[part]
+        f, sizes = self.model.decision_and_sizes(rows.X, rows.extra)
+        assert block.weights is not None, "RowFiles gives all rows weights"
+        y, weights = block.y[part], block.weights[part]
         b, width = float(np.abs(self.model.b).max()), self.params.epsilon + 1.0
         errors = self._errors(self.model, rows.X, rows.extra, sizes)
         targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from randsvm import files
-from randsvm.arrays import CsrMatrix, squared_norms
+from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data import svmlight
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
@@ -25,7 +25,7 @@ from randsvm.models.c_source import BEGINNING, c_source
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm, normal_form
-from randsvm.models.row_files import RowFiles
+from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parameters.run import EXPORT_FORMATS
 
 if TYPE_CHECKING:
@@ -214,10 +214,8 @@ class _Rows:
             return
         done = 0
         for block in self.files.blocks():
-            for begin in range(0, len(block), self.at_once):
-                indptr = block.indptr[begin : begin + self.at_once + 1]
-                at = slice(indptr[0], indptr[-1])
-                yield indptr - indptr[0], block.indices[at], block.values[at]
+            for at in slices(len(block), self.at_once):
+                yield csr_rows(block, at)
             done += len(block)
             emit(Progress("comparing", done, None, "row"))
 

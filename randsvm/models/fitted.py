@@ -39,14 +39,18 @@ class FittedModel:
     jobs : int, default=1
         Worker threads that predict.
     classes : ndarray of shape (n_classes,), optional
-        Labels that `predict` returns, in the order of the model's labels. None returns the labels
-        of the model file.
+        Labels that `predict` returns, in the order of the model's labels; by default the labels of
+        the model file, int64 or str.
     """
 
     model: Model
     outcome: Trained | None = None
     jobs: int = 1
-    classes: np.ndarray | None = None
+    classes: np.ndarray = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.classes is None:
+            object.__setattr__(self, "classes", np.array(self.model.values))
 
     @property
     def gap(self) -> float:
@@ -108,10 +112,7 @@ class FittedModel:
             check_columns(self.model, X)
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         predicted = self.model.predicted(f)
-        if self.model.is_regression:
-            return predicted
-        classes = original_values(self.model) if self.classes is None else self.classes
-        return classes[predicted]
+        return predicted if self.model.is_regression else self.classes[predicted]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probability of each class for each row.
@@ -173,22 +174,6 @@ class FittedModel:
             for line in format_lines(self.info())
         ]
         return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
-
-
-def original_values(model: Model) -> np.ndarray:
-    """Return the labels that a model of classes predicts.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-
-    Returns
-    -------
-    ndarray of shape (n_classes,), int64 or str
-        Labels in the order of the model.
-    """
-    return np.array(model.values)
 
 
 def load(path: str) -> FittedModel:

@@ -7,70 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from math import nan
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import join_weights
 from randsvm.events import (
     ClassificationMetrics,
     ClassMetrics,
     Coverage,
     ProbabilityMetrics,
 )
-from randsvm.models.decisions import predicted_classes
-
-AnyMetric = TypeVar("AnyMetric", bound="Metric")
 
 
 class Metric:
-    """Counts over rows, and a score that is computed from them.
+    """Counts over rows, and a score that is computed from them. A row counts as its weight.
 
-    The sum of two metrics has the counts of both sets of rows. A row counts as its weight.
-
-    labelled_weight : sum of the weights of the labelled rows, their number without weights
-    score_name : name of the score
-    sign : 1 if a larger score is better, else -1
-    summed_attributes : names of the counts other than `rows`, `labelled` and `labelled_weight`
+    labelled_weight : sum of the weights of the labelled rows
     """
-
-    score_name: str
-    sign: int
-    summed_attributes: tuple[str, ...]
 
     def __init__(self) -> None:
         self.rows = self.labelled = 0
-        self.labelled_weight: float = 0
+        self.labelled_weight = 0.0
 
-    def add(
-        self,
-        y: np.ndarray,
-        f: np.ndarray,
-        predicted: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
+    def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> None:
         """Count m rows.
 
         y : (m,) class indices or targets, nan for unlabelled rows; f : decision values; predicted :
-        (m,) class indices, or None if they follow from f; weights : (m,), or None if all are 1.
+        (m,) class indices or targets; weights : (m,).
         """
         labelled = ~np.isnan(y)
-        count = int(labelled.sum())
         self.rows += len(f)
-        self.labelled += count
-        predicted = self._predicted(f) if predicted is None else predicted
-        if weights is not None:
-            weights = weights[labelled]
-        self.labelled_weight += count if weights is None else float(weights.sum())
-        self._compare(y[labelled], f[labelled], predicted[labelled], weights)
-
-    def _predicted(self, f: np.ndarray) -> np.ndarray:
-        return predicted_classes(f)
+        self.labelled += int(labelled.sum())
+        self.labelled_weight += float(weights[labelled].sum())
+        self._compare(y[labelled], f[labelled], predicted[labelled], weights[labelled])
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
         """Count labelled rows."""
         raise NotImplementedError
@@ -80,103 +53,78 @@ class Metric:
         """The score; nan without labelled rows."""
         raise NotImplementedError
 
-    def __add__(self: AnyMetric, other: AnyMetric) -> AnyMetric:
-        both = copy(self)
-        for name in ("rows", "labelled", "labelled_weight", *self.summed_attributes):
-            setattr(both, name, getattr(self, name) + getattr(other, name))
-        return both
-
 
 class Accuracy(Metric):
     """Accuracy in percent.
 
     correct : number of labelled rows with a correct prediction
-    correct_weight : sum of their weights, their number without weights
+    correct_weight : sum of their weights
     """
 
-    score_name = "accuracy"
-    sign = 1
-    summed_attributes = ("correct", "correct_weight")
     correct = 0
-    correct_weight: float = 0
+    correct_weight = 0.0
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
         right = y == predicted
-        count = int(right.sum())
-        self.correct += count
-        self.correct_weight += count if weights is None else float(weights[right].sum())
+        self.correct += int(right.sum())
+        self.correct_weight += float(weights[right].sum())
 
     @property
     def score(self) -> float:
         return 100 * self.correct_weight / self.labelled_weight if self.labelled_weight else nan
 
 
-@dataclass(frozen=True)
-class Moments:
-    """First and second moments of pairs (y, f) over rows of total weight n.
+class RegressionErrors(Metric):
+    """Errors e = f - y of a regression.
 
-    The sum of two moments is that of both sets of rows.
-
-    mean : (2,); products : (2, 2), sums of products of the deviations from the mean
+    sums : (2,), of e^2 and |e|; mean, products : of y and f, (2,) and (2, 2), the latter sums of
+    products of the deviations from the mean
     """
 
-    n: float = 0
-    mean: np.ndarray = field(default_factory=lambda: np.zeros(2))
-    products: np.ndarray = field(default_factory=lambda: np.zeros((2, 2)))
-
-    @staticmethod
-    def of(pairs: np.ndarray, weights: np.ndarray | None = None) -> Moments:
-        """Return the moments of pairs, (m, 2) float64. weights : (m,), or None if all are 1."""
-        if not len(pairs) or (weights is not None and not weights.any()):
-            return Moments()
-        if weights is not None:
-            total = float(weights.sum())
-            mean = pairs[0] + weights @ (pairs - pairs[0]) / total
-            deviations = pairs - mean
-            return Moments(total, mean, (deviations.T * weights) @ deviations)
-        # With this formula the mean of equal pairs is exactly that pair.
-        mean = pairs[0] + (pairs - pairs[0]).mean(axis=0)
-        deviations = pairs - mean
-        return Moments(len(pairs), mean, deviations.T @ deviations)
-
-    def __add__(self, other: Moments) -> Moments:
-        """Add moments as in Chan, Golub, LeVeque 1983, without cancellation for a large mean."""
-        n = self.n + other.n
-        if not n:
-            return self
-        difference = other.mean - self.mean
-        between = np.outer(difference, difference) * (self.n * other.n / n)
-        mean = self.mean + difference * (other.n / n)
-        return Moments(n, mean, self.products + other.products + between)
-
-
-class RegressionErrors(Metric):
-    """Errors e = f - y of a regression. sums : (2,), of e^2 and |e|; moments : of y and f."""
-
     score_name = "mean squared error"
-    sign = -1
-    summed_attributes = ("sums", "moments")
 
     def __init__(self) -> None:
         super().__init__()
-        self.sums = np.zeros(2)
-        self.moments = Moments()
-
-    def _predicted(self, f: np.ndarray) -> np.ndarray:
-        return f
+        self.sums, self.mean, self.products = np.zeros(2), np.zeros(2), np.zeros((2, 2))
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
-        error = f - y
-        if weights is None:
-            sums = [error @ error, np.abs(error).sum()]
-        else:
-            sums = [weights @ error**2, weights @ np.abs(error)]
+        total, before = float(weights.sum()), self.labelled_weight - float(weights.sum())
+        if not total:
+            return
+        error, pairs = f - y, np.column_stack([y, f])
+        # With this formula the mean of equal pairs is exactly that pair.
+        mean = pairs[0] + weights @ (pairs - pairs[0]) / total
+        deviations = pairs - mean
+        products = (deviations.T * weights) @ deviations
+        self._join(before, total, [weights @ error**2, weights @ np.abs(error)], mean, products)
+
+    def _join(
+        self, before: float, total: float, sums: Any, mean: np.ndarray, products: np.ndarray
+    ) -> None:
+        """Add the sums of rows of weight `total` to those of rows of weight `before`.
+
+        Chan, Golub, LeVeque 1983, without cancellation for a large mean.
+        """
+        difference, n = mean - self.mean, before + total
+        between = np.outer(difference, difference) * (before * total / n)
         self.sums = np.add(self.sums, sums)
-        self.moments = self.moments + Moments.of(np.column_stack([y, f]), weights)
+        self.mean = self.mean + difference * (total / n)
+        self.products = self.products + products + between
+
+    def __add__(self, other: RegressionErrors) -> RegressionErrors:
+        """Return the errors of both sets of rows."""
+        both = copy(self)
+        both.rows, both.labelled = self.rows + other.rows, self.labelled + other.labelled
+        both.labelled_weight = self.labelled_weight + other.labelled_weight
+        if other.labelled_weight:
+            both._join(
+                self.labelled_weight, other.labelled_weight, other.sums, other.mean, other.products
+            )
+        return both
 
     @property
     def score(self) -> float:
@@ -189,7 +137,7 @@ class RegressionErrors(Metric):
 
         svm-predict computes it from sums of squares, which is inexact for targets far from 0.
         """
-        (yy, yf), (_, ff) = self.moments.products.tolist()
+        (yy, yf), (_, ff) = self.products.tolist()
         spread = yy * ff
         return yf**2 / spread if spread else nan
 
@@ -200,15 +148,15 @@ class RegressionErrors(Metric):
     @property
     def r_squared(self) -> float:
         """R^2 = 1 - sum e^2 / sum (y - mean y)^2."""
-        spread = float(self.moments.products[0, 0])
+        spread = float(self.products[0, 0])
         return 1 - float(self.sums[0]) / spread if spread > 0 else nan
 
 
 class ConfusionMatrix(Accuracy):
     """Accuracy, precision, recall and F1; for two classes also the areas under the curves.
 
-    The areas under the ROC and the precision-recall curves need all decision values: 9 bytes for
-    each row.
+    The areas under the ROC and the precision-recall curves need all decision values and weights:
+    17 bytes for each row.
     """
 
     def __init__(self, classes: int) -> None:
@@ -217,12 +165,11 @@ class ConfusionMatrix(Accuracy):
         # Rows, and the sums of their weights.
         self.confusion = np.zeros((classes, classes), np.int64)
         self.weighted_confusion: np.ndarray = np.zeros((classes, classes))
-        self.values: list[np.ndarray] = []
-        self.is_first: list[np.ndarray] = []
-        self.weights: list[np.ndarray | None] = []
+        # Of each block f, whether the first class is the true one, and weights, (m,) each.
+        self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def _compare(
-        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None
+        self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
         super()._compare(y, f, predicted, weights)
         true, K = y.astype(np.int64), self.classes
@@ -235,23 +182,19 @@ class ConfusionMatrix(Accuracy):
         if K == 2:
             is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
-            self.values.append(f[is_known] if f.ndim == 1 else f[is_known, 0] - f[is_known, 1])
-            self.is_first.append(true[is_known] == 0)
-            self.weights.append(None if weights is None else weights[is_known])
+            f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
+            self.blocks.append((f[is_known], true[is_known] == 0, weights[is_known]))
 
     def _ranked(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return f, whether the first class is the true one, and weights of all rows, (m,) each."""
-        f, first = np.concatenate(self.values), np.concatenate(self.is_first)
-        weights = join_weights(
-            [(len(f), weights) for f, weights in zip(self.values, self.weights, strict=True)]
-        )
-        return f, first, np.ones(len(f)) if weights is None else weights
+        f, first, weights = map(np.concatenate, zip(*self.blocks, strict=True))
+        return f, first, weights
 
     @property
     def auc(self) -> float | None:
         if self.classes != 2:
             return None
-        if not self.values:
+        if not self.blocks:
             return nan
         f, first, weights = self._ranked()
         total = float(weights[first].sum())
@@ -263,7 +206,7 @@ class ConfusionMatrix(Accuracy):
         """The area under the precision-recall curve of each class; None for three or more."""
         if self.classes != 2:
             return (None,) * self.classes
-        if not self.values:
+        if not self.blocks:
             return nan, nan
         f, first, weights = self._ranked()
         return average_precision(f, first, weights), average_precision(-f, ~first, weights)
@@ -351,20 +294,19 @@ class CoverageCounts:
         self.labelled = self.covered = 0.0
         self.rows, self.sizes = 0, 0.0
 
-    def add_sets(self, y: np.ndarray, sets: np.ndarray, weights: np.ndarray | None) -> None:
+    def add_sets(self, y: np.ndarray, sets: np.ndarray, weights: np.ndarray) -> None:
         """Count label sets. y : (m,) class indices, nan if unlabelled; sets : (m, classes) bool."""
         known = y < sets.shape[1]
         index = np.where(known, y, 0).astype(np.int64)
         self._add(y, known & sets[np.arange(len(y)), index], weights)
         self.sizes += float(sets.sum())
 
-    def add_intervals(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray | None) -> None:
+    def add_intervals(self, y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> None:
         """Count intervals around f. y : (m,) targets, nan if unlabelled."""
         self._add(y, np.abs(y - f) <= self.largest, weights)
         self.sizes += 2 * self.largest * len(y)
 
-    def _add(self, y: np.ndarray, covered: np.ndarray, weights: np.ndarray | None) -> None:
-        weights = np.ones(len(y)) if weights is None else weights
+    def _add(self, y: np.ndarray, covered: np.ndarray, weights: np.ndarray) -> None:
         self.rows += len(y)
         self.labelled += float(weights[~np.isnan(y)].sum())
         self.covered += float(weights[covered].sum())
@@ -389,15 +331,14 @@ class ProbabilityScores:
         self.weight = 0.0
         self.losses = np.zeros(2)
 
-    def add(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray | None = None) -> None:
+    def add(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> None:
         """Count m rows.
 
-        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,), or None
-        if all are 1. Rows whose label the model does not have are left out.
+        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,). Rows
+        whose label the model does not have are left out.
         """
         known = y < self.classes
-        y, p = y[known].astype(np.int64), p[known]
-        weights = np.ones(len(y)) if weights is None else weights[known]
+        y, p, weights = y[known].astype(np.int64), p[known], weights[known]
         own = p[np.arange(len(y)), y]
         # scikit-learn's bound, which keeps the logarithm finite.
         log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))

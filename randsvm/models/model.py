@@ -361,20 +361,27 @@ class Model:
         """The value of each label: a whole number, or the text if not all labels are numbers."""
         return label_values(self.labels)
 
-    def label_table(self, path: str) -> LabelTable:
-        """Return a reader of the labels of rows that are predicted.
+    def label_table(self, path: str, training: bool = False) -> LabelTable:
+        """Return a reader of the labels of rows.
 
         Parameters
         ----------
         path : str
             Name of a file of rows, for messages.
+        training : bool, default=False
+            Whether the rows are those of the training.
 
         Returns
         -------
         LabelTable
-            The reader, for which `?` is a row without a label. Rows of novelty detection may have
-            other labels than the model, as may rows for labels that are numbers and not whole.
+            The reader. Rows of the training have the labels of the model; novelty detection ignores
+            the labels. Other rows may have no label, `?`; those of novelty detection may have other
+            labels than the model, as may rows for labels that are numbers and not whole.
         """
+        if training:
+            names = () if self.is_one_class else self.labels
+            closed = not self.is_one_class
+            return LabelTable(path, names=names, closed=closed, any_label=self.is_one_class)
         numbers = any(NUMBER.fullmatch(text) for text in self.labels)
         plain = not numbers or isinstance(self.values[0], int)
         any_label = self.is_one_class or not plain

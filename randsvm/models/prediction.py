@@ -17,8 +17,6 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import slices, sorted_union
 from randsvm.data.columns import written_record
-from randsvm.data.labels import LabelTable
-from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError, quoted
@@ -44,7 +42,7 @@ from randsvm.models.metrics import (
     RegressionErrors,
 )
 from randsvm.models.model import Model
-from randsvm.models.row_files import RowFiles
+from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
 
@@ -92,7 +90,7 @@ def predict(
 
     Notes
     -----
-    Memory does not grow with the file, except by about 35 bytes a row for the metrics of two
+    Memory does not grow with the file, except by about 45 bytes a row for the metrics of two
     classes. On any error `output` is unchanged.
     """
     began = time.perf_counter()
@@ -118,10 +116,10 @@ def predict(
                 stream.write(header + prediction.lines(rows, keys))
                 header = b""
             stream.write(header)
-        if prediction.weighted:
+        if prediction.rows.weighted:
             emit(Notice("rows have weights, which the scores count"))
         prediction.rows.report_other_texts()
-        if (label := prediction.table.ignored_label) is not None:
+        if (label := prediction.rows.labels.ignored_label) is not None:
             known = " and ".join(loaded.labels)
             emit(Notice(f"rows with other labels than {known}, as {quoted(label)}: not scored"))
         if prediction.unseen_values:
@@ -196,7 +194,6 @@ class _FilePrediction:
         """Prepare a prediction. paths : files of rows; path : the model file."""
         self.paths, self.path, self.model = paths, path, model
         self.resources, self.params = resources, params
-        self.table = model.label_table(paths[0])
         self.metric: Metric = Accuracy()
         if model.is_regression:
             self.metric = RegressionErrors()
@@ -210,11 +207,10 @@ class _FilePrediction:
             self.coverage = CoverageCounts(params.coverage, largest)
         self.progress = _PredictionProgress()
         self.unseen_values = 0
-        # Whether any row has a weight other than 1.
-        self.weighted = False
-        self.row_weights = weights_at(params.row_weights, paths)
         self.unseen = np.empty(0, np.int32)
-        self.rows = RowFiles(model, path, paths, params.format, params.keep, params.no_header)
+        self.rows = RowFiles(
+            model, path, paths, params.format, params.keep, params.no_header, params.row_weights
+        )
         # The text between the fields of a line, and the labels as fields.
         self.between = self.rows.delimiter if self.rows.kept else " "
         self.names = _written_labels(model, params.labels)
@@ -224,29 +220,28 @@ class _FilePrediction:
     def blocks(self) -> Iterator[tuple[PredictedRows, list[str] | None]]:
         """Yield the predictions of consecutive rows, and what is kept of each row."""
         for block, found in self._predicted():
-            if self.row_weights is not None:
-                block = self.row_weights.of(block)
-            y = block.y if self.model.is_regression else self.table.classes(block)
-            self.weighted = self.weighted or block.is_weighted
             end = 0
             for rows in found:
                 begin, end = end, end + len(rows.f)
-                weights = None if block.weights is None else block.weights[begin:end]
-                self.metric.add(y[begin:end], rows.f, rows.predicted, weights)
-                if self.coverage is not None and self.model.is_regression:
-                    self.coverage.add_intervals(y[begin:end], rows.f, weights)
-                elif self.coverage is not None:
-                    self.coverage.add_sets(y[begin:end], self._label_sets(rows)[1], weights)
-                if rows.probabilities is not None and self.params.metrics:
-                    self.probability_scores.add(y[begin:end], rows.probabilities, weights)
-                if len(rows.unseen):
-                    self.unseen_values += len(rows.unseen)
-                    self.unseen = sorted_union(self.unseen, rows.unseen)
+                self._count(rows, block, slice(begin, end))
                 yield rows, None if block.keys is None else block.keys[begin:end]
-                self.progress.emit(end / len(y))
+                self.progress.emit(end / len(block))
             self.progress.block += 1
-        if self.row_weights is not None:
-            self.row_weights.check_end()
+
+    def _count(self, rows: PredictedRows, block: Block, part: slice) -> None:
+        """Count the predictions of some rows of a block."""
+        assert block.weights is not None, "RowFiles gives all rows weights"
+        y, weights = block.y[part], block.weights[part]
+        self.metric.add(y, rows.f, rows.predicted, weights)
+        if self.coverage is not None and self.model.is_regression:
+            self.coverage.add_intervals(y, rows.f, weights)
+        elif self.coverage is not None:
+            self.coverage.add_sets(y, self._label_sets(rows)[1], weights)
+        if rows.probabilities is not None and self.params.metrics:
+            self.probability_scores.add(y, rows.probabilities, weights)
+        if len(rows.unseen):
+            self.unseen_values += len(rows.unseen)
+            self.unseen = sorted_union(self.unseen, rows.unseen)
 
     def _predicted(self) -> PredictedBlocks:
         params, resources, watch = self.params, self.resources, self.progress.on_event
@@ -254,8 +249,8 @@ class _FilePrediction:
         labels_only = labels_only and params.coverage is None
         predictor = Predictor(self.model, params.probabilities, labels_only)
         if resources.cluster is None:
-            return predict_in_threads(predictor, self.rows, resources.workers, self.table, watch)
-        return predict_on_cluster(predictor, self.rows, resources, self.table, watch)
+            return predict_in_threads(predictor, self.rows, resources.workers, watch)
+        return predict_on_cluster(predictor, self.rows, resources, watch)
 
     def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
         metric = self.metric
@@ -279,7 +274,7 @@ class _FilePrediction:
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
         metric = self.metric
         if isinstance(metric, ConfusionMatrix):
-            found = metric.metrics(self.table.names)
+            found = metric.metrics(self.rows.labels.names)
             if not self.params.probabilities:
                 return found
             return found._replace(probabilities=self.probability_scores.metrics())
@@ -385,11 +380,6 @@ class _FilePrediction:
         return [line.replace(" ", self.between) for line in join_rows(values)]
 
 
-def weights_at(path: str | None, paths: Sequence[str]) -> RowWeights | None:
-    """Return the weights of a file, if there is one. paths : the files of the rows."""
-    return None if path is None else RowWeights(path, files.joint_name(paths))
-
-
 def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
     """Return the text that the output contains for each class of the model."""
     if labels == "file":
@@ -436,13 +426,7 @@ class Predictor:
         return list(slices(len(block), self.model.rows_at_once))
 
     def __call__(self, block: Block, part: slice) -> PredictedRows:
-        return self.predicted(*self.rows(block, part))
-
-    def rows(self, block: Block, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return indptr, indices and values of some rows of a block."""
-        indptr = block.indptr[part.start : part.stop + 1]
-        values = slice(indptr[0], indptr[-1])
-        return indptr - indptr[0], block.indices[values], block.values[values]
+        return self.predicted(*csr_rows(block, part))
 
     def predicted(
         self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
@@ -465,24 +449,23 @@ PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
 
 
 def predict_in_threads(
-    predictor: Predictor, rows: RowFiles, jobs: int, table: LabelTable, watch: Watch
+    predictor: Predictor, rows: RowFiles, jobs: int, watch: Watch
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by `jobs` threads.
 
-    table : reader of the labels, whose `path` is set to the file of each block.
     watch : called with the progress of the reader.
     """
     with ThreadPool(jobs) as pool:
-        for block in rows.blocks(watch, jobs=jobs, begin_file=partial(setattr, table, "path")):
+        for block in rows.blocks(watch, jobs):
             yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
 
 
 def predict_on_cluster(
-    predictor: Predictor, rows: RowFiles, resources: Resources, table: LabelTable, watch: Watch
+    predictor: Predictor, rows: RowFiles, resources: Resources, watch: Watch
 ) -> PredictedBlocks:
     """Yield blocks and their predictions, made by the workers of a cluster.
 
-    This process parses the rows. table, watch : see `predict_in_threads`.
+    This process parses the rows. watch : see `predict_in_threads`.
     """
     # dask is optional, and its import takes a second.
     try:
@@ -493,12 +476,7 @@ def predict_on_cluster(
         ) from error
     assert resources.cluster is not None
     with Calls(resources.cluster, predictor) as calls:
-        begin_file = partial(setattr, table, "path")
-        for block in rows.blocks(watch, jobs=resources.workers, begin_file=begin_file):
-            rows_of = partial(predictor.rows, block)
-            yield (
-                block,
-                calls.in_order(
-                    partial(predictor.predicted, *rows_of(part)) for part in predictor.parts(block)
-                ),
-            )
+        for block in rows.blocks(watch, resources.workers):
+            parts = predictor.parts(block)
+            work = (partial(predictor.predicted, *csr_rows(block, part)) for part in parts)
+            yield block, calls.in_order(work)

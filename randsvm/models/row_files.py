@@ -1,16 +1,20 @@
-"""The rows of files for a model: svmlight, or a table with the columns of its training."""
+"""The labelled rows of files for a model: svmlight, or a table with the columns of its training."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
+from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.columns import DELIMITERS, Columns, Format, fields_of
 from randsvm.data.reading import Reader, ReadingProgress
+from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Watch, emit, silent
@@ -23,6 +27,8 @@ class RowFiles:
 
     kept : names of the columns of a table whose text is in `Block.keys`
     columns : of the table; None: the files are svmlight
+    labels : the labels of the rows that were read, those of the model first
+    weighted : whether a row that was read has a weight other than 1
     """
 
     def __init__(
@@ -33,16 +39,24 @@ class RowFiles:
         format_: str | None = None,
         keep: str | None = None,
         no_header: bool = False,
+        row_weights: str | None = None,
+        training: bool = False,
     ) -> None:
         """Choose the reader of the rows.
 
         path : the model file. format_ : of the files; None: that of the training files. no_header :
-        the first line of a text table is a row.
+        the first line of a text table is a row. row_weights : a file with the weights of the rows.
+        training : the rows are those of the training: each has a label of the model, and rows of
+        weight 0 are left out.
 
         Raise ParameterError for a table and a model without columns.
         """
         check_format(format_)
-        self.model, self.paths = model, paths
+        self.model, self.paths, self.training = model, paths, training
+        self.labels, self.weighted = model.label_table(paths[0], training), False
+        self.row_weights = None
+        if row_weights is not None:
+            self.row_weights = RowWeights(row_weights, files.joint_name(paths))
         self.kept = [] if keep is None else fields_of(keep)
         # Of each column of a table the number of texts that training never saw.
         self.other_texts: Counter[str] = Counter()
@@ -83,29 +97,38 @@ class RowFiles:
         """The character between fields of a table of results."""
         return DELIMITERS.get("csv" if self.columns is None else self.columns.format, ",")
 
-    def blocks(
-        self,
-        watch: Watch = silent,
-        *,
-        jobs: int = 1,
-        begin_file: Callable[[str], object] = lambda path: None,
-        **given: Any,
-    ) -> Iterator[Block]:
-        """Yield the blocks of all files in order.
+    def blocks(self, watch: Watch = silent, jobs: int = 1) -> Iterator[Block]:
+        """Yield the blocks of all files in order, with the label and the weight of each row.
 
-        begin_file : called with each name. given : options of the reader in place of the usual ones
+        Block.y : (m,) float64, class indices or targets, nan without a label; Block.weights : (m,)
+        float64.
         """
         model, reading = self.model, ReadingProgress(self.paths, watch)
-        options = {
+        options: dict[str, Any] = {
             "labels": "number" if model.is_regression else "class",
             "zero_based": model.zero_based,
-            "unlabelled": True,
+            "unlabelled": not self.training,
             "float64": True,
-        } | given
+        }
+        if self.training and model.columns is None:
+            options["has_row_numbers"] = model.has_row_numbers
         for path in self.paths:
-            begin_file(path)
-            yield from self.read(path, jobs=jobs, watch=reading.on_event, **options)
+            self.labels.path = path
+            for block in self.read(path, jobs=jobs, watch=reading.on_event, **options):
+                yield self._labelled(block)
             reading.next_file()
+        if self.row_weights is not None:
+            self.row_weights.check_end()
+
+    def _labelled(self, block: Block) -> Block:
+        if self.row_weights is not None:
+            block = self.row_weights.of(block)
+        self.weighted = self.weighted or block.is_weighted
+        if self.training:
+            block = block.without_zero_weights()
+        y = block.y if self.model.is_regression else self.labels.classes(block)
+        weights = np.ones(len(block)) if block.weights is None else block.weights
+        return replace(block, y=y, weights=weights)
 
     def report_other_texts(self) -> None:
         """Emit a notice if texts of a table are none of the categories of their columns."""
@@ -115,6 +138,13 @@ class RowFiles:
         listed = ", ".join([f"{name} ({count:,})" for name, count in counts])
         which = f"{sum(self.other_texts.values()):,} texts that training never saw"
         emit(Notice(f"{which} are none of the categories of their columns: {listed}"))
+
+
+def csr_rows(block: Block, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return indptr, indices and values of some rows of a block."""
+    indptr = block.indptr[part.start : part.stop + 1]
+    at = slice(indptr[0], indptr[-1])
+    return indptr - indptr[0], block.indices[at], block.values[at]
 
 
 def check_format(format_: str | None) -> None:

@@ -41,7 +41,7 @@ from randsvm.errors import ModelError
 from randsvm.events import Explained, Progress, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import check_is_not_model, load
-from randsvm.models.row_files import RowFiles
+from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -164,8 +164,7 @@ def header_check(header: bytes) -> Callable[[bytes], bool]:
 
 def _records(explainer: Explainer, block: Block, delimiter: str, row: int) -> bytes:
     """Return a record for each decision value of a row of a table."""
-    at = slice(block.indptr[row], block.indptr[row + 1])
-    phi = explainer.of_columns(block.indices[at], block.values[at])
+    phi = explainer.of_columns(*csr_rows(block, slice(row, row + 1))[1:])
     f = explainer.base_values + phi.sum(axis=1)
     kept = [] if not block.keys else [block.keys[row]]
     records = [
@@ -177,8 +176,7 @@ def _records(explainer: Explainer, block: Block, delimiter: str, row: int) -> by
 
 def _lines(explainer: Explainer, block: Block, row: int) -> bytes:
     """Return a line for each decision value of a row."""
-    at = slice(block.indptr[row], block.indptr[row + 1])
-    features, phi = explainer(block.indices[at], block.values[at])
+    features, phi = explainer(*csr_rows(block, slice(row, row + 1))[1:])
     f = explainer.base_values + phi.sum(axis=1)
     lines = []
     for value, row_of_phi in zip(f.tolist(), phi, strict=True):

@@ -540,7 +540,7 @@ def absolute_error(values: KeptValues) -> FoldScore:
 
 def _mean_error(values: KeptValues, losses: np.ndarray) -> FoldScore:
     weights, errors = _weights(values), RegressionErrors()
-    errors.add(values.y, values.kept, weights=values.weights)
+    errors.add(values.y, values.kept, values.kept, weights)
     total, weight = float(weights @ losses), float(weights.sum())
     return FoldScore(len(losses), total, weight, losses * _relative(weights), errors)
 

@@ -12,7 +12,6 @@ from learning import Data, learn
 from sklearn import metrics as peers
 
 from randsvm.models.metrics import (
-    Accuracy,
     ConfusionMatrix,
     ProbabilityScores,
     RegressionErrors,
@@ -23,9 +22,14 @@ from randsvm.models.metrics import (
 
 def counted(count, y, f, pieces):
     """Block by block, as rows are read."""
-    for block in zip(np.array_split(y, pieces), np.array_split(f, pieces), strict=True):
-        count.add(*block)
+    predicted = f if isinstance(count, RegressionErrors) else classes_of(f)
+    for part in np.array_split(np.arange(len(y)), pieces):
+        count.add(y[part], f[part], predicted[part], np.ones(len(part)))
     return count
+
+
+def classes_of(f):
+    return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
 
 
 def decisions(rows, classes, seed=0):
@@ -51,7 +55,7 @@ def scores(y, predicted, classes):
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_of_classes(classes, pieces):
     y, f = decisions(500, classes)
-    predicted = f.argmax(axis=1) if classes > 2 else np.where(f > 0, 0, 1)
+    predicted = classes_of(f)
     count = counted(ConfusionMatrix(classes), y, f, pieces)
     found = count.metrics([str(number) for number in range(classes)])
     assert found.confusion == peers.confusion_matrix(y, predicted).tolist()
@@ -97,13 +101,15 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     assert far.squared_correlation == pytest.approx(near.squared_correlation, abs=digits)
 
 
-@pytest.mark.parametrize("made", [Accuracy, RegressionErrors])
-def test_two_parts_add_up(made):
+def test_two_parts_add_up():
     y, f = decisions(90, 2)
-    parts = [counted(made(), y[part], f[part], 1) for part in (slice(30), slice(30, None))]
-    both, whole = parts[0] + parts[1], counted(made(), y, f, 1)
+    parts = [
+        counted(RegressionErrors(), y[part], f[part], 1) for part in (slice(30), slice(30, None))
+    ]
+    both, whole = parts[0] + parts[1], counted(RegressionErrors(), y, f, 1)
     assert (both.rows, both.labelled) == (90, 90)
     assert both.score == pytest.approx(whole.score)
+    assert both.squared_correlation == pytest.approx(whole.squared_correlation)
 
 
 # ---- areas under precision-recall curves ------------------------------------------------------
@@ -112,10 +118,10 @@ def test_two_parts_add_up(made):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_areas_under_precision_recall_curves(weighted):
     y, f = decisions(500, 2)
-    weights = np.random.default_rng(3).integers(0, 4, 500) / 2 if weighted else None
+    weights = np.random.default_rng(3).integers(0, 4, 500) / 2 if weighted else np.ones(500)
     count = ConfusionMatrix(2)
     for part in np.array_split(np.arange(500), 7):
-        count.add(y[part], f[part], weights=None if weights is None else weights[part])
+        count.add(y[part], f[part], classes_of(f[part]), weights[part])
     found = count.metrics(["a", "b"])
     expected = [
         peers.average_precision_score(y == index, sign * f, sample_weight=weights)
@@ -153,10 +159,10 @@ def brier_score(y, p, weights):
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_scores_of_probabilities(classes, weighted):
     y, p = likely(400, classes)
-    weights = np.random.default_rng(4).integers(0, 4, 400) / 2 if weighted else None
+    weights = np.random.default_rng(4).integers(0, 4, 400) / 2 if weighted else np.ones(400)
     scores = ProbabilityScores(classes)
     for part in np.array_split(np.arange(400), 5):
-        scores.add(y[part], p[part], None if weights is None else weights[part])
+        scores.add(y[part], p[part], weights[part])
     found = scores.metrics()
     expected = peers.log_loss(y, p, labels=range(classes), sample_weight=weights)
     assert found.log_loss == pytest.approx(expected, rel=1e-12)
