@@ -346,25 +346,26 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
     D must not use a thread pool of this process as its executor: the threads that learn also need
     it to read ahead.
     """
-    groups = {group.leader: group for group in chunk_groups(D, count)}
+    groups = chunk_groups(D, count)
 
     def one_pass(learner: Learner) -> Iterator[int]:
         steps, common, passes = learner.steps, learner.last, learner.t / D.n
         draws = {leader: rng.next() for leader in groups}
 
         def learn(leader: Shard) -> GroupResult:
-            group = groups[leader]
-            horizon = steps.horizon * group.rows / D.n
+            chunks = [shard.number for shard in groups[leader]]
+            rows = sum(shard.stop - shard.start for shard in groups[leader])
+            horizon = steps.horizon * rows / D.n
             own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
-            own.start_at(passes * group.rows)
-            for batch in shuffled_batches(D.chunk_subset(group.chunks), draws[leader]):
+            own.start_at(passes * rows)
+            for batch in shuffled_batches(D, draws[leader], chunks):
                 own.learn(batch)
-                emit(Progress("learning a group", min(own.rows_learned, group.rows), group.rows))
+                emit(Progress("learning a group", min(own.rows_learned, rows), rows))
             return GroupResult.of(own)
 
         whole = None
         for part in D.executor.distribute(
-            learn, list(groups), lambda leader: groups[leader].chunks
+            learn, list(groups), lambda leader: [shard.number for shard in groups[leader]]
         ):
             whole = part if whole is None else whole + part
             yield part.rows

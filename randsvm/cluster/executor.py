@@ -123,7 +123,7 @@ class ClusterExecutor(BaseExecutor):
 
     @contextmanager
     def replicated(self, D: Any) -> Iterator[Any]:
-        view = D if D.row_mask is None else D.materialized()
+        view = D if D.row_mask is None else D.in_memory()
         view = view._copy_with(executor=CallExecutor(self.worker_pool, view, self.resources))
         try:
             yield view

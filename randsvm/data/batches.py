@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -71,15 +70,25 @@ def split_by_weight(
     return np.repeat(rows, counts[rows].astype(np.int64)), weights / counts
 
 
-def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
+def shuffled_batches(
+    D: Dataset, draw: Draw, chunks: Sequence[int] | None = None
+) -> Iterator[Batch]:
     """Yield every row of D once, in random order, batch by batch.
 
-    Another thread reads one batch ahead.
+    Another thread reads one batch ahead. chunks: the numbers of those to read; None: all.
     """
     random = draw.stream()
-    nonzeros = sum(map(D.store.nonzeros, range(len(D.shards))))
-    count = math.ceil(max(D.stored_starts[-1] / BATCH_ROWS, nonzeros / BATCH_NONZEROS))
-    pieces = _pieces(D) if count > 1 else _whole_chunks(D)
+    numbers = list(range(len(D.shards)) if chunks is None else chunks)
+    rows = np.diff(D.stored_starts)[numbers].tolist()
+    nonzeros = [D.store.nonzeros(number) for number in numbers]
+    count = math.ceil(max(sum(rows) / BATCH_ROWS, sum(nonzeros) / BATCH_NONZEROS))
+    pieces = list[RowRange]()
+    for number, m, nnz in zip(numbers, rows, nonzeros, strict=True):
+        # The rows of a single batch are permuted later. A smaller file has smaller ranges, so that
+        # there are always many of them to mix.
+        few = min(PIECE_ROWS, m * PIECE_NONZEROS // max(nnz, 1), sum(rows) // MIN_PIECES)
+        size = max(1, m if count == 1 else few)
+        pieces += [(number, at.start, at.stop) for at in slices(m, size)]
     groups = np.array_split(random.permutation(len(pieces)), count)
     batches = (_batch(D, [pieces[i] for i in group], random) for group in groups)
     if D.mapping is not None:
@@ -90,24 +99,6 @@ def shuffled_batches(D: Dataset, draw: Draw) -> Iterator[Batch]:
         yield from batches
         return
     yield from D.pool.read_ahead(batches)
-
-
-def _whole_chunks(D: Dataset) -> list[RowRange]:
-    """Return whole chunks as ranges, for a single batch, whose rows are permuted later."""
-    return [(number, 0, rows) for number, rows in enumerate(np.diff(D.stored_starts).tolist())]
-
-
-def _pieces(D: Dataset) -> list[RowRange]:
-    """Return ranges of few rows and nonzeros that cover all rows.
-
-    A smaller file has smaller ranges, so that there are always many of them to mix.
-    """
-    pieces = []
-    for number, rows in enumerate(np.diff(D.stored_starts).tolist()):
-        wide = rows * PIECE_NONZEROS // max(D.store.nonzeros(number), 1)
-        size = max(1, min(PIECE_ROWS, wide, int(D.stored_starts[-1]) // MIN_PIECES))
-        pieces += [(number, at.start, at.stop) for at in slices(rows, size)]
-    return pieces
 
 
 def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
@@ -148,32 +139,18 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
     return D.pool.map_in_order(mapped, parts(), D.jobs)
 
 
-# ---- groups of chunks ------------------------------------------------------------------------
+def chunk_groups(D: Dataset, count: int) -> dict[Shard, list[Shard]]:
+    """Return the shards of each group of chunks that has rows, by its leader.
 
-
-class Group(NamedTuple):
-    """A group of chunks.
-
-    chunks: their numbers; rows: the number of rows in them; leader: the shard on whose worker the
-    group is processed.
+    A group is processed on the worker of its leader. It has chunks from all over D, so that a file
+    sorted by class does no harm.
     """
-
-    chunks: Sequence[int]
-    rows: int
-    leader: Shard
-
-
-def chunk_groups(D: Dataset, count: int) -> list[Group]:
-    """Return groups of chunks, without the empty ones.
-
-    A group has chunks from all over D, so that a file sorted by class does no harm.
-    """
-    groups = []
+    groups = {}
     for number in range(count):
-        chunks = range(number, len(D.shards), count)
-        rows = sum(D.shards[chunk].stop - D.shards[chunk].start for chunk in chunks)
+        shards = D.shards[number::count]
         # A worker has neighbouring shards: leaders from all over D spread groups over the workers.
         middle = (number + 0.5) * len(D.shards) / count
-        leader = min(chunks, key=lambda chunk: abs(chunk - middle))
-        groups.append(Group(chunks, rows, D.shards[leader]))
-    return [group for group in groups if group.rows]
+        leader = min(shards, key=lambda shard: abs(shard.number - middle))
+        if any(shard.stop > shard.start for shard in shards):
+            groups[leader] = shards
+    return groups

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from randsvm.data.chunks import ChunkEntry, FileStore, SpillingWriter, Store
+from randsvm.data.chunks import ChunkEntry, FileStore, Store, new_store
 from randsvm.data.columns import Columns
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
@@ -58,14 +58,9 @@ def read(
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
             emit(Unwritten(str(error)))
-    spilling = SpillingWriter(resources.data_bytes, resources.tmpdir)
-    try:
-        summary = first_pass(paths, options, spilling.append, resources.workers, resources.tmpdir)
-        spilling.store.finish()
-    except BaseException:
-        spilling.store.close()
-        raise
-    return summary, spilling.store
+    with new_store(resources.data_bytes, resources.tmpdir) as writer:
+        summary = first_pass(paths, options, writer.append, resources.workers, resources.tmpdir)
+    return summary, writer.store
 
 
 def _read_through_cache(

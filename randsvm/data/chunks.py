@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
-from threading import Lock, local
+from threading import local
 from typing import IO, Any, BinaryIO, NamedTuple, Protocol
 from zlib import crc32
 
@@ -130,6 +131,43 @@ def join_chunks(parts: Sequence[RawChunk]) -> RawChunk:
     )
 
 
+def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
+    """Return the end of a chunk that continues at row `at`.
+
+    The chunk ends with the row that reaches `rows` rows or `nonzeros` nonzeros, or with the last
+    row. indptr : (m + 1,) int64.
+    """
+    by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
+    return min(len(indptr) - 1, at + rows, by_nonzeros)
+
+
+def cut_chunks(
+    parts: Iterable[RawChunk], rows: int, nonzeros: int, *, split: bool
+) -> Iterator[RawChunk]:
+    """Yield all rows in chunks that have `rows` rows or `nonzeros` nonzeros, but the last one.
+
+    Chunks are copies, so that the memory of their parts is freed. split: whether a part may be
+    divided, so that where chunks are cut does not depend on the parts; else chunks may have more
+    rows.
+    """
+    held: list[RawChunk] = []
+    m = nnz = 0
+    for part in parts:
+        at = 0
+        while at < len(part.y):
+            to = len(part.y)
+            if split:
+                to = chunk_end(part.indptr, at, rows - m, nonzeros - nnz)
+            held.append(part.part(at, to))
+            m, nnz = m + to - at, nnz + len(held[-1].values)
+            if m >= rows or nnz >= nonzeros:
+                yield join_chunks(held)
+                held, m, nnz = [], 0, 0
+            at = to
+    if held:
+        yield join_chunks(held)
+
+
 # --- where chunks live ---------------------------------------------------------------------
 
 
@@ -173,6 +211,13 @@ class InMemoryStore:
 
     def part(self, number: int, begin: int, end: int) -> RawChunk:
         return self.chunks[number].part(begin, end)
+
+    def chosen(self, numbers: Sequence[int]) -> InMemoryStore:
+        """Return a store of some chunks, which shares their memory."""
+        some = InMemoryStore()
+        for number in numbers:
+            some.append(self.chunks[number])
+        return some
 
     def finish(self) -> None:
         """Do nothing: no write is pending."""
@@ -329,6 +374,12 @@ class FileStore:
             indices = np.tile(self._array(np.int32, stored, at), end - begin)
         return RawChunk(y, indptr - first, indices, values, weights)
 
+    def chosen(self, numbers: Sequence[int]) -> FileStore:
+        """Return a store of some chunks, which shares the file; only one of both is closed."""
+        some = copy(self)
+        some.entries = [self.entries[number] for number in numbers]
+        return some
+
     @property
     def nbytes(self) -> int:
         return sum(entry.size for entry in self.entries)
@@ -423,46 +474,6 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class SubsetStore:
-    """Some chunks of another store, renumbered from 0."""
-
-    def __init__(self, store: Store, numbers: Sequence[int]) -> None:
-        self.store = store
-        self.numbers = numbers
-        self.place = store.place
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Return the number of rows of each chunk, (chunks,) int64."""
-        return self.store.sizes[list(self.numbers)]
-
-    def read(self, number: int) -> RawChunk:
-        return self.store.read(self.numbers[number])
-
-    def labels(self, number: int) -> np.ndarray:
-        return self.store.labels(self.numbers[number])
-
-    def weights(self, number: int) -> np.ndarray | None:
-        return self.store.weights(self.numbers[number])
-
-    def nonzeros(self, number: int) -> int:
-        return self.store.nonzeros(self.numbers[number])
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.store.part(self.numbers[number], begin, end)
-
-    @property
-    def nbytes(self) -> int:
-        return self.store.nbytes
-
-    @property
-    def resident_bytes(self) -> int:
-        return self.store.resident_bytes
-
-    def close(self) -> None:
-        """Do nothing: the other store has its own owner."""
-
-
 class SpillingWriter:
     """Appends chunks to memory up to `limit` bytes, then to a file without a name in `folder`.
 
@@ -493,6 +504,18 @@ class SpillingWriter:
 
     def _file(self) -> FileStore:
         return SpillFile(*spill_stream(self.folder))
+
+
+@contextmanager
+def new_store(limit: int, folder: str | None) -> Iterator[SpillingWriter]:
+    """Yield a SpillingWriter whose store is finished at the end, or closed after an error."""
+    writer = SpillingWriter(limit, folder)
+    try:
+        yield writer
+        writer.store.finish()
+    except BaseException:
+        writer.store.close()
+        raise
 
 
 def spill_stream(folder: str | None) -> tuple[BinaryIO, str]:
@@ -538,75 +561,3 @@ def _spilling(folder: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SpillError(f"writing {spill_name(folder)}: {error.strerror}") from error
-
-
-class ComputedStore:
-    """A store of chunks that are computed at the first read and then kept.
-
-    They are kept in memory up to `limit` bytes, then in a spill file in `folder`.
-
-    make: returns the chunk of a number; several threads may call it. sizes, counts : (chunks,)
-    int64, the numbers of rows and nonzeros of each chunk. weighted: whether rows have weights.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[int], RawChunk],
-        sizes: np.ndarray,
-        counts: np.ndarray,
-        limit: int,
-        folder: str | None,
-        place: str,
-        *,
-        weighted: bool = False,
-    ) -> None:
-        self.make, self.sizes, self.counts, self.place = make, sizes, counts, place
-        # Of float64 values, until a chunk is computed.
-        self.chunk_bytes = (16 + 8 * weighted) * sizes + 8 + 12 * counts
-        self.kept = SpillingWriter(limit, folder)
-        # Number of a chunk -> its position in `kept.store`.
-        self.found: dict[int, int] = {}
-        self.lock = Lock()
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.chunk_bytes.sum())
-
-    @property
-    def resident_bytes(self) -> int:
-        return self.kept.store.resident_bytes
-
-    def nonzeros(self, number: int) -> int:
-        return int(self.counts[number])
-
-    def read(self, number: int) -> RawChunk:
-        place = self.found.get(number)
-        return self._made(number) if place is None else self.kept.store.read(place)
-
-    def labels(self, number: int) -> np.ndarray:
-        place = self.found.get(number)
-        return self._made(number).y if place is None else self.kept.store.labels(place)
-
-    def weights(self, number: int) -> np.ndarray | None:
-        place = self.found.get(number)
-        return self._made(number).weights if place is None else self.kept.store.weights(place)
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        place = self.found.get(number)
-        if place is None:
-            return self._made(number).part(begin, end)
-        return self.kept.store.part(place, begin, end)
-
-    def close(self) -> None:
-        self.kept.store.close()
-
-    def _made(self, number: int) -> RawChunk:
-        chunk = self.make(number)
-        with self.lock:
-            if number not in self.found:
-                self.kept.append(chunk)
-                self.kept.store.finish()
-                self.chunk_bytes[number] = chunk.nbytes
-                # len(self.found) may be smaller: a chunk whose write failed may be in the store.
-                self.found[number] = len(self.kept.store) - 1
-        return chunk

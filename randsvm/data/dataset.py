@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,12 +21,11 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, Matrix, csr_of_all, distinct, slices, sorted_union, to_csr
 from randsvm.data import cache, in_memory
 from randsvm.data.chunks import (
-    ComputedStore,
-    InMemoryStore,
     RawChunk,
     Store,
-    SubsetStore,
+    cut_chunks,
     join_chunks,
+    new_store,
     numbers_of,
 )
 from randsvm.data.points import Points
@@ -47,6 +47,8 @@ Item = TypeVar("Item")
 Report = TypeVar("Report")
 State = TypeVar("State")
 
+# Nonzeros after which a chunk of copied rows ends.
+COPIED_NONZEROS = 1 << 17
 # Values of computed features at a time: they fit the L3 cache.
 MAPPED_VALUES = 1 << 21
 # The first random subset has at least this many rows of each class, if there are as many, so that
@@ -159,19 +161,21 @@ class Dataset:
         """Return a view of the same rows with other weights, (n,) float64; 0 leaves a row out."""
         return self._copy_with(own_weights=weights, summary=replace(self.summary, weighted=True))
 
-    def materialized(self) -> Dataset:
-        """Return the same rows copied to memory, so that a pass reads no other rows."""
-        store = InMemoryStore()
+    def regrouped(self, limit: int, folder: str | None) -> Dataset:
+        """Return a view with the same rows copied to full chunks, so that a pass reads no others.
 
-        def of(shard: Shard) -> RawChunk:
-            return self.store.read(shard.number)[self._places(shard.number)]
+        The caller releases its executor and closes its store. limit, folder: see SpillingWriter.
+        """
+        with new_store(limit, folder) as writer:
+            for chunk in cut_chunks(
+                self.map(self.stored), CHUNK_ROWS, COPIED_NONZEROS, split=False
+            ):
+                writer.append(chunk)
+        return self.with_store(writer.store)
 
-        whole = join_chunks(list(self.map(of)))
-        for at in slices(self.n, CHUNK_ROWS):
-            store.append(whole.part(at.start, at.stop))
-        summary = replace(self.summary, n=self.n, nnz=len(whole.values))
-        view = self._copy_with(summary=summary, executor=ThreadExecutor(self.pool))
-        return view.with_store(store)
+    def in_memory(self) -> Dataset:
+        """Return a view with the same rows copied to full chunks in memory."""
+        return self.regrouped(sys.maxsize, None)
 
     def single_threaded(self) -> Dataset:
         """Return a view whose work runs in the calling thread."""
@@ -185,31 +189,6 @@ class Dataset:
         if isinstance(self.executor, SerialExecutor):
             return list(map(work, items))
         return list(self.pool.map_in_order(work, items))
-
-    def with_computed_chunks(
-        self,
-        made: Callable[[Dataset, int], RawChunk],
-        sizes: np.ndarray,
-        counts: np.ndarray,
-        limit: int,
-        folder: str | None,
-    ) -> Dataset:
-        """Return a view of other chunks, computed by made(self, number) from the rows of this one.
-
-        The other parameters are those of ComputedStore.
-        """
-        make = functools.partial(made, self)
-        place, weighted = self.store.place, self.summary.weighted
-        store = ComputedStore(make, sizes, counts, limit, folder, place, weighted=weighted)
-        return self.with_store(store)
-
-    def chunk_subset(self, numbers: Sequence[int]) -> Dataset:
-        """Return a view of the rows of some chunks, renumbered from 0."""
-        view = self.with_store(SubsetStore(self.store, numbers))
-        if self.row_mask is None:
-            return view
-        masks = np.split(self.row_mask, self.stored_starts[1:-1])
-        return view.subset(np.concatenate([masks[number] for number in numbers]))
 
     def with_store(self, store: Store) -> Dataset:
         """Return a view of all rows of another store, with the labels, scaling and mapping of this
@@ -322,23 +301,22 @@ class Dataset:
         next."""
         raw = self.store.read(number)
         self.bytes_counter.add(raw.nbytes)
-        rows = None if self.row_mask is None else self._places(number)
-        X, y = self._matrix(raw, rows), self._chosen(number, self._labels(raw.y))
+        if self.row_mask is not None:
+            raw = raw[self._places(number)]
         weights = self._weights(raw.weights, len(raw.y))
-        if weights is not None:
-            weights = self._chosen(number, weights)
         if self.own_weights is not None:
             weights = self.own_weights[self.starts[number] : self.starts[number + 1]]
-        return Chunk(int(self.starts[number]), X, y, weights)
+        return Chunk(int(self.starts[number]), self._matrix(raw), self._labels(raw.y), weights)
 
-    def raw(self, shard: Shard) -> tuple[RawChunk, np.ndarray]:
-        """Return the rows of a shard as stored, and y; the rows are valid as long as those of
-        `chunk`."""
-        raw = self.store.read(shard.number)
-        self.bytes_counter.add(raw.nbytes)
-        if self.row_mask is not None:
-            raw = raw[self._places(shard.number)]
-        return raw, self._labels(raw.y)
+    def stored(self, shard: Shard, rows: np.ndarray | None = None) -> RawChunk:
+        """Return a copy of rows of a shard as they are stored.
+
+        rows : (m,) int64, positions in the shard; None: all.
+        """
+        places = self._places(shard.number)
+        part = self.store.read(shard.number)[places if rows is None else places[rows]]
+        self.bytes_counter.add(part.nbytes)
+        return part
 
     def _chosen(self, number: int, values: np.ndarray) -> np.ndarray:
         """Return those of the labels or weights of a stored chunk whose rows are in this view."""
@@ -376,19 +354,15 @@ class Dataset:
         X = self._matrix(raw, exact=False)
         return X, self._labels(raw.y), weights, np.concatenate(chosen)
 
-    def _matrix(
-        self, raw: RawChunk, rows: np.ndarray | None = None, *, exact: bool = True
-    ) -> CsrMatrix:
+    def _matrix(self, raw: RawChunk, *, exact: bool = True) -> CsrMatrix:
         """Return X of stored rows, scaled.
 
-        rows : (m,) int64, those to return; None: all. exact: whether X has the numbers of the file;
-        otherwise, and where a `mapping` computes float32 features, it has the stored values.
+        exact: whether X has the numbers of the file; otherwise, and where a `mapping` computes
+        float32 features, it has the stored values.
         """
+        values = numbers_of(raw.values) if exact and self.mapping is None else raw.values
         shape = (len(raw.y), len(self.summary.features))
-        X = CsrMatrix(raw.values, self._columns(raw.indices), raw.indptr, shape)
-        X = X if rows is None else X[rows]
-        if exact and self.mapping is None:
-            X = X.with_data(numbers_of(X.data))
+        X = CsrMatrix(values, self._columns(raw.indices), raw.indptr, shape)
         return X if self.scaling is None else self.scaling.apply(X)
 
     def _labels(self, y: np.ndarray) -> np.ndarray:
@@ -442,12 +416,8 @@ class Dataset:
         wanted = rows[shard.within(rows)]
         if not len(wanted):
             return None
-        local, raw = wanted - shard.start, self.store.read(shard.number)
-        own = None if self.own_weights is None else self.own_weights[shard.start + local]
-        if self.row_mask is not None:
-            local = self._places(shard.number)[local]
-        part = raw[local]
-        self.bytes_counter.add(part.nbytes)
+        part = self.stored(shard, wanted - shard.start)
+        own = None if self.own_weights is None else self.own_weights[wanted]
         weights = self._weights(part.weights, len(part.y)) if own is None else own
         X = self._features(self._matrix(part))
         return Points(wanted, X, self._labels(part.y), weights=weights)

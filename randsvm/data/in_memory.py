@@ -13,15 +13,12 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
-from randsvm.data.chunks import RawChunk, as_stored
+from randsvm.data.chunks import RawChunk, as_stored, chunk_end
 from randsvm.data.labels import REGRESSION, LabelTable, label_values
 from randsvm.data.reading import (
     ParseOptions,
     Summary,
-    WeightSums,
-    chunk_digest,
-    chunk_end,
-    hexdigest,
+    Totals,
 )
 from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
@@ -178,28 +175,20 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
     store = ArrayStore(X, y, base, starts, weights)
-    digests, sums, float64 = list[bytes](), WeightSums(), False
+    totals = Totals()
     for number in range(len(store.sizes)):
         # The digest is that of a file with the same numbers.
         chunk = store.read(number)
-        chunk = replace(chunk, values=as_stored(chunk.values))
-        float64 = float64 or chunk.values.dtype == np.float64
-        digests.append(chunk_digest(chunk))
-        sums.add(chunk, classes=bool(names))
+        totals.add(replace(chunk, values=as_stored(chunk.values)), classes=bool(names))
     return Summary(
-        n=n,
-        nnz=int(indptr[-1]),
         features=(columns + base).astype(np.int32),
-        names=names,
         values=values,
         counts=tuple(counts.tolist()),
         queries=0,
-        digest=hexdigest(digests, names),
         has_row_numbers=options.has_row_numbers,
-        float64=float64,
         zero_weights=zero_weights,
         groups=groups,
-        **sums.fields(),
+        **totals.fields(names),
     ), store
 
 

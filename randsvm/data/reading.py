@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import sorted_union
-from randsvm.data.chunks import RawChunk, join_chunks
+from randsvm.data.chunks import RawChunk, cut_chunks
 from randsvm.data.columns import Columns, TableOptions
 from randsvm.data.labels import LabelTable
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Block, Labels, Spelling, TokenPosition, read_blocks
+from randsvm.data.svmlight import Block, Labels, Spelling, read_blocks, row_numbers
 from randsvm.errors import DataError
 from randsvm.events import Progress, Watch, emit
 from randsvm.files import display_name, joint_name, size_of
@@ -46,48 +46,49 @@ def chunk_digest(chunk: RawChunk) -> bytes:
     return found.digest()
 
 
-class WeightSums:
-    """The sums of the weights of rows, of each class and in all.
+class Totals:
+    """The fields of a Summary that are added up chunk by chunk.
 
-    Sums are taken chunk by chunk, so that they do not depend on the source of the rows.
-
-    weighted: whether any weight is not 1. total: the sum of all weights. by_class : (classes seen,)
-    float64, the sum of the weights of each class.
+    They do not depend on the source of the rows.
     """
 
     def __init__(self) -> None:
-        self.weighted = False
-        self.total = 0.0
+        self.n = self.nnz = 0
+        self.float64 = self.weighted = False
+        self.digests: list[bytes] = []
+        # The sums of the weights of all rows, and of the rows of each class seen.
+        self.weight_sum = 0.0
         self.by_class: np.ndarray = np.zeros(0)
 
     def add(self, chunk: RawChunk, *, classes: bool) -> None:
         """Add the rows of a chunk. classes: whether y has class numbers."""
+        self.n += len(chunk.y)
+        self.nnz += len(chunk.values)
+        self.float64 = self.float64 or chunk.values.dtype == np.float64
+        self.digests.append(chunk_digest(chunk))
         weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
-        of_chunk = WeightSums()
-        of_chunk.weighted = bool((weights != 1).any())
-        of_chunk.total = float(weights.sum())
+        self.weighted = self.weighted or bool((weights != 1).any())
+        self.weight_sum += float(weights.sum())
         if classes:
-            of_chunk.by_class = np.bincount(chunk.y.astype(np.int64), weights)
-        self += of_chunk
+            more = np.bincount(chunk.y.astype(np.int64), weights, len(self.by_class))
+            self.by_class = more + np.pad(self.by_class, (0, len(more) - len(self.by_class)))
 
-    def __iadd__(self, other: WeightSums) -> WeightSums:
-        self.weighted = self.weighted or other.weighted
-        self.total += other.total
-        sums: np.ndarray = np.zeros(max(len(self.by_class), len(other.by_class)))
-        for by_class in (self.by_class, other.by_class):
-            sums[: len(by_class)] += by_class
-        self.by_class = sums
-        return self
-
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of Summary for these sums."""
-        if not self.weighted:
-            return {}
-        return {
-            "weighted": True,
-            "weight_sum": self.total,
-            "class_weight_sums": tuple(self.by_class.tolist()),
+    def fields(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the fields. names: of the classes."""
+        found: dict[str, Any] = {
+            "n": self.n,
+            "nnz": self.nnz,
+            "names": tuple(names),
+            "digest": hexdigest(self.digests, names),
+            "float64": self.float64,
         }
+        if self.weighted:
+            found |= {
+                "weighted": True,
+                "weight_sum": self.weight_sum,
+                "class_weight_sums": tuple(self.by_class.tolist()),
+            }
+        return found
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which takes zero_based. float64: see Dialect.
+    precomputed kernel and begin with 0:number, which takes zero_based. float64: see parse_piece.
     row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
     the format is svmlight. groups: whether the groups of rows are kept: their qids in svmlight.
     """
@@ -159,48 +160,6 @@ class ParseOptions:
     def weight_files(self) -> list[str]:
         """Return the file of weights, if there is one."""
         return [] if self.row_weights is None else [self.row_weights]
-
-
-def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
-    """Return the end of a chunk that continues at row `at`.
-
-    The chunk ends with the row that reaches `rows` rows or `nonzeros` nonzeros, or with the last
-    row. indptr : (m + 1,) int64.
-    """
-    by_nonzeros = int(np.searchsorted(indptr[at + 1 :], indptr[at] + nonzeros)) + at + 1
-    return min(len(indptr) - 1, at + rows, by_nonzeros)
-
-
-class ChunkCutter:
-    """Joins parsed blocks and cuts them into chunks, at places that depend on the rows alone."""
-
-    def __init__(self, chunk_rows: int, chunk_nonzeros: int) -> None:
-        self.chunk_rows = chunk_rows
-        self.chunk_nonzeros = chunk_nonzeros
-        self.parts: list[RawChunk] = []
-        self.rows = self.nonzeros = 0
-
-    def add(self, y: np.ndarray, block: Block) -> Iterator[RawChunk]:
-        """Append the rows of a block with labels y; yield the chunks that are full."""
-        rows = RawChunk(y, block.indptr, block.indices, block.values, block.weights)
-        at, m = 0, len(y)
-        while at < m:
-            more = self.chunk_rows - self.rows, self.chunk_nonzeros - self.nonzeros
-            to = chunk_end(block.indptr, at, *more)
-            self.parts.append(rows.part(at, to))
-            self.rows += to - at
-            self.nonzeros += len(self.parts[-1].values)
-            if self.rows >= self.chunk_rows or self.nonzeros >= self.chunk_nonzeros:
-                yield self.cut()
-            at = to
-
-    def cut(self) -> RawChunk:
-        """Return the rows held so far as one chunk, copied, so that the memory of their blocks
-        is freed."""
-        chunk = join_chunks(self.parts)
-        self.parts.clear()
-        self.rows = self.nonzeros = 0
-        return chunk
 
 
 class _Classes:
@@ -252,31 +211,30 @@ class _Features:
         # Of the file that is read.
         self.path = ""
         self.indices = np.empty(0, np.int32)
-        # written: the largest feature index in the data. number: the largest of those row numbers
-        # that exceed all indices of their own block; place: its position.
-        self.written, self.number = 0, 0
-        self.place: tuple[str, TokenPosition] | None = None
+        # The largest feature index in the data, and the largest row number with its file.
+        self.written = 0
+        self.number = "", Spelling("0", 0, 0)
 
     def add(self, block: Block) -> None:
         if not np.array_equal(self.indices, block.features):
             self.indices = sorted_union(self.indices, block.features)
-        if block.numbers is None or not len(block):
+        if block.number is None or not len(block):
             return
-        self.indices = sorted_union(self.indices, block.numbers.rows.astype(np.int32))
+        numbers = row_numbers(block.indptr, block.indices, block.values)
+        self.indices = sorted_union(self.indices, np.unique(numbers).astype(np.int32))
         self.written = max(self.written, int(block.features[-1]))
-        most = int(block.numbers.rows.max())
-        if block.numbers.beyond is not None and most > self.number:
-            self.number, self.place = most, (self.path, block.numbers.beyond)
+        if int(block.number.text) > int(self.number[1].text):
+            self.number = self.path, block.number
 
     def check(self) -> None:
         """Raise DataError if a row has a number without a column."""
-        if self.place is not None and self.number > self.written:
+        path, number = self.number
+        if int(number.text) > self.written:
             problem = (
                 f"expected a number of a row up to {self.written}, the last column of kernel "
-                f"values, found {self.number}"
+                f"values, found {number.text}"
             )
-            path, place = self.place
-            raise DataError(display_name(path), place.line, place.column, problem)
+            raise DataError(display_name(path), number.line, number.column, problem)
 
 
 def _blocks(
@@ -392,18 +350,21 @@ def first_pass(
 
     tmpdir: see `reader_of`.
     """
-    classes, digests = _Classes(paths[0], options.any_label), list[bytes]()
-    cutter = ChunkCutter(options.chunk_rows, options.chunk_nonzeros)
-    features = _Features()
-    n = nnz = queries = zero_weights = 0
-    sums, groups, float64 = WeightSums(), _Groups(), False
+    classes, features = _Classes(paths[0], options.any_label), _Features()
+    totals, groups, has_classes = Totals(), _Groups(), options.labels == "class"
+    queries = zero_weights = 0
 
-    def take(chunk: RawChunk) -> None:
-        nonlocal float64
-        float64 = float64 or chunk.values.dtype == np.float64
-        digests.append(chunk_digest(chunk))
-        sums.add(chunk, classes=options.labels == "class")
-        keep(chunk)
+    def rows_of(blocks: Iterable[Block]) -> Iterator[RawChunk]:
+        nonlocal queries, zero_weights
+        for whole in map(groups.of, blocks):
+            block = whole.without_zero_weights()
+            groups.add(block)
+            zero_weights += len(whole) - len(block)
+            y = classes.of(block) if has_classes else block.y
+            # Columns of kernel values are those of all rows of the file.
+            features.add(whole if options.has_row_numbers else block)
+            queries += block.queries
+            yield RawChunk(y, block.indptr, block.indices, block.values, block.weights)
 
     # After an error this thread ends the threads of the reader. If the garbage collector ended
     # them, it could do so in a thread that is just starting, which is a deadlock.
@@ -414,37 +375,22 @@ def first_pass(
         weighted: Iterable[Block] = blocks
         if options.row_weights is not None:
             weighted = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
-        for whole in map(groups.of, weighted):
-            block = whole.without_zero_weights()
-            groups.add(block)
-            zero_weights += len(whole) - len(block)
-            y = classes.of(block) if options.labels == "class" else block.y
-            features.add(block)
-            n += len(block)
-            nnz += len(block.values)
-            queries += block.queries
-            for chunk in cutter.add(y, block):
-                take(chunk)
-    if cutter.rows:
-        take(cutter.cut())
-    if not n:
+        size = options.chunk_rows, options.chunk_nonzeros
+        for chunk in cut_chunks(rows_of(weighted), *size, split=True):
+            totals.add(chunk, classes=has_classes)
+            keep(chunk)
+    if not totals.n:
         raise no_rows(joint_name(paths), zero_weights)
     classes.check()
     features.check()
-    names = classes.table.names
     return Summary(
-        n=n,
-        nnz=nnz,
         features=features.indices,
-        names=tuple(names),
         values=tuple(classes.table.values),
         counts=tuple(classes.counts.tolist()),
         queries=queries,
-        digest=hexdigest(digests, names),
         has_row_numbers=options.has_row_numbers,
-        float64=float64,
         zero_weights=zero_weights,
         columns=columns,
         groups=groups.joined(),
-        **sums.fields(),
+        **totals.fields(classes.table.names),
     )

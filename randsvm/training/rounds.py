@@ -18,7 +18,6 @@ from randsvm.algorithms.decomposition import Decomposition, Start, no_step, osun
 from randsvm.algorithms.decomposition import Rounds as Scans
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
-from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
 from randsvm.events import Iteration, listening
@@ -775,7 +774,8 @@ class InnerSet:
         elif gap is None:
             gap = PART_GAP_SHARE * whole.gap_target
         room = max(0, resources.data_bytes - whole.task.D.store.resident_bytes)
-        D = copy_rows_to_chunks(whole.task.D, rows, room // whole.memory_shares, resources.tmpdir)
+        D = whole.task.D
+        D = D.subset(D.mask(rows)).regrouped(room // whole.memory_shares, resources.tmpdir)
         task = Subtask(D, whole.task.problem.with_bounds_times(factor), whole.task.name)
         part = Rounds(
             task,

@@ -189,7 +189,7 @@ class Subtasks:
             return self._few_rows[number]
         D, rows = self._grouped().pair(*self.pairs[number])
         if D.n <= FEW_ROWS:
-            D = D.single_threaded().materialized().single_threaded()
+            D = D.single_threaded().in_memory()
             # All pairs together hold each row once for every other class.
             if (
                 len(self.names) - 1
@@ -312,7 +312,7 @@ class Subtasks:
             if self._regrouped is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
                 room, classes = room // self.at_once, len(self.names)
-                self._regrouped = RowsByClass.of(self.D, classes, room, self.resources.tmpdir)
+                self._regrouped = RowsByClass(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
 
     def group_rows(self) -> None:

@@ -15,7 +15,6 @@ from randsvm.algorithms import randsvm as algorithms
 from randsvm.algorithms.reduced_set import SubtaskReduction
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
-from randsvm.data.regrouping import copy_rows_to_chunks
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.parameters.run import CertifyParams, Resources
@@ -260,7 +259,7 @@ def test_regrouped_rows_are_those_of_the_data_set(tmp_path, mask):
         rng = np.random.default_rng(2)
         whole = D.subset(rng.random(D.n) < 0.7) if mask == "view" else D
         rows = np.flatnonzero(rng.random(whole.n) < (0.9 if mask == "most" else 0.05))
-        some = copy_rows_to_chunks(whole, rows, 0, None)
+        some = whole.subset(whole.mask(rows)).regrouped(0, None)
         expected = whole.points(rows)
         found = some.points(np.arange(some.n))
         assert some.n == len(rows)

@@ -134,23 +134,24 @@ def reference_epochs(D, steps, rng, epochs):
     iterates = []
     for epoch in range(epochs):
         found = []
-        for group in chunk_groups(D, GROUPS):
-            horizon = steps.horizon * group.rows / D.n
+        for shards in chunk_groups(D, GROUPS).values():
+            m = sum(shard.stop - shard.start for shard in shards)
+            horizon = steps.horizon * m / D.n
             reference = sgd_reference.Plain(D.d, 3, replace(steps, horizon=horizon))
-            reference.w, reference.b, reference.t = w, b, epoch * group.rows
-            for x, label in rows_of(D.chunk_subset(group.chunks), rng):
+            reference.w, reference.b, reference.t = w, b, epoch * m
+            for x, label in rows_of(D, rng, [shard.number for shard in shards]):
                 reference.learn(x, label)
-            assert len(reference.iterates) == group.rows
+            assert len(reference.iterates) == m
             iterates += reference.iterates
-            found.append((group.rows, reference.w, reference.b))
+            found.append((m, reference.w, reference.b))
         rows = [n for n, _, _ in found]
         w, b = (np.average([one[i] for one in found], axis=0, weights=rows) for i in (1, 2))
         yield [np.mean([it[i] for it in iterates], axis=0) if steps.averages else (w, b)[i]
                for i in (0, 1)]  # fmt: skip
 
 
-def rows_of(D, rng):
-    for batch in shuffled_batches(D, rng.next()):
+def rows_of(D, rng, chunks):
+    for batch in shuffled_batches(D, rng.next(), chunks):
         shape = len(batch.classes), D.d
         X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
         yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
@@ -160,15 +161,13 @@ def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):
     with opened(three) as whole:
         view, _ = labelled_classes(whole, "")
         groups = chunk_groups(view, GROUPS)
-        chunks = sorted(chunk for group in groups for chunk in group.chunks)
-        assert chunks == list(range(len(view.shards)))
-        assert sum(group.rows for group in groups) == view.n
-        assert all(group.leader.number in group.chunks for group in groups)
+        assert sorted(shard for group in groups.values() for shard in group) == view.shards
+        assert all(leader in group for leader, group in groups.items())
         # A part of the file has as many leaders as any other.
-        parts = [group.leader.number * GROUPS // len(chunks) for group in groups]
+        parts = [leader.number * GROUPS // len(view.shards) for leader in groups]
         assert parts == list(range(GROUPS))
-        for group in groups:
-            assert set(view.chunk_subset(group.chunks).labels()) == {0, 1, 2}
+        for group in groups.values():
+            assert {y for shard in group for y in view.labels_of(shard)} == {0, 1, 2}
 
 
 # ---- the whole run ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from randsvm.data import chunks
-from randsvm.data.chunks import ComputedStore, FileStore, RawChunk
+from randsvm.data.chunks import FileStore, RawChunk, SpillingWriter
 from randsvm.errors import SpillError
 
 ROWS = 10
@@ -31,16 +31,24 @@ def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, fai
             raise store.write_error("writing the spill file: No space left on device")
 
     monkeypatch.setattr(chunks.FileStore, operation, fails_once)
-    sizes = np.full(6, ROWS)
-    store = ComputedStore(chunk_of, sizes, sizes, limit, None, "memory")
-    failed = []
-    for number in (3, 1, 5, 0, 4, 2, 1, 3):
+    writer, kept, failed = SpillingWriter(limit, None), [], []
+    for number in (3, 1, 5, 0, 4, 2):
         try:
-            assert (store.read(number).values == number).all()
+            writer.append(chunk_of(number))
         except SpillError:
             failed.append(number)
-    assert len(failed) == 1
-    for number in range(6):
-        assert (store.read(number).values == number).all()
-        assert (store.labels(number) == number).all()
-    store.close()
+            # A chunk whose write failed may be in the file.
+            kept += [None] * (len(writer.store) - len(kept))
+        else:
+            kept.append(number)
+    try:
+        writer.store.finish()
+    except SpillError:
+        failed.append(None)
+        writer.store.finish()
+    assert len(failed) == (failing < len(calls))
+    for place, number in enumerate(kept):
+        if number is not None:
+            assert (writer.store.read(place).values == number).all()
+            assert (writer.store.labels(place) == number).all()
+    writer.store.close()

@@ -16,16 +16,15 @@ from scipy import sparse
 
 from randsvm.data import dataset, in_memory
 from randsvm.data.chunks import (
-    ComputedStore,
     FileStore,
     InMemoryStore,
     RawChunk,
-    SubsetStore,
     join_chunks,
+    new_store,
 )
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import WeightSums
+from randsvm.data.reading import Totals
 from randsvm.errors import ContentError, DataError
 from randsvm.parameters.run import Resources
 
@@ -50,12 +49,14 @@ def stores_of(chunks, stream):
         memory.append(chunk)
         file.append(chunk)
     file.finish()
-    sizes = np.array([len(chunk.y) for chunk in chunks])
-    counts = np.array([len(chunk.values) for chunk in chunks])
-    computed = [
-        ComputedStore(chunks.__getitem__, sizes, counts, limit, None, "memory") for limit in (0, 99)
-    ]
-    return [SubsetStore(memory, range(len(chunks))), memory, *computed, file]
+    spilled = []
+    for limit in (0, 99):
+        with new_store(limit, None) as writer:
+            for chunk in chunks:
+                writer.append(chunk)
+        spilled.append(writer.store)
+    every = range(len(chunks))
+    return [memory.chosen(every), memory, *spilled, file.chosen(every), file]
 
 
 @given(
@@ -80,24 +81,27 @@ def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, siz
                             assert equal(getattr(found, name), getattr(expected, name)), name
                     assert equal(store.weights(number), chunk.weights)
                     assert store.labels(number).tolist() == chunk.y.tolist()
+        for store in stores:
             store.close()
 
 
 def test_sums_of_weights_are_those_of_the_rows_of_each_class():
-    sums = WeightSums()
+    sums = Totals()
     chunks = [chunk_of(9, 1, weighted=False), chunk_of(9, 2, weighted=True)]
     for chunk in chunks:
         sums.add(chunk, classes=True)
     whole = join_chunks(chunks)
     expected = [whole.weights[whole.y == label].sum() for label in (0, 1)]
-    assert sums.fields() == {
+    found = sums.fields(["a", "b"])
+    assert {name: found[name] for name in ("n", "weighted", "weight_sum", "class_weight_sums")} == {
+        "n": 18,
         "weighted": True,
         "weight_sum": pytest.approx(sum(expected)),
         "class_weight_sums": pytest.approx(expected),
     }
-    plain = WeightSums()
+    plain = Totals()
     plain.add(chunks[0], classes=True)
-    assert plain.fields() == {}
+    assert "weighted" not in plain.fields(["a", "b"])
 
 
 # ---- from files and arrays ---------------------------------------------------------------------
@@ -210,9 +214,11 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
     mask = np.arange(30) % 3 != 0
     other = weighted.reweighted(np.arange(1, 31) / 8)  # in place of those of the rows
     part, other_part = weighted.subset(mask), other.subset(mask)
-    for view in (weighted, part, part.subset(np.arange(20) > 4), part.materialized(),
-                 part.chunk_subset([1, 3]), weighted.single_threaded()):  # fmt: skip
+    spilled = part.regrouped(0, None)
+    for view in (weighted, part, part.subset(np.arange(20) > 4), part.in_memory(),
+                 spilled, weighted.single_threaded()):  # fmt: skip
         check(view, 0.5)
+    spilled.store.close()
     for view in (other, other_part, other_part.subset(np.arange(20) > 4)):
         check(view, 0.125)
     assert part.subset(np.zeros(20, bool)).points(np.empty(0, int)).weights.tolist() == []
