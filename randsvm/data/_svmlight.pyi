@@ -10,6 +10,7 @@ QUERY: int
 FEATURE: int
 NUL: int
 COST: int
+NUMBER: int
 
 MARKED: int
 MAX_INDEX: int
@@ -30,12 +31,19 @@ class Rows:
     def weighted(self) -> bool: ...
     @property
     def few_digits(self) -> bool: ...
+    @property
+    def number(self) -> int: ...
+    @property
+    def number_line(self) -> int: ...
+    @property
+    def number_column(self) -> int: ...
     def parse(
         self,
         text: bytes,
         numbers: bool,
         zero_based: bool,
         unlabelled: bool,
+        numbered: bool,
         codes: NDArray[np.int32],
         y: NDArray[np.float64],
         indptr: NDArray[np.int64],

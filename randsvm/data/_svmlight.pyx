@@ -80,7 +80,7 @@ cdef extern from *:
 
 # What was expected in place of a bad token. NUL: text; a NUL byte was found.
 LABEL, QUERY, FEATURE, NUL = range(1, 5)
-COST = 6
+COST, NUMBER = 6, 7
 
 cdef enum:
     IS_LABEL = 1
@@ -89,6 +89,7 @@ cdef enum:
     IS_NUL = 4
     IS_MEMORY = 5
     IS_COST = 6
+    IS_NUMBER = 7
 
 # Indices below this are collected in a bitmap of 2 MiB, larger ones by the caller.
 MARKED = 1 << 24
@@ -96,6 +97,7 @@ MAX_INDEX = 2**31 - 1
 
 cdef enum:
     MARKS = 1 << 24
+    MAX_NUMBER = 1 << 24   # of a row; float32 has all whole numbers up to here
     ENTRY_ROOM = 32   # " 2147483647:-1.23456789e-38" and the end of the line
 
 
@@ -212,11 +214,12 @@ cdef class Rows:
     weighted : whether a row has a cost:
     beyond : whether an index of 2**24 or more is among `indices`
     few_digits : whether every value has at most 6 digits, so that a float32 stands for it
+    number, number_line, number_column : the largest row number, 0 if there is none, and its place
     """
 
-    cdef readonly int64_t rows, entries, queries, lines
+    cdef readonly int64_t rows, entries, queries, lines, number, number_line, number_column
     cdef readonly bint beyond, weighted, few_digits
-    cdef bint zero_based, unlabelled
+    cdef bint zero_based, unlabelled, numbered
     cdef bytes text       # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
@@ -243,12 +246,13 @@ cdef class Rows:
         free(self.table.items)
         free(self.table.slots)
 
-    def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled,
+    def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled, bint numbered,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
               int32_t[::1] indices, double[::1] values, int64_t[::1] groups=None):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
 
-        groups: takes the qid of each row, modulo 2^64; every row must have one then.
+        numbered: whether every row must begin with 0:number. groups: takes the qid of each row,
+        modulo 2^64; every row must have one then.
         """
         cdef Text start = <Text> <const char *> text
         cdef Text end = start + len(text) - len(PADDING)
@@ -256,6 +260,7 @@ cdef class Rows:
         self.text = text
         self.zero_based = zero_based
         self.unlabelled = unlabelled
+        self.numbered = numbered
         self.codes = NULL
         self.y = NULL
         self.groups = NULL
@@ -279,6 +284,7 @@ cdef class Rows:
         """Read all lines up to the first bad token; return False if there is no memory."""
         cdef int64_t start, before = 0   # where this row and the one before it begin
         cdef int64_t queries
+        cdef Text features
         self.indptr[0] = 0
         while p < end:
             self.line_start = p
@@ -298,7 +304,10 @@ cdef class Rows:
                 if p != NULL and self.groups != NULL and self.queries == queries:
                     p = self.bad(IS_QUERY, p, 0)
                 if p != NULL:
+                    features = p
                     p = self.read_features(p)
+                    if p != NULL and self.numbered and not self.has_number(features, start):
+                        p = NULL
                 if p == NULL:
                     break
                 self.rows += 1
@@ -422,6 +431,20 @@ cdef class Rows:
             indices[entries] = <int32_t> index
             previous = index
             entries += 1
+
+    cdef bint has_number(self, Text token, int64_t start) noexcept nogil:
+        """Check the number of a row, its first entry. token: the first token of the features."""
+        cdef double value = 0.0
+        if self.entries > start and self.indices[start] == 0:
+            value = self.values[start]
+        if not 1 <= value <= MAX_NUMBER or value != <double> <int64_t> value:
+            self.bad(IS_NUMBER, token, 0)
+            return False
+        if value > self.number:
+            self.number = <int64_t> value
+            self.number_line = self.lines + 1
+            self.number_column = token - self.line_start + 1
+        return True
 
     cdef inline Text read_end(self, Text p, Text end) noexcept nogil:
         """Read a comment, if any, and the end of the line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -12,12 +13,12 @@ from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
     NUMBER,
     PADDING,
-    TOKEN,
     Block,
-    Dialect,
     parse_piece,
 )
 from randsvm.errors import DataError, ParameterError, quoted
+
+TOKEN = re.compile(rb"[^ \t]+")
 
 
 def check_path(path: str) -> None:
@@ -44,10 +45,8 @@ class RowWeights:
         check_path(path)
         self.path, self.data = path, data
         self.content = files.read_whole(path).removeprefix(BYTE_ORDER_MARK)
-        dialect = Dialect("number", zero_based=False, unlabelled=False)
-        piece = parse_piece(self.content + PADDING, dialect)
-        block = piece.block
-        plain = not (piece.fault or len(block.values) or block.queries or block.weights is not None)
+        block, _, fault = parse_piece(self.content + PADDING, labels="number")
+        plain = not (fault or len(block.values) or block.queries or block.weights is not None)
         if not plain or not in_range(block.y).all():
             raise self._first_error()
         self.weights = block.y

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ LABELS_AT_ONCE = 1 << 14
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UNLABELLED = "?"
 MAX_INDEX = _svmlight.MAX_INDEX
+# The largest number of a row of a precomputed kernel: float32 has all whole numbers up to here.
+MAX_NUMBER = 1 << 24
 # The end of any text that is parsed.
 PADDING = _svmlight.PADDING
 
@@ -46,7 +48,7 @@ NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 
 class Spelling(NamedTuple):
-    """A distinct label token and its first position: 1-based line and byte column."""
+    """A label token, or a row number, and its position: 1-based line and byte column."""
 
     text: str
     line: int
@@ -58,13 +60,14 @@ class Block:
     """Consecutive rows of a file.
 
     codes : (m,) int32, positions in `spellings`; empty unless labels are classes
-    spellings : the block's distinct label tokens in order of first appearance
+    spellings : the block's distinct label tokens in order of first appearance, with their first
+    positions
     y : (m,) float64, nan for `?`; empty unless labels are numbers
     indptr : (m + 1,) int64;  indices : (nnz,) int32 as written;  values : (nnz,) float64, or
     float32 where these stand for the same numbers (see chunks.py) and the dialect allows it
     features : the distinct indices, ascending, int32
     queries : rows with a qid:
-    numbers : the row numbers, if every row has to begin with 0:number; otherwise None
+    number : the largest row number, if every row has to begin with 0:number; otherwise None
     weights : (m,) float64, at least 0, of rows with a cost: and 1 for the others; None: all 1
     keys : for each row of a table, the text of its kept columns: those of --keep, or that of the
     groups; None: no column is kept
@@ -79,7 +82,7 @@ class Block:
     values: np.ndarray
     features: np.ndarray
     queries: int
-    numbers: RowNumbers | None = None
+    number: Spelling | None = None
     weights: np.ndarray | None = None
     keys: list[str] | None = None
     groups: np.ndarray | None = None
@@ -95,8 +98,7 @@ class Block:
     def without_zero_weights(self) -> Block:
         """Return the block without its rows of weight 0.
 
-        Their spellings and row numbers stay: labels and columns of kernel values are those of all
-        rows of the file.
+        Their spellings stay: labels are those of all rows of the file.
         """
         if self.weights is None or self.weights.all():
             return self
@@ -111,42 +113,15 @@ class Block:
             indptr=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[rows])]),
             indices=indices,
             values=self.values[kept],
-            features=self.features if self.numbers is not None else np.unique(indices),
+            features=np.unique(indices),
             weights=self.weights[rows],
             groups=None if self.groups is None else self.groups[rows],
             keys=None if self.keys is None else [self.keys[row] for row in rows],
         )
 
 
-class Dialect(NamedTuple):
-    """The options of the format.
-
-    float64: values are float64 in any case. groups: every row has a qid, which is kept.
-    """
-
-    labels: Labels
-    zero_based: bool
-    unlabelled: bool
-    has_row_numbers: bool = False
-    float64: bool = False
-    groups: bool = False
-
-
-class Fault(NamedTuple):
-    """The first bad token of a piece; `line` counts from the piece's first line."""
-
-    line: int
-    column: int
-    problem: str
-
-
-class ParsedPiece(NamedTuple):
-    """The rows before the first fault; spellings are (token, line in the piece, column)."""
-
-    block: Block
-    spellings: list[tuple[bytes, int, int]]
-    lines: int
-    fault: Fault | None
+# The line and the column of the first bad token of a piece, from its first line, and the problem.
+Fault: TypeAlias = tuple[int, int, str]
 
 
 def read_blocks(
@@ -170,29 +145,32 @@ def read_blocks(
     that line are yielded, so that a caller that checks labels finds a bad label before that line
     first. The last block before an error may have no rows and only the spelling of the bad row.
     prompt: yield the rows of a pipe as they arrive, parsed by this thread, not when a block is
-    full. has_row_numbers: every row begins with 0:number, which needs zero_based. float64, groups:
-    see Dialect.
+    full. has_row_numbers, float64, groups: see parse_piece.
     """
-    dialect = Dialect(labels, zero_based, unlabelled, has_row_numbers, float64, groups)
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
         texts = pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
-        parse = partial(parse_piece, dialect=dialect)
+        parse = partial(
+            parse_piece,
+            labels=labels,
+            zero_based=zero_based,
+            unlabelled=unlabelled,
+            has_row_numbers=has_row_numbers,
+            float64=float64,
+            groups=groups,
+        )
         # An error of reading is raised after the errors of the lines before that place.
         in_threads = pool.map_in_order(parse, texts, jobs)
         with closing((parse(text) for text in texts) if prompt else in_threads) as parsed:
             try:
-                for piece in parsed:
-                    block = to_block(piece, line)
+                for block, lines, fault in parsed:
                     if len(block) or block.spellings:
-                        yield block
-                    if piece.fault:
-                        problem = piece.fault.problem
-                        if line + piece.fault.line == 2 and not unlabelled:
-                            problem += format_hint(path)
-                        raise data_error(name, piece.fault._replace(problem=problem), line)
-                    line += piece.lines
+                        yield in_file(block, line)
+                    if fault:
+                        hint = format_hint(path) if line + fault[0] == 2 and not unlabelled else ""
+                        raise data_error(name, fault, line, hint)
+                    line += lines
             except LineTooLongError as error:
                 raise DataError(name, line, 1, str(error)) from None
 
@@ -208,15 +186,21 @@ def parse(
     first_line: int = 1,
 ) -> Block:
     """Return the rows of complete lines in memory. name, first_line: for DataError."""
-    dialect = Dialect(labels, zero_based, unlabelled, float64=float64)
-    piece = parse_piece(text + PADDING, dialect)
-    if piece.fault:
-        raise data_error(name, piece.fault, first_line)
-    return to_block(piece, first_line)
+    block, _, fault = parse_piece(
+        text + PADDING,
+        labels=labels,
+        zero_based=zero_based,
+        unlabelled=unlabelled,
+        float64=float64,
+    )
+    if fault:
+        raise data_error(name, fault, first_line)
+    return in_file(block, first_line)
 
 
-def data_error(name: str, fault: Fault, first_line: int) -> DataError:
-    return DataError(name, first_line + fault.line - 1, fault.column, fault.problem)
+def data_error(name: str, fault: Fault, first_line: int, hint: str = "") -> DataError:
+    line, column, problem = fault
+    return DataError(name, first_line + line - 1, column, problem + hint)
 
 
 # ---- reading ----------------------------------------------------------------------------------
@@ -319,22 +303,37 @@ class _Position:
         return (status.st_size, status.st_mtime_ns) != (self.total, self.written)
 
 
-def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
+def parse_piece(
+    text: bytes,
+    *,
+    labels: Labels,
+    zero_based: bool = False,
+    unlabelled: bool = False,
+    has_row_numbers: bool = False,
+    float64: bool = False,
+    groups: bool = False,
+) -> tuple[Block, int, Fault | None]:
+    """Return the rows before the first fault, the number of their lines, and the fault.
+
+    Positions count from the first line of the piece. text: complete lines and PADDING.
+    has_row_numbers: every row begins with 0:number, which needs zero_based. float64: values are
+    float64 in any case. groups: every row has a qid, which is kept.
+    """
     newlines, colons = _svmlight.count(text)
-    numbers = dialect.labels == "number"
+    numbers = labels == "number"
     codes = np.empty(0 if numbers else newlines, np.int32)
     y = np.empty(newlines if numbers else 0)
     indptr = np.empty(newlines + 1, np.int64)
     indices = np.empty(colons, np.int32)
     values: np.ndarray = np.empty(colons)
-    groups = np.empty(newlines, np.int64) if dialect.groups else None
+    queries = np.empty(newlines, np.int64) if groups else None
     rows = _svmlight.Rows()
     rows.parse(
-        text, numbers, dialect.zero_based, dialect.unlabelled, codes, y, indptr, indices, values,
-        groups,
+        text, numbers, zero_based, unlabelled, has_row_numbers, codes, y, indptr, indices, values,
+        queries,
     )  # fmt: skip
     indices, values = indices[: rows.entries], values[: rows.entries]
-    if not dialect.float64:
+    if not float64:
         values = values.astype(np.float32) if rows.few_digits else as_stored(values)
     weights = None
     if rows.weighted:
@@ -342,18 +341,24 @@ def parse_piece(text: bytes, dialect: Dialect) -> ParsedPiece:
         rows.weights(weights)
     block = Block(
         codes=codes[: rows.rows],
-        spellings=[],
+        spellings=[
+            Spelling(files.decoded(token), line, column) for token, line, column in rows.spellings()
+        ],
         y=y[: rows.rows],
         indptr=indptr[: rows.rows + 1],
         indices=indices,
         values=values,
         features=_distinct(rows, indices),
         queries=rows.queries,
+        number=(
+            Spelling(str(rows.number), rows.number_line, rows.number_column)
+            if has_row_numbers
+            else None
+        ),
         weights=weights,
-        groups=None if groups is None else groups[: rows.rows],
+        groups=None if queries is None else queries[: rows.rows],
     )
-    piece = ParsedPiece(block, rows.spellings(), rows.lines, _fault(rows, dialect))
-    return _with_row_numbers(piece, text) if dialect.has_row_numbers else piece
+    return block, rows.lines, _fault(rows, labels, zero_based)
 
 
 def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
@@ -365,60 +370,45 @@ def _distinct(rows: _svmlight.Rows, indices: np.ndarray) -> np.ndarray:
     return features
 
 
-def _with_row_numbers(piece: ParsedPiece, text: bytes) -> ParsedPiece:
-    """Return the piece with the numbers of its rows, up to the first row without one."""
-    block = piece.block
-    numbers = RowNumbers.of(text, block.indptr, block.indices, block.values)
-    m, missing = len(numbers.rows), numbers.missing
-    block = replace(
-        block,
-        codes=block.codes[:m],
-        y=block.y[:m],
-        indptr=block.indptr[: m + 1],
-        numbers=numbers,
-        weights=None if block.weights is None else block.weights[:m],
-        groups=None if block.groups is None else block.groups[:m],
-    )
-    if missing is None:
-        return piece._replace(block=block)
-    before = [spelling for spelling in piece.spellings if spelling[1] <= missing.line]
-    fault = Fault(missing.line, missing.column, missing.problem)
-    return ParsedPiece(block, before, piece.lines, fault)
-
-
-def to_block(piece: ParsedPiece, first_line: int) -> Block:
+def in_file(block: Block, first_line: int) -> Block:
     """Return the block of a piece, with positions as lines of the file."""
-    piece.block.spellings.extend(
-        Spelling(files.decoded(token), first_line + line - 1, column)
-        for token, line, column in piece.spellings
-    )
-    if piece.block.numbers is None:
-        return piece.block
-    return replace(piece.block, numbers=piece.block.numbers.below(first_line - 1))
+    if first_line == 1:
+        return block
+
+    def moved(one: Spelling) -> Spelling:
+        return one._replace(line=one.line + first_line - 1)
+
+    number = None if block.number is None else moved(block.number)
+    return replace(block, number=number, spellings=list(map(moved, block.spellings)))
 
 
 # ---- errors in a token ----------------------------------------------------------------------
 
 
-def _fault(rows: _svmlight.Rows, dialect: Dialect) -> Fault | None:
+def _fault(rows: _svmlight.Rows, labels: Labels, zero_based: bool) -> Fault | None:
     bad = rows.bad_token()
     if bad is None:
         return None
     kind, token, line, column, previous = bad
+    found = quoted(token) if token else "the end of the row"
     if kind == _svmlight.NUL:
-        return Fault(line, column, "expected text, found a NUL byte")
-    if kind == _svmlight.QUERY:
-        found = quoted(token) if token else "the end of the row"
+        problem = "expected text, found a NUL byte"
+    elif kind == _svmlight.QUERY:
         reason = "" if token.startswith(b"qid:") else " (--groups qid needs it in each row)"
-        return Fault(line, column, f"expected qid:number, found {found}{reason}")
-    if kind == _svmlight.COST:
-        return Fault(line, column, f"expected cost:weight from 0 to 3.4e38, found {quoted(token)}")
-    if kind == _svmlight.LABEL:
-        return Fault(line, column, _label_problem(token, dialect))
-    return Fault(line, column, _feature_problem(token, previous, dialect))
+        problem = f"expected qid:number, found {found}{reason}"
+    elif kind == _svmlight.COST:
+        problem = f"expected cost:weight from 0 to 3.4e38, found {found}"
+    elif kind == _svmlight.NUMBER:
+        rule = f"-t precomputed: rows are numbered 1 to {MAX_NUMBER}"
+        problem = f"expected 0:number ({rule}), found {found}"
+    elif kind == _svmlight.LABEL:
+        problem = _label_problem(token, labels)
+    else:
+        problem = _feature_problem(token, previous, zero_based)
+    return line, column, problem
 
 
-def _label_problem(token: bytes, dialect: Dialect) -> str:
+def _label_problem(token: bytes, labels: Labels) -> str:
     text = files.decoded(token)
     if ":" in text:
         expected = "a label"
@@ -430,14 +420,14 @@ def _label_problem(token: bytes, dialect: Dialect) -> str:
         expected = "a label (unlabelled rows are for prediction only)"
     elif NOT_FINITE.fullmatch(text) or NUMBER.fullmatch(text):
         expected = "a finite label"
-    elif dialect.labels == "class":
+    elif labels == "class":
         expected = "a label without control characters"
     else:
         expected = "a number as label"
     return f"expected {expected}, found {quoted(token)}"
 
 
-def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
+def _feature_problem(token: bytes, previous: int, zero_based: bool) -> str:
     index, colon, value = token.partition(b":")
     if index == b"qid" and colon:
         return f"expected qid: directly after the label, found {quoted(token)}"
@@ -450,7 +440,7 @@ def _feature_problem(token: bytes, previous: int, dialect: Dialect) -> str:
     digits = index.lstrip(b"0") or b"0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         return f"expected an index of at most {MAX_INDEX}, found {shortened(digits)}"
-    if digits == b"0" and not dialect.zero_based:
+    if digits == b"0" and not zero_based:
         return "expected an index of 1 or more (from 0: train with --zero-based), found 0"
     if int(digits) <= previous:
         return f"expected an index above {previous}, found {shortened(digits)}"
@@ -529,63 +519,8 @@ def _write_precise(
 
 # ---- row numbers of a precomputed kernel -----------------------------------------------------
 
-# float32 has all whole numbers up to here.
-MAX_NUMBER = 1 << 24
-TOKEN = re.compile(rb"[^ \t]+")
 
-
-class TokenPosition(NamedTuple):
-    """The position of the first feature of a row: 1-based line and byte column, and its text.
-
-    An empty text means that the row has no feature; the column is then the one after the row.
-    """
-
-    line: int
-    column: int
-    text: bytes
-
-    def below(self, lines: int) -> TokenPosition:
-        """Return the position in a file with `lines` lines before the piece."""
-        return self._replace(line=self.line + lines)
-
-    @property
-    def problem(self) -> str:
-        """Return the error message for a row without a number."""
-        found = quoted(self.text) if self.text else "the end of the row"
-        return (
-            f"expected 0:number (-t precomputed: rows are numbered 1 to {MAX_NUMBER}), "
-            f"found {found}"
-        )
-
-
-class RowNumbers(NamedTuple):
-    """The numbers of the rows of a piece.
-
-    rows : (m,) int64, of the rows before the first without a number, whose position is `missing`;
-    beyond: the position of the largest number if it exceeds all indices of these rows.
-    """
-
-    rows: np.ndarray
-    missing: TokenPosition | None
-    beyond: TokenPosition | None
-
-    @staticmethod
-    def of(text: bytes, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> RowNumbers:
-        """Return the numbers. text: lines of svmlight, parsed to these arrays of CSR."""
-        rows = numbers_of(indptr, indices, values)
-        if not rows.all():
-            count = int(np.argmin(rows))
-            return RowNumbers(rows[:count], _place_of(text, count), None)
-        if not len(rows) or rows.max() <= indices.max():
-            return RowNumbers(rows, None, None)
-        return RowNumbers(rows, None, _place_of(text, int(rows.argmax())))
-
-    def below(self, lines: int) -> RowNumbers:
-        """Return the numbers in a file with `lines` lines before the piece."""
-        return self if self.beyond is None else self._replace(beyond=self.beyond.below(lines))
-
-
-def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+def row_numbers(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return the number of each row of a CSR matrix, (m,) int64.
 
     It is 0 if a row does not begin with the index 0 and a whole number from 1 to MAX_NUMBER.
@@ -597,16 +532,3 @@ def numbers_of(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> n
     whole = (first == np.floor(first)) & (first >= 1) & (first <= MAX_NUMBER)
     numbers[filled[whole]] = first[whole].astype(np.int64)
     return numbers
-
-
-def _place_of(text: bytes, row: int) -> TokenPosition:
-    """Return the position of the first feature of a row. row: from 0."""
-    lines = enumerate(text.split(b"\n"), 1)
-    contents = ((line, whole.partition(b"#")[0].removesuffix(b"\r")) for line, whole in lines)
-    rows = (each for each in contents if TOKEN.search(each[1]))
-    line, content = next(itertools.islice(rows, row, None))
-    tokens = list(TOKEN.finditer(content))
-    rest = [token for token in tokens[1:] if not token.group().startswith((b"qid:", b"cost:"))]
-    if not rest:
-        return TokenPosition(line, len(content) + 1, b"")
-    return TokenPosition(line, rest[0].start() + 1, rest[0].group())

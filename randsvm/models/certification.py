@@ -19,7 +19,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, to_csr
-from randsvm.data.svmlight import Block, numbers_of
+from randsvm.data.svmlight import Block, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import ROUNDING
@@ -420,8 +420,7 @@ class Judge:
         """Return the sums over the rows `part` of a block."""
         text = csr_rows(block, part)
         rows = self.model.rows(*text)
-        # block.numbers.rows also has the rows of weight 0, which the block leaves out.
-        numbers = None if block.numbers is None else numbers_of(*text)
+        numbers = None if block.number is None else row_numbers(*text)
         f, sizes = self.model.decision_and_sizes(rows.X, rows.extra)
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]

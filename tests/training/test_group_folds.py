@@ -185,12 +185,10 @@ def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
         f"{i % 2} {before}qid:{value:+04d} {after}1:2\n# a comment\n"
         for i, value in enumerate(values)
     )
-    piece = svmlight.parse_piece(
-        text.encode() + svmlight.PADDING, svmlight.Dialect("class", False, False, groups=True)
-    )
-    assert piece.fault is None
-    assert piece.block.groups is not None
-    assert piece.block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
+    text = text.encode() + svmlight.PADDING
+    block, _, fault = svmlight.parse_piece(text, labels="class", groups=True)
+    assert fault is None
+    assert block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
 
 
 # ---- errors -------------------------------------------------------------------------------------
