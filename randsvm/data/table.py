@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from randsvm.data.svmlight import (
     Block,
     Labels,
     Spelling,
+    in_file,
     pieces,
 )
 from randsvm.errors import (
@@ -122,26 +123,23 @@ class Inputs:
 # ---- files as batches -------------------------------------------------------------------------
 
 
-class _Batch(NamedTuple):
-    """Rows of some columns: the arrays by the positions of the columns; progress: of reading."""
-
-    rows: int
-    arrays: dict[int, Any]
-    progress: Progress | None
+# The number of rows of a batch, and its arrays by the positions of the columns.
+_Batch: TypeAlias = tuple[int, dict[int, Any]]
 
 
 class _Table(NamedTuple):
     """An open table.
 
     names : of the columns; types : of the columns, as pyarrow has them; first_row : the number of
-    the first row; batches : returns the rows of the columns at some positions
+    the first row; batches : returns record batches of the columns at some positions, and the
+    progress of reading
     """
 
     name: str
     names: list[str]
     types: list[Any]
     first_row: int
-    batches: Callable[[Sequence[int]], Iterator[_Batch]]
+    batches: Callable[[Sequence[int]], Iterator[tuple[Any, Progress | None]]]
 
 
 def _opened(
@@ -211,46 +209,58 @@ def _delimited(
             names, rows = [str(number + 1) for number in range(len(names))], 0
         labels = [str(place) for place in range(len(names))]
 
-        def batches(places: Sequence[int]) -> Iterator[_Batch]:
-            bad: list[Any] = []
-
-            def refuse(row: Any) -> str:
-                bad.append(row)
-                return "error"
-
+        def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
+            bad, done = list[Any](), rows
             try:
-                reader = pyarrow.csv.open_csv(
-                    text,
-                    pyarrow.csv.ReadOptions(
-                        column_names=labels,
-                        skip_rows_after_names=rows,
-                        use_threads=False,
-                        block_size=block_size,
-                    ),
-                    pyarrow.csv.ParseOptions(
-                        delimiter=DELIMITERS[format_],
-                        newlines_in_values=True,
-                        invalid_row_handler=refuse,
-                    ),
-                    # `_numbers` converts texts, as an error of pyarrow has no column.
-                    pyarrow.csv.ConvertOptions(
-                        include_columns=[labels[place] for place in places],
-                        column_types=dict.fromkeys(labels, pyarrow.string()),
-                        strings_can_be_null=True,
-                        null_values=[""],
-                    ),
-                )
-                done = rows
-                for batch in reader:
-                    arrays = dict(zip(places, batch.columns, strict=True))
+                for batch in _csv_reader(text, format_, labels, places, rows, block_size, bad):
                     done += batch.num_rows
-                    yield _Batch(batch.num_rows, arrays, text.progress)
+                    yield batch, text.progress
                 if text.quotes % 2 and done > rows:
-                    _check_last(name, names, arrays, done)
+                    _check_last(name, names, dict(zip(places, batch.columns, strict=True)), done)
             except pyarrow.ArrowInvalid as error:
                 raise _refused(name, names, error, bad, block_size) from None
 
         yield _Table(name, names, [pyarrow.string()] * len(names), rows + 1, batches)
+
+
+def _csv_reader(
+    text: _Text,
+    format_: Format,
+    labels: Sequence[str],
+    places: Sequence[int],
+    skipped: int,
+    block_size: int,
+    bad: list[Any],
+) -> Any:
+    """Return the record batches of the columns at some positions, as texts.
+
+    labels : of all columns; skipped : the number of rows before the first; bad : receives a row of
+    another width
+    """
+
+    def refuse(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    return pyarrow.csv.open_csv(
+        text,
+        pyarrow.csv.ReadOptions(
+            column_names=labels,
+            skip_rows_after_names=skipped,
+            use_threads=False,
+            block_size=block_size,
+        ),
+        pyarrow.csv.ParseOptions(
+            delimiter=DELIMITERS[format_], newlines_in_values=True, invalid_row_handler=refuse
+        ),
+        # `_numbers` converts texts, as an error of pyarrow has no column.
+        pyarrow.csv.ConvertOptions(
+            include_columns=[labels[place] for place in places],
+            column_types=dict.fromkeys(labels, pyarrow.string()),
+            strings_can_be_null=True,
+            null_values=[""],
+        ),
+    )
 
 
 def _check_last(name: str, names: Sequence[str], arrays: Mapping[int, Any], row: int) -> None:
@@ -332,7 +342,7 @@ def _parquet(path: str, opener: Opener, block_size: int) -> Iterator[_Table]:
         # pyarrow makes the schema anew for each access, in time proportional to its width.
         names, size = list(schema.names), files.size_of(path)
 
-        def batches(places: Sequence[int]) -> Iterator[_Batch]:
+        def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
             rows = block_size // (VALUE_BYTES * max(1, len(places)))
             rows, done, total = min(max(ROWS[0], rows), ROWS[1]), 0, metadata.num_rows
             try:
@@ -340,9 +350,8 @@ def _parquet(path: str, opener: Opener, block_size: int) -> Iterator[_Table]:
                     # Positions in dictionaries and UTF-8 of a damaged file are not checked before.
                     batch.validate(full=True)
                     done += batch.num_rows
-                    arrays = dict(zip(places, batch.columns, strict=True))
                     at = Progress("reading", (size or 0) * done // total, size, "B")
-                    yield _Batch(batch.num_rows, arrays, None if size is None else at)
+                    yield batch, None if size is None else at
             except (pyarrow.ArrowException, OSError) as error:
                 raise _unreadable(name, error) from None
 
@@ -379,9 +388,9 @@ def _frame(frame: Frame) -> Iterator[_Table]:
     else:
         whole = pyarrow.Table.from_pandas(frame.rows, preserve_index=False)
 
-    def batches(places: Sequence[int]) -> Iterator[_Batch]:
+    def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
         for batch in whole.select(list(places)).to_batches(max_chunksize=ROWS[1]):
-            yield _Batch(batch.num_rows, dict(zip(places, batch.columns, strict=True)), None)
+            yield batch, None
 
     yield _Table(str(frame), list(whole.schema.names), whole.schema.types, 1, batches)
 
@@ -430,13 +439,18 @@ class _Texts(NamedTuple):
     codes: np.ndarray
     texts: list[str]
 
-    def first_rows(self) -> np.ndarray:
-        """Return the first row of each text, m if it has none."""
+    def in_order(self) -> list[tuple[str, int]]:
+        """Return the texts that a row has, each with its first row, in the order of these rows."""
         m = len(self.codes)
         rows = np.full(len(self.texts), m)
         # The last of several assignments remains.
         rows[self.codes[::-1]] = np.arange(m)[::-1]
-        return rows
+        order = np.argsort(rows, kind="stable").tolist()
+        return [(self.texts[i], int(rows[i])) for i in order if rows[i] < m]
+
+    def are_empty(self) -> np.ndarray:
+        """Return which rows have an empty text, (m,) bool."""
+        return np.array([not text for text in self.texts])[self.codes]
 
 
 def _encoded(array: Any) -> Any:
@@ -493,17 +507,6 @@ class _Missing(NamedTuple):
         return np.where(np.isin(values, self.numbers), np.nan, values)
 
 
-class _Numbers(NamedTuple):
-    """A column as numbers.
-
-    values : (m,) float64, nan where the value is missing or not a number
-    bad : (m,) bool, where it is not a number; None: nowhere
-    """
-
-    values: np.ndarray
-    bad: np.ndarray | None
-
-
 def _all_numbers(arrays: Mapping[int, Any], missing: _Missing) -> tuple[list[int], np.ndarray]:
     """Return the columns that have only numbers and null, and their values.
 
@@ -540,8 +543,12 @@ def _is_number_at_ends(array: Any) -> bool:
     return all(text is None or NUMBER.fullmatch(text) for text in ends)
 
 
-def _numbers(array: Any, missing: _Missing) -> _Numbers:
-    """Return a column of any type as numbers; see `_all_numbers` for many columns."""
+def _numbers(array: Any, missing: _Missing) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return a column of any type as numbers; see `_all_numbers` for many columns.
+
+    The values are (m,) float64, nan where the value is missing or not a number. The second array is
+    (m,) bool, where it is not a number; None: nowhere.
+    """
     array = _encoded(array)
     words = array.dictionary
     if _is_string(words.type):
@@ -550,11 +557,11 @@ def _numbers(array: Any, missing: _Missing) -> _Numbers:
         words = compute.if_else(are_missing, pyarrow.nulls(len(words), words.type), words)
     if not pyarrow.types.is_boolean(words.type) and (values := _parsed(words)) is not None:
         codes = _codes(array, len(values))
-        return _Numbers(missing.as_nan(np.append(values, np.nan))[codes], None)
+        return missing.as_nan(np.append(values, np.nan))[codes], None
     texts = _as_texts(array)
     numbers = np.array([_number(text) for text in texts.texts])
     bad = np.isnan(numbers) & [not missing.has(text) for text in texts.texts]
-    return _Numbers(missing.as_nan(numbers)[texts.codes], bad[texts.codes])
+    return missing.as_nan(numbers)[texts.codes], bad[texts.codes]
 
 
 def _parsed(array: Any) -> np.ndarray | None:
@@ -742,16 +749,9 @@ def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int]) -> N
 # ---- the columns ------------------------------------------------------------------------------
 
 
-class _Content(NamedTuple):
-    """The content of a column in a batch.
-
-    total : the sum of its numbers times 2 ** EXPONENT; numbers : how many it has; texts : the
-    distinct ones, each with its first row in the batch, from 0
-    """
-
-    total: int
-    numbers: int
-    texts: list[tuple[str, int]]
+# The content of a column in a batch: the sum of its numbers times 2 ** EXPONENT, how many it has,
+# and its distinct texts, each with its first row in the batch, from 0.
+_Content: TypeAlias = tuple[int, int, list[tuple[str, int]]]
 
 
 def exact_sums(values: np.ndarray) -> list[int]:
@@ -783,17 +783,20 @@ def _contents(
     categorical: set[int],
     names: Sequence[str],
     missing: _Missing,
+    has_sums: bool,
     faults: _Faults,
 ) -> dict[int, _Content]:
-    """Return the content of each column; numbers are texts, too, if it is categorical."""
+    """Return the content of each column; numbers are texts, too, if it is categorical.
+
+    has_sums : whether sums are needed; else they are 0
+    """
     plain = {place: array for place, array in arrays.items() if place not in categorical}
     places, values = _all_numbers(plain, missing)
     _check_float32(values, places, arrays, names, faults)
     counts = np.isfinite(values).sum(axis=1).tolist()
-    sums = exact_sums(values)
-    found = {
-        place: _Content(total, count, [])
-        for place, total, count in zip(places, sums, counts, strict=True)
+    sums = exact_sums(values) if has_sums else [0] * len(values)
+    found: dict[int, _Content] = {
+        place: (total, count, []) for place, total, count in zip(places, sums, counts, strict=True)
     }
     for place, array in arrays.items():
         if place not in found:
@@ -808,17 +811,15 @@ def _content(
     """Return the content of a column with texts. missing : None: its numbers are texts, too"""
     values, is_text = np.empty(0), np.ones(len(array), bool)
     if missing is not None:
-        numbers = _numbers(array, missing)
-        _check_float32(numbers.values[None], [place], {place: array}, names, faults)
-        values = numbers.values[np.isfinite(numbers.values)]
-        if numbers.bad is None and len(values):
-            return _Content(exact_sums(values[None])[0], len(values), [])
-        is_text = np.isnan(numbers.values)
+        numbers, bad = _numbers(array, missing)
+        _check_float32(numbers[None], [place], {place: array}, names, faults)
+        values = numbers[np.isfinite(numbers)]
+        if bad is None and len(values):
+            return exact_sums(values[None])[0], len(values), []
+        is_text = np.isnan(numbers)
     found = _checked_texts(array, place, names[place], faults)
-    rows = found.first_rows()
-    order = [i for i in np.argsort(rows, kind="stable").tolist() if rows[i] < len(array)]
-    texts = [(found.texts[i], int(rows[i])) for i in order if found.texts[i] and is_text[rows[i]]]
-    return _Content(exact_sums(values[None])[0], len(values), texts)
+    texts = [(text, row) for text, row in found.in_order() if text and is_text[row]]
+    return exact_sums(values[None])[0], len(values), texts
 
 
 @dataclass
@@ -848,9 +849,10 @@ class _Learnt:
 
     def add(self, found: _Content, name: str, first_row: int, place: int, column: str) -> None:
         """Add what a batch has in the column. Raises DataError for too many texts."""
-        self.total += found.total
-        self.count += found.numbers
-        for text, row in found.texts:
+        total, count, texts = found
+        self.total += total
+        self.count += count
+        for text, row in texts:
             self.texts.setdefault(text, (name, first_row + row, place + 1))
         if len(self.texts) > MAX_CATEGORIES:
             words = (text for text in self.texts if not NUMBER.fullmatch(text))
@@ -947,7 +949,7 @@ def learn(
                 learnt = {name: _Learnt(name in categorical, missing) for name in names}
                 if options.header:
                     others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
-            rows += _learn_file(table, learnt, _Missing.of(missing), jobs, watch)
+            rows += _learn_file(table, learnt, _Missing.of(missing), options.fill, jobs, watch)
         next_file()
     if not options.header:
         _check_first_row(first, learnt)
@@ -985,17 +987,21 @@ def _check_first_row(name: str, learnt: Mapping[str, _Learnt]) -> None:
 
 
 def _learn_file(
-    table: _Table, learnt: Mapping[str, _Learnt], missing: _Missing, jobs: int, watch: Watch
+    table: _Table,
+    learnt: Mapping[str, _Learnt],
+    missing: _Missing,
+    has_sums: bool,
+    jobs: int,
+    watch: Watch,
 ) -> int:
-    """Add what the columns of features have; return the number of rows."""
+    """Add what the columns of features have; return the number of rows. has_sums: see _contents"""
     places = [place for place, name in enumerate(table.names) if name in learnt]
     categorical = {place for place in places if learnt[table.names[place]].categorical}
     _check_types(table, places, ())
 
     def work(batch: _Batch) -> tuple[int, dict[int, _Content], _Faults]:
-        faults = _Faults()
-        contents = _contents(batch.arrays, categorical, table.names, missing, faults)
-        return batch.rows, contents, faults
+        (rows, arrays), faults = batch, _Faults()
+        return rows, _contents(arrays, categorical, table.names, missing, has_sums, faults), faults
 
     first_row = table.first_row
     with closing(_in_threads(table, places, work, jobs, watch)) as parsed:
@@ -1021,10 +1027,10 @@ def _in_threads(
 
         def batches() -> Iterator[_Batch]:
             # A thread decodes, so that this one reacts to signals while it waits for a pipe.
-            for batch in pool.read_ahead(table.batches(places)):
-                if batch.progress is not None:
-                    watch(batch.progress)
-                yield batch
+            for batch, progress in pool.read_ahead(table.batches(places)):
+                if progress is not None:
+                    watch(progress)
+                yield batch.num_rows, dict(zip(places, batch.columns, strict=True))
 
         yield from pool.map_in_order(work, batches(), jobs)
 
@@ -1032,172 +1038,160 @@ def _in_threads(
 # ---- the rows ---------------------------------------------------------------------------------
 
 
-class _Layout(NamedTuple):
-    """The use of the columns of a table, by position.
+class _Rows:
+    """Makes rows with the features of a training from the columns of a table.
 
-    features : in the order of their indices: the position, the index of the number or of the first
-    category, and the column. categories : the number of each text of a column of texts. label : the
-    position of the label, -1 if there is none. kept : the columns of `Block.keys`, in its order
+    columns : of the training; keep : names of the columns of `Block.keys`; hint : ends the message
+    of a missing column. labels, zero_based, unlabelled, float64: see `read_blocks`
     """
 
-    features: list[tuple[int, int, Column]]
-    categories: dict[int, dict[str, int]]
-    label: int
-    kept: list[int]
-    missing: _Missing
+    def __init__(
+        self,
+        table: _Table,
+        columns: Columns,
+        *,
+        labels: Labels,
+        zero_based: bool,
+        unlabelled: bool,
+        float64: bool,
+        keep: Sequence[str],
+        hint: str,
+    ) -> None:
+        self.names, self.columns, self.labels = table.names, columns, labels
+        self.unlabelled, self.float64 = unlabelled, float64
+        self.delimiter = DELIMITERS.get(columns.format, ",")
+        self.missing = _Missing.of(columns.missing)
+        at = {name: place for place, name in enumerate(table.names)}
+        for column in columns.columns:
+            if column.name not in at:
+                raise _no_column(table, column.name, hint)
+        # In the order of their indices: the position, the index of the number or of the first
+        # category, and the column.
+        self.features = [
+            (at[one.name], start, one) for one, start in columns.with_starts(zero_based)
+        ]
+        # The position of the label, -1 if there is none.
+        self.label = -1 if columns.label is None else at.get(columns.label, -1)
+        if self.label < 0 and columns.label is not None and not unlabelled:
+            raise _no_column(table, columns.label, hint)
+        self.kept = [_place(table, name, "--keep") for name in keep]
+        used = {place for place, _, _ in self.features} | {self.label} - {-1}
+        _check_types(table, sorted(used), self.kept)
+        self.used = sorted(used | set(self.kept))
+        # The number of each text of a column of texts.
+        self.categories = {
+            place: {text: i for i, text in enumerate(column.categories)}
+            for place, _, column in self.features
+            if column.categories is not None
+        }
 
+    def block(self, batch: _Batch) -> tuple[int, Block, Counter[str], _Faults]:
+        """Return the number of rows of a batch, those before its first fault, and the faults.
 
-def _layout(
-    table: _Table,
-    columns: Columns,
-    zero_based: bool,
-    unlabelled: bool,
-    keep: Sequence[str],
-    hint: str = "",
-) -> _Layout:
-    """Return the layout of a table. hint : ends the message of a missing column"""
-    at = {name: place for place, name in enumerate(table.names)}
-    for column in columns.columns:
-        if column.name not in at:
-            raise _no_column(table, column.name, hint)
-    features = [(at[one.name], start, one) for one, start in columns.with_starts(zero_based)]
-    label = -1 if columns.label is None else at.get(columns.label, -1)
-    if label < 0 and columns.label is not None and not unlabelled:
-        raise _no_column(table, columns.label, hint)
-    kept = [_place(table, name, "--keep") for name in keep]
-    used = [place for place, _, _ in features] + [label] * (label >= 0)
-    _check_types(table, used, kept)
-    categories = {
-        place: {text: i for i, text in enumerate(column.categories)}
-        for place, _, column in features
-        if column.categories is not None
-    }
-    return _Layout(features, categories, label, kept, _Missing.of(columns.missing))
+        Lines of spellings count from the first row. The counter has the number of texts of each
+        column that are no category.
+        """
+        (m, arrays), faults, unseen = batch, _Faults(), Counter[str]()
+        indices, values = self._features(m, arrays, unseen, faults)
+        codes, y, spellings = self._labels(m, arrays, faults)
+        keys = self._keys(arrays, faults)
+        stop = m if faults.first is None else faults.first[0]
+        indices, values = indices[:stop], values[:stop]
+        present = values != 0
+        indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
+        indices, values = indices[present], values[present]
+        block = Block(
+            codes=codes[:stop],
+            spellings=[one for one in spellings if one.line <= stop],
+            y=y[:stop],
+            indptr=indptr.astype(np.int64),
+            indices=indices,
+            values=values if self.float64 else as_stored(values),
+            features=_distinct(indices),
+            queries=0,
+            keys=keys[:stop] if self.kept else None,
+        )
+        return m, block, unseen, faults
 
+    def _features(
+        self, m: int, arrays: Mapping[int, Any], unseen: Counter[str], faults: _Faults
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the indices and values of all features, (m, columns)."""
+        indices = np.empty((m, len(self.features)), np.int32)
+        values = np.empty((m, len(self.features)))
+        numbers = {
+            place: arrays[place] for place, _, one in self.features if one.categories is None
+        }
+        places, plain = _all_numbers(numbers, self.missing)
+        _check_float32(plain, places, arrays, self.names, faults)
+        values_of = dict(zip(places, plain, strict=True))
+        for k, (place, start, column) in enumerate(self.features):
+            array, name = arrays[place], self.names[place]
+            if column.categories is None:
+                own = values_of.get(place)
+                if own is None:
+                    own = self._numbers(array, place, faults)
+                indices[:, k], values[:, k] = start, own
+                empty, fill = np.isnan(own), column.mean is not None
+                if fill:
+                    values[empty, k] = column.mean
+            else:
+                texts, fill = _checked_texts(array, place, name, faults), self.columns.fill
+                known, empty = self.categories[place], texts.are_empty()
+                category = np.array([known.get(text, -1) for text in texts.texts])[texts.codes]
+                if count := int(((category < 0) & ~empty).sum()):
+                    unseen[name] = count
+                indices[:, k] = start + np.maximum(category, 0)
+                values[:, k] = category >= 0
+            if not fill:
+                faults.add(empty, place, partial(_no_value, array, name, False))
+        return indices, values
 
-class _Rows(NamedTuple):
-    """The rows of a batch before its first fault, and the number of all its rows.
-
-    spellings : the distinct labels, each with its first row in the batch, from 0
-    unseen : how many texts of each column are no category
-    """
-
-    rows: int
-    block: Block
-    spellings: list[tuple[str, int]]
-    unseen: Counter[str]
-    faults: _Faults
-
-
-def _parse(
-    batch: _Batch,
-    names: Sequence[str],
-    layout: _Layout,
-    columns: Columns,
-    labels: Labels,
-    unlabelled: bool,
-    float64: bool,
-    delimiter: str,
-) -> _Rows:
-    m, faults, unseen = batch.rows, _Faults(), Counter[str]()
-    indices = np.empty((m, len(layout.features)), np.int32)
-    values = np.empty((m, len(layout.features)))
-    numbers = {
-        place: batch.arrays[place] for place, _, one in layout.features if one.categories is None
-    }
-    places, plain = _all_numbers(numbers, layout.missing)
-    _check_float32(plain, places, batch.arrays, names, faults)
-    values_of = dict(zip(places, plain, strict=True))
-    for k, (place, start, column) in enumerate(layout.features):
-        array, name = batch.arrays[place], names[place]
-        if column.categories is None:
-            own = values_of.get(place)
-            if own is None:
-                own = _checked_numbers(array, place, names, layout.missing, faults)
-            indices[:, k], values[:, k] = start, own
-            empty, fill = np.isnan(own), column.mean is not None
-            if fill:
-                values[empty, k] = column.mean
-        else:
-            texts = _checked_texts(array, place, name, faults)
-            known = layout.categories[place]
-            category = np.array([known.get(text, -1) for text in texts.texts])[texts.codes]
-            empty, fill = np.array([not text for text in texts.texts])[texts.codes], columns.fill
-            if count := int(((category < 0) & ~empty).sum()):
-                unseen[name] = count
-            indices[:, k] = start + np.maximum(category, 0)
-            values[:, k] = category >= 0
-        if not fill:
-            faults.add(empty, place, partial(_no_value, array, name, False))
-    codes, y, spellings = np.zeros(m, np.int32), np.full(m, np.nan), [(UNLABELLED, 0)]
-    if layout.label >= 0:
-        array, name = batch.arrays[layout.label], names[layout.label]
-        if labels == "number":
-            y, spellings = _checked_numbers(array, layout.label, names, layout.missing, faults), []
+    def _labels(
+        self, m: int, arrays: Mapping[int, Any], faults: _Faults
+    ) -> tuple[np.ndarray, np.ndarray, list[Spelling]]:
+        """Return codes, y and spellings of a block."""
+        if self.label < 0:
+            return np.zeros(m, np.int32), np.full(m, np.nan), [Spelling(UNLABELLED, 1, 1)]
+        array, name = arrays[self.label], self.names[self.label]
+        codes, y, spellings = np.zeros(m, np.int32), np.full(m, np.nan), list[Spelling]()
+        if self.labels == "number":
+            y = self._numbers(array, self.label, faults)
             empty = np.isnan(y)
         else:
-            codes, spellings, empty = _classes(array, layout.label, name, faults)
-        if not unlabelled:
-            faults.add(empty, layout.label, partial(_no_value, array, name, True))
-    kept = [
-        _checked_texts(batch.arrays[place], place, names[place], faults) for place in layout.kept
-    ]
-    texts_of = [[one.texts[code] for code in one.codes.tolist()] for one in kept]
-    keys = [written_record(row, delimiter) for row in zip(*texts_of, strict=True)]
-    stop = m if faults.first is None else faults.first[0]
-    indices, values = indices[:stop], values[:stop]
-    present = values != 0
-    indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
-    indices, values = indices[present], values[present]
-    block = Block(
-        codes=codes[:stop],
-        spellings=[],
-        y=y[:stop],
-        indptr=indptr.astype(np.int64),
-        indices=indices,
-        values=values if float64 else as_stored(values),
-        features=_distinct(indices),
-        queries=0,
-        keys=keys[:stop] if kept else None,
-    )
-    spellings = [one for one in spellings if one[1] < stop]
-    return _Rows(m, block, spellings, unseen, faults)
+            texts = _checked_texts(array, self.label, name, faults)
+            empty, numbers = texts.are_empty(), dict[str, int]()
+            for text, row in texts.in_order():
+                if text not in numbers:
+                    numbers[text] = len(spellings)
+                    spellings.append(Spelling(text or UNLABELLED, row + 1, self.label + 1))
+            of_texts = np.array([numbers.get(text, 0) for text in texts.texts], np.int32)
+            codes = of_texts[texts.codes]
+        if not self.unlabelled:
+            faults.add(empty, self.label, partial(_no_value, array, name, True))
+        return codes, y, spellings
+
+    def _keys(self, arrays: Mapping[int, Any], faults: _Faults) -> list[str]:
+        """Return the texts of the kept columns of each row as records."""
+        kept = [
+            _checked_texts(arrays[place], place, self.names[place], faults) for place in self.kept
+        ]
+        texts_of = [[one.texts[code] for code in one.codes.tolist()] for one in kept]
+        return [written_record(row, self.delimiter) for row in zip(*texts_of, strict=True)]
+
+    def _numbers(self, array: Any, place: int, faults: _Faults) -> np.ndarray:
+        """Return a column of numbers, (m,) float64; nan: the value is missing."""
+        values, bad = _numbers(array, self.missing)
+        if bad is not None:
+            faults.add(bad, place, partial(_not_a_number, array, self.names[place]))
+        _check_float32(values[None], [place], {place: array}, self.names, faults)
+        return values
 
 
 def _distinct(indices: np.ndarray) -> np.ndarray:
     """Return the distinct indices, ascending, int32."""
     present = np.flatnonzero(np.bincount(indices)) if len(indices) else np.empty(0)
     return present.astype(np.int32)
-
-
-def _checked_numbers(
-    array: Any, place: int, names: Sequence[str], missing: _Missing, faults: _Faults
-) -> np.ndarray:
-    """Return a column of numbers, (m,) float64; nan: the value is missing."""
-    values, bad = _numbers(array, missing)
-    if bad is not None:
-        faults.add(bad, place, partial(_not_a_number, array, names[place]))
-    _check_float32(values[None], [place], {place: array}, names, faults)
-    return values
-
-
-def _classes(
-    array: Any, place: int, name: str, faults: _Faults
-) -> tuple[np.ndarray, list[tuple[str, int]], np.ndarray]:
-    """Return the codes of the labels, (m,) int32, their spellings in order of appearance, and
-    which rows have none."""
-    texts = _checked_texts(array, place, name, faults)
-    first_rows = texts.first_rows()
-    spellings: list[tuple[str, int]] = []
-    codes: dict[str, int] = {}
-    for i in np.argsort(first_rows, kind="stable").tolist():
-        text = texts.texts[i]
-        if first_rows[i] < len(array) and text not in codes:
-            codes[text] = len(spellings)
-            spellings.append((text, int(first_rows[i])))
-    numbers = np.array([codes.get(text, 0) for text in texts.texts], np.int32)
-    empty = np.array([not text for text in texts.texts])
-    return numbers[texts.codes], spellings, empty[texts.codes]
 
 
 def read_blocks(
@@ -1231,32 +1225,26 @@ def read_blocks(
         if columns.header and no_header:
             table = _with_names_of(table, columns)
         _check_names(table, hint)
-        layout = _layout(table, columns, zero_based, unlabelled, keep, hint)
-        work = partial(
-            _parse,
-            names=table.names,
-            layout=layout,
-            columns=columns,
+        rows = _Rows(
+            table,
+            columns,
             labels=labels,
+            zero_based=zero_based,
             unlabelled=unlabelled,
             float64=float64,
-            delimiter=DELIMITERS.get(columns.format, ","),
+            keep=keep,
+            hint=hint,
         )
-        used = {place for place, _, _ in layout.features} | {layout.label, *layout.kept} - {-1}
         row = table.first_row
-        with closing(_in_threads(table, sorted(used), work, jobs, watch)) as parsed:
-            for found in parsed:
-                found.block.spellings.extend(
-                    Spelling(text or UNLABELLED, row + first, max(layout.label, 0) + 1)
-                    for text, first in found.spellings
-                )
+        with closing(_in_threads(table, rows.used, rows.block, jobs, watch)) as parsed:
+            for m, block, more_unseen, faults in parsed:
                 if unseen is not None:
-                    unseen.update(found.unseen)
-                if len(found.block) or found.block.spellings:
-                    yield found.block
-                if error := found.faults.error(table.name, row, hint_of_first):
+                    unseen.update(more_unseen)
+                if len(block) or block.spellings:
+                    yield in_file(block, row)
+                if error := faults.error(table.name, row, hint_of_first):
                     raise error
-                row += found.rows
+                row += m
 
 
 def chunks_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[RawChunk]:
