@@ -28,6 +28,7 @@ import numpy as np
 from randsvm.arrays import CsrMatrix
 from randsvm.kernels.expansion import BLOCK_CENTRES, ROUNDING, Expansion, KernelLayout
 from randsvm.kernels.rounding import (
+    FLOAT32,
     FLOAT64,
     SPARE,
     WRITTEN,
@@ -41,8 +42,9 @@ from randsvm.svm.kernel_layout import CUT, RowSizes
 from randsvm.svm.running_values import Added, ShardValues
 from randsvm.svm.tasks import Task
 
-# Compiled sums of a block are in vectors of at least this many lanes, which are added at the end.
-LANES = 8
+# Compiled sums of a block are in vectors of so many lanes, which are added in float64 at the end. A
+# block has whole panels of PANEL centres.
+LANES, PANEL = {FLOAT32: 16, FLOAT64: 8}, 32
 # The most additions of one kernel value within a block in cells.
 CELL_ADDITIONS = 144
 # Errors up to this are finite numbers: inf times 0 is nan.
@@ -144,7 +146,7 @@ def sum_error_of(
     if layout.uses_cells(d):
         additions = min(block, CELL_ADDITIONS)
     elif layout.is_compiled(d) or layout.sums_nonzeros(d) or layout.uses_differences:
-        additions = min(block, block // LANES + 2 * LANES)
+        additions = min(block, -(-block // PANEL) * PANEL // LANES[unit] + LANES[FLOAT64])
     norm, differences, terms = sizes.norm, layout.uses_differences, sizes.terms
     by_products = sum_error(
         kernel,
