@@ -19,11 +19,8 @@ from learning import OLD_MODEL
 
 from randsvm.cli import train as training
 from randsvm.files import STANDARD_OUTPUTS
-from randsvm.parameters import option, run, values
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
-COMMANDS = sorted(training.train.commands)
-GROUPS = [*dict.fromkeys(group for own in run.ALGORITHMS.values() for group in own), *run.COMMON]
 
 
 @pytest.fixture
@@ -39,47 +36,6 @@ def names(folder):
 
 
 # ---- help and options -----------------------------------------------------------------------
-
-
-def shown(name):
-    """The help of a subcommand, its lines joined."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "randsvm.cli.train", name, "--help-all"],
-        capture_output=True,
-        text=True,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return " ".join(ended.stdout.split())
-
-
-@pytest.fixture(scope="module")
-def helps():
-    return {name: shown(name) for name in COMMANDS}
-
-
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_every_field_with_an_option_is_in_the_help_with_its_default(helps, group):
-    users = [name for name in COMMANDS if set(fields_of(group)) <= set(declared(name))]
-    assert users
-    for name in users:
-        for field, spec in option.options(group):
-            if declared(name)[field.name].hidden:
-                continue
-            assert all(flag in helps[name] for flag in spec.flags)
-            assert declared(name)[field.name].default == field.default
-            plain = type(spec.kind) in (values.Number, values.Whole, values.Choice)
-            if plain and field.default is not None:
-                entry = helps[name].partition(spec.flags[-1] + " ")[2]
-                default = re.search(r"\[default: \(?(.*?)\)?\]", entry)
-                assert default[1] == str(field.default)
-
-
-def fields_of(group):
-    return [field.name for field, _ in option.options(group)]
-
-
-def declared(name):
-    return {parameter.name: parameter for parameter in training.train.commands[name].params}
 
 
 @pytest.mark.parametrize("word, number", [("rbf", 2), ("poly", 1), ("linear", 0), ("sigmoid", 3)])

@@ -70,19 +70,6 @@ def rows_of(blocks):
     return rows
 
 
-def rows_of_reference(rows):
-    def shown(label):
-        return label.decode("utf-8", "surrogateescape") if isinstance(label, bytes) else str(label)
-
-    def bits(value):
-        return int(np.float64(value).view(np.int64))
-
-    return [
-        (shown(label), [(index, bits(value)) for index, value in entries])
-        for label, entries in zip(rows.labels, rows.entries, strict=True)
-    ]
-
-
 # ---- legal text -------------------------------------------------------------------------------
 
 LEGAL = {
@@ -364,27 +351,6 @@ def texts(draw):
         byte = draw(st.sampled_from(b"0123456789:::.+-eE,?# \t\r\n\x00aqidnfcost\x7f\x80\xff\x1f"))
         text[place : place + draw(st.integers(0, 1))] = draw(st.sampled_from([b"", bytes([byte])]))
     return bytes(text)
-
-
-# Time limits would fail on a busy machine.
-@given(texts(), st.sampled_from(["class", "number"]), st.booleans(), st.booleans())
-@example(b"1 1:2\r\r\n", "class", False, False)
-@example(b"1\xff:1", "class", False, False)
-def test_the_compiled_reader_agrees_with_the_reference(text, labels, zero_based, unlabelled):
-    options = {"labels": labels, "zero_based": zero_based, "unlabelled": unlabelled}
-    try:
-        expected = reference.parse(text, **options)
-    except reference.BadTokenError as bad:
-        with pytest.raises(DataError) as caught:
-            parse(text, **options)
-        line, column = bad.place
-        assert str(caught.value).startswith(f"a.svm:{line}:{column}: expected ")
-        return
-    block = parse(text, **options)
-    assert rows_of([block]) == rows_of_reference(expected)
-    assert block.queries == expected.queries
-    assert weights_of(block) == expected.weights
-    assert block.features.tolist() == sorted({i for row in expected.entries for i, _ in row})
 
 
 # ---- rounding ---------------------------------------------------------------------------------

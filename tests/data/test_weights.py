@@ -16,11 +16,8 @@ from scipy import sparse
 
 from randsvm.data import dataset, in_memory
 from randsvm.data.chunks import (
-    FileStore,
-    InMemoryStore,
     RawChunk,
     join_chunks,
-    new_store,
 )
 from randsvm.data.dataset import ParseOptions
 from randsvm.data.in_memory import Arrays
@@ -40,49 +37,6 @@ def chunk_of(m, seed, *, weighted):
 
 def equal(one, other):
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
-def stores_of(chunks, stream):
-    """Return stores of each kind with these chunks."""
-    memory, file = InMemoryStore(), FileStore(stream, "a file")
-    for chunk in chunks:
-        memory.append(chunk)
-        file.append(chunk)
-    file.finish()
-    spilled = []
-    for limit in (0, 99):
-        with new_store(limit, None) as writer:
-            for chunk in chunks:
-                writer.append(chunk)
-        spilled.append(writer.store)
-    every = range(len(chunks))
-    return [memory.chosen(every), memory, *spilled, file.chosen(every), file]
-
-
-@given(
-    sizes=st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=4),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=60, deadline=None)
-def test_every_store_returns_the_weights_that_it_was_given(tmp_path_factory, sizes, seed):
-    chunks = [chunk_of(m, seed + i, weighted=of) for i, (m, of) in enumerate(sizes)]
-    path = tmp_path_factory.mktemp("store") / "chunks"
-    with path.open("w+b") as stream:
-        stores = stores_of(chunks, stream)
-        file = stores[-1]
-        assert isinstance(file, FileStore) and all(map(file.intact, range(len(chunks))))
-        for store in stores:
-            for _ in range(2):
-                for number, chunk in enumerate(chunks):
-                    m = len(chunk.y)
-                    read, part = store.read(number), store.part(number, m // 3, m)
-                    for found, expected in ((read, chunk), (part, chunk.part(m // 3, m))):
-                        for name in ("y", "indptr", "indices", "values", "weights"):
-                            assert equal(getattr(found, name), getattr(expected, name)), name
-                    assert equal(store.weights(number), chunk.weights)
-                    assert store.labels(number).tolist() == chunk.y.tolist()
-        for store in stores:
-            store.close()
 
 
 def test_sums_of_weights_are_those_of_the_rows_of_each_class():

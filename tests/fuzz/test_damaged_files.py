@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 # Cases of the usual test run.
-CASES = {"text": 400, "model": 300, "cache": 40, "log": 200, "line": 100}
+CASES = {"text": 1500, "model": 300, "cache": 40, "log": 200, "line": 100}
 # Cases of `pytest -m fuzz`, in blocks: a cache is written to the disk, and a command line is run.
 BLOCK = 1000
 BLOCKS = {"text": 58, "model": 36, "cache": 3, "log": 2, "line": 1}

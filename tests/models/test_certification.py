@@ -194,48 +194,6 @@ def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     assert f"--row-weights {tmp_path / 'w'}" in found.problem
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        "-c 1 -g 5",
-        "-c 1 -g 5 -w balanced",
-        "-s one-class -n 0.1 -g 1",
-        "-s svr -c 1 -p 0.3 -g 1",
-        "-s nu-svc -n 0.2 -g 5",
-        "-s nu-svr -n 0.4 -c 1 -g 1",
-        "-c 1 -g 5 --multiclass ovr",
-        "-c 1 -g 5 -w 2 3",
-    ],
-)
-def test_our_weighted_models_have_the_gap_that_they_report(tmp_path, options):
-    y, X = oracle.checkerboard(500)
-    if "multiclass" in options or "-w 2" in options:
-        y = np.where(X[:, 0] > 1, 2.0, y)
-    # Equal rows with other weights.
-    y, X = np.concatenate([y, y[:200]]), np.concatenate([X, X[:200]])
-    weights = np.round(np.random.default_rng(3).exponential(size=len(y)), 3)
-    train, path = tmp_path / "train", tmp_path / "model"
-    train.write_text(weighted_text(y, X, weights))
-    run_train("-q", *options.split(), train, path)
-    words = options.split()
-    given = dict(zip(words[::2], words[1::2], strict=False))
-    params = replace(
-        params_of(" ".join(f"{k} {v}" for k, v in given.items() if k in ("-c", "-n", "-p"))),
-        weights={"balanced": (("balanced", 1.0),), "2": (("2", 3.0),)}.get(given.get("-w", ""), ()),
-    )
-    found = randsvm.certify(train, path, params=params)
-    reported = oracle.trailer(path)
-    assert found.feasible
-    assert found.unknown_support_vectors == 0
-    assert found.primal == pytest.approx(float(reported["primal"]), rel=1e-5)
-    assert found.gap == pytest.approx(float(reported["gap"]), abs=2e-5)
-    # Without its weights the file is another problem.
-    train.write_text(weighted_text(y, X, np.ones(len(y))))
-    other = randsvm.certify(train, path, params=params)
-    assert "nu" in options or other.gap > 0.02
-    assert "nu" not in options or other.primal != pytest.approx(found.primal, rel=1e-3)
-
-
 def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
     y, X = oracle.two_gaussians(80)
     K = oracle.kernel_matrix("rbf", X, X, 0.5)

@@ -20,16 +20,21 @@ from randsvm.models.metrics import (
 # ---- counts -------------------------------------------------------------------------------------
 
 
-def counted(count, y, f, pieces):
+def counted(count, y, f, pieces, weights=None):
     """Block by block, as rows are read."""
     predicted = f if isinstance(count, RegressionErrors) else classes_of(f)
+    weights = np.ones(len(y)) if weights is None else weights
     for part in np.array_split(np.arange(len(y)), pieces):
-        count.add(y[part], f[part], predicted[part], np.ones(len(part)))
+        count.add(y[part], f[part], predicted[part], weights[part])
     return count
 
 
 def classes_of(f):
     return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
+
+
+def weights_of(rows, weighted):
+    return np.random.default_rng(3).integers(0, 4, rows) / 2 if weighted else np.ones(rows)
 
 
 def decisions(rows, classes, seed=0):
@@ -41,49 +46,57 @@ def decisions(rows, classes, seed=0):
     return y.astype(float), (f[:, 0] - f[:, 1] if classes == 2 else f)
 
 
-def scores(y, predicted, classes):
+def scores(y, predicted, classes, weights):
     """Precision, recall and F1 (classes, 3), nan where nothing is to be divided by."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # sklearn's mean of nothing
         found = peers.precision_recall_fscore_support(
-            y, predicted, labels=range(classes), zero_division=np.nan
+            y, predicted, labels=range(classes), sample_weight=weights, zero_division=np.nan
         )
     return np.column_stack(found[:3])
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("classes", [2, 3, 7])
-def test_of_classes(classes, pieces):
-    y, f = decisions(500, classes)
+def test_of_classes(classes, pieces, weighted):
+    (y, f), w = decisions(500, classes), weights_of(500, weighted)
     predicted = classes_of(f)
-    count = counted(ConfusionMatrix(classes), y, f, pieces)
+    count = counted(ConfusionMatrix(classes), y, f, pieces, w)
     found = count.metrics([str(number) for number in range(classes)])
     assert found.confusion == peers.confusion_matrix(y, predicted).tolist()
-    expected = scores(y, predicted, classes)
+    expected = scores(y, predicted, classes, w)
     mine = [[one.precision, one.recall, one.f1] for one in found.classes]
     assert np.array(mine) == pytest.approx(expected)
     mean = found.mean.precision, found.mean.recall, found.mean.f1
     assert mean == pytest.approx(expected.mean(axis=0))
     assert [one.rows for one in found.classes] == np.bincount(y.astype(int)).tolist()
-    assert count.score == pytest.approx(100 * peers.accuracy_score(y, predicted))
+    assert count.score == pytest.approx(100 * peers.accuracy_score(y, predicted, sample_weight=w))
     if classes == 2:
         assert len(np.unique(f)) < 200
-        assert found.auc == pytest.approx(peers.roc_auc_score(y == 0, f), abs=1e-12)
+        assert found.auc == pytest.approx(
+            peers.roc_auc_score(y == 0, f, sample_weight=w), abs=1e-12
+        )
     else:
         assert found.auc is None
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("pieces", [1, 9])
 @pytest.mark.parametrize("mean", [0.0, 1e6])
-def test_of_a_regression(mean, pieces):
+def test_of_a_regression(mean, pieces, weighted):
     rng = np.random.default_rng(51)
     y = rng.normal(size=400) + mean
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
-    count = counted(RegressionErrors(), y, f, pieces)
-    assert count.score == pytest.approx(peers.mean_squared_error(y, f))
-    assert count.mean_absolute_error == pytest.approx(peers.mean_absolute_error(y, f))
-    assert count.r_squared == pytest.approx(peers.r2_score(y, f), abs=1e-3)
-    assert count.squared_correlation == pytest.approx(np.corrcoef(y, f)[0, 1] ** 2, abs=1e-3)
+    w = weights_of(400, weighted)
+    count = counted(RegressionErrors(), y, f, pieces, w)
+    assert count.score == pytest.approx(peers.mean_squared_error(y, f, sample_weight=w))
+    absolute = peers.mean_absolute_error(y, f, sample_weight=w)
+    assert count.mean_absolute_error == pytest.approx(absolute)
+    assert count.r_squared == pytest.approx(peers.r2_score(y, f, sample_weight=w), abs=1e-3)
+    covariance = np.cov(y - mean, f - mean, aweights=w)
+    correlation = covariance[0, 1] ** 2 / (covariance[0, 0] * covariance[1, 1])
+    assert count.squared_correlation == pytest.approx(correlation, abs=1e-3)
 
 
 @pytest.mark.parametrize("mean", [1e9, -1e12])
@@ -117,14 +130,10 @@ def test_two_parts_add_up():
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_areas_under_precision_recall_curves(weighted):
-    y, f = decisions(500, 2)
-    weights = np.random.default_rng(3).integers(0, 4, 500) / 2 if weighted else np.ones(500)
-    count = ConfusionMatrix(2)
-    for part in np.array_split(np.arange(500), 7):
-        count.add(y[part], f[part], classes_of(f[part]), weights[part])
-    found = count.metrics(["a", "b"])
+    (y, f), w = decisions(500, 2), weights_of(500, weighted)
+    found = counted(ConfusionMatrix(2), y, f, 7, w).metrics(["a", "b"])
     expected = [
-        peers.average_precision_score(y == index, sign * f, sample_weight=weights)
+        peers.average_precision_score(y == index, sign * f, sample_weight=w)
         for index, sign in ((0, 1), (1, -1))
     ]
     assert [one.average_precision for one in found.classes] == pytest.approx(expected, abs=1e-12)
@@ -158,8 +167,7 @@ def brier_score(y, p, weights):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_scores_of_probabilities(classes, weighted):
-    y, p = likely(400, classes)
-    weights = np.random.default_rng(4).integers(0, 4, 400) / 2 if weighted else np.ones(400)
+    (y, p), weights = likely(400, classes), weights_of(400, weighted)
     scores = ProbabilityScores(classes)
     for part in np.array_split(np.arange(400), 5):
         scores.add(y[part], p[part], weights[part])

@@ -41,9 +41,11 @@ SETS = {
 
 
 @contextmanager
-def open_dataset(path: Path, kind: str, jobs: int = 2) -> Iterator[Dataset]:
+def open_dataset(
+    path: Path, kind: str, jobs: int = 2, *, groups: bool = False
+) -> Iterator[Dataset]:
     """Open the data set as cross-validation does."""
     task = kind if kind in ("svr", "one-class") else "svc"
-    options = ParseOptions("number" if kind == "svr" else "class", False)
+    options = ParseOptions("number" if kind == "svr" else "class", False, groups=groups)
     with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
         yield LabelledData.of(whole, str(path), task).D

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learning import Data, gaussians, learn
-from sklearn.model_selection import TimeSeriesSplit, cross_val_score
-from sklearn.svm import SVC
+from learning import gaussians, learn
+from sklearn.model_selection import TimeSeriesSplit
 from task_sets import open_dataset
 
 from randsvm.parameters.run import Resources, Run, Search
@@ -69,32 +68,6 @@ def test_forward_folds_are_those_of_scikit_learn(n, folds):
     for number, (training, held_out) in enumerate(splits):
         assert np.flatnonzero(fold == number).tolist() == held_out.tolist()
         assert np.flatnonzero(fold < number).tolist() == training.tolist()
-
-
-def drifting(rows):
-    """Two classes whose border moves from row to row: later rows say more of the next ones."""
-    rng = np.random.default_rng(5)
-    X = rng.normal(size=(rows, 2))
-    y = np.where(X[:, 0] > np.linspace(-2, 2, rows) + 0.2 * rng.normal(size=rows), 1, -1)
-    return Data(y, np.round(X, 3))
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
-)
-def test_scores_in_the_order_of_time_equal_scikit_learns(tmp_path, words):
-    """With shared kernel values, with seeds, and with fits from nothing."""
-    y, X = data = drifting(240)
-    path = data.save(tmp_path / "d")
-    found = learn("randsvm", path, tmp_path / "m", "-v", 4, "--groups", "time", "-g", 0.5, *words)
-    (one,) = found.of("tried")
-    splits = TimeSeriesSplit(4)
-    expected = 100 * cross_val_score(SVC(gamma=0.5, tol=1e-5), X, y, cv=splits)
-    assert one["scores"] == pytest.approx(expected.tolist(), abs=2.1)
-    assert one["rows"] == 4 * (240 // 5)
-    assert " --groups time" in found.metadata["configuration"]
-    mixed = learn("randsvm", path, tmp_path / "mixed", "-v", 4, "-g", 0.5).of("tried")[0]
-    assert one["score"] < mixed["score"] - 2
 
 
 # ---- errors -------------------------------------------------------------------------------------

@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learning import learn
 from scipy import sparse
-from sklearn.model_selection import PredefinedSplit, cross_val_score
-from sklearn.svm import SVC
 
 import randsvm
 from randsvm.data import dataset, svmlight
@@ -94,24 +92,6 @@ def test_folds_of_some_rows_keep_their_groups(path):
 
 
 # ---- scores -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("--search-gap", 1e-5, "--sample-size", 40), ("--gap", "none", "-e", 1e-4)]
-)
-def test_scores_equal_scikit_learns_on_the_same_folds(path, tmp_path, words):
-    """With shared kernel values, with seeds, and with fits from nothing."""
-    y, X, _ = near_duplicates()
-    given = "-v", 4, "-g", 20, "-c", 5, *words
-    (one,) = learn("randsvm", path, tmp_path / "m", *given, "--groups", "qid").of("tried")
-    with closing(opened(path)) as D:
-        (fold,) = folds_of(D, 4)
-    expected = cross_val_score(SVC(C=5, gamma=20, tol=1e-5), X, y, cv=PredefinedSplit(fold))
-    assert one["scores"] == pytest.approx((100 * expected).tolist(), abs=2.1)
-    # Rows of a group that is held out in part would tell its labels.
-    (mixed,) = learn("randsvm", path, tmp_path / "mixed", *given).of("tried")
-    assert mixed["score"] > 95
-    assert one["score"] < 75
 
 
 def test_probabilities_are_fitted_to_groups_that_are_held_out(path, tmp_path):

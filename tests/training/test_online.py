@@ -121,29 +121,6 @@ def test_a_fixed_rate_takes_steps_of_that_size_and_the_last_weights(tmp_path, cl
     assert learnt.outcome["progressive_errors"] == pytest.approx(plain.errors / 200)
 
 
-@kinds
-def test_lambda_and_eta0_are_carried_on_and_t_adds_up(tmp_path, classes, words):
-    """Training counts each row once; an update takes one step for each row."""
-    case = UpdateCase(tmp_path, classes, words)
-    learnt, old = case.update(), oracle.trailer(case.old)
-    again = learn("sgd", case.path_A, tmp_path / "again", "--update", learnt.model)
-    assert [float(metadata["t"]) for metadata in (old, learnt.metadata, again.metadata)] == [
-        200,
-        400,
-        600,
-    ]
-    assert [metadata["n"] for metadata in (old, learnt.metadata, again.metadata)] == [
-        200,
-        400,
-        600,
-    ]
-    for name in ("lambda", "eta0", "bias_rate", "weights", "seed", "labels"):
-        assert old[name] == learnt.metadata[name] == again.metadata[name]
-    assert learnt.metadata["stopped"] == "end of the data"
-    both = teach(teach(case.reference(), *case.B), *case.A)
-    assert_learnt(again.model, *both.mean())
-
-
 @pytest.mark.parametrize("rate", [(), ("--update-rate", 0.02)], ids=["falling", "fixed"])
 @kinds
 def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rate):

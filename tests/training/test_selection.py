@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from math import isnan
 
 import numpy as np
@@ -15,17 +14,12 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_va
 from sklearn.svm import SVC, SVR
 from task_sets import SETS, open_dataset
 
-from randsvm.data.dataset import load
-from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.events import Tried
-from randsvm.parameters.run import SELECTION_METRICS, Resources, Search
+from randsvm.parameters.run import SELECTION_METRICS, Search
 from randsvm.parameters.svm import Params
 from randsvm.training import cross_validation
-from randsvm.training.job import Job
 from randsvm.training.probabilities import fit_sigmoid
-from randsvm.training.run import LabelledData
-from randsvm.training.search import CandidateScores, ColdFit, HeldOutValues, SearchFolds
 
 
 def cross_fitted_loss(y, f, w):
@@ -130,74 +124,6 @@ def test_losses_of_rows_are_the_gain_of_the_score_if_they_were_right(name, class
     # A constant makes the mean that of the score.
     assert found.losses[:30] - found.losses[0] == pytest.approx(
         np.array(gains) - gains[0], abs=1e-3
-    )
-
-
-def first_feature(D, params):
-    """Train nothing; f is the first feature."""
-    return lambda X: np.bincount(
-        np.repeat(np.arange(len(X.indptr) - 1), np.diff(X.indptr)), X.data, len(X.indptr) - 1
-    )[:, None]
-
-
-class FirstFeature:
-    """Fits of a search, in place of those that share work, with the first feature as f."""
-
-    starts_from_fits = False
-
-    def __init__(self, x):
-        self.x = x
-
-    def suits(self, D, candidates):
-        return True
-
-    def fit(self, D, params, start, training, held_out):
-        return HeldOutValues(self.x[held_out][:, None])
-
-    def close(self):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("order", "weighted", "shared"),
-    [("sorted", False, False), ("mixed", True, False), ("sorted", True, True)],
-)
-@pytest.mark.parametrize("name", SELECTION_METRICS)
-def test_scores_of_folds_over_many_shards_are_scikit_learns(
-    tmp_path, name, order, weighted, shared
-):
-    """A file that is sorted by label has chunks of one class only."""
-    kind = "svr" if name.endswith("error") else "svc"
-    rng = np.random.default_rng(5)
-    x = rng.normal(size=600).round(3)
-    noisy = x + rng.normal(size=600)
-    y = noisy.round(3) if kind == "svr" else np.where(noisy > 0.5, 1.0, -1.0)
-    rows = np.argsort(-y, kind="stable") if order == "sorted" else rng.permutation(600)
-    x, y = x[rows], y[rows]
-    path = tmp_path / "d"
-    w = rng.integers(1, 9, 600).astype(float) if weighted else np.ones(600)
-    labels = [f"{label:g} cost:{weight:g}" for label, weight in zip(y, w, strict=True)]
-    path.write_text(oracle.svmlight_text(labels, x[:, None]))
-    options = ParseOptions("number" if kind == "svr" else "class", False, chunk_rows=50)
-    job = Job(search=Search(3, select_by=name))
-    with closing(load(str(path), options, Resources(jobs=1))) as whole:
-        D = LabelledData.of(whole, str(path), kind).D
-        validation = cross_validation.CrossValidation.of_search(D, job)
-        fits = FirstFeature(x) if shared else ColdFit(first_feature)
-        candidate_scores = CandidateScores(D, Params(kind), job, lambda *_: [], [])
-        two = [Params(kind), Params(kind, C=2)]
-        # The second one is in a log.
-        folds = SearchFolds(candidate_scores, two, validation, fits)
-        ((_, scores, _),) = folds.scored({1: 3}, {})
-        held_out = [validation.held_out(fold) for fold in range(3)]
-        y = D.labels()
-    expected = [REFERENCES[name](y[own], x[own], w[own]) for own in held_out]
-    assert [one.score for one in scores] == pytest.approx(expected)
-    assert all(one.losses.shape == (own.sum(),) for one, own in zip(scores, held_out, strict=True))
-    unit = 0.01 if "accuracy" in name else 1
-    means = [float(one.losses.mean()) for one in scores]
-    assert means == pytest.approx(
-        [unit * one if name.endswith(("error", "loss")) else 1 - unit * one for one in expected]
     )
 
 
