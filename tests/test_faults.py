@@ -361,30 +361,25 @@ def train_with(name, folder, act):
         api.train_osuna(data, model, watch, gamma=5, working_set=500, gap=1e-3, **given)
 
 
-@pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
-@pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_cut_while_in_use_ends_training(folder, name, used):
-    if used:
-        read(folder / "data", Resources(cache=str(folder / "cache")))
-    with pytest.raises(TransferError, match=r"reading .*cache: it became shorter while in use"):
-        train_with(name, folder, lambda: os.truncate(folder / "cache", 1000))
-    assert (folder / "m").read_text() == OLD
+def write_later(path):
+    """Write after the tick of the clock in which the cache was written."""
+    time.sleep(0.05)
+    write_in_place(path, 200)
 
 
 @pytest.mark.parametrize("used", [False, True], ids=["just written", "found"])
 @pytest.mark.parametrize("name", ["sgd", "osuna"])
-def test_a_cache_that_is_written_to_while_in_use_ends_training(folder, name, used):
+@pytest.mark.parametrize(
+    "act, problem",
+    [(lambda path: os.truncate(path, 1000), "became shorter"), (write_later, "changed")],
+    ids=["cut", "written to"],
+)
+def test_a_cache_that_changes_while_in_use_ends_training(folder, name, used, act, problem):
     cache = folder / "cache"
     if used:
         read(folder / "data", Resources(cache=str(cache)))
-
-    def act():
-        # Later than the tick of the clock in which the cache was written.
-        time.sleep(0.05)
-        write_in_place(cache, 200)
-
-    with pytest.raises(TransferError, match=r"reading .*cache: it changed while in use"):
-        train_with(name, folder, act)
+    with pytest.raises(TransferError, match=rf"reading .*cache: it {problem} while in use"):
+        train_with(name, folder, lambda: act(cache))
     assert (folder / "m").read_text() == OLD
 
 

@@ -109,54 +109,6 @@ def test_the_default_bound_on_support_vectors_is_kbh07s():
         assert resolved.sample_size > resolved.support_bound >= 1
 
 
-# ---- class weights ----------------------------------------------------------------------------
-
-
-def weighted_primal(trained, y, X, C, gamma):
-    """Return P of a model file with a C for each row."""
-    model = oracle.read_model(trained.model, X.shape[1])
-    f = oracle.kernel_matrix("rbf", X, model.Z, gamma) @ model.beta + model.b
-    norm = model.beta @ oracle.kernel_matrix("rbf", model.Z, model.Z, gamma) @ model.beta
-    return float(norm / 2 + C @ np.maximum(0, 1 - y * f))
-
-
-@pytest.mark.parametrize("words", [(), ("-k", 600, "--sample-size", 700), ("--gap", 1e-4)], ids=str)
-def test_a_class_weight_equals_copies_of_the_rows(train, made, words):
-    """The reported P of the model is P over the copies, and that of LIBSVM's -w on all rows."""
-    path, y, X = made("checkerboard", 900)
-    trained = train(path, "-g", 5, "-w", "-1", 4, *words)
-    copies = np.repeat(np.arange(900), np.where(y > 0, 1, 4))
-    P = weighted_primal(trained, y[copies], X[copies], np.ones(len(copies)), 5)
-    assert float(trained.metadata["primal"]) == pytest.approx(P, rel=1e-6)
-    whole = oracle.libsvm_train(y, X, "-c 1 -g 5 -w-1 4 -e 0.0005")
-    K = oracle.kernel_matrix("rbf", X[whole.rows], X[whole.rows], 5)
-    optimum = dual(whole.beta, K)
-    assert optimum * (1 - 1e-3) <= P <= optimum * (1 + 2e-3)
-    assert float(trained.metadata["dual"]) <= optimum * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("names", ["+1 -1", "-1 +1", "2 1", "spam ham"])
-def test_balanced_weights_are_n_over_twice_the_rows_of_a_class(tmp_path, train, names):
-    """With 800 rows of the first class and 100 of the second, only the way of stating the weights
-    differs.
-    """
-    y, X = oracle.checkerboard(3000)
-    first, second = (np.flatnonzero(y == sign)[:rows] for sign, rows in ((1, 800), (-1, 100)))
-    order = np.random.default_rng(1).permutation(np.concatenate([first, second]))
-    one, other = names.split()
-    labels = [one if y[i] > 0 else other for i in order]
-    (tmp_path / "data").write_text(oracle.svmlight_text(labels, X[order]))
-    words = ("-g", 5)
-    explicit = ("-w", one, repr(900 / 1600), "-w", other, repr(900 / 200))
-    balanced = train(tmp_path / "data", *words, "-w", "balanced")
-    spelled = train(tmp_path / "data", *words, *explicit)
-    assert balanced.body == spelled.body != train(tmp_path / "data", *words).body
-    metadata = [
-        {**trained.metadata, "configuration": "", "sha256": ""} for trained in (balanced, spelled)
-    ]
-    assert metadata[0] == metadata[1]
-
-
 # ---- blocks of near rows --------------------------------------------------------------------
 
 

@@ -598,19 +598,6 @@ def test_held_out_rows_do_not_change_the_weights(tmp_path):
 # ---- class weights ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_a_class_weight_equals_copies_of_the_rows(tmp_path, loss):
-    y, X = oracle.two_gaussians(500)
-    path = oracle.write_svmlight(tmp_path / "data", y, X)
-    copies = np.repeat(np.arange(500), np.where(y > 0, 1, 4))
-    words = ("--epochs", 30, "--loss", loss, "-w", "-1", 4)
-    learnt = learn("sgd", path, tmp_path / "m", *words)
-    model = oracle.read_linear(learnt.model, 2)
-    truth = oracle.linear_truth(model, y[copies], X[copies], 1.0, loss)
-    assert learnt.outcome["primal"] == pytest.approx(truth.primal, rel=1e-9)
-    assert truth.primal <= 1.01 * oracle.linear_optimum(y[copies], X[copies], 1.0, loss)
-
-
 @pytest.mark.parametrize("multiclass", ["ovr", "crammer-singer"])
 def test_balanced_weights_are_n_over_k_times_the_rows_of_a_class(tmp_path, made, multiclass):
     path, _, _ = made("clouds", 500, 0, 3)

@@ -71,17 +71,6 @@ def small(tmp_path):
 # ---- memory, spill file and cache -----------------------------------------------------------
 
 
-def test_memory_spill_file_and_cache_give_the_rows_of_the_file(source, tmp_path):
-    X = oracle.sparse_rows(900)[1]
-    used = X.any(axis=0)
-    cache = Resources(cache=str(tmp_path / "cache"))
-    for resources in (Resources(), SpillingResources(), SpillingResources(jobs=1), cache, cache):
-        with open_dataset(source, SMALL, resources) as D:
-            assert (D.n, D.d, D.nnz) == (900, used.sum(), np.count_nonzero(X))
-            assert (rows_of(D) == X[:, used]).all()
-            assert D.summary.features.tolist() == (np.flatnonzero(used) + 1).tolist()
-
-
 @settings(max_examples=25)
 @given(
     st.lists(st.integers(0, 9), min_size=1, max_size=60),
@@ -192,29 +181,7 @@ def test_a_cache_of_other_options_is_rebuilt(cached):
     assert features() == uncached(path)
 
 
-def test_a_file_that_is_not_a_cache_is_refused(cached):
-    path, cache, features = cached
-    cache.write_bytes(b"notes of mine\n" * 1000)
-    assert features() == uncached(path)
-
-
 # ---- rows and samples -----------------------------------------------------------------------
-
-
-@settings(max_examples=20)
-@given(st.sets(st.integers(0, 899), max_size=40), st.randoms(use_true_random=False))
-def test_points_are_the_requested_rows(source, wanted, shuffler):
-    y, X = oracle.sparse_rows(900)
-    X = X[:, X.any(axis=0)]
-    rows = np.array(sorted(wanted), np.int64)
-    asked = list(wanted)
-    shuffler.shuffle(asked)
-    with open_dataset(source, SMALL, SpillingResources()) as whole:
-        D = two_classes(whole)
-        points = D.points(np.array(asked, np.int64))
-        assert points.rows.tolist() == rows.tolist()
-        assert (points.X.toarray() == X[rows]).all()
-        assert (points.y == y[rows]).all()
 
 
 @pytest.mark.parametrize("rare", [1, 7, 25])
@@ -228,15 +195,6 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small,
         S = D.points(random_subset(D, r, Draws(0)))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
-
-
-def test_a_relabelled_view_shares_rows_and_has_its_own_labels(small):
-    with open_dataset(small("a 1:1\nb 1:2\nc 1:3\nb 1:4\n")) as D:
-        one = D.relabel(np.array([1.0, -1.0, -1.0]))
-        two = D.relabel(np.array([-1.0, 1.0, -1.0]))
-        assert one.points(np.arange(4)).y.tolist() == [1, -1, -1, -1]
-        assert two.points(np.arange(4)).y.tolist() == [-1, 1, -1, 1]
-        assert (rows_of(one) == rows_of(D)).all()
 
 
 # ---- views of some rows ---------------------------------------------------------------------

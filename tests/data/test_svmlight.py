@@ -308,51 +308,6 @@ def test_blocks_and_jobs_do_not_change_the_rows(file, block_size, jobs):
     assert (len(blocks) > 100) == (block_size < 10)
 
 
-# ---- against the reference --------------------------------------------------------------------
-
-numbers = st.one_of(
-    st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})([eE][+-]?[0-9]{1,2})?",
-                  fullmatch=True),
-    st.floats(-1e30, 1e30).map(repr),
-    st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr),
-    st.integers(-3, 3).map(str),
-)  # fmt: skip
-indices = st.sampled_from(["1", "2", "3", "007", "12345678", "123456789", "16777216", "0"])
-features = st.tuples(indices, numbers).map(":".join)
-blanks = st.text(" \t", min_size=1, max_size=3)
-labels = st.sampled_from(["1", "-1", "+1", "1.0", "spam", "a-long-label", "a-long-tabel", "?", ""])
-line_ends = st.sampled_from(["\n", "\n", "\r\n", " \n", " # x\n", "#1:1\r\n", "\n\n", "\r"])
-
-
-@st.composite
-def lines(draw):
-    """Generate a line that is legal, or has descending indices or no label."""
-    tokens = [
-        draw(labels),
-        *draw(
-            st.sampled_from(
-                [[], [], ["qid:7"], ["cost:2.5"], ["qid:7", "cost:0"], ["cost:1e-3", "qid:7"]]
-            )
-        ),
-    ]
-    tokens += sorted(
-        draw(st.lists(features, max_size=5, unique_by=lambda token: int(token.split(":")[0]))),
-        key=lambda token: int(token.split(":")[0]),
-    )
-    return "".join(token + draw(blanks) for token in tokens[:-1]) + tokens[-1] + draw(line_ends)
-
-
-@st.composite
-def texts(draw):
-    """Generate some lines, often with a few bytes replaced, inserted or deleted."""
-    text = bytearray("".join(draw(st.lists(lines(), max_size=6))).encode())
-    for _ in range(draw(st.integers(0, 3))):
-        place = draw(st.integers(0, len(text)))
-        byte = draw(st.sampled_from(b"0123456789:::.+-eE,?# \t\r\n\x00aqidnfcost\x7f\x80\xff\x1f"))
-        text[place : place + draw(st.integers(0, 1))] = draw(st.sampled_from([b"", bytes([byte])]))
-    return bytes(text)
-
-
 # ---- rounding ---------------------------------------------------------------------------------
 
 

@@ -140,30 +140,6 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, m
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
 
 
-def merged(path):
-    """Make one support vector of equal ones that follow each other in a model file."""
-    head, rows = path.read_text().split("SV\n")
-    entries = dict(line.split(" ", 1) for line in head.splitlines())
-    columns, lines = max(1, int(entries["nr_class"]) - 1), list[tuple[np.ndarray, str]]()
-    nr_sv = [int(word) for word in entries.get("nr_sv", "0").split()]
-    ends, counts = np.cumsum(nr_sv), [0] * len(nr_sv)
-    for number, line in enumerate(rows.splitlines()):
-        words = line.split(" ", columns)
-        values, features = np.array(words[:columns], float), words[-1]
-        if lines and lines[-1][1] == features and number not in ends:
-            lines[-1] = (lines[-1][0] + values, features)
-            continue
-        lines.append((values, features))
-        if "nr_sv" in entries:
-            counts[int(np.searchsorted(ends, number, "right"))] += 1
-    entries["total_sv"] = str(len(lines))
-    if "nr_sv" in entries:
-        entries["nr_sv"] = " ".join(map(str, counts))
-    written = [" ".join([*map(repr, values.tolist()), features]) for values, features in lines]
-    head = "".join(f"{name} {value}\n" for name, value in entries.items())
-    path.write_text("\n".join([f"{head}SV", *written, ""]))
-
-
 def weighted_text(y, X, weights):
     return oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights)
 
@@ -177,7 +153,6 @@ def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     times, path = np.repeat(np.arange(len(y)), weights), tmp_path / "model"
     solved(y[times], X[times], options, path)
     repeated = certificate_of(written(tmp_path / "repeated", y[times], X[times]), path, options)
-    merged(path)
     (tmp_path / "costs").write_text(weighted_text(y, X, weights))
     (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
     params = replace(params_of(options), row_weights=str(tmp_path / "w"))
@@ -194,42 +169,27 @@ def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     assert f"--row-weights {tmp_path / 'w'}" in found.problem
 
 
-def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path, weighted):
+    """Rows of weight 0 keep their columns."""
     y, X = oracle.two_gaussians(80)
     K = oracle.kernel_matrix("rbf", X, X, 0.5)
-    train, path, plain = tmp_path / "train", tmp_path / "model", tmp_path / "plain"
-    lines = [
-        f"{label:+g} 0:{i} " + " ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1))
-        for i, (label, row) in enumerate(zip(y, K.tolist(), strict=True), 1)
-    ]
-    train.write_text("\n".join(lines) + "\n")
-    run_train("-q", "-t", "precomputed", "-c", 1, "--gap", 1e-5, train, path)
-    run_train(
-        "-q", "-g", 0.5, "-c", 1, "--gap", 1e-5, oracle.write_svmlight(tmp_path / "x", y, X), plain
-    )
-    found, other = (
-        certificate_of(*pair, "-c 1") for pair in ((train, path), (tmp_path / "x", plain))
-    )
+    i = np.arange(80)
+    weights = np.where(i % 5 == 0, 0.0, 1.0 + i % 3) if weighted else np.ones(80)
+    train, plain = tmp_path / "train", tmp_path / "plain"
+    numbered = np.column_stack([i + 1, K])
+    labels = [f"{label:g}" for label in y]
+    train.write_text(oracle.svmlight_text(labels, numbered, 0, weights))
+    plain.write_text(weighted_text(y, X, weights))
+    words = "-q", "-c", 1, "--gap", 1e-5
+    run_train(*words, "-t", "precomputed", train, tmp_path / "m")
+    run_train(*words, "-g", 0.5, plain, tmp_path / "n")
+    found = certificate_of(train, tmp_path / "m", "-c 1")
+    other = certificate_of(plain, tmp_path / "n", "-c 1")
     assert found.feasible
     assert found.primal == pytest.approx(other.primal, rel=1e-4)
+    assert found.gap == pytest.approx(float(oracle.trailer(tmp_path / "m")["gap"]), abs=2e-5)
     assert 0 <= found.gap < 1e-4
-
-
-def test_rows_of_weight_0_keep_their_columns_of_a_precomputed_kernel(tmp_path):
-    y, X = oracle.two_gaussians(60)
-    K = oracle.kernel_matrix("rbf", X, X, 0.5)
-    weights = np.where(np.arange(60) % 5 == 0, 0.0, 1.0 + np.arange(60) % 3)
-    train, path = tmp_path / "train", tmp_path / "model"
-    lines = [
-        f"{label:+g} cost:{weight:g} 0:{i} "
-        + " ".join(f"{j}:{value!r}" for j, value in enumerate(row, 1))
-        for i, (label, weight, row) in enumerate(zip(y, weights, K.tolist(), strict=True), 1)
-    ]
-    train.write_text("\n".join(lines) + "\n")
-    run_train("-q", "-t", "precomputed", "-c", 1, "--gap", 1e-5, train, path)
-    found = certificate_of(train, path, "-c 1")
-    assert found.feasible
-    assert found.gap == pytest.approx(float(oracle.trailer(path)["gap"]), abs=2e-5)
 
 
 def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import array
-import fcntl
 import re
 import signal
 import subprocess
 import sys
-import termios
 import time
 from contextlib import ExitStack
 from itertools import pairwise
@@ -219,17 +216,6 @@ class UpdateProcess:
         assert self.process.stdin is not None
         self.process.stdin.write(content)
         self.process.stdin.flush()
-
-    def wait_until_read(self):
-        """Wait until the pipe is empty."""
-        assert self.process.stdin is not None
-        left = array.array("i", [1])
-
-        def empty():
-            fcntl.ioctl(self.process.stdin, termios.FIONREAD, left)
-            return left[0] == 0
-
-        self._wait(empty, "it read what was written")
 
     def wait_for_rows(self, rows):
         """Wait until the model has learnt this number of the rows."""

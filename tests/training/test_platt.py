@@ -79,19 +79,6 @@ def predictions_of_libsvm(path, X):
 WORDS = ("-c", 2, "-g", 0.3)
 
 
-def test_sigmoids_of_libsvm_are_read(tmp_path, predict):
-    data, test = gaussians(300), gaussians(200, 1)
-    model = svmutil.svm_train(data.y, sparse.csr_matrix(data.X), "-q -b 1 -g 0.3")
-    svmutil.svm_save_model(str(tmp_path / "m"), model)
-    labels, said, shares = probabilities_of(
-        predict(test.save(tmp_path / "t"), tmp_path / "m", "-b", 1).lines
-    )
-    theirs, their_shares = predictions_of_libsvm(tmp_path / "m", test.X)
-    assert list(map(int, labels)) == model.get_labels()
-    assert shares == pytest.approx(their_shares, abs=1e-6)
-    assert [float(label) for label in said] == theirs
-
-
 def test_the_predicted_label_has_the_larger_probability(tmp_path, predict):
     """f may have the other sign, because the sigmoid need not be 1/2 at f = 0."""
     data = gaussians(600)
