@@ -154,7 +154,7 @@ def test_a_plain_run_is_certified_and_options_of_k_ask_for_the_papers_rule(
 ):
     run_train(*words.split(), toy, toy.with_suffix(".model"))
     said = capsys.readouterr().err
-    assert re.search("-b 0 (.*?) ?--seed", said.splitlines()[0])[1] == rule
+    assert re.search("-h 1 ?(.*?) ?--seed", said.splitlines()[0])[1] == rule
     stopped = oracle.trailer(toy.with_suffix(".model"))["stopped"]
     assert stopped.startswith("gap <= ") == ("gap 0.001" in rule or "gap 1e-05" in rule)
     assert ("no gap can end the run" in said) == ("sigmoid" in words)
