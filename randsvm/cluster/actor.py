@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import cloudpickle
 import numpy as np
@@ -29,11 +29,8 @@ OWN_ATTRIBUTES = ("store", "jobs", "pool", "executor", "bytes_counter", "groups"
 _reading = threading.local()
 
 
-class Task(Protocol):
-    """The work of a request. An instance is pickled by `dumps`."""
-
-    def __call__(self, actor: Actor) -> Any:
-        """Return the reply."""
+# The work of a request, which `dumps` pickles: it returns the reply.
+Task: TypeAlias = "Callable[[Actor], Any]"
 
 
 class Request(NamedTuple):
@@ -205,72 +202,64 @@ class Report(NamedTuple):
     value: Any
 
 
-class StatesTask(NamedTuple):
-    """Apply changes to the states of shards, then return function(state) of each, in reports.
+def query_states(
+    actor: Actor,
+    key: str,
+    make: bytes | None,
+    fresh: frozenset[int],
+    first: int,
+    changes: bytes,
+    function: bytes,
+    shards: Sequence[Shard],
+) -> list[Report]:
+    """Apply changes to the states of shards; return function(state) of each, in reports.
 
     key: of the states. make: the function that makes a state, pickled by `dumps`; the shards of
     the numbers `fresh` get a new state. first: the number of changes[0], the first since the last
     restart if there is a new state. changes, function: pickled.
     """
+    if key not in actor.states:
+        assert make is not None
+        # All states of an actor share the memory budget of one unpickled function.
+        actor.states[key] = actor.loads(make), {}
+    new_state, cells = actor.states[key]
+    for shard in shards:
+        if shard.number in fresh:
+            cells[shard.number] = StateCell(new_state(shard), first)
+    unpickled: list[Change[Any]] = pickle.loads(changes)
+    of_state = pickle.loads(function)
 
-    key: str
-    make: bytes | None
-    fresh: frozenset[int]
-    first: int
-    changes: bytes
-    function: bytes
-    shards: Sequence[Shard]
+    def query(shard: Shard) -> Any:
+        # An exception in the middle of a change would spoil the state.
+        with listening(silent):
+            return cells[shard.number].query(first, unpickled, of_state)
 
-    def __call__(self, actor: Actor) -> list[Report]:
-        if self.key not in actor.states:
-            assert self.make is not None
-            # All states of an actor share the memory budget of one unpickled function.
-            actor.states[self.key] = actor.loads(self.make), {}
-        make, cells = actor.states[self.key]
-        for shard in self.shards:
-            if shard.number in self.fresh:
-                cells[shard.number] = StateCell(make(shard), self.first)
-        changes: list[Change[Any]] = pickle.loads(self.changes)
-        function = pickle.loads(self.function)
-
-        def query(shard: Shard) -> Any:
-            # An exception in the middle of a change would spoil the state.
-            with listening(silent):
-                return cells[shard.number].query(self.first, changes, function)
-
-        found: list[Report] = []
-        for shard, value in zip(self.shards, actor.map(query, self.shards), strict=True):
-            report = Report(shard.number, shard.number, shard.stop - shard.start, value)
-            if found and found[-1].last + 1 == shard.number:
-                before = found.pop()
-                rows = before.rows + report.rows
-                report = Report(before.first, shard.number, rows, before.value + value)
-            found.append(report)
-        return found
+    found: list[Report] = []
+    for report in _reports(actor, query, shards):
+        if found and found[-1].last + 1 == report.first:
+            before = found.pop()
+            rows, value = before.rows + report.rows, before.value + report.value
+            report = Report(before.first, report.last, rows, value)
+        found.append(report)
+    return found
 
 
-class MapTask(NamedTuple):
+def map_shards(actor: Actor, function: bytes, shards: Sequence[Shard]) -> list[Report]:
     """Call a function, pickled by `dumps`, of each shard."""
-
-    function: bytes
-    shards: Sequence[Shard]
-
-    def __call__(self, actor: Actor) -> list[Report]:
-        values = actor.map(actor.loads(self.function), self.shards)
-        return [
-            Report(shard.number, shard.number, shard.stop - shard.start, value)
-            for shard, value in zip(self.shards, values, strict=True)
-        ]
+    return list(_reports(actor, actor.loads(function), shards))
 
 
-class CallTask(NamedTuple):
+def _reports(
+    actor: Actor, work: Callable[[Shard], Any], shards: Sequence[Shard]
+) -> Iterator[Report]:
+    for shard, value in zip(shards, actor.map(work, shards), strict=True):
+        yield Report(shard.number, shard.number, shard.stop - shard.start, value)
+
+
+def call(actor: Actor, function: bytes) -> Any:
     """Call a function without arguments, pickled by `dumps`."""
-
-    function: bytes
-
-    def __call__(self, actor: Actor) -> Any:
-        with actor.watching():
-            return actor.loads(self.function)()
+    with actor.watching():
+        return actor.loads(function)()
 
 
 # --- what actors hold is sent by its key ---------------------------------------------------

@@ -11,12 +11,13 @@ import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
 import cloudpickle
 import numpy as np
 
-from randsvm.cluster.actor import CallTask, HeldData, MapTask, Report, StatesTask, Task
+from randsvm.cluster.actor import HeldData, Report, Task, call, map_shards, query_states
 from randsvm.cluster.connection import Connection
 from randsvm.cluster.workers import Holding, Replies, Reply, Worker, WorkerPool
 from randsvm.data import dataset
@@ -116,7 +117,7 @@ class ClusterExecutor(BaseExecutor):
         function = self.worker_pool.dumps(work)
 
         def task(holding: Holding, some: list[Shard]) -> tuple[Task, Settle]:
-            return MapTask(function, some), lambda: None
+            return partial(map_shards, function=function, shards=some), lambda: None
 
         for report in Pass(self, shards, task, needs).reports():
             yield report.value
@@ -314,7 +315,16 @@ class RemoteStates(LoggedStates[State]):
             if first not in changes:
                 changes[first] = cloudpickle.dumps(log.since(first))
             make = self.make if fresh else None
-            task = StatesTask(self.key, make, fresh, first, changes[first], pickled, shards)
+            task = partial(
+                query_states,
+                key=self.key,
+                make=make,
+                fresh=fresh,
+                first=first,
+                changes=changes[first],
+                function=pickled,
+                shards=shards,
+            )
 
             def settle() -> None:
                 seen.update(dict.fromkeys([shard.number for shard in shards], end))
@@ -342,15 +352,17 @@ class CallExecutor(ClusterExecutor):
     def call(self, work: Callable[[], Result]) -> Result:
         """Return work(), computed by a worker; if the worker is lost, another one runs it."""
         self.share()
-        task = CallTask(self.worker_pool.dumps(work))
-        return called(self.worker_pool, task, self)
+        return called(self.worker_pool, work, self)
 
 
-def called(worker_pool: WorkerPool, task: CallTask, rows: CallExecutor | None = None) -> Any:
-    """Return the result of a call on a worker with a free thread.
+def called(
+    worker_pool: WorkerPool, work: Callable[[], Result], rows: CallExecutor | None = None
+) -> Result:
+    """Return work(), computed by a worker with a free thread.
 
     rows: the executor of the data set whose chunks the call reads
     """
+    task = partial(call, function=worker_pool.dumps(work))
     running: tuple[Worker, Holding] | None = None
     with worker_pool.replies() as replies:
         while True:
@@ -367,14 +379,15 @@ def called(worker_pool: WorkerPool, task: CallTask, rows: CallExecutor | None = 
             if reply is None or running is None or reply.holding is not running[1]:
                 continue
             if reply.tag is not None and not reply.is_lost:
-                return reply.value
+                found: Result = reply.value
+                return found
             running = None
 
 
 def _sent(
     worker_pool: WorkerPool,
     members: Sequence[Worker],
-    task: CallTask,
+    task: Task,
     rows: CallExecutor | None,
     replies: Replies,
 ) -> tuple[Worker, Holding] | None:
@@ -419,9 +432,4 @@ class Calls:
 
     def in_order(self, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
         """Yield the result of each call, in order."""
-
-        def result(work: Callable[[], Result]) -> Result:
-            found: Result = called(self.worker_pool, CallTask(self.worker_pool.dumps(work)))
-            return found
-
-        return self.pool.map_in_order(result, calls)
+        return self.pool.map_in_order(partial(called, self.worker_pool), calls)
