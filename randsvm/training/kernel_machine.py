@@ -177,7 +177,6 @@ def _check_precomputed(job: Job) -> None:
     excluded = {
         "--scale": (job.run.scale, "scaled kernel values belong to no kernel"),
         "--zero-based": (job.run.zero_based, "every row begins with 0:number in any case"),
-        "--cluster": (job.resources.cluster, "the workers do not read the numbers of rows"),
         "--warm-start": (job.warm_start, "rows have no features to compare with the old model's"),
     }
     for option, (value, reason) in excluded.items():

@@ -128,7 +128,6 @@ LINES = [
     # precomputed kernels
     ("randsvm -t 4 --scale minmax two m", 2, "--scale does not go with -t precomputed"),
     ("randsvm -t 4 --zero-based two m", 2, "--zero-based does not go with -t precomputed"),
-    ("randsvm -t 4 --cluster local:1 two m", 2, "--cluster does not go with -t precomputed"),
     ("randsvm -t 4 --components 20 two m", 2, "--components: random features are for -t rbf and"),
 ]
 

@@ -293,6 +293,17 @@ def written(kind, path, folder):
         found.write_bytes({"gz": gzip, "xz": lzma}[kind].compress(text))
         return str(found), {}
     rows = [line.split() for line in text.decode().splitlines()]
+    if kind == "precomputed":
+        X = np.array([[float(word.partition(":")[2]) for word in row[1:]] for row in rows])
+        K = np.exp(-5 * ((X[:, None] - X) ** 2).sum(axis=2))
+        (folder / "kernel").write_text(
+            "".join(
+                " ".join([row[0], f"0:{i}", *(f"{j}:{v!r}" for j, v in enumerate(values, 1))])
+                + "\n"
+                for i, (row, values) in enumerate(zip(rows, K.tolist(), strict=True), 1)
+            )
+        )
+        return str(folder / "kernel"), {"kernel": "precomputed", "gamma": None}
     lines = ["y,a,b"] + [
         ",".join([row[0], *(word.partition(":")[2] for word in row[1:])]) for row in rows
     ]
@@ -300,7 +311,7 @@ def written(kind, path, folder):
     return str(folder / "board.csv"), {"format": "csv", "label_column": "y"}
 
 
-@pytest.mark.parametrize("kind", ["arrays", "cache", "gz", "xz", "csv"])
+@pytest.mark.parametrize("kind", ["arrays", "cache", "gz", "xz", "csv", "precomputed"])
 def test_a_cluster_trains_on_everything_that_one_machine_reads(clusters, tmp_path, path, kind):
     data, options = written(kind, path, tmp_path)
     given = {"gamma": 5.0, "gap": 0.1, "sample_size": 100, **options}
