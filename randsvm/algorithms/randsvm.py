@@ -146,7 +146,7 @@ def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
 def _error_of_mean(run: Decomposition, machines: list[KernelSolution]) -> float:
     """Return the root of the mean square error of f0 on the audit rows nearest to the margin."""
     scan = run.scan
-    layout = replace(scan.kernel_layout, dtype=np.float64)
+    layout = scan.kernel_layout.in_float64
     one, other = (
         Expansion(layout, machine.points.X, machine.beta).values(scan.audit.X) + machine.b
         for machine in machines

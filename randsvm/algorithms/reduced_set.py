@@ -25,11 +25,12 @@ import numpy as np
 import scipy
 
 from randsvm.algorithms import reduced_set
-from randsvm.arrays import CsrMatrix, slices
+from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
-from randsvm.kernels.gram import Float64Rows, cross_gram
+from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import choose_layout
 from randsvm.svm.basis import Basis, SmoothedObjective, objective
 from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
@@ -286,21 +287,22 @@ class SampledSupportVectors:
         f: np.ndarray,
     ) -> None:
         self.kernel, self.X, self.beta, self.f = kernel, X, beta, f
-        self.rows = Float64Rows.of(kernel, X[chosen])
-        self.diagonal = _diagonal(kernel, self.rows)
+        self.rows = X[chosen]
+        self.layout = choose_layout(kernel, (*self.rows.shape, self.rows.nnz), np.float64)
+        self.diagonal = kernel.diagonal(squared_norms(self.rows))
         self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
 
     def gram(self, B: np.ndarray) -> np.ndarray:
-        return cross_gram(self.kernel, self.rows[B], self.rows[B])
+        return exact_gram(self.kernel, self.rows[B])
 
     def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         emit(Progress("choosing support vectors", 0, None, "beat"))
         centres = self.rows[B]
-        K = cross_gram(self.kernel, self.rows, centres)
+        K = self.layout.values(self.rows, centres)
         f = K.T @ self.beta[self.chosen]
         for at in slices(len(self.others), ROWS_AT_ONCE):
             some = self.others[at]
-            f += cross_gram(self.kernel, self.rows.like(self.X[some]), centres).T @ self.beta[some]
+            f += self.layout.values(self.X[some], centres).T @ self.beta[some]
         return K, f
 
 
@@ -526,10 +528,3 @@ class Reduction:
         if task.coefficient_sum:
             return abs(self.full.b) or 1.0
         return float(np.std(y)) or 1.0
-
-
-def _diagonal(kernel: Kernel, rows: Float64Rows) -> np.ndarray:
-    """Return K(x, x) of rows, (m,)."""
-    K = (kernel.scale * rows.norms + kernel.left(rows.norms) + kernel.right(rows.norms))[None]
-    kernel.finish(K)
-    return K[0]

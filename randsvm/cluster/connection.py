@@ -41,8 +41,18 @@ from randsvm.arrays import CsrMatrix
 from randsvm.cluster.actor import Actor
 from randsvm.errors import ClusterError, ParameterError
 from randsvm.events import HEARTBEAT, Notice, emit
-from randsvm.kernels.expansion import BLOCK_CENTRES, BLOCK_ROWS, Expansion, KernelLayout
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import (
+    BLOCK_CENTRES,
+    BLOCK_ROWS,
+    Blocks,
+    Cells,
+    Dense,
+    Differences,
+    Layout,
+    Nonzeros,
+)
 from randsvm.parallel import run_in_daemon_thread
 
 # Seconds until the scheduler, and then the first worker, must answer.
@@ -471,31 +481,26 @@ def arithmetic() -> dict[str, str]:
     """Return the digest of the results of each kind of computation in this process."""
     rbf, poly = Kernel("rbf", 2.0), Kernel("poly", 2.0, 1.0)
     single, double = np.float32, np.float64
-    cells, sparse_differences = (
-        KernelLayout(rbf, True, None, single, 5.0),
-        KernelLayout(rbf, True, None, single, None, True),
-    )
     parts = {
         "sums of kernel values": _sums(
-            _dense(rbf, single), _dense(rbf, double), cells, sparse_differences
+            Dense(rbf, single),
+            Differences(rbf, double),
+            Cells(rbf, single, cutoff=5.0),
+            Nonzeros(rbf, single),
         ),
-        "matrix products": _sums(_dense(poly, single), _dense(poly, double)),
+        "matrix products": _sums(Blocks(poly, single), Blocks(poly, double)),
         "functions": _function_values(),
     }
     return {name: sha256(b"".join(bits)).hexdigest() for name, bits in parts.items()}
 
 
-def _dense(kernel: Kernel, dtype: type) -> KernelLayout:
-    return KernelLayout(kernel, True, None, dtype)
-
-
-def _sums(*layouts: KernelLayout) -> Iterator[bytes]:
+def _sums(*layouts: Layout) -> Iterator[bytes]:
     """Yield the bytes of sums of kernel values, one for each layout."""
     uniform = np.random.default_rng(0).random
     X, Z = (CsrMatrix.from_dense(uniform((m, FEATURES)) - 0.5) for m in (ROWS, CENTRES))
     beta = uniform(CENTRES) - 0.5
-    for kernel_layout in layouts:
-        yield Expansion(kernel_layout, Z, beta).values(X).tobytes()
+    for layout in layouts:
+        yield Expansion(layout, Z, beta).values(X).tobytes()
 
 
 def _function_values() -> Iterator[bytes]:

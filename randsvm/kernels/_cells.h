@@ -241,7 +241,7 @@ INLINED long add_sums_of_cells(const int vectors, const int columns, const cells
 
 FOR_EACH_WIDTH(FOR_CELLS, add_cells)
 
-/* See add_rbf_sums for `widest`. */
+/* See BEST_WIDTH for `widest`. */
 static long add_cells(int columns, const cells *it, const float *beta, double *u, float *room,
                       int widest)
 {

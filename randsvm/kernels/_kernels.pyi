@@ -20,23 +20,27 @@ def sparse_arguments(
     right: NDArray[np.floating[Any]],
     block: NDArray[np.floating[Any]],
 ) -> None: ...
-def add_rbf_sums(
-    x: NDArray[np.float32],
-    panels: NDArray[np.float32],
-    beta: NDArray[np.float32],
-    u: NDArray[np.float64],
+def dense_rbf(
+    x: NDArray[np.floating[Any]],
+    panels: NDArray[np.floating[Any]],
+    gamma: float,
+    K: NDArray[np.floating[Any]] | None = None,
+    beta: NDArray[np.floating[Any]] | None = None,
+    u: NDArray[np.float64] | None = None,
     widest: int = 512,
 ) -> None: ...
-def add_sparse_sums(
+def sparse_rbf(
     starts: NDArray[np.int32],
     features: NDArray[np.int32],
     x: NDArray[np.floating[Any]],
     left: NDArray[np.floating[Any]],
     panels: NDArray[np.floating[Any]],
-    beta: NDArray[np.floating[Any]],
-    u: NDArray[np.float64],
+    K: NDArray[np.floating[Any]] | None = None,
+    beta: NDArray[np.floating[Any]] | None = None,
+    u: NDArray[np.float64] | None = None,
     widest: int = 512,
 ) -> None: ...
+def mirror(K: NDArray[np.floating[Any]], begin: int, end: int) -> None: ...
 def lay_out_panels(
     starts: NDArray[np.int32],
     columns: NDArray[np.int32],
@@ -44,36 +48,6 @@ def lay_out_panels(
     scale: float,
     right: NDArray[np.float64],
     panels: NDArray[np.floating[Any]],
-) -> None: ...
-def add_difference_sums(
-    x: NDArray[np.float64],
-    panels: NDArray[np.float64],
-    beta: NDArray[np.float64],
-    gamma: float,
-    u: NDArray[np.float64],
-    widest: int = 512,
-) -> None: ...
-def rbf_gram(
-    x: NDArray[np.float32],
-    panels: NDArray[np.float32],
-    K: NDArray[np.float32],
-    widest: int = 512,
-) -> None: ...
-def sparse_rbf_gram(
-    starts: NDArray[np.int32],
-    features: NDArray[np.int32],
-    x: NDArray[np.float32],
-    left: NDArray[np.float32],
-    panels: NDArray[np.float32],
-    K: NDArray[np.float32],
-    widest: int = 512,
-) -> None: ...
-def difference_gram(
-    x: NDArray[np.float64],
-    panels: NDArray[np.float64],
-    gamma: float,
-    K: NDArray[np.float32],
-    widest: int = 512,
 ) -> None: ...
 def sort_into_cells(
     x: NDArray[np.float32],

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Compiled loops for kernel values: products of sparse rows, sums of RBF values, Gram matrices.
+"""Compiled loops for kernel values: products of sparse rows, RBF values and their sums.
 
 They replace slower code of libraries. scipy's product of sparse rows builds a sparse result and
 takes five times as long (measured on tf-idf rows). Sums of RBF values by a matrix product, exp and
@@ -12,34 +12,23 @@ from libc.stdint cimport uint16_t
 cdef extern from "_rbf.h":
     const int PANEL
     const int COLUMNS
-    void _add_rbf_sums "add_rbf_sums"(
-        int columns, const float *x, long m, long d, const float *panels, long count,
-        const float *beta, double *u, int widest) noexcept nogil
-
-cdef extern from "_sparse.h":
-    void _add_sparse_sums "add_sparse_sums"(
-        int columns, const int *starts, const int *features, const float *x, const float *left,
-        long m, long d, const float *panels, long count, const float *beta, double *u, int widest
-    ) noexcept nogil
-    void _add_sparse_sums64 "add_sparse_sums64"(
-        int columns, const int *starts, const int *features, const double *x, const double *left,
-        long m, long d, const double *panels, long count, const double *beta, double *u, int widest
-    ) noexcept nogil
-
-cdef extern from "_differences.h":
-    void _add_difference_sums "add_difference_sums"(
-        int columns, const double *x, long m, long w, double gamma, const double *panels,
-        long count, const double *beta, double *u, int widest) noexcept nogil
-
-cdef extern from "_gram.h":
-    void _rbf_gram "rbf_gram"(
-        const float *x, long m, long d, const float *panels, float *K, int widest) noexcept nogil
-    void _sparse_rbf_gram "sparse_rbf_gram"(
-        const int *starts, const int *features, const float *x, const float *left, long m, long d,
-        const float *panels, float *K, int widest) noexcept nogil
-    void _difference_gram "difference_gram"(
-        const double *x, long m, long w, double gamma, const double *panels, float *K, int widest
-    ) noexcept nogil
+    ctypedef struct rbf_work:
+        const int *starts
+        const int *features
+        const void *x
+        const void *left
+        long m, width
+        double gamma
+        const void *panels
+        long count, d
+        int columns
+        const void *beta
+        double *u
+        void *K
+        long centres, stride
+    void run_rbf(const rbf_work *it, int is_double, int widest) noexcept nogil
+    void mirror_32(float *K, long m, long begin, long end) noexcept nogil
+    void mirror_64(double *K, long m, long begin, long end) noexcept nogil
 
 cdef extern from "_cells.h":
     const int CELL
@@ -111,61 +100,91 @@ def sparse_arguments(
                     row[z_rows[entry]] += value * z_values[entry]
 
 
-def add_rbf_sums(
-    const float[:, ::1] x, const float[:, :, ::1] panels, const float[:, ::1] beta,
-    double[:, ::1] u, int widest=512,
-):
-    """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j>), where all products are <= 0.
-
-    x : (m, d); panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l];
-    beta : (columns, count * PANEL_CENTRES), 0 where there is no centre; u : (m, columns).
-    columns is at most PANEL_COLUMNS. widest: the largest width of vectors in bits; the last digits
-    of the sums depend on the width.
-    """
-    if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != x.shape[0] or u.shape[1] != beta.shape[0] or (
-        x.shape[1] != panels.shape[1] or panels.shape[2] != PANEL_CENTRES
-        or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
+cdef int _run(
+    rbf_work *it, const real[:, :, ::1] panels, real[:, :] K, const real[:, ::1] beta,
+    double[:, ::1] u, int widest,
+) except -1:
+    """Complete the work by its centres and by where its values go, and run it."""
+    it.panels, it.count = &panels[0, 0, 0] if panels.shape[1] else NULL, panels.shape[0]
+    if K is None:
+        if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != it.m or u.shape[1] != beta.shape[0] or (
+            beta.shape[1] != it.count * PANEL
+        ):
+            raise ValueError("expected panels, beta and u of shapes that fit")
+        it.columns = beta.shape[0]
+    elif K.shape[0] != it.m or K.shape[1] > it.count * PANEL or (
+        K.shape[1] and K.strides[1] != sizeof(real)
     ):
-        raise ValueError("expected x, panels, beta and u of shapes that fit")
-    if x.shape[0] and panels.shape[0]:
-        with nogil:
-            _add_rbf_sums(
-                beta.shape[0], &x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0],
-                panels.shape[0], &beta[0, 0], &u[0, 0], widest)
+        raise ValueError("expected panels and K of shapes that fit")
+    else:
+        it.columns, it.centres, it.stride = 0, K.shape[1], K.strides[0] // <Py_ssize_t> sizeof(real)
+    if it.m == 0 or it.count == 0 or (it.columns == 0 and it.centres == 0):
+        return 0
+    if K is None:
+        it.beta, it.u = &beta[0, 0], &u[0, 0]
+    else:
+        it.K = &K[0, 0]
+    with nogil:
+        run_rbf(it, sizeof(real) == 8, widest)
+    return 0
 
 
-def add_sparse_sums(
+def dense_rbf(
+    const real[:, ::1] x, const real[:, :, ::1] panels, double gamma, real[:, :] K=None,
+    const real[:, ::1] beta=None, double[:, ::1] u=None, int widest=512,
+):
+    """Store kernel values of dense rows and centres, K_ij, or compute u_ic += sum_j beta_cj K_ij.
+
+    float32: K_ij = exp(<x_i, z_j>), where all products are <= 0; x : (m, d).
+    float64: K_ij = exp(-gamma (|x_i - z_j|^2 + e_i)); x : (m, d + 1), a row is x_i and e_i.
+    panels : (count, d, PANEL_CENTRES), centre 32 p + l is panels[p, :, l]; K : (m, centres), values
+    adjacent; beta : (columns, count * PANEL_CENTRES), 0 where there is no centre, columns at most
+    PANEL_COLUMNS; u : (m, columns). widest: the largest width of vectors in bits; the last digits
+    of the results depend on the width.
+    """
+    cdef rbf_work it
+    it.starts, it.m, it.width, it.d, it.gamma = NULL, x.shape[0], x.shape[1], panels.shape[1], gamma
+    if it.width != it.d + (sizeof(real) == 8) or panels.shape[2] != PANEL:
+        raise ValueError("expected x and panels of shapes that fit")
+    it.x = &x[0, 0] if it.m and it.width else NULL
+    _run(&it, panels, K, beta, u, widest)
+
+
+def sparse_rbf(
     const int[::1] starts, const int[::1] features, const real[::1] x, const real[::1] left,
-    const real[:, :, ::1] panels, const real[:, ::1] beta, double[:, ::1] u, int widest=512,
+    const real[:, :, ::1] panels, real[:, :] K=None, const real[:, ::1] beta=None,
+    double[:, ::1] u=None, int widest=512,
 ):
-    """Compute u[i, c] += sum_j beta[c, j] exp(<x_i, z_j> + right_j + left[i]); exponents are <= 0.
+    """Store kernel values of sparse rows and centres, or add them up; see dense_rbf.
 
-    x is in CSR: row i has the values x[starts[i]:starts[i + 1]] of `features`, all below d.
-    x, left, panels and beta are all float32, or all float64.
-    panels : (count, d + 1, PANEL_CENTRES), panels[p, :, l] is z_j and right_j of centre 32 p + l;
-    beta, u, widest: see add_rbf_sums.
+    K_ij = exp(<x_i, z_j> + right_j + left_i); exponents are <= 0. x is in CSR: row i has the values
+    x[starts[i]:starts[i + 1]] of `features`, all below d. panels : (count, d + 1, PANEL_CENTRES),
+    panels[p, :, l] is z_j and right_j of centre 32 p + l. Stored float32 values have the bits of
+    those of dense rows.
     """
-    if beta.shape[0] > PANEL_COLUMNS or u.shape[1] != beta.shape[0] or u.shape[0] != left.shape[0] or (
-        starts.shape[0] != left.shape[0] + 1 or panels.shape[1] < 1
-        or panels.shape[2] != PANEL_CENTRES or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
-        or features.shape[0] != x.shape[0] or starts[left.shape[0]] > x.shape[0]
+    cdef rbf_work it
+    it.m, it.d = left.shape[0], panels.shape[1] - 1
+    if starts.shape[0] != it.m + 1 or panels.shape[1] < 1 or panels.shape[2] != PANEL or (
+        features.shape[0] != x.shape[0] or starts[it.m] > x.shape[0]
     ):
-        raise ValueError("expected rows, panels, beta and u of shapes that fit")
+        raise ValueError("expected rows and panels of shapes that fit")
     # If x is empty, it has no first value.
-    cdef const int* first = &features[0] if x.shape[0] else NULL
-    cdef const real* values = &x[0] if x.shape[0] else NULL
-    if left.shape[0] and panels.shape[0]:
+    it.features = &features[0] if x.shape[0] else NULL
+    it.x = &x[0] if x.shape[0] else NULL
+    it.starts, it.left = &starts[0], &left[0] if it.m else NULL
+    _run(&it, panels, K, beta, u, widest)
+
+
+def mirror(real[:, ::1] K, int begin, int end):
+    """Set K[j, i] = K[i, j] for begin <= i < end and j > i, and K[i, i] = 1. K : (m, m)."""
+    if K.shape[0] != K.shape[1] or not 0 <= begin <= end <= K.shape[0]:
+        raise ValueError("expected a square matrix and some of its rows")
+    if begin < end:
         with nogil:
             if real is float:
-                _add_sparse_sums(
-                    beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
-                    panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
-                    widest)
+                mirror_32(&K[0, 0], K.shape[0], begin, end)
             else:
-                _add_sparse_sums64(
-                    beta.shape[0], &starts[0], first, values, &left[0], left.shape[0],
-                    panels.shape[1] - 1, &panels[0, 0, 0], panels.shape[0], &beta[0, 0], &u[0, 0],
-                    widest)
+                mirror_64(&K[0, 0], K.shape[0], begin, end)
 
 
 def lay_out_panels(
@@ -196,90 +215,6 @@ def lay_out_panels(
             for at in range(starts[row], starts[row + 1]):
                 to[columns[at] * PANEL] += <real> (scale * values[at])
             to[d * PANEL] = <real> right[row]
-
-
-def add_difference_sums(
-    const double[:, ::1] x, const double[:, :, ::1] panels, const double[:, ::1] beta,
-    double gamma, double[:, ::1] u, int widest=512,
-):
-    """Compute u[i, c] += sum_j beta[c, j] exp(-gamma (|x_i - z_j|^2 + e_i)).
-
-    x : (m, w + 1), a row is x_i and e_i; panels : (count, w, PANEL_CENTRES); beta, u, widest: see
-    add_rbf_sums.
-    """
-    if beta.shape[0] > PANEL_COLUMNS or u.shape[0] != x.shape[0] or u.shape[1] != beta.shape[0] or (
-        x.shape[1] != panels.shape[1] + 1 or panels.shape[2] != PANEL_CENTRES
-        or beta.shape[1] != panels.shape[0] * PANEL_CENTRES
-    ):
-        raise ValueError("expected x, panels, beta and u of shapes that fit")
-    cdef const double* z = &panels[0, 0, 0] if panels.shape[1] else NULL
-    if x.shape[0] and panels.shape[0]:
-        with nogil:
-            _add_difference_sums(
-                beta.shape[0], &x[0, 0], x.shape[0], panels.shape[1], gamma, z, panels.shape[0],
-                &beta[0, 0], &u[0, 0], widest)
-
-
-def rbf_gram(
-    const float[:, ::1] x, const float[:, :, ::1] panels, float[:, ::1] K, int widest=512
-):
-    """Compute K[i, j] = K[j, i] = exp(<x_i, z_j>) for j > i, and K[i, i] = 1.
-
-    x, panels, widest: see add_rbf_sums; K : (m, m).
-    """
-    if K.shape[0] != x.shape[0] or K.shape[1] != x.shape[0] or x.shape[1] != panels.shape[1] or (
-        panels.shape[2] != PANEL_CENTRES or panels.shape[0] * PANEL_CENTRES < x.shape[0]
-    ):
-        raise ValueError("expected x, panels and K of shapes that fit")
-    if x.shape[0]:
-        with nogil:
-            _rbf_gram(&x[0, 0], x.shape[0], x.shape[1], &panels[0, 0, 0], &K[0, 0], widest)
-
-
-def sparse_rbf_gram(
-    const int[::1] starts, const int[::1] features, const float[::1] x, const float[::1] left,
-    const float[:, :, ::1] panels, float[:, ::1] K, int widest=512,
-):
-    """Compute K[i, j] = K[j, i] = exp(<x_i, z_j> + right_j + left[i]) for j > i, and K[i, i] = 1.
-
-    The arguments are those of add_sparse_sums, and K : (m, m). The values are those of rbf_gram for
-    the same rows.
-    """
-    cdef Py_ssize_t m = left.shape[0]
-    if K.shape[0] != m or K.shape[1] != m or starts.shape[0] != m + 1 or (
-        panels.shape[0] != (m + PANEL - 1) // PANEL or panels.shape[1] < 1
-        or panels.shape[2] != PANEL_CENTRES or features.shape[0] != x.shape[0]
-        or (m and starts[m] > x.shape[0])
-    ):
-        raise ValueError("expected rows, panels and K of shapes that fit")
-    # If x is empty, it has no first value.
-    cdef const int* first = &features[0] if x.shape[0] else NULL
-    cdef const float* values = &x[0] if x.shape[0] else NULL
-    if m:
-        with nogil:
-            _sparse_rbf_gram(
-                &starts[0], first, values, &left[0], m, panels.shape[1] - 1, &panels[0, 0, 0],
-                &K[0, 0], widest)
-
-
-def difference_gram(
-    const double[:, ::1] x, const double[:, :, ::1] panels, double gamma, float[:, ::1] K,
-    int widest=512,
-):
-    """Compute K[i, j] = K[j, i] = exp(-gamma |x_i - z_j|^2) for j > i, and K[i, i] = 1.
-
-    x, panels: see add_difference_sums; K : (m, m).
-    """
-    if K.shape[0] != x.shape[0] or K.shape[1] != x.shape[0] or (
-        x.shape[1] != panels.shape[1] + 1 or panels.shape[2] != PANEL_CENTRES
-        or panels.shape[0] * PANEL_CENTRES < x.shape[0]
-    ):
-        raise ValueError("expected x, panels and K of shapes that fit")
-    cdef const double* z = &panels[0, 0, 0] if panels.shape[1] else NULL
-    if x.shape[0]:
-        with nogil:
-            _difference_gram(
-                &x[0, 0], x.shape[0], panels.shape[1], gamma, z, &K[0, 0], widest)
 
 
 def sort_into_cells(
@@ -350,7 +285,7 @@ def add_sums_of_cells(
     panels, lower, upper: see lay_out_cells; places : (m,), of the rows in u; z : (centres, d);
     columns : (w, centres rounded up to a multiple of 16), their features, not scaled as in z;
     beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K); room : (w * (CELL_CENTRES + 2),).
-    centres <= CELL_CENTRES. widest: see add_rbf_sums.
+    centres <= CELL_CENTRES. widest: see dense_rbf.
     """
     cdef cells it
     cdef long values = 0
@@ -373,7 +308,6 @@ def add_sums_of_cells(
     with nogil:
         values = _add_cells(beta.shape[1], &it, &beta[0, 0], &u[0, 0], &room[0], widest)
     return values
-
 
 
 def add_squared_distances(
@@ -426,9 +360,7 @@ def lay_out_rows(
     cdef double* row
     cdef const double* middle
     cdef float* to
-    if starts.shape[0] != m + 1 or x.shape[0] != m or x.shape[1] != d + 2 or (
-        room.shape[0] != d or d == 0
-    ):
+    if starts.shape[0] != m + 1 or x.shape[0] != m or x.shape[1] != d + 2 or room.shape[0] != d:
         raise ValueError("expected starts, centre, norms, x and room of shapes that fit")
     row, middle = &room[0], &centre[0]
     with nogil:

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.kernels.expansion import BLOCK_CENTRES
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import BLOCK_CENTRES
 
 # The unit roundoff of each precision.
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53

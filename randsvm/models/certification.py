@@ -22,7 +22,7 @@ from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, t
 from randsvm.data.svmlight import Block, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
-from randsvm.kernels.expansion import ROUNDING
+from randsvm.kernels.layouts import ROUNDING
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,

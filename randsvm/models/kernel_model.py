@@ -10,20 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, column_sums, squared_norms
+from randsvm.arrays import CsrMatrix, Matrix, squared_norms
 from randsvm.errors import ContentError
-from randsvm.kernels.expansion import (
-    BLOCK_CENTRES,
-    SLICE_ROWS,
-    Expansion,
-    KernelLayout,
-    evaluate_expansions,
-    has_few_nonzeros,
-    prefers_dense,
-    profits_from_cells,
-    usual_values,
-)
+from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
 from randsvm.models import decisions
 from randsvm.models.conformal import class_scores
 from randsvm.models.model import Model, ModelRows
@@ -131,7 +122,7 @@ class KernelModel(Model):
 
     @property
     def rows_at_once(self) -> int:
-        in_cells = self._prefers_float32 and self._float32_layout.cutoff is not None
+        in_cells = self._prefers_float32 and isinstance(self._float32_layout, Cells)
         return CELL_ROWS if in_cells else super().rows_at_once
 
     def without_unused_features(self) -> KernelModel:
@@ -171,7 +162,7 @@ class KernelModel(Model):
     @property
     def sums_differences(self) -> bool:
         """Whether `decision_and_sizes` sums rbf over differences of features in all cases."""
-        return _fastest_float64_layout(self.kernel, self.Z).uses_differences
+        return self._float64_layout.uses_differences
 
     def decision_and_sizes(self, X: Matrix, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return f and the sums of |beta| K that bound its rounding, both (m, columns) float64.
@@ -195,7 +186,7 @@ class KernelModel(Model):
     @cached_property
     def _float64_with_sizes(self) -> tuple[Expansion, ...]:
         both = np.hstack([self.beta, np.abs(self.beta)])
-        return self._expansions(_fastest_float64_layout(self.kernel, self.Z), both)
+        return self._expansions(self._float64_layout, both)
 
     def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
         """Return f in float32, or in float64 for rows whose label rounding errors could change.
@@ -227,12 +218,12 @@ class KernelModel(Model):
     @cached_property
     def _max_squared_norm(self) -> float:
         """The largest |z|^2 in the layout for float32."""
-        return float(self._float32_layout.convert(self.Z).norms.max(initial=0.0))
+        return float(self._float32_layout.squared_norms(self.Z).max(initial=0.0))
 
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
         """The expansions in float64; labels near the hyperplane agree with svm-predict's."""
-        return self._expansions(_fastest_float64_layout(self.kernel, self.Z), self.beta)
+        return self._expansions(self._float64_layout, self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
@@ -240,13 +231,30 @@ class KernelModel(Model):
         largest = np.abs(self.beta).max(axis=1, keepdims=True, initial=0.0)
         return self._expansions(self._float32_layout, np.hstack([self.beta, largest]))
 
-    @cached_property
-    def _float32_layout(self) -> KernelLayout:
-        total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        cut = max(log(total / MAX_OMITTED_SUM), 0.0) if total > 0 else None
-        return _fastest_float32_layout(self.kernel, self.Z, cut, self.beta.shape[1] + 1)
+    @property
+    def _float64_layout(self) -> Layout:
+        return choose_layout(self.kernel, (*self.Z.shape, self.Z.nnz), np.float64)
 
-    def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
+    @cached_property
+    def _float32_layout(self) -> Layout:
+        Z, sums = self.Z, self.beta.shape[1] + 1
+        m = Z.shape[0]
+        total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
+        some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
+        return choose_layout(
+            self.kernel,
+            (*Z.shape, Z.nnz),
+            np.float32,
+            sample=Z,
+            reads_nonzeros=True,
+            profits=lambda cells: (
+                m > BLOCK_CENTRES and total > 0 and cells.profits(some, fewer, sums)
+            ),
+            cutoff=max(log(total / MAX_OMITTED_SUM), 0.0) if total > 0 else 0.0,
+            sums=sums,
+        )
+
+    def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Return the kernel expansions whose sums are the terms of f."""
         return (Expansion(kernel_layout, self.Z, beta),)
 
@@ -323,7 +331,7 @@ class PairwiseModel(KernelModel):
     def class_scores(self, f: np.ndarray) -> np.ndarray:
         return class_scores(f, pairs=True)
 
-    def _expansions(self, kernel_layout: KernelLayout, beta: np.ndarray) -> tuple[Expansion, ...]:
+    def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:
         """Return an expansion for each class, with a column for each class.
 
         Each kernel value is computed once and used for all pairs that contain the class. One
@@ -399,32 +407,3 @@ class PairwiseModel(KernelModel):
             float64=self.float64,
             columns=self.columns,
         )
-
-
-# --- layouts of support vectors ------------------------------------------------------------
-
-
-def _fastest_float64_layout(kernel: Kernel, Z: CsrMatrix) -> KernelLayout:
-    """Return the fastest float64 layout for the centres Z, (m, d)."""
-    m, d = Z.shape
-    return KernelLayout(kernel, prefers_dense(m, d, Z.nnz), None, np.float64)
-
-
-def _fastest_float32_layout(
-    kernel: Kernel, Z: CsrMatrix, cut: float | None, sums: int
-) -> KernelLayout:
-    """Return the fastest float32 layout for the centres Z, (m, d), and rows of the same kind.
-
-    cut : the cutoff of KernelLayout; it is used only if cells are faster.
-    sums : number of sums over the same kernel values.
-    """
-    m, d = Z.shape
-    dense = prefers_dense(m, d, Z.nnz)
-    if dense and has_few_nonzeros(kernel, m, d, Z.nnz):
-        usual = usual_values(Z[:: max(1, -(-m // BLOCK_CENTRES))])
-        return KernelLayout(kernel, dense, usual, np.float32, uses_nonzeros=True)
-    centre = column_sums(Z) / m if dense and m else None
-    kernel_layout = KernelLayout(kernel, dense, centre, np.float32, cut)
-    some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
-    pays = m > BLOCK_CENTRES and profits_from_cells(kernel_layout, some, fewer, sums)
-    return kernel_layout if pays else replace(kernel_layout, cutoff=None)

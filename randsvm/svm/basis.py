@@ -12,8 +12,9 @@ from functools import cached_property
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, slices, sum_in_order
-from randsvm.kernels.gram import Float64Rows, cross_gram
+from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import Layout, choose_layout
 from randsvm.svm.running_values import BasisValues, RunningValues, ShardValues
 from randsvm.svm.tasks import Task
 
@@ -33,13 +34,13 @@ class Basis:
     X: CsrMatrix
 
     @cached_property
-    def rows(self) -> Float64Rows:
-        return Float64Rows.of(self.kernel, self.X)
+    def layout(self) -> Layout:
+        return choose_layout(self.kernel, (*self.X.shape, self.X.nnz), np.float64)
 
     @cached_property
     def gram(self) -> np.ndarray:
         """Return K(z_i, z_j), (m, m) float64."""
-        return cross_gram(self.kernel, self.rows, self.rows)
+        return exact_gram(self.kernel, self.X)
 
     def __getstate__(self) -> dict[str, object]:
         return {"number": self.number, "kernel": self.kernel, "X": self.X}
@@ -58,7 +59,7 @@ class Basis:
         blocks: list[np.ndarray] = []
         for chunk in values.D.chunks(values.shard):
             for at in slices(len(chunk.y), ROWS_AT_ONCE):
-                block = cross_gram(self.kernel, self.rows.like(chunk.X[at]), self.rows)
+                block = self.layout.values(chunk.X[at], self.X)
                 if keeps:
                     blocks.append(block)
                 yield block

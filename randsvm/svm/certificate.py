@@ -20,15 +20,15 @@ docs/certificate.md has the proofs; kernels/rounding.py the bounds of u.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix
-from randsvm.kernels.expansion import BLOCK_CENTRES, ROUNDING, Expansion, KernelLayout
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.layouts import ROUNDING, Layout, SparseBlocks
 from randsvm.kernels.rounding import (
-    FLOAT32,
     FLOAT64,
     SPARE,
     WRITTEN,
@@ -38,15 +38,10 @@ from randsvm.kernels.rounding import (
     sum_error,
     unit_of,
 )
-from randsvm.svm.kernel_layout import CUT, RowSizes
+from randsvm.svm.kernel_layout import RowSizes
 from randsvm.svm.running_values import Added, ShardValues
 from randsvm.svm.tasks import Task
 
-# Compiled sums of a block are in vectors of so many lanes, which are added in float64 at the end. A
-# block has whole panels of PANEL centres.
-LANES, PANEL = {FLOAT32: 16, FLOAT64: 8}, 32
-# The most additions of one kernel value within a block in cells.
-CELL_ADDITIONS = 144
 # Errors up to this are finite numbers: inf times 0 is nan.
 LARGEST_ERROR = 1e300
 
@@ -133,33 +128,26 @@ class ResidualQuery:
         return np.flatnonzero((most > computed) | (self.primal_only & (values.beta != 0)))
 
 
-def sum_error_of(
-    kernel_layout: KernelLayout, sizes: RowSizes, added: Added, d: int, scaled: float = 0.0
-) -> SumError:
+def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 0.0) -> SumError:
     """Return the bound of the errors of sums in a layout.
 
-    d: the number of features. scaled: the part by which the model as written changes coefficients.
+    scaled: the part by which the model as written changes coefficients.
     """
-    kernel, layout = kernel_layout.kernel, kernel_layout
+    kernel = layout.kernel
     unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
-    additions = block = min(added.centres, BLOCK_CENTRES)
-    if layout.uses_cells(d):
-        additions = min(block, CELL_ADDITIONS)
-    elif layout.is_compiled(d) or layout.sums_nonzeros(d) or layout.uses_differences:
-        additions = min(block, -(-block // PANEL) * PANEL // LANES[unit] + LANES[FLOAT64])
-    norm, differences, terms = sizes.norm, layout.uses_differences, sizes.terms
+    norm, terms = sizes.norm, sizes.terms
     by_products = sum_error(
         kernel,
         terms=terms,
         norm=norm,
         centres=added.centres,
-        additions=additions,
+        additions=layout.additions(added.centres),
         unit=unit,
-        differences=differences,
-        left_out=math.exp(1 - CUT) if layout.uses_cells(d) else 0.0,
+        differences=layout.uses_differences,
+        left_out=layout.left_out,
         size=sizes.length,
     )
-    if kernel.name == "rbf" and unit == FLOAT64 and not layout.dense:
+    if kernel.name == "rbf" and unit == FLOAT64 and isinstance(layout, SparseBlocks):
         # SparseCentres takes differences where products would err by more than ROUNDING.
         size = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
         made = partial(sum_error, kernel, centres=added.centres, norm=size, size=sizes.length)
@@ -172,9 +160,9 @@ def sum_error_of(
     return by_products._replace(uniform=by_products.uniform + adding * largest_value(layout, norm))
 
 
-def largest_value(kernel_layout: KernelLayout, norm: float) -> float:
+def largest_value(layout: Layout, norm: float) -> float:
     """Return a bound of |K|. norm: see RowSizes."""
-    kernel = kernel_layout.kernel
+    kernel = layout.kernel
     return norm if kernel.linear else 1.0 if kernel.name == "rbf" else kernel.magnitude(norm)
 
 
@@ -186,17 +174,17 @@ class Sharpen:
 
     def __init__(
         self,
-        kernel_layout: KernelLayout,
+        layout: Layout,
         Z: CsrMatrix,
         beta: np.ndarray,
         query: ResidualQuery,
         error: SumError,
     ) -> None:
-        self.made_from = kernel_layout, Z, beta, query, error
+        self.made_from = layout, Z, beta, query, error
         self.query, self.error, self.total = query, error, float(np.abs(beta).sum())
         # The second sum is S of SumError.
         sums = np.column_stack([beta, np.abs(beta)])
-        self.expansion = Expansion(replace(kernel_layout, dtype=np.float64), Z, sums)
+        self.expansion = Expansion(layout.in_float64, Z, sums)
 
     def __reduce__(self) -> tuple[object, ...]:
         return Sharpen, self.made_from

@@ -16,85 +16,61 @@ from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ContentError
 from randsvm.kernels import gram
-from randsvm.kernels.expansion import (
-    BLOCK_ROWS,
-    ROUNDING,
-    KernelLayout,
-    has_few_nonzeros,
-    prefers_dense,
-    profits_from_cells,
-    usual_values,
-)
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import BLOCK_ROWS, Cells, Layout, choose_layout
 from randsvm.parameters.svm import Problem
 
-# Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
-# number, is below FLOAT32_LIMIT.
-FLOAT32_UNIT = 2.0**-24
-FLOAT32_LIMIT = 1e-5
 # RBF values below exp(-CUT) are left out of float32 sums: rounding changes the sums by more.
 CUT = 20.0
 
 
-def kernel_layout_of(
+def kernel_layouts_of(
     D: Dataset, problem: Problem, sample: Points, *, float64: bool, all_rows: bool
-) -> KernelLayout:
-    """Return the layout of the rows of D: float32 if its rounding is small, otherwise float64.
+) -> tuple[Layout, Layout]:
+    """Return the layouts of the rows of D for sums, and for kernel values of pairs of rows.
 
-    sample: rows of D; all_rows: whether these are all of them; float64: whether to use float64 in
-    any case. With a precomputed kernel sums are products with the values of the file,
-    and always in float64.
+    They are in float32 if its rounding is small, otherwise in float64. With a precomputed kernel
+    sums are products with the values of the file, and always in float64.
+
+    sample: rows of D; all_rows: whether these are all of them: sums are then in float64, as their
+    kernel values are cheap. float64: whether to use float64 in any case.
     """
-    kernel = Kernel.of(problem)
-    if kernel.name == "precomputed":
-        return KernelLayout(kernel, dense=False, centre=None, dtype=np.float64)
-    dense = prefers_dense(D.n, D.d, D.nnz)
-    if dense and not all_rows and not float64 and has_few_nonzeros(kernel, D.n, D.d, D.nnz):
-        kernel_layout = KernelLayout(kernel, dense, None, np.float32, uses_nonzeros=True)
-        # The limit applies to rows before centring. If only centred rows are below it, the kernel
-        # is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
-        if kernel.magnitude(_largest_norm(D, kernel_layout)) * FLOAT32_UNIT < FLOAT32_LIMIT:
-            return replace(kernel_layout, centre=usual_values(sample.X))
-    centre = None
-    if dense and kernel.name == "rbf":
-        centre = np.bincount(sample.X.indices, sample.X.data, minlength=D.d) / len(sample)
-    kernel_layout = KernelLayout(kernel, dense, centre, np.float32)
-    norms = kernel_layout.lay_out(sample.X)[1] if all_rows else None
-    largest = _largest_norm(D, kernel_layout) if norms is None else float(norms.max(initial=0.0))
-    if float64 or kernel.magnitude(largest) * FLOAT32_UNIT >= FLOAT32_LIMIT:
-        return replace(kernel_layout, dtype=np.float64)
+    kernel, size = Kernel.of(problem), (D.n, D.d, D.nnz)
+
+    def largest(layout: Layout) -> float:
+        if all_rows:
+            return float(layout.squared_norms(sample.X).max(initial=0.0))
+        return _largest_norm(D, layout)
+
+    def profits(cells: Cells) -> bool:
+        def of(shard: Shard) -> bool:
+            return cells.profits(D.chunk_matrix(shard), sample.X)
+
+        return next(D.executor.map(of, D.shards[:1]))
+
     if all_rows:
-        return kernel_layout
-    in_cells = replace(kernel_layout, cutoff=CUT)
-
-    def profits(shard: Shard) -> bool:
-        return profits_from_cells(in_cells, D.chunk_matrix(shard), sample.X)
-
-    return in_cells if next(D.executor.map(profits, D.shards[:1])) else kernel_layout
-
-
-def float64_layout_of(D: Dataset, kernel_layout: KernelLayout, rows: Points) -> KernelLayout:
-    """Return the layout for float64 sums over `rows`, which are all rows of D.
-
-    Sums go over nonzeros if this is faster and rounding changes exponents by at most ROUNDING.
-    """
-    kernel, layout = kernel_layout.kernel, replace(kernel_layout, dtype=np.float64)
-    if not (kernel_layout.dense and has_few_nonzeros(kernel, D.n, D.d, D.nnz)):
-        return layout
-    largest = float(squared_norms(rows.X).max(initial=0.0))
-    if kernel.magnitude(largest) * np.finfo(np.float64).eps > ROUNDING:
-        return layout
-    return replace(layout, centre=None, uses_nonzeros=True)
+        dtype = np.float64 if float64 else np.float32
+        pairs = choose_layout(kernel, size, dtype, sample=sample.X, largest=largest)
+        sums = choose_layout(kernel, size, np.float64, largest=largest, reads_nonzeros=True)
+        return sums, pairs
+    if float64:
+        layout = choose_layout(kernel, size, np.float64)
+        return layout, layout
+    sums = choose_layout(
+        kernel, size, np.float32, sample=sample.X, largest=largest, reads_nonzeros=True,
+        profits=profits, cutoff=CUT,
+    )  # fmt: skip
+    return sums, sums
 
 
-def _largest_norm(D: Dataset, kernel_layout: KernelLayout) -> float:
+def _largest_norm(D: Dataset, layout: Layout) -> float:
     """Return max |x|^2 over D, after centring."""
 
     def of(shard: Shard) -> float:
-        if kernel_layout.centre is None:
+        if layout.centre is None:
             return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
         norms = [
-            kernel_layout.convert(chunk.X[at]).norms.max()
+            layout.squared_norms(chunk.X[at]).max()
             for chunk in D.chunks(shard)
             for at in slices(len(chunk.y), BLOCK_ROWS)
         ]
@@ -112,13 +88,13 @@ class RowSizes(NamedTuple):
     length: float = 0.0
 
 
-def row_sizes(D: Dataset, kernel_layout: KernelLayout) -> RowSizes:
+def row_sizes(D: Dataset, layout: Layout) -> RowSizes:
     """Return the sizes of all rows of D, for the bounds of rounding errors."""
-    centre, dense = kernel_layout.centre, kernel_layout.dense and not kernel_layout.uses_nonzeros
+    centre = layout.centre
 
     def of(shard: Shard) -> RowSizes:
         norm, length, terms = 0.0, 0.0, D.d
-        if kernel_layout.kernel.name == "precomputed":
+        if layout.kernel.name == "precomputed":
             rows = D.chunk_matrix(shard)
             values = np.abs(rows.data[D.summary.features[rows.indices] != 0])
             return RowSizes(float(values.max(initial=0.0)), terms)
@@ -128,9 +104,9 @@ def row_sizes(D: Dataset, kernel_layout: KernelLayout) -> RowSizes:
                 norms = squared_norms(X)
                 length = max(length, float(norms.max(initial=0.0)) ** 0.5)
                 if centre is not None:
-                    norms = replace(kernel_layout, dtype=np.float32).convert(X).norms
+                    norms = layout.squared_norms(X)
                 norm = max(norm, float(norms.max(initial=0.0)))
-        if not dense and D.mapping is None:
+        if not layout.is_dense and D.mapping is None:
             stored = np.diff(D.chunk_matrix(shard).indptr).max(initial=0)
             terms = int(stored) + (0 if centre is None else int(np.count_nonzero(centre)))
         return RowSizes(norm, terms, length)
@@ -138,16 +114,14 @@ def row_sizes(D: Dataset, kernel_layout: KernelLayout) -> RowSizes:
     return RowSizes(*(max(each) for each in zip(*D.map(of), strict=True)))
 
 
-def gram_of(
-    D: Dataset, kernel_layout: KernelLayout, points: Points, *, centred: bool
-) -> np.ndarray:
+def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.ndarray:
     """Return K of every pair of some rows of D, (m, m) float32.
 
     points: the rows, from `kernel_centres`. centred: see gram.
     """
-    if kernel_layout.kernel.name == "precomputed":
+    if layout.kernel.name == "precomputed":
         return kernel_values(D, points)
-    return gram.gram(kernel_layout, points.X, centred=centred)
+    return gram.gram(layout, points.X, centred=centred)
 
 
 # ---- precomputed kernels ---------------------------------------------------------------------

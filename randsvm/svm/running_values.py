@@ -22,15 +22,11 @@ from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion, KernelLayout, RowBlock, row_block_bytes
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import (
-    float64_layout_of,
-    gram_of,
-    kernel_centres,
-    kernel_layout_of,
-)
+from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layouts_of
 from randsvm.svm.libsvm import check_values
 from randsvm.svm.offset import Window
 from randsvm.svm.solution import ReducedMachine
@@ -78,7 +74,7 @@ class MemoryBudget:
 class KeptRows:
     """Rows of a shard in the layout of a kernel."""
 
-    kernel_layout: KernelLayout
+    kernel_layout: Layout
     pieces: list[RowBlock]
     size: int
 
@@ -146,18 +142,18 @@ class ShardValues:
 
     def _add(self, expansion: Expansion, u: np.ndarray) -> None:
         D = self.D
-        if expansion.kernel_layout.kernel.linear or D.mapping is not None:
+        if expansion.layout.kernel.linear or D.mapping is not None:
             for chunk in D.chunks(self.shard):
                 at = chunk.start - self.shard.start
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            if (pieces := self._kept(expansion.kernel_layout)) is not None:
+            if (pieces := self._kept(expansion.layout)) is not None:
                 expansion.add(u, pieces)
             else:
                 self._lay_out(expansion, u)
 
-    def _kept(self, kernel_layout: KernelLayout) -> list[RowBlock] | None:
+    def _kept(self, kernel_layout: Layout) -> list[RowBlock] | None:
         """Return the kept rows in this layout, or None; drop rows of another precision."""
         layout = self._layout
         if layout is not None and layout.kernel_layout.dtype is not kernel_layout.dtype:
@@ -167,12 +163,10 @@ class ShardValues:
 
     def _lay_out(self, expansion: Expansion, u: np.ndarray) -> None:
         """Lay out the rows and add the expansion to u; keep the rows if the budget allows."""
-        kernel_layout, X = expansion.kernel_layout, self.D.chunk_matrix(self.shard)
-        if self._order is None and kernel_layout.uses_cells(X.shape[1]):
-            self._order = kernel_layout.cell_order(X)
-        made = kernel_layout.row_blocks(
-            X, cells=self._order if kernel_layout.uses_cells(X.shape[1]) else None
-        )
+        layout, X = expansion.layout, self.D.chunk_matrix(self.shard)
+        if self._order is None:
+            self._order = layout.order(X)
+        made = layout.rows(X, order=self._order)
         if self.budget.left <= 0:
             expansion.add(u, made)
             return
@@ -180,7 +174,7 @@ class ShardValues:
         expansion.add(u, pieces)
         size = sum(row_block_bytes(piece) for piece in pieces)
         if self.budget.reserve(size):
-            self._layout = KeptRows(kernel_layout, pieces, size)
+            self._layout = KeptRows(layout, pieces, size)
 
 
 # --- changes -------------------------------------------------------------------------------
@@ -231,7 +225,7 @@ class AddExpansion:
     """Compute u += sum_j difference_j K(z_j, .). fresh: whether u starts at 0."""
 
     def __init__(
-        self, kernel_layout: KernelLayout, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool
+        self, kernel_layout: Layout, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool
     ) -> None:
         self.kernel_layout, self.Z, self.difference, self.fresh = (
             kernel_layout,
@@ -256,7 +250,7 @@ class AddExpansion:
         _check_finite(values.u, self.kernel_layout)
 
 
-def needs_absolute(kernel_layout: KernelLayout) -> bool:
+def needs_absolute(kernel_layout: Layout) -> bool:
     """Return whether the bound of the errors of u needs a second sum of every row.
 
     In float64, and for kernels whose values have no bound of their own, a bound for all rows does.
@@ -265,12 +259,12 @@ def needs_absolute(kernel_layout: KernelLayout) -> bool:
 
 
 def _add_expansion(
-    kernel_layout: KernelLayout, Z: CsrMatrix, difference: np.ndarray, fresh: bool
+    kernel_layout: Layout, Z: CsrMatrix, difference: np.ndarray, fresh: bool
 ) -> AddExpansion:
     return AddExpansion(kernel_layout, Z, difference, fresh=fresh)
 
 
-def _check_finite(u: np.ndarray, kernel_layout: KernelLayout) -> None:
+def _check_finite(u: np.ndarray, kernel_layout: Layout) -> None:
     if not np.isfinite(u).all():
         raise ParameterError(
             f"values of the {kernel_layout.kernel.name} kernel leave float64: scale the features"
@@ -369,8 +363,8 @@ class ScanState:
     """
 
     task: Task
-    kernel_layout: KernelLayout
-    gram_layout: KernelLayout
+    kernel_layout: Layout
+    gram_layout: Layout
     audited: AuditedValues
     windows: tuple[Window, ...]
     max_violation: float
@@ -466,19 +460,16 @@ class RunningValues:
         self.training_rows = D.n - held_out
         self.all_audited = D.n <= FEW_ROWS
         # The values of `gram` of all rows, for the next round, and their settings.
-        self._whole_gram: tuple[np.ndarray, KernelLayout, bool] | None = None
+        self._whole_gram: tuple[np.ndarray, Layout, bool] | None = None
         numbers = (
             np.arange(D.n) if self.all_audited else D.sample(Draw(seed, AUDIT_DRAW), audit_rows(D))
         )
         self.audit = kernel_centres(D, numbers)
         self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
-        gram_layout = kernel_layout_of(
+        layout, gram_layout = kernel_layouts_of(
             D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
-        layout = gram_layout
-        if self.all_audited:
-            layout = float64_layout_of(D, gram_layout, self.audit)
         task, zeros = task_of(problem), np.zeros(len(self.audit))
         self.least_objective = _least_objective(D, problem, gram_layout.kernel, self.audit)
         self.state = ScanState(
@@ -504,7 +495,7 @@ class RunningValues:
         return self.state.coefficients
 
     @property
-    def kernel_layout(self) -> KernelLayout:
+    def kernel_layout(self) -> Layout:
         return self.state.kernel_layout
 
     @property
@@ -647,15 +638,15 @@ class RunningValues:
         float64, nonzero; u : (n,) float64, whose errors have no known bound."""
         self._update(coefficients=Coefficients(rows, beta), added=Added(1, len(rows), math.inf))
         self.values.restart(SetCoefficients(rows, beta, others_zero=True), SetValues(u, None))
-        float64 = replace(self.kernel_layout, dtype=np.float64)
-        exact = Expansion(float64, self.rows(rows).X, beta).values(self.audit.X)
+        float64 = Expansion(self.kernel_layout.in_float64, self.rows(rows).X, beta)
+        exact = float64.values(self.audit.X)
         self._update(audited=AuditedValues(exact, u[self.audit.rows] - exact))
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""
         if self.kernel_layout.dtype is np.float64:
             return False
-        layout = replace(self.kernel_layout, dtype=np.float64)
+        layout = self.kernel_layout.in_float64
         self._update(kernel_layout=layout, gram_layout=layout)
         self.restart()
         return True
@@ -672,8 +663,7 @@ class RunningValues:
         They may differ by a share of the tolerance, or of the largest violation: rounding hides
         nothing of a violation that is a hundred times as large.
         """
-        float64 = replace(self.kernel_layout, dtype=np.float64)
-        exact = Expansion(float64, Z, difference).values(self.audit.X)
+        exact = Expansion(self.kernel_layout.in_float64, Z, difference).values(self.audit.X)
         exact = exact if fresh else self.state.audited.exact + exact
         self._update(audited=AuditedValues(exact, u - exact))
         tolerance = self.problem.tolerance

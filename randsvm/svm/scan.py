@@ -258,7 +258,7 @@ class Scan(RunningValues):
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
         added, layout = self.state.added, self.kernel_layout
-        error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
+        error = sum_error_of(layout, self._sizes(), added, self._scaled)
         return ResidualQuery(
             self._task_of_primal,
             self.state.b,
@@ -284,9 +284,9 @@ class Scan(RunningValues):
 
     def _sharpen(self, solution: KernelSolution) -> None:
         """Compute u in float64 where rounding shows."""
-        layout, beta = replace(self.kernel_layout, dtype=np.float64), self.coefficients.beta
+        layout, beta = self.kernel_layout.in_float64, self.coefficients.beta
         X, added = self.rows(self.coefficients.rows).X, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(), added, self.D.d, self._scaled)
+        error = sum_error_of(layout, self._sizes(), added, self._scaled)
         self.values.change(Sharpen(layout, X, beta, self._query(solution), error))
 
     def _proven(self, solution: KernelSolution, V: Violators) -> Violators:
@@ -336,8 +336,8 @@ class Scan(RunningValues):
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
         points, beta = self.completed(solution).points, solution.beta
         assert points is not None
-        layout, added = replace(self.kernel_layout, dtype=np.float64), NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(), added, self.D.d).of_total(added.total)
+        layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
+        error = sum_error_of(layout, self._sizes(), added).of_total(added.total)
         u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
         norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))

@@ -13,8 +13,9 @@ import numpy as np
 from randsvm.arrays import squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.svm import Problem
-from randsvm.svm.kernel_layout import FLOAT32_UNIT, gram_of, kernel_centres, kernel_layout_of
+from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layouts_of
 from randsvm.svm.libsvm import (
     PrecomputedNodes,
     TrainedSvm,
@@ -50,8 +51,8 @@ class SharedKernel:
         order = np.argsort(y, kind="stable") if problem.prediction_type == "svc" else np.arange(D.n)
         points = kernel_centres(D, np.arange(D.n))
         check_values(points, problem)
-        kernel_layout = kernel_layout_of(D, problem, points, float64=False, all_rows=True)
-        K = gram_of(D, kernel_layout, points, centred=False)
+        _, layout = kernel_layouts_of(D, problem, points, float64=False, all_rows=True)
+        K = gram_of(D, layout, points, centred=False)
         place = np.empty(D.n, np.int64)
         place[order] = np.arange(D.n)
         K = np.ascontiguousarray(K[np.ix_(order, order)])

@@ -15,11 +15,11 @@ from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
 from randsvm.kernels.gram import centred_gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require
 from randsvm.parameters.svm import Problem
 from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
-from randsvm.svm.kernel_layout import FLOAT32_UNIT
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
 from randsvm.svm.subproblem_qp import (

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from functools import partial
-from importlib import import_module
 
 import numpy as np
 import pytest
 
 from randsvm.cluster import connection
+from randsvm.kernels import layouts
 
 PROGRAM = """
 import hashlib, json, numpy as np
@@ -55,19 +55,14 @@ def test_another_last_digit_of_a_function_is_found(monkeypatch):
     assert {name for name in ours if ours[name] != theirs[name]} == {"functions"}
 
 
-COMPILED = (
-    *("expansion.add_rbf_sums", "expansion.add_sparse_sums", "expansion.add_difference_sums"),
-    "expansion.add_sums_of_cells",
-)
+COMPILED = "dense_rbf", "sparse_rbf", "add_sums_of_cells"
 
 
 def test_compiled_sums_with_avx2_are_those_with_avx512(monkeypatch):
     """So machines need not agree on the width of vectors."""
     ours = connection.arithmetic()
     for name in COMPILED:
-        room, _, function = name.partition(".")
-        narrow = partial(getattr(import_module(f"randsvm.kernels.{room}"), function), widest=256)
-        monkeypatch.setattr(f"randsvm.kernels.{name}", narrow)
+        monkeypatch.setattr(layouts, name, partial(getattr(layouts, name), widest=256))
     assert connection.arithmetic.__wrapped__() == ours
 
 

@@ -9,15 +9,9 @@ import pytest
 from csr_rows import csr
 
 from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
-from randsvm.kernels.expansion import (
-    BLOCK_CENTRES,
-    SLICE_ROWS,
-    CellRbfSum,
-    Expansion,
-    KernelLayout,
-    rows_per_slice,
-)
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, rows_per_slice
 
 # With this cut the omitted values are visible: up to 0.05 for each centre.
 GAMMA, CUT = 3.0, 3.0
@@ -35,8 +29,8 @@ def clusters(m, d, seed=0):
     return X.astype(np.float32)
 
 
-def kernel_layout(cutoff=CUT, gamma=GAMMA, d=4):
-    return KernelLayout(Kernel("rbf", gamma), True, np.full(d, 0.25), np.float32, cutoff)
+def cells(cutoff=CUT, gamma=GAMMA, d=4):
+    return Cells(Kernel("rbf", gamma), np.float32, np.full(d, 0.25), cutoff)
 
 
 def kernel_values(X, Z):
@@ -64,8 +58,8 @@ def reference_sums(X, Z, beta, order):
 def test_sums_include_the_centres_near_the_box(m, columns):
     X, Z = clusters(m, 4), clusters(BLOCK_CENTRES + 70, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(len(Z), *columns))
-    ours = kernel_layout()
-    order = ours.cell_order(csr(X))
+    ours = cells()
+    order = ours.order(csr(X))
     u = Expansion(ours, csr(Z), beta).values(csr(X))
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert (
@@ -79,7 +73,7 @@ def test_a_value_above_the_cut_is_never_omitted():
     X, Z = clusters(3000, 4), clusters(500, 4, seed=1)
     exact = kernel_values(X, Z)
     least = np.where(exact > np.exp(-CUT), exact, 0).sum(axis=1)
-    u = Expansion(kernel_layout(), csr(Z), np.ones(500)).values(csr(X))
+    u = Expansion(cells(), csr(Z), np.ones(500)).values(csr(X))
     assert (u >= least - FLOAT32_TOLERANCES).all()
     assert u == pytest.approx(exact.sum(axis=1), abs=500 * np.exp(-CUT) + FLOAT32_TOLERANCES)
 
@@ -89,23 +83,20 @@ def test_a_value_above_the_cut_is_never_omitted():
 def test_sums_agree_for_every_vector_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
-    ours = kernel_layout()
-    part = Expansion(ours, csr(Z), beta).centre_sums[0]
-    assert isinstance(part, CellRbfSum)
-    [(_, rows, _)] = ours.row_blocks(csr(X))
+    ours = cells()
+    [(_, (order, *boxes))] = ours.rows(csr(X))
     u, room = np.zeros((500, columns)), np.empty(4 * 1026, np.float32)
     kept = add_sums_of_cells(
-        rows.panels, rows.lower, rows.upper, rows.order, part.centres, part.columns,
-        part.beta[0][1], part.limit, u, room, widest,
-    )  # fmt: skip
-    assert u == pytest.approx(reference_sums(X, Z, beta, rows.order), abs=FLOAT32_TOLERANCES)
+        *boxes, order, *ours.centres(csr(Z), beta), CUT / GAMMA, u, room, widest
+    )
+    assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert 0 < kept < 0.5 * 500 * 100
 
 
 def test_equal_rows_have_equal_sums_and_slices_add_up():
     X = np.repeat(clusters(10, 4), (SLICE_ROWS + 100) // 10, axis=0)
     Z = clusters(40, 4, seed=1)
-    ours, X_ = kernel_layout(), csr(X)
+    ours, X_ = cells(), csr(X)
     assert rows_per_slice(4) == SLICE_ROWS < len(X)
     u = Expansion(ours, csr(Z), np.ones(40)).values(X_)
     assert u == pytest.approx(
@@ -116,6 +107,6 @@ def test_equal_rows_have_equal_sums_and_slices_add_up():
 def test_features_outside_the_columns_count_in_the_distance():
     X, Z = clusters(200, 4), clusters(50, 4, seed=1)
     extra = np.random.default_rng(1).random(200)
-    u = Expansion(kernel_layout(), csr(Z), np.ones(50)).values(csr(X), extra)
+    u = Expansion(cells(), csr(Z), np.ones(50)).values(csr(X), extra)
     exact = np.exp(-GAMMA * extra) * kernel_values(X, Z).sum(axis=1)
     assert u == pytest.approx(exact, abs=50 * np.exp(-CUT) + FLOAT32_TOLERANCES)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from csr_rows import csr
 
-from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, add_difference_sums
-from randsvm.kernels.expansion import Expansion, KernelLayout
-from randsvm.kernels.gram import gram
+from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, dense_rbf
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.gram import exact_gram, gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import Differences, SparseBlocks
 
 WIDTHS = [128, 256, 512]
 
@@ -44,32 +45,40 @@ KINDS = ["seconds", "offset", "two places", "large"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("layout", [Differences, SparseBlocks])
 @pytest.mark.parametrize("columns", [(), (PANEL_COLUMNS + 1,)])
-def test_sums_keep_their_digits_on_unscaled_data(kind, dense, columns):
+def test_sums_keep_their_digits_on_unscaled_data(kind, layout, columns):
     X, gamma = unscaled(60, 7, kind)
     X[np.random.default_rng(4).random(X.shape) < 0.3] = 0
     X[2] = 0
-    centre = X.mean(axis=0, dtype=np.float64) if dense else None
-    kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, centre, np.float64)
+    layout = layout(Kernel("rbf", gamma), np.float64)
     beta = np.random.default_rng(5).normal(size=(20, *columns))
-    u = Expansion(kernel_layout, csr(X[:20]), beta).values(csr(X))
+    u = Expansion(layout, csr(X[:20]), beta).values(csr(X))
     truth = exact_values(X, X[:20], gamma)
     assert u == pytest.approx(truth @ beta, abs=1e-12 * float(np.abs(beta).sum()), rel=0)
     # The only value is that of a row with an equal centre.
-    each = Expansion(kernel_layout, csr(X[:1]), np.ones(1)).values(csr(X))
+    each = Expansion(layout, csr(X[:1]), np.ones(1)).values(csr(X))
     assert each == pytest.approx(truth[:, 0], rel=1e-12)
     assert each[0] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dense", [True, False])
-def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, dense):
+@pytest.mark.parametrize("layout", [Differences, SparseBlocks])
+def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, layout):
     X, gamma = unscaled(70, 5, kind)
-    kernel_layout = KernelLayout(Kernel("rbf", gamma), dense, None, np.float64)
-    K = gram(kernel_layout, csr(X))
+    K = gram(layout(Kernel("rbf", gamma), np.float64), csr(X))
     assert pytest.approx(exact_values(X, X, gamma), rel=2.0**-23) == K
     assert (np.diag(K) == 1).all() and (K == K.T).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [5, 300])
+def test_float64_values_of_pairs_keep_their_digits_on_unscaled_data(kind, d):
+    X, gamma = unscaled(40, 5, kind)
+    wide = np.zeros((40, d), X.dtype)
+    wide[:, :5] = X
+    K = exact_gram(Kernel("rbf", gamma), csr(wide))
+    assert pytest.approx(exact_values(X, X, gamma), rel=1e-12) == K
 
 
 def summed(x, z, beta, gamma, widest):
@@ -80,7 +89,7 @@ def summed(x, z, beta, gamma, widest):
     weights = np.zeros((beta.shape[1], len(padded)))
     weights[:, :m] = beta.T
     u = np.zeros((len(x), beta.shape[1]))
-    add_difference_sums(x, panels, weights, gamma, u, widest)
+    dense_rbf(x, panels, gamma, None, weights, u, widest)
     return u
 
 

@@ -11,21 +11,27 @@ from csr_rows import csr
 from scipy import sparse
 
 from randsvm.arrays import squared_norms
+from randsvm.errors import ParameterError
 from randsvm.kernels._kernels import (
     PANEL_CENTRES,
     PANEL_COLUMNS,
-    add_rbf_sums,
-    add_sparse_sums,
+    dense_rbf,
+    sparse_rbf,
 )
-from randsvm.kernels.expansion import (
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.gram import gram
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
-    Expansion,
-    KernelLayout,
+    GRAM_ROWS,
+    Blocks,
+    Dense,
+    Differences,
+    Nonzeros,
+    SparseBlocks,
     usual_values,
 )
-from randsvm.kernels.gram import GRAM_ROWS, gram
-from randsvm.kernels.kernel import Kernel
 
 KERNELS = [
     Kernel("linear"),
@@ -55,53 +61,56 @@ def rows():
     return csr(X.astype(np.float32))
 
 
-def spaces(kernel, dtype):
-    centre = np.full(6, 0.4) if kernel.name == "rbf" else None
-    return [
-        KernelLayout(kernel, True, centre, dtype),
-        KernelLayout(kernel, False, None, dtype),
-        KernelLayout(kernel, True, None, dtype, uses_nonzeros=True),
-    ]
+def layouts(kernel, dtype):
+    """Return all layouts for a kernel and a precision."""
+    found = [Blocks(kernel, dtype), SparseBlocks(kernel, dtype)]
+    if kernel.name == "rbf":
+        centre = np.full(6, 0.4)
+        found += [Blocks(kernel, dtype, centre), Nonzeros(kernel, dtype)]
+        single = dtype is np.float32
+        found.append(Dense(kernel, dtype, centre) if single else Differences(kernel, dtype))
+    return found
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5)])
-@pytest.mark.parametrize("layout", range(3))
-def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance, layout):
-    kernel_layout = spaces(kernel, dtype)[layout]
+def test_gram_and_expansion_follow_the_formula(rows, kernel, dtype, tolerance):
     X = rows.toarray().astype(np.float64)
     exact = np.array([[kernel_by_definition(kernel, x, z) for z in X[:9]] for x in X])
     coarse = max(tolerance, 1e-7)  # LIBSVM takes float32 values
-    assert gram(kernel_layout, rows)[:, :9] == pytest.approx(exact, rel=coarse, abs=coarse)
     beta = np.linspace(-1, 2, 9)
-    u = Expansion(kernel_layout, rows[:9], beta).values(rows)
-    assert u.dtype == np.float64
-    assert u == pytest.approx(exact @ beta, rel=10 * tolerance, abs=10 * tolerance)
+    for layout in layouts(kernel, dtype):
+        assert gram(layout, rows)[:, :9] == pytest.approx(exact, rel=coarse, abs=coarse)
+        values = layout.values(rows, rows[:9])
+        assert values.dtype == dtype
+        assert values == pytest.approx(exact, rel=tolerance, abs=tolerance)
+        u = Expansion(layout, rows[:9], beta).values(rows)
+        assert u.dtype == np.float64
+        assert u == pytest.approx(exact @ beta, rel=10 * tolerance, abs=10 * tolerance)
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_the_blocks_of_a_gram_matrix_fit_together(dense):
+@pytest.mark.parametrize("layout", [Differences, Nonzeros, Blocks, SparseBlocks])
+def test_the_blocks_of_a_gram_matrix_fit_together(layout):
     X = np.random.default_rng(2).normal(size=(2 * GRAM_ROWS + 3, 3)).astype(np.float32)
-    kernel_layout = KernelLayout(Kernel("rbf", 0.7), dense, None, np.float64)
+    K = gram(layout(Kernel("rbf", 0.7), np.float64), csr(X))
     exact = oracle.kernel_matrix("rbf", X.astype(float), X.astype(float), 0.7)
-    assert gram(kernel_layout, csr(X)) == pytest.approx(exact, abs=1e-7)
+    assert pytest.approx(exact, abs=1e-7) == K
+    assert np.array_equal(K, K.T) and (np.diag(K) == 1).all()
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_sums_over_several_blocks_agree_with_one_matrix(dense):
+@pytest.mark.parametrize("layout", [Differences, SparseBlocks])
+def test_sums_over_several_blocks_agree_with_one_matrix(layout):
     rng = np.random.default_rng(1)
     X = csr(rng.normal(size=(2 * BLOCK_ROWS + 7, 3)).astype(np.float32))
     Z = csr(rng.normal(size=(2 * BLOCK_CENTRES + 5, 3)).astype(np.float32))
     beta = rng.normal(size=Z.shape[0])
-    kernel_layout = KernelLayout(
-        Kernel("rbf", 0.7), dense, np.zeros(3) if dense else None, np.float64
-    )
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.7)
-    assert Expansion(kernel_layout, Z, beta).values(X) == pytest.approx(K @ beta, abs=1e-9)
+    u = Expansion(layout(Kernel("rbf", 0.7), np.float64), Z, beta).values(X)
+    assert u == pytest.approx(K @ beta, abs=1e-9)
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_features_outside_the_columns_count_in_the_distance(dense):
+@pytest.mark.parametrize("layout", [Differences, SparseBlocks])
+def test_features_outside_the_columns_count_in_the_distance(layout):
     """`extra` is the squared norm of the features outside the columns: here of a third feature."""
     rng = np.random.default_rng(2)
     whole = rng.normal(size=(5, 3))
@@ -111,10 +120,18 @@ def test_features_outside_the_columns_count_in_the_distance(dense):
         sum(b * kernel_by_definition(kernel, x, z) for b, z in zip(beta, Z, strict=True))
         for x in whole
     ]
-    kernel_layout = KernelLayout(kernel, dense, None, np.float64)
-    expansion = Expansion(kernel_layout, csr(Z[:, :2]), beta)
+    expansion = Expansion(layout(kernel, np.float64), csr(Z[:, :2]), beta)
     shown = csr(whole[:, :2])
     assert expansion.values(shown, whole[:, 2] ** 2) == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", [Blocks, SparseBlocks])
+def test_a_value_beyond_float64_is_refused(layout):
+    X = csr(np.array([[1.0, 2.0], [1e200, 1.0]]))
+    expansion = Expansion(layout(Kernel("poly", 1.0, 0.0, 3), np.float64), X[:1], np.ones(1))
+    assert np.isfinite(expansion.values(X[:1])).all()
+    with pytest.raises(ParameterError, match="values of the poly kernel leave float64"):
+        expansion.values(X)
 
 
 # ---- compiled sums of RBF ---------------------------------------------------------------------
@@ -130,7 +147,7 @@ def compiled_sums(x, z, beta, widest):
     columns = beta.reshape(len(z), -1).T
     u, weights = np.zeros((len(x), len(columns))), np.zeros((len(columns), len(padded)), np.float32)
     weights[:, : len(z)] = columns
-    add_rbf_sums(x, panels, weights, u, widest)
+    dense_rbf(x, panels, 1.0, None, weights, u, widest)
     return u.reshape(len(x), *beta.shape[1:])
 
 
@@ -194,11 +211,11 @@ def test_sums_over_nonzeros_follow_the_formula(sums, dtype, most, mean):
     X, Z = few_nonzeros(BLOCK_ROWS + 60, 90, 0), few_nonzeros(BLOCK_CENTRES + 70, 90, 1)
     beta, kernel = np.random.default_rng(2).normal(size=(Z.shape[0], *sums)), Kernel("rbf", 0.05)
     extra = np.random.default_rng(3).random(X.shape[0])
-    kernel_layout = KernelLayout(kernel, True, None, dtype, uses_nonzeros=True)
+    layout = Nonzeros(kernel, dtype)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.toarray().astype(float), 0.05)
     exact = (K * np.exp(-0.05 * extra)[:, None]) @ beta
     for rows in (X, X.toarray()):
-        found = Expansion(kernel_layout, Z, beta).values(rows, extra)
+        found = Expansion(layout, Z, beta).values(rows, extra)
         assert found == pytest.approx(exact, abs=most)
         assert np.abs(found - exact).mean() < mean
 
@@ -212,7 +229,7 @@ def test_sums_over_nonzeros_agree_for_every_vector_width(widest, dtype, far):
     beta, u = np.random.default_rng(2).normal(size=(1, len(Z))), np.zeros((300, 1))
     numbers = [np.ascontiguousarray(each, dtype) for each in (X.data, left, panels, beta)]
     values, lefts, centres, coefficients = numbers
-    add_sparse_sums(X.indptr, X.indices, values, lefts, centres, coefficients, u, widest)
+    sparse_rbf(X.indptr, X.indices, values, lefts, centres, None, coefficients, u, widest)
     K = oracle.kernel_matrix("rbf", X.toarray().astype(float), Z.astype(float), 1 / 8)
     assert u[:, 0] == pytest.approx(K @ beta[0], abs=far)
 
@@ -230,10 +247,10 @@ def usual_rows(m, seed):
 def test_rows_less_their_usual_values_have_fewer_nonzeros(dtype, stored):
     X = usual_rows(60, 0).astype(stored)
     centre = usual_values(X)
-    kernel_layout = KernelLayout(Kernel("rbf", 0.5), True, centre, dtype, uses_nonzeros=True)
+    layout = Nonzeros(Kernel("rbf", 0.5), dtype, centre)
     expected = (X.toarray().astype(np.float64) - centre).astype(dtype)
     for rows in (X, X.toarray()):
-        found = kernel_layout.nonzeros(rows)
+        found = layout.nonzeros(rows)
         assert found.dtype == dtype
         assert found.nnz == np.count_nonzero(expected) < X.nnz
         assert np.array_equal(found.indices, np.nonzero(expected)[1])

@@ -9,10 +9,10 @@ from csr_rows import csr
 from scipy import sparse
 
 from randsvm.arrays import csr_parts, squared_norms
-from randsvm.kernels._kernels import PANEL_CENTRES, lay_out_panels, sparse_rbf_gram
-from randsvm.kernels.expansion import KernelLayout
-from randsvm.kernels.gram import GRAM_ROWS, centred_gram, gram
+from randsvm.kernels._kernels import PANEL_CENTRES, lay_out_panels, mirror, sparse_rbf
+from randsvm.kernels.gram import centred_gram, gram
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import GRAM_ROWS, Blocks, Dense, Nonzeros, SparseBlocks
 
 KERNELS = {
     "linear": Kernel("linear", 1.0, 0.0, 3),
@@ -34,11 +34,11 @@ def exact(kernel, X):
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-@pytest.mark.parametrize("dense", [True, False], ids=["dense", "sparse"])
-def test_differences_far_from_0_keep_their_digits(kernel, dense):
+@pytest.mark.parametrize("layout", [Blocks, SparseBlocks])
+def test_differences_far_from_0_keep_their_digits(kernel, layout):
     X = rows(1e5)
-    kernel_layout = KernelLayout(kernel, dense, None, np.float64)
-    K, plain = (gram(kernel_layout, csr(X, dtype=np.float32), centred=c) for c in (True, False))
+    layout = layout(kernel, np.float64)
+    K, plain = (gram(layout, csr(X, dtype=np.float32), centred=c) for c in (True, False))
     values = exact(kernel, X)
     # Of steps whose sum is 0.
     steps = np.random.default_rng(4).normal(size=(len(X), 5))
@@ -68,11 +68,8 @@ def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     X = csr(sparse.random(m, 40, 0.2, "csr", np.float32, rng))
     X.data[:] = rng.choice([1.0, 0.7, -2.3], X.nnz)
     kernel = Kernel("rbf", 0.37)
-    dense, over_nonzeros = (
-        KernelLayout(kernel, True, None, np.float32, uses_nonzeros=flag) for flag in (False, True)
-    )
-    K = gram(over_nonzeros, X)
-    assert np.array_equal(K, gram(dense, X))
+    K = gram(Nonzeros(kernel, np.float32), X)
+    assert np.array_equal(K, gram(Dense(kernel, np.float32), X))
     rows = X.toarray().astype(np.float64)
     exact = oracle.kernel_matrix("rbf", rows, rows, 0.37)
     assert pytest.approx(exact, abs=1e-6) == K
@@ -81,6 +78,7 @@ def test_values_over_nonzeros_are_those_over_all_features(m, widest):
     lay_out_panels(*csr_parts(X), kernel.scale, kernel.right(norms), panels)
     narrow = np.zeros((m, m), np.float32)
     left = kernel.left(norms).astype(np.float32)
-    sparse_rbf_gram(*csr_parts(X), left, panels, narrow, widest)
+    sparse_rbf(*csr_parts(X), left, panels, narrow, widest=widest)
+    mirror(narrow, 0, m)
     assert pytest.approx(K, abs=1e-6) == narrow
     assert np.array_equal(narrow, narrow.T)

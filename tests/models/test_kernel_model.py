@@ -16,6 +16,7 @@ from oracle import svmlight_text
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
 from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import Cells
 from randsvm.models import decisions
 from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.load import load, save
@@ -379,6 +380,6 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
     X = csr(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
-    assert model._float32_layout.cutoff is not None and model.rows_at_once == 4096
+    assert isinstance(model._float32_layout, Cells) and model.rows_at_once == 4096
     assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()
     assert (model.predicted(fast) == model.predicted(exact)).all()

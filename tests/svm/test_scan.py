@@ -17,8 +17,9 @@ from randsvm.data.dataset import scaling_of
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
+from randsvm.kernels import layouts
 from randsvm.parameters.run import Resources
-from randsvm.svm import kernel_layout, running_values
+from randsvm.svm import running_values
 from randsvm.svm.running_values import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
@@ -290,7 +291,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, monkeypatch, siz
     gamma = 0.05 if over_nonzeros else 0.5
     with case(path, y, X, problem(gamma=gamma, C=10.0)) as one:
         one.scan.after(one.step(one.some(0, m=200)), KEEP_ALL)
-        assert one.scan.kernel_layout.uses_nonzeros is over_nonzeros
+        assert isinstance(one.scan.kernel_layout, layouts.Nonzeros) is over_nonzeros
         assert one.scan.kernel_layout.dtype is np.float64
         one.K = np.exp(-gamma * np.square(X[:, None] - X).sum(axis=2))
         assert error_of_u(one) <= 1e-11
@@ -320,10 +321,11 @@ def test_sparse_and_dense_layouts_agree(made, monkeypatch):
     for which in KERNELS.values():
         seen = []
         for dense in (True, False):
-            monkeypatch.setattr(kernel_layout, "prefers_dense", lambda *_, dense=dense: dense)
+            monkeypatch.setattr(layouts, "prefers_dense", lambda *_, dense=dense: dense)
             with case(path, y, X, which) as one:
                 _, V = one.scan.after(one.step(one.some(0)), KEEP_ALL)
-                assert one.scan.kernel_layout.dense == dense
+                is_sparse = isinstance(one.scan.kernel_layout, layouts.SparseBlocks)
+                assert is_sparse is not dense
                 seen.append((one.u, V.certificate.primal))
         assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-4, abs=1e-4)
         assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)

@@ -124,7 +124,7 @@ def test_rounds_of_all_rows_compute_their_kernel_values_once(made, monkeypatch):
         part = one.scan.gram(one.scan.points(some))
         assert part == pytest.approx(expected[np.ix_(some, some)], abs=1e-5)
         one.scan.refine()
-        layout = replace(one.scan.state.gram_layout, dtype=np.float64)
+        layout = one.scan.state.gram_layout.in_float64
         one.scan.state = replace(one.scan.state, gram_layout=layout)
         again = one.scan.gram(one.scan.points(everything))
         assert len(computed) == 3

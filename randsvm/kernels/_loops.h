@@ -1,0 +1,155 @@
+/* The loops of _rbf.h for one type of numbers. The file that includes this one defines NUMBER, its
+   vectors REALS of WIDTH lanes, EXPONENTIAL, how exponents of dense rows are added up, and
+   NAMED(name), the name of a function for the type.
+
+   columns is a compile-time constant up to 2. vectors: the vectors of a panel that a dense row uses
+   at once, 1 or 2. */
+
+/* Store the first `count` of a vector of values. */
+INLINED void NAMED(store)(REALS values, NUMBER *to, long count)
+{
+    if (count >= WIDTH)
+        *(REALS *)to = values;
+    else
+        for (int lane = 0; lane < count; lane++)
+            to[lane] = values[lane];
+}
+
+/* Return the sum of all lanes. */
+INLINED double NAMED(total)(REALS sums)
+{
+    double sum = 0;
+    for (int lane = 0; lane < WIDTH; lane++)
+        sum += sums[lane];
+    return sum;
+}
+
+INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_work *it)
+{
+    const NUMBER *x = it->x, *panels = it->panels, *beta = it->beta;
+    const long m = it->m, d = it->d;
+    for (long i = 0; i < m; i += TILE) {
+        const NUMBER *rows[TILE];
+        REALS sums[COLUMNS][TILE];
+        for (int c = 0; c < columns; c++)
+            for (int s = 0; s < TILE; s++)
+                sums[c][s] = (REALS){0};
+        for (int s = 0; s < TILE; s++)
+            rows[s] = x + (i + s < m ? i + s : i) * it->width;
+        for (long at = 0; at < it->count * PANEL; at += vectors * WIDTH) {
+            const NUMBER *z = panels + at / PANEL * PANEL * d + at % PANEL;
+            REALS values[TILE][2];
+            for (int s = 0; s < TILE; s++)
+                for (int v = 0; v < vectors; v++)
+                    values[s][v] = (REALS){0} + STARTED(rows[s], d);
+            for (long k = 0; k < d; k++, z += PANEL)
+                for (int v = 0; v < vectors; v++)
+                    for (int s = 0; s < TILE; s++)
+                        ADD_TERM(values[s][v], rows[s][k], *(const REALS *)(z + v * WIDTH));
+            for (int v = 0; v < vectors; v++)
+                for (int s = 0; s < TILE; s++)
+                    values[s][v] = EXPONENTIAL(EXPONENT(values[s][v], it->gamma));
+            for (int s = 0; columns == 0 && s < TILE && i + s < m; s++)
+                for (int v = 0; v < vectors; v++)
+                    NAMED(store)(values[s][v], (NUMBER *)it->K + (i + s) * it->stride + at + v * WIDTH,
+                                 it->centres - at - v * WIDTH);
+            for (int c = 0; c < columns; c++)
+                for (int v = 0; v < vectors; v++) {
+                    const NUMBER *weights = beta + c * it->count * PANEL + at + v * WIDTH;
+                    for (int s = 0; s < TILE; s++)
+                        sums[c][s] += values[s][v] * *(const REALS *)weights;
+                }
+        }
+        for (int s = 0; s < TILE && i + s < m; s++)
+            for (int c = 0; c < columns; c++)
+                it->u[(i + s) * columns + c] += NAMED(total)(sums[c][s]);
+    }
+}
+
+#define VECTORS (PANEL / WIDTH) /* in the row of a panel */
+
+/* Compute the values of sparse rows first .. last - 1 with the centres of `abreast` panels from
+   number p on, and store them or add them up in sums : (rows, columns). */
+INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rbf_work *it,
+                                  long first, long last, long p, REALS *sums)
+{
+    const NUMBER *x = it->x, *left = it->left, *beta = (const NUMBER *)it->beta + p * PANEL;
+    const long panel = (it->d + 1) * PANEL;
+    const NUMBER *z = (const NUMBER *)it->panels + p * panel, *right = z + it->d * PANEL;
+    for (long i = first; i < last; i++, sums += columns) {
+        REALS values[VECTORS * PANELS_AT_ONCE];
+        /* Stored values are added up in the order of dense rows, and have the same bits. */
+        for (int v = 0; v < VECTORS * abreast; v++)
+            values[v] = (REALS){0};
+        for (int v = 0; columns && v < VECTORS * abreast; v++)
+            values[v] = left[i] + *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
+        for (long at = it->starts[i]; at < it->starts[i + 1]; at++) {
+            const NUMBER *of_feature = z + (long)it->features[at] * PANEL;
+            for (int v = 0; v < VECTORS * abreast; v++)
+                values[v] += x[at] * *(const REALS *)(of_feature + v / VECTORS * panel
+                                                      + v % VECTORS * WIDTH);
+        }
+        for (int v = 0; !columns && v < VECTORS * abreast; v++) {
+            values[v] += *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
+            values[v] += left[i];
+        }
+        for (int v = 0; v < VECTORS * abreast; v++)
+            values[v] = EXPONENTIAL(values[v]);
+        for (int v = 0; columns == 0 && v < VECTORS * abreast; v++)
+            NAMED(store)(values[v], (NUMBER *)it->K + i * it->stride + p * PANEL + v * WIDTH,
+                         it->centres - p * PANEL - v * WIDTH);
+        for (int c = 0; c < columns; c++)
+            for (int v = 0; v < VECTORS * abreast; v++)
+                sums[c] += values[v] * *(const REALS *)(beta + c * it->count * PANEL + v * WIDTH);
+    }
+}
+
+INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_work *it)
+{
+    REALS sums[PENDING_SUMS];
+    const long rows = columns ? PENDING_SUMS / columns : STORED_ROWS;
+    for (long first = 0; first < it->m; first += rows) {
+        long last = first + rows < it->m ? first + rows : it->m, p = 0;
+        for (long i = 0; i < (last - first) * columns; i++)
+            sums[i] = (REALS){0};
+        for (; p + PANELS_AT_ONCE <= it->count; p += PANELS_AT_ONCE)
+            NAMED(sparse_panels)(PANELS_AT_ONCE, columns, it, first, last, p, sums);
+        for (; p < it->count; p++)
+            NAMED(sparse_panels)(1, columns, it, first, last, p, sums);
+        for (long i = 0; i < (last - first) * columns; i++)
+            it->u[first * columns + i] += NAMED(total)(sums[i]);
+    }
+}
+
+/* Set K_ji = K_ij for j > i, and K_ii = 1, for the rows i from `begin` to `end`, of which the values
+   are known from column `begin` on. K : (m, m). */
+INLINED void NAMED(mirror)(NUMBER *K, long m, long begin, long end)
+{
+    long fours = end;
+    for (; (end - begin) % 4 == 0 && fours + 4 <= m; fours += 4)
+        for (long row = begin; row < end; row += 4) {
+            const NUMBER *from = K + row * m + fours;
+            FOUR a = *(const FOUR *)from, b = *(const FOUR *)(from + m);
+            FOUR c = *(const FOUR *)(from + 2 * m), e = *(const FOUR *)(from + 3 * m);
+            for (int s = 0; s < 4; s++)
+                *(FOUR *)(K + (fours + s) * m + row) = (FOUR){a[s], b[s], c[s], e[s]};
+        }
+    for (long row = begin; row < end; row++) {
+        K[row * m + row] = 1;
+        for (long to = row + 1; to < end; to++)
+            K[to * m + row] = K[row * m + to];
+        for (long to = fours; to < m; to++)
+            K[to * m + row] = K[row * m + to];
+    }
+}
+
+#undef VECTORS
+#undef NUMBER
+#undef REALS
+#undef FOUR
+#undef WIDTH
+#undef EXPONENTIAL
+#undef STARTED
+#undef ADD_TERM
+#undef EXPONENT
+#undef NAMED

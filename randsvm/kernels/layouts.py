@@ -1,0 +1,682 @@
+"""Lay out rows and centres for kernel values, and choose how.
+
+Every kernel is finish(scale <x, z> + left(x) + right(z)). So one matrix product of augmented rows
+gives the arguments of a block, and one in-place function turns them into kernel values:
+
+    linear   <x, z>                      rbf       exp(2 g <x, z> - g |x|^2 - g |z|^2)
+    poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
+
+Blocks serve all kernels. The other layouts serve rbf by compiled code, which does not store values
+that are only summed: Dense and Cells by products of float32, Nonzeros by those of the nonzeros of a
+row, and Differences by differences of features in float64, which lose no digits if rows are far
+from 0. This module does not know files, tasks or solutions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from randsvm.arrays import (
+    CsrMatrix,
+    Matrix,
+    column_sums,
+    csr_parts,
+    slices,
+    squared_norms,
+    to_csr,
+    to_dense,
+)
+from randsvm.kernels._kernels import (
+    CELL_CENTRES,
+    CELL_ROWS,
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
+    add_squared_distances,
+    add_sums_of_cells,
+    dense_rbf,
+    lay_out_cells,
+    lay_out_panels,
+    lay_out_rows,
+    mirror,
+    sort_into_cells,
+    sparse_arguments,
+    sparse_rbf,
+)
+from randsvm.kernels.kernel import Kernel
+
+# A float32 block of 256 x 1,024 kernel values is 1 MB: it stays in the L2 cache between the
+# matrix product, the in-place function and the sum.
+BLOCK_ROWS = 256
+BLOCK_CENTRES = 1024
+# A float64 block of a symmetric matrix: 512 kB.
+GRAM_ROWS = 256
+# Rows of a symmetric matrix whose values stay in the cache until they are mirrored.
+MIRRORED_ROWS = 128
+# The largest rounding error of an exponent from float64 products of rows. If the error may be
+# larger, the exponent is computed from differences, which takes several times as long.
+ROUNDING = 1e-12
+FLOAT64_UNIT = 2.0**-52
+# Up to this number of features, compiled sums of RBF are faster than matrix product, exp and
+# product: measured 2.8 times at 2 features, 1.8 at 200, 1.6 at 800, as fast at 1,600. They are
+# still 1.6 times as fast for PANEL_COLUMNS sums over the same values, and slower for 50.
+PANEL_FEATURES = 1024
+# With fewer features than this, sums go over all features, even if rows have few nonzeros.
+MIN_FEATURES = 16
+# Most rows of one call of compiled sums; fewer with many features: LAID_OUT values (4 MB in
+# float64).
+PANEL_ROWS = 4096
+LAID_OUT = 1 << 19
+# Float32 numbers in a vector of the compiled code.
+LANES = 16
+
+# Rows as `Layout.rows` lays them out: their positions and arrays.
+RowBlock: TypeAlias = "tuple[slice, Any]"
+
+
+def row_block_bytes(block: RowBlock) -> int:
+    """Return the memory of a block of rows in bytes."""
+    rows = block[1] if isinstance(block[1], tuple) else (block[1],)
+    return sum(each.nbytes for each in rows if not isinstance(each, float))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows and centres are laid out for kernel values, and how values are computed.
+
+    `rows` and `centres` lay out; `add` computes sums of kernel values, `values` the values
+    themselves, and `gram` those of every pair of rows.
+
+    dtype: of kernel values and of their sums over BLOCK_CENTRES centres, float32 or float64.
+    centre: (d,) float64, subtracted from rows for rbf, which leaves the kernel unchanged. It makes
+    the rounding of dense rows smaller, and the nonzeros of rows fewer, see `usual_values`. None:
+    nothing is subtracted.
+    """
+
+    kernel: Kernel
+    dtype: type
+    centre: np.ndarray | None = None
+    # Whether exponents come from differences of features; whether each product reads all features.
+    uses_differences = False
+    is_dense = True
+
+    @property
+    def in_float64(self) -> Layout:
+        """The same layout with values and sums in float64."""
+        return self if self.dtype is np.float64 else self._in_float64()
+
+    def _in_float64(self) -> Layout:
+        return replace(self, dtype=np.float64)
+
+    @property
+    def left_out(self) -> float:
+        """Values up to this one may be missing in sums."""
+        return 0.0
+
+    def additions(self, centres: int) -> int:
+        """Return the most additions that a value goes through in a sum over BLOCK_CENTRES."""
+        return min(centres, BLOCK_CENTRES)
+
+    def order(self, X: CsrMatrix) -> np.ndarray | None:
+        """Return the order of rows that `rows` otherwise finds anew each time; None: there is
+        none."""
+        return None
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        """Yield blocks of rows that stay in the cache.
+
+        X : (m, d) CSR or array; extra : (m,) squared norms of features outside X; order: the
+        `order` of X, None: found if needed.
+        """
+        raise NotImplementedError
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        """Return centres laid out. Z : (m, d), m <= BLOCK_CENTRES for sums; beta : (m,) or (m, K)
+        float64, the coefficients of sums."""
+        raise NotImplementedError
+
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
+        """Add the sums over the centres to u, (n,) or (n, K) float64."""
+        raise NotImplementedError
+
+    def values(self, X: Matrix, Z: Matrix) -> np.ndarray:
+        """Return K(x_i, z_j), (m, k) in the precision of the layout."""
+        centres = self.centres(Z)
+        K: np.ndarray = np.empty((X.shape[0], Z.shape[0]), self.dtype)
+        for at, rows in self.rows(X):
+            self.store(rows, centres, K[at])
+        return K
+
+    def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
+        """Store the kernel values of rows and centres in K."""
+        raise NotImplementedError
+
+    def gram(self, X: Matrix, K: np.ndarray) -> None:
+        """Store the kernel values of every pair of rows in K, (m, m) float32 or float64."""
+        raise NotImplementedError
+
+    def centred(self, X: Matrix) -> np.ndarray:
+        """Return the rows less the centre, (m, d) float64, a copy."""
+        dense = to_dense(X).astype(np.float64)
+        if self.centre is not None:
+            dense -= self.centre
+        return dense
+
+    def squared_norms(self, X: Matrix) -> np.ndarray:
+        """Return the squared norm of each row less the centre, (m,) float64."""
+        return squared_norms(X if self.centre is None else self.centred(X))
+
+
+# ---- blocks ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks(Layout):
+    """Blocks of kernel values in the cache: product, finish, and product with beta.
+
+    Rows are augmented, [x, 1, left], and centres are [scale z, right, 1].
+    """
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        extra = np.zeros(X.shape[0]) if extra is None else extra
+        for at in slices(X.shape[0], BLOCK_ROWS):
+            yield at, self._block(X[at], extra[at])
+
+    def _block(self, X: Matrix, extra: np.ndarray) -> Any:
+        x = self.centred(X)
+        norms = squared_norms(x) + extra
+        left = self.kernel.left(norms)
+        return _augmented(x, np.ones(len(x)), left, self.dtype), float(norms.max(initial=0.0))
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        return *self._operand(Z), None if beta is None else beta.astype(self.dtype)
+
+    def _operand(self, Z: Matrix) -> tuple[Any, ...]:
+        z = self.centred(Z)
+        right = self.kernel.right(squared_norms(z))
+        return (_augmented(z * self.kernel.scale, right, np.ones(len(z)), self.dtype),)
+
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
+        beta = centres[-1]
+        block: np.ndarray = np.empty((len(u), len(beta)), self.dtype)
+        self.store(rows, centres, block)
+        u += block @ beta
+
+    def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
+        self._arguments(rows, centres, K)
+        self.kernel.finish(K, rows[-1])
+
+    def _arguments(self, rows: Any, centres: Any, block: np.ndarray) -> None:
+        np.matmul(rows[0], centres[0].T, out=block)
+
+    def gram(self, X: Matrix, K: np.ndarray) -> None:
+        parts = list(slices(len(K), GRAM_ROWS))
+        rows = [self._block(X[at], np.zeros(at.stop - at.start)) for at in parts]
+        centres = [self.centres(X[at]) for at in parts]
+        buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, self.dtype)
+        for number, i in enumerate(parts):
+            for j, columns in zip(parts[number:], centres[number:], strict=True):
+                size = i.stop - i.start, j.stop - j.start
+                block = buffer[: size[0] * size[1]].reshape(size)
+                self.store(rows[number], columns, block)
+                K[i, j] = block
+                K[j, i] = block.T
+        if self.kernel.name == "rbf":
+            np.fill_diagonal(K, 1.0)
+
+
+def _augmented(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
+    """Return [X, one, other] as one contiguous array of dtype."""
+    out = np.empty((X.shape[0], X.shape[1] + 2), dtype)
+    out[:, :-2] = X
+    out[:, -2] = one
+    out[:, -1] = other
+    return out
+
+
+@dataclass(frozen=True)
+class SparseBlocks(Blocks):
+    """Blocks for rows with many features and few nonzeros.
+
+    Rows are CSR, and centres are columns times scale; also rows, as float64 may need differences.
+    """
+
+    is_dense = False
+
+    def _block(self, X: Matrix, extra: np.ndarray) -> Any:
+        rows = to_csr(X)
+        norms = squared_norms(rows) + extra
+        left: np.ndarray = self.kernel.left(norms).astype(self.dtype)
+        return *csr_parts(rows.astype(self.dtype)), left, extra, float(norms.max(initial=0.0))
+
+    def _operand(self, Z: Matrix) -> tuple[Any, ...]:
+        norms, rows = squared_norms(Z), to_csr(Z).astype(self.dtype)
+        columns = rows.with_data(rows.data * self.dtype(self.kernel.scale)).by_columns()
+        right: np.ndarray = self.kernel.right(norms).astype(self.dtype)
+        return columns, csr_parts(rows), right, float(norms.max(initial=0.0))
+
+    def _arguments(self, rows: Any, centres: Any, block: np.ndarray) -> None:
+        starts, features, values, left, extra, most = rows
+        (at, numbers, products), (z_starts, z_features, z_values), right, largest = centres[:4]
+        exponent = self.kernel.gamma * max(most, largest)
+        is_exact = self.kernel.name == "rbf" and self.dtype is np.float64
+        if is_exact and exponent * FLOAT64_UNIT > ROUNDING:
+            block[:] = extra[:, None]
+            add_squared_distances(starts, features, values, z_starts, z_features, z_values, block)
+            block *= -self.kernel.gamma
+        else:
+            sparse_arguments(starts, features, values, at, numbers, products, left, right, block)
+
+
+# ---- compiled code for rbf -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compiled(Layout):
+    """The base of layouts whose centres are panels: compiled code computes and adds up values."""
+
+    def additions(self, centres: int) -> int:
+        # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
+        block = min(centres, BLOCK_CENTRES)
+        panels, lanes = -(-block // PANEL_CENTRES), LANES * 4 // np.dtype(self.dtype).itemsize
+        return min(block, panels * PANEL_CENTRES // lanes + LANES // 2)
+
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
+        panels, beta = centres
+        u = u.reshape(len(u), -1)
+        for at in slices(len(beta), PANEL_COLUMNS):
+            some = np.zeros((len(u), at.stop - at.start))
+            self._run(rows, panels, None, beta[at], some)
+            u[:, at] += some
+        return None
+
+    def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
+        self._run(rows, centres[0], K)
+
+    def _run(
+        self,
+        rows: Any,
+        panels: np.ndarray,
+        K: np.ndarray | None,
+        beta: np.ndarray | None = None,
+        u: np.ndarray | None = None,
+    ) -> None:
+        """Run the compiled code: it stores values in K, or adds them up in u."""
+        dense_rbf(rows, panels, self.kernel.gamma, K, beta, u)
+
+    def gram(self, X: Matrix, K: np.ndarray) -> None:
+        rows, panels = self._pairs(X)
+        for at in slices(len(K), MIRRORED_ROWS):
+            block = K[at, at.start :]
+            some = block if K.dtype == self.dtype else np.empty(block.shape, self.dtype)
+            self._run(self._some(rows, at), panels[at.start // PANEL_CENTRES :], some)
+            if some is not block:
+                block[:] = some
+            mirror(K, at.start, at.stop)
+
+    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
+        """Return the operands of a Gram matrix: all rows, and their panels."""
+        raise NotImplementedError
+
+    def _some(self, rows: Any, at: slice) -> Any:
+        return rows[at]
+
+    def _beta(self, beta: np.ndarray | None) -> np.ndarray | None:
+        """Return beta, (m,) or (m, K), as (K, m), padded with 0 to whole panels."""
+        if beta is None:
+            return None
+        m = len(beta)
+        columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), self.dtype)
+        columns[:, :m] = beta.reshape(m, -1).T
+        return columns
+
+
+def to_panels(centres: np.ndarray) -> np.ndarray:
+    """Return centres (m, d) as panels (count, d, PANEL_CENTRES), features side by side."""
+    m, d = centres.shape
+    count = -(-m // PANEL_CENTRES)
+    # Unused places repeat the last centre. With zeros there, a row whose values overflow to
+    # infinity would give 0 times infinity, which is nan.
+    padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
+    panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
+    return np.ascontiguousarray(panels)
+
+
+def _rows_at_once(d: int) -> int:
+    return max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // max(d, 1)))
+
+
+@dataclass(frozen=True)
+class Dense(Compiled):
+    """Dense rows of rbf in float32, augmented as those of Blocks."""
+
+    def _in_float64(self) -> Layout:
+        return Differences(self.kernel, np.float64)
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        for at in slices(X.shape[0], _rows_at_once(X.shape[1])):
+            yield at, self.lay_out(X[at], None if extra is None else extra[at])
+
+    def lay_out(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
+        """Return rows as [x, 1, left], (m, d + 2) float32."""
+        m, d = X.shape
+        norms = np.zeros(m) if extra is None else np.array(extra, np.float64)
+        x = np.empty((m, d + 2), np.float32)
+        centre = np.zeros(d) if self.centre is None else self.centre
+        lay_out_rows(*csr_parts(to_csr(X)), centre, norms, self.kernel.gamma, x, np.empty(d))
+        return x
+
+    def augmented_centres(self, Z: Matrix) -> np.ndarray:
+        """Return centres as [scale z, right, 1], (m, d + 2) float32."""
+        z = self.centred(Z)
+        right = self.kernel.right(squared_norms(z))
+        return _augmented(z * self.kernel.scale, right, np.ones(len(z)), np.float32)
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        return to_panels(self.augmented_centres(Z)), self._beta(beta)
+
+    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
+        d, x = X.shape[1], self.lay_out(X)
+        # As augmented_centres, but scaled in float32.
+        scaled = x[:, :d] * np.float32(self.kernel.scale)
+        return x, to_panels(np.column_stack([scaled, x[:, d + 1], x[:, d]]))
+
+
+@dataclass(frozen=True)
+class Differences(Compiled):
+    """Dense rows of rbf in float64, [x, extra]: exponents come from differences of features."""
+
+    uses_differences = True
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        extra = np.zeros(X.shape[0]) if extra is None else extra
+        for at in slices(X.shape[0], _rows_at_once(X.shape[1])):
+            yield at, np.column_stack([self.centred(X[at]), extra[at]])
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        return to_panels(self.centred(Z)), self._beta(beta)
+
+    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
+        x = self.centred(X)
+        return np.column_stack([x, np.zeros(len(x))]), to_panels(x)
+
+
+@dataclass(frozen=True)
+class Nonzeros(Compiled):
+    """Rows of rbf with few nonzeros: compiled code reads only these of a row.
+
+    In float64 exponents are sums of products, not of differences: their rounding must be below
+    ROUNDING.
+    """
+
+    is_dense = False
+
+    def nonzeros(self, X: Matrix) -> CsrMatrix:
+        """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
+        rows = to_csr(X)
+        if self.centre is None or not self.centre.any():
+            return rows.astype(self.dtype, copy=False)
+        return rows.minus(self.centre, self.dtype)
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        for at in slices(X.shape[0], PANEL_ROWS):
+            starts, features, values, left = self._lay_out(
+                self.nonzeros(X[at]), None if extra is None else extra[at]
+            )
+            # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
+            yield at, (np.array(starts), np.array(features), np.array(values), left)
+
+    def _lay_out(self, X: CsrMatrix, extra: np.ndarray | None = None) -> tuple[Any, ...]:
+        norms = squared_norms(X) + (0.0 if extra is None else extra)
+        return *csr_parts(X), self.kernel.left(norms).astype(self.dtype)
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        return self._panels(self.nonzeros(Z), self.kernel.scale), self._beta(beta)
+
+    def _panels(self, Z: CsrMatrix, scale: float) -> np.ndarray:
+        m, d = Z.shape
+        panels: np.ndarray = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), self.dtype)
+        lay_out_panels(*csr_parts(Z), scale, self.kernel.right(squared_norms(Z)), panels)
+        return panels
+
+    def _run(
+        self,
+        rows: Any,
+        panels: np.ndarray,
+        K: np.ndarray | None,
+        beta: np.ndarray | None = None,
+        u: np.ndarray | None = None,
+    ) -> None:
+        starts, features, values, left = rows
+        sparse_rbf(starts, features, values, left, panels, K, beta, u)
+
+    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
+        rows = self.nonzeros(X)
+        # Products of float32 values have the same digits as in a dense layout.
+        return self._lay_out(rows), self._panels(rows, float(self.dtype(self.kernel.scale)))
+
+    def _some(self, rows: Any, at: slice) -> Any:
+        starts, features, values, left = rows
+        return starts[at.start : at.stop + 1], features, values, left[at]
+
+
+# ---- cells -----------------------------------------------------------------------------------
+
+# Rows are sorted by a k-d split into cells of a few dozen. A centre takes part in the sums of a
+# cell only if it is nearer to the cell's bounding box than a limit: the values that are left out
+# are below exp(-cutoff).
+
+# The largest numbers of rows and of dense values that are sorted into cells together. A chunk has
+# at most SLICE_ROWS rows.
+SLICE_ROWS = 8192
+SLICE_VALUES = 1 << 21
+# The most additions of one kernel value within a block in cells.
+CELL_ADDITIONS = 144
+# Cells are used if at most this share of the kernel values remains in the sums: measured, the same
+# number of values takes a seventh longer in cells.
+PROFITABLE = 0.8
+
+
+def rows_per_slice(d: int) -> int:
+    """Return the number of rows of d features that are sorted into cells together."""
+    return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
+
+
+@dataclass(frozen=True)
+class Cells(Dense):
+    """Dense float32 rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
+
+    A block of rows is (order, panels, lower, upper): the position of each row before sorting, (m,)
+    uint16; the augmented features of 32 rows side by side, (m / 32 rounded up, d + 2, 32) float32;
+    the bounding boxes, (m / CELL_ROWS rounded up, d) float32.
+    """
+
+    cutoff: float = 0.0
+
+    @property
+    def left_out(self) -> float:
+        # Rounding moves the limit of a distance a little.
+        return math.exp(1 - self.cutoff)
+
+    def additions(self, centres: int) -> int:
+        return min(centres, CELL_ADDITIONS)
+
+    def order(self, X: CsrMatrix) -> np.ndarray:
+        """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
+        parts = slices(X.shape[0], rows_per_slice(X.shape[1]))
+        orders = [self._order(self.lay_out(X[part])) for part in parts]
+        return np.concatenate([np.empty(0, np.uint16), *orders])
+
+    def _order(self, x: np.ndarray) -> np.ndarray:
+        """Return the order of augmented rows in which each CELL_ROWS consecutive ones form a
+        cell."""
+        w, places = x.shape[1] - 2, np.arange(len(x), dtype=np.uint16)
+        sort_into_cells(x, w, places, np.empty(2 * w + len(x), np.float32))
+        return places
+
+    def rows(
+        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
+    ) -> Iterator[RowBlock]:
+        m, w = X.shape
+        for part in slices(m, rows_per_slice(w)):
+            x = self.lay_out(X[part], None if extra is None else extra[part])
+            places = self._order(x) if order is None else order[part]
+            panels = np.empty((-(-len(x) // PANEL_CENTRES), w + 2, PANEL_CENTRES), np.float32)
+            lower: np.ndarray = np.empty((-(-len(x) // CELL_ROWS), w), np.float32)
+            upper = np.empty_like(lower)
+            lay_out_cells(x, places, panels, lower, upper)
+            yield part, (places, panels, lower, upper)
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        """Return the augmented centres, their features by columns, and columns of beta."""
+        m, w = Z.shape
+        assert m <= CELL_CENTRES
+        columns = np.zeros((w, -(-m // LANES) * LANES), np.float32)
+        columns[:, :m] = self.centred(Z).T
+        flat = (np.zeros(m) if beta is None else beta).reshape(m, -1).astype(np.float32)
+        return self.augmented_centres(Z), columns, flat
+
+    def add(self, u: np.ndarray, rows: Any, centres: Any) -> int:
+        """Add the sums to u; return the number of kernel values in each sum."""
+        order, panels, lower, upper = rows
+        z, columns, beta = centres
+        u, kept = u.reshape(len(u), -1), 0
+        limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
+        room = np.empty(len(columns) * (CELL_CENTRES + 2), np.float32)
+        for at in slices(beta.shape[1], PANEL_COLUMNS):
+            some, own = np.zeros((len(u), at.stop - at.start)), np.ascontiguousarray(beta[:, at])
+            kept = add_sums_of_cells(
+                panels, lower, upper, order, z, columns, own, limit, some, room
+            )
+            u[:, at] += some
+        return kept
+
+    def profits(self, X: CsrMatrix, Z: CsrMatrix, sums: int = 1) -> bool:
+        """Return whether cells are faster than Dense.
+
+        It counts the values of K(X, Z) that remain in the sums. X: a chunk; Z: up to BLOCK_CENTRES
+        rows from all over D. sums: the number of sums over the same kernel values.
+        """
+        if 0 in (X.shape[0], Z.shape[0]):
+            return False
+        centres, u = self.centres(Z), np.zeros(X.shape[0])
+        kept = sum(self.add(u[at], rows, centres) for at, rows in self.rows(X))
+        # Cells compute values once more for each PANEL_COLUMNS sums.
+        return bool(kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0])
+
+
+# ---- the choice ------------------------------------------------------------------------------
+
+
+# Sums are in float32 only if FLOAT32_UNIT times Kernel.magnitude, the rounding error of the largest
+# number, is below FLOAT32_LIMIT.
+FLOAT32_UNIT = 2.0**-24
+FLOAT32_LIMIT = 1e-5
+
+
+def choose_layout(
+    kernel: Kernel,
+    size: tuple[int, int, int],
+    dtype: type,
+    *,
+    sample: CsrMatrix | None = None,
+    largest: Callable[[Layout], float] | None = None,
+    reads_nonzeros: bool = False,
+    profits: Callable[[Cells], bool] | None = None,
+    cutoff: float = np.inf,
+    sums: int = 1,
+) -> Layout:
+    """Return the fastest layout that is accurate enough.
+
+    size: the numbers of rows, features and nonzeros. dtype: float32 if it is accurate, or float64.
+    sample: some rows, for the centre of a float32 layout. largest: returns the largest squared norm
+    of all rows in a layout; None: every layout is accurate. reads_nonzeros: whether Nonzeros may be
+    chosen. profits: whether Cells with the cutoff are faster than Dense; None: they are not chosen.
+    sums: the number of sums over the same kernel values.
+    """
+
+    def is_accurate(layout: Layout) -> bool:
+        if largest is None:
+            return True
+        error = kernel.magnitude(largest(layout))
+        if layout.dtype is np.float32:
+            return error * FLOAT32_UNIT < FLOAT32_LIMIT
+        return error * FLOAT64_UNIT <= ROUNDING
+
+    d, is_rbf, is_single = size[1], kernel.name == "rbf", dtype is np.float32
+    layout: Layout
+    if kernel.name == "precomputed":
+        return SparseBlocks(kernel, np.float64)
+    if not prefers_dense(*size):
+        layout = SparseBlocks(kernel, dtype)
+    elif not is_rbf:
+        layout = Blocks(kernel, dtype)
+    else:
+        # The limit applies to rows before centring. If only centred rows are below it, the kernel
+        # is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
+        over_nonzeros = Nonzeros(kernel, dtype)
+        if reads_nonzeros and has_few_nonzeros(*size) and is_accurate(over_nonzeros):
+            usual = usual_values(sample) if is_single and sample is not None else None
+            return replace(over_nonzeros, centre=usual)
+        if not is_single:
+            return Differences(kernel, dtype)
+        centre = None if sample is None else column_sums(sample) / max(sample.shape[0], 1)
+        fits = d <= PANEL_FEATURES and sums <= PANEL_COLUMNS
+        layout = (Dense if fits else Blocks)(kernel, dtype, centre)
+    if is_single and not is_accurate(layout):
+        return layout.in_float64
+    if isinstance(layout, Dense) and profits is not None and d > 0:
+        in_cells = Cells(kernel, dtype, layout.centre, cutoff)
+        return in_cells if profits(in_cells) else layout
+    return layout
+
+
+def prefers_dense(n: int, d: int, nnz: int) -> bool:
+    """Return whether dense blocks are faster: few features, or rows with many nonzeros.
+
+    Measured per kernel value: a dense product takes about d / 50 ns, a sparse one a few ns for
+    every feature that two rows share.
+    """
+    return d <= 64 or (d <= 4096 and nnz > 0.02 * n * d)
+
+
+def has_few_nonzeros(n: int, d: int, nnz: int) -> bool:
+    """Return whether compiled sums of RBF are faster over the nonzeros of rows.
+
+    Measured time of a kernel value, over all features and over the nonzeros of a row: 1.2 and
+    0.5 ns with 12 nonzeros of 53 features, 2.8 and 0.6 ns with 14 of 139, 9.6 and 1.9 ns with 35 of
+    506. If half of the values are nonzeros, sums over the nonzeros are as fast with 139 features,
+    and a third slower with 506.
+    """
+    return MIN_FEATURES <= d <= PANEL_FEATURES and nnz <= n * d / 3
+
+
+def usual_values(X: CsrMatrix) -> np.ndarray:
+    """Return the most frequent value of each feature, (d,) float64; 0 unless it is more frequent
+    than 0.
+
+    X : (m, d) CSR, a sample of rows. Rows minus these values have the fewest nonzeros: 24 instead
+    of 35 in Census-Income, 10 instead of 14 in a9a.
+    """
+    starts, _, values = X.by_columns()
+    centre = np.zeros(X.shape[1])
+    for feature in np.flatnonzero(2 * np.diff(starts) > X.shape[0]):
+        found, counts = np.unique(values[starts[feature] : starts[feature + 1]], return_counts=True)
+        most = int(counts.argmax())
+        if counts[most] > X.shape[0] - counts.sum():
+            centre[feature] = found[most]
+    return centre
