@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Literal
 
 import click
@@ -63,6 +64,32 @@ def _file(name: str) -> Callable[[options.Decorated], options.Decorated]:
     return click.argument(name, type=options.PATH, metavar=name.upper())
 
 
+# The role in the records of each file of a command.
+ROLES = {
+    "test_file": "data",
+    "train_file": "data",
+    "data": "data",
+    "model_file": "model",
+    "output_file": "output",
+}
+
+
+def _reported(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command with --report and --quiet; `function` gets the listener as `watch`."""
+
+    @wraps(function)
+    def command(report: str, quiet: bool, **given: Any) -> None:
+        from randsvm.cli.report import Report
+
+        files = {role: given[name] for name, role in ROLES.items() if given.get(name) is not None}
+        if files.get("data") == files["model"] == STANDARD:
+            raise ParameterError("standard input is both the data and MODEL_FILE")
+        with Report(COMMAND, [], files, {"report": report, "quiet": quiet}) as watch:
+            function(watch=watch, **given)
+
+    return options.report(options.quiet(command))
+
+
 @predict.command(
     "predict",
     cls=Command,
@@ -82,16 +109,14 @@ def _file(name: str) -> Callable[[options.Decorated], options.Decorated]:
 @_file("output_file")
 @options.parameters(PredictParams)
 @options.parameters(Resources, only=["jobs", "cluster"])
-@options.report
-@options.quiet
+@_reported
 def predict_rows(
     test_file: str,
     model_file: str,
     output_file: str,
     jobs: int | None,
     cluster: str | None,
-    report: str,
-    quiet: bool,
+    watch: Any,
     **given: Any,
 ) -> None:
     """Predict the rows of TEST_FILE with MODEL_FILE, one line each, in order, into OUTPUT_FILE.
@@ -100,15 +125,10 @@ def predict_rows(
     labelled ? are predicted and left out of the accuracy, which is printed as svm-predict
     prints it. Files may be compressed or URLs; - is standard input or output.
     """
-    resources = Resources(jobs=jobs, cluster=cluster)
-    files = {"data": test_file, "model": model_file, "output": output_file}
-    with _listener(files, report, quiet) as listener:
-        params = PredictParams(**given)
-        from randsvm import api
+    params, resources = PredictParams(**given), Resources(jobs=jobs, cluster=cluster)
+    from randsvm import api
 
-        api.predict(
-            test_file, model_file, output_file, params=params, resources=resources, watch=listener
-        )
+    api.predict(test_file, model_file, output_file, params=params, resources=resources, watch=watch)
 
 
 @predict.command(
@@ -123,14 +143,12 @@ def predict_rows(
 @_file("model_file")
 @options.parameters(CertifyParams)
 @options.parameters(Resources, only=["jobs"])
-@options.report
-@options.quiet
+@_reported
 def certify(
     train_file: str,
     model_file: str,
     jobs: int | None,
-    report: str,
-    quiet: bool,
+    watch: Any,
     **given: Any,
 ) -> None:
     """Print the objectives P and D of MODEL_FILE over TRAIN_FILE and the gap between them.
@@ -138,12 +156,10 @@ def certify(
     They are computed in float64 from the text of both files. The model may come from any program
     that writes LIBSVM's format; give -c, -p, -n and -w as in its training.
     """
-    files = {"data": train_file, "model": model_file}
-    with _listener(files, report, quiet) as listener:
-        params, resources = CertifyParams(**given), Resources(jobs=jobs)
-        from randsvm import api
+    params, resources = CertifyParams(**given), Resources(jobs=jobs)
+    from randsvm import api
 
-        api.certify(train_file, model_file, params=params, resources=resources, watch=listener)
+    api.certify(train_file, model_file, params=params, resources=resources, watch=watch)
 
 
 @predict.command(
@@ -161,17 +177,15 @@ def certify(
 @_file("output_file")
 @options.made("data", None, DATA)
 @options.parameters(PredictParams, only=TABLE_OPTIONS)
-@options.report
-@options.quiet
+@_reported
 def export(
     form: Literal["c", "onnx"],
     model_file: str,
     output_file: str,
     data: str | None,
     format: str | None,
-    no_header: bool,
-    report: str,
-    quiet: bool,
+    watch: Any,
+    **given: Any,
 ) -> None:
     """Write MODEL_FILE as one C99 file without allocation, or as an ONNX graph, to OUTPUT_FILE.
 
@@ -179,21 +193,9 @@ def export(
     onnxruntime, the predictions of the export are compared with those of the model: the largest
     difference is printed, and a different label is an error.
     """
-    files = {"model": model_file, "output": output_file}
-    if data is not None:
-        files = {"data": data, **files}
-    with _listener(files, report, quiet) as listener:
-        from randsvm import api
+    from randsvm import api
 
-        api.export(
-            model_file,
-            output_file,
-            data,
-            format=form,
-            data_format=format,
-            no_header=no_header,
-            watch=listener,
-        )
+    api.export(model_file, output_file, data, format=form, data_format=format, **given, watch=watch)
 
 
 @predict.command(
@@ -209,29 +211,23 @@ def export(
 @_file("output_file")
 @options.parameters(PredictParams, only=(*TABLE_OPTIONS, "keep"))
 @options.parameters(Resources, only=["jobs"])
-@options.report
-@options.quiet
+@_reported
 def explain(
     test_file: str,
     model_file: str,
     output_file: str,
     jobs: int | None,
-    report: str,
-    quiet: bool,
+    watch: Any,
     **given: Any,
 ) -> None:
     """Write the exact Shapley values of the features of each row of TEST_FILE to OUTPUT_FILE.
 
     A line has f index:value .. for each decision value f. The model must have the RBF kernel.
     """
-    files = {"data": test_file, "model": model_file, "output": output_file}
-    with _listener(files, report, quiet) as listener:
-        resources = Resources(jobs=jobs)
-        from randsvm import api
+    from randsvm import api
 
-        api.explain(
-            test_file, model_file, output_file, resources=resources, **given, watch=listener
-        )
+    resources = Resources(jobs=jobs)
+    api.explain(test_file, model_file, output_file, resources=resources, **given, watch=watch)
 
 
 @predict.command(
@@ -250,15 +246,6 @@ def info(model_file: str, report: str) -> None:
 
     found = describe_file(model_file)
     click.echo(json.dumps(as_json(found)) if report == "json" else "\n".join(format_lines(found)))
-
-
-def _listener(files: dict[str, str], report: str, quiet: bool) -> Any:
-    """Return the listener of a command. files: role in the records -> name of the file."""
-    from randsvm.cli.report import Report
-
-    if files.get("data") == files["model"] == STANDARD:
-        raise ParameterError("standard input is both the data and MODEL_FILE")
-    return Report(COMMAND, [], files, {"report": report, "quiet": quiet})
 
 
 def main() -> None:

@@ -5,9 +5,7 @@ losses of LinearSVC: `gap_` bounds the relative distance of the objective from t
 estimators need scikit-learn 1.6 (the extra `sklearn`).
 """
 
-from randsvm.estimators.classifiers import SVC, NuSVC
+from randsvm.estimators.kernel_machines import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from randsvm.estimators.linear_machines import LinearSVC, LinearSVR
-from randsvm.estimators.novelty import OneClassSVM
-from randsvm.estimators.regressors import SVR, NuSVR
 
 __all__ = ["SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"]

@@ -1,4 +1,4 @@
-"""The base class of kernel estimators: training and the attributes of the solution."""
+"""SVC, NuSVC, SVR, NuSVR and OneClassSVM: kernel machines with a certified gap."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.base import OutlierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import _num_samples
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from randsvm import api
 from randsvm.arrays import slices
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
-from randsvm.estimators.machine import BaseSVM
+from randsvm.estimators.machine import (
+    TRAINING_ATTRIBUTES,
+    BaseSVM,
+    Classifier,
+    checked_weights,
+    documented,
+)
 from randsvm.events import Iteration, Notice
+from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
+from randsvm.models.kernel_model import PairwiseModel
+from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
 from randsvm.parameters.run import Resources
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
@@ -39,24 +51,11 @@ ADVICE = {
     CONSTANT_DECISION: "scaled features (StandardScaler), gamma='scale', a larger gamma or C",
 }
 
-SOLUTION_ATTRIBUTES: tuple[str, ...] = (
-    "support_",
-    "support_vectors_",
-    "n_support_",
-    "dual_coef_",
-    "coef_",
-    "intercept_",
+SOLUTION_ATTRIBUTES = (
+    "support_ support_vectors_ n_support_ dual_coef_ coef_ intercept_ shape_fit_ fit_status_ "
+    f"{TRAINING_ATTRIBUTES}"
 )
-TRAINING_ATTRIBUTES: tuple[str, ...] = (
-    "n_iter_",
-    "n_features_in_",
-    "shape_fit_",
-    "fit_status_",
-    "fit_time_",
-    "stopped_",
-    "gap_",
-    "model_",
-)
+CLASSIFIER_ATTRIBUTES = f"classes_ class_weight_ probA_ probB_ {SOLUTION_ATTRIBUTES}"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -119,8 +118,7 @@ class KernelMachine(BaseSVM):
                 f"{most:,} rows, found {n:,}; give a kernel by its name"
             )
 
-    def _fit(self, X: Any, arrays: Arrays, **own: Any) -> None:
-        """Train, and set the attributes of a fitted kernel machine."""
+    def _fit(self, X: Any, arrays: Arrays) -> None:
         kernel = self._kernel_name
         self._gamma = self._resolved_gamma(X)
         given = {
@@ -132,7 +130,7 @@ class KernelMachine(BaseSVM):
             "tolerance": self.tol,
             "shrinking": bool(self.shrinking),
             **self._common_options(),
-            **own,
+            **self._own_options(arrays),
         }
         if self.gap is not None and positive_semidefinite(kernel, self.coef0):
             given["gap"] = self.gap
@@ -160,7 +158,7 @@ class KernelMachine(BaseSVM):
         self.support_ = rows[order].astype(np.int32)
         for text in poor_fit_notices:
             problem = text.partition("; try ")[0]
-            warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=3)
+            warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=4)
         outcome: Any = fitted.outcome
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
         self.fit_status_ = int(missed)
@@ -170,7 +168,7 @@ class KernelMachine(BaseSVM):
                 f"{outcome.gap_asked:g}; scaling the features may help (StandardScaler, "
                 "MinMaxScaler)",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     @classmethod
@@ -240,6 +238,282 @@ class KernelMachine(BaseSVM):
         return dual @ self.support_vectors_
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelClassifier(KernelMachine, Classifier):
+    """Classification by one decision function, or by one for each pair of classes."""
+
+    probability: bool | str = False
+    decision_function_shape: str = "ovr"
+    break_ties: bool = False
+
+    def _check_parameters(self) -> None:
+        if self.decision_function_shape not in ("ovr", "ovo"):
+            raise ValueError(
+                f"decision_function_shape must be 'ovr' or 'ovo', got "
+                f"{self.decision_function_shape!r}"
+            )
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"probability": self._has_probabilities()}
+
+    def _set_model(self, fitted: FittedModel) -> None:
+        super()._set_model(fitted)
+        self.probability = fitted.model.has_probabilities
+
+    def _iteration_counts(self, found: Counter[str]) -> np.ndarray:
+        if not self._has_pairs:
+            return np.array([super()._iteration_counts(found)], np.int32)
+        labels = self.model_.model.labels
+        names = [labels[number] for number in np.argsort(self._class_indices)]
+        pairs = [" / ".join(pair) for pair in combinations(names, 2)]
+        return np.array([max(found[pair], 1) for pair in pairs], np.int32)
+
+    def _functions_of_model(
+        self, model: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return them grouped by class, as in LIBSVM."""
+        K, indices = len(self.classes_), self._class_indices
+        functions = np.argsort(indices)
+        if K == 2:
+            dual, intercept = self._sign * model.beta.T, self._sign * model.b
+            codes = (dual[0] > 0).astype(np.int64)
+            order = np.argsort(codes, kind="stable")
+            dual = dual[:, order]
+        elif self._has_pairs:
+            codes = indices[model.own]
+            order = np.argsort(codes, kind="stable")
+            dual = pair_coefficients(codes[order], model.beta[order][:, functions]).T
+            intercept = pairs_of_classes(model.b[None], indices)[0]
+        else:
+            # A support vector of one class against the rest may be one of several functions.
+            order, dual, intercept, _ = super()._functions_of_model(model)
+            return order, dual[functions], intercept[functions], None
+        return order, dual, intercept, np.bincount(codes, minlength=K).astype(np.int32)
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Return whether the model has a decision function for each pair of classes."""
+        return isinstance(self.model_.model, PairwiseModel)
+
+    def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
+        model: Any = self.model_.model
+        if not self._has_pairs:
+            return super()._linear_weights(dual)
+        order = np.argsort(self._class_indices[model.own], kind="stable")
+        coefficients = pairs_of_classes(model.coefficients[order], self._class_indices)
+        return coefficients.T @ self.support_vectors_
+
+    def _values(self, X: Any) -> np.ndarray:
+        if not hasattr(self, "model_") or not self._has_pairs:
+            return super()._values(X)
+        f = pairs_of_classes(self._decision(X), self._class_indices)
+        shape = self.decision_function_shape
+        return f if shape == "ovo" else class_values(f, len(self.classes_))
+
+    def _predicted(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if self.break_ties and self.decision_function_shape == "ovo":
+            raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
+        if self.break_ties and len(self.classes_) > 2:
+            return self.classes_[self._values(X).argmax(axis=1)]
+        return super()._predicted(X)
+
+    def _has_probabilities(self) -> bool:
+        return bool(self.probability) and self.probability != "deprecated"
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, in the order of classes_.
+        """
+        check_is_fitted(self)
+        if not self.model_.model.has_probabilities:
+            raise NotFittedError(
+                "predict_proba is not available when fitted with probability=False"
+            )
+        p = self.model_.model.probabilities(self._decision(X))
+        return p[:, np.argsort(self._class_indices)]
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of the probability of each class for each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms of predict_proba.
+        """
+        return np.log(self.predict_proba(X))
+
+    @property
+    def probA_(self) -> np.ndarray:  # noqa: N802
+        """Slopes A of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
+        return self._sigmoid[0]
+
+    @property
+    def probB_(self) -> np.ndarray:  # noqa: N802
+        """Constants B of Platt's 1 / (1 + exp(A f + B)), for each pair of classes."""
+        return self._sigmoid[1]
+
+    @property
+    def _sigmoid(self) -> np.ndarray:
+        """Return A and B, (2, functions), for functions with f > 0 for the first class of a pair.
+
+        With two classes the model may have f > 0 for the second class. Then B changes its sign:
+        1 - 1 / (1 + exp(A f + B)) = 1 / (1 + exp(A (-f) - B)).
+        """
+        check_is_fitted(self)
+        found = self.model_.model.sigmoid
+        if found is None:
+            return np.empty((2, 0))
+        A, B = found
+        return np.array([A, -B if len(self.classes_) == 2 and self._sign > 0 else B])
+
+
+@documented("sklearn.svm.SVC", CLASSIFIER_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class SVC(KernelClassifier):
+    """C-support vector classification with a certified gap, in place of sklearn.svm.SVC.
+
+    Equal calls give equal models.
+    """
+
+    C: float = 1.0
+
+    _task = "svc"
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        own = {"C": finite_cost(self.C), "weights": self._class_weights(arrays)}
+        return super()._own_options(arrays) | own
+
+
+@documented("sklearn.svm.NuSVC", CLASSIFIER_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class NuSVC(KernelClassifier):
+    """Nu-support vector classification with a certified gap, in place of sklearn.svm.NuSVC.
+
+    As in scikit-learn class_weight has no effect. With sample_weight
+    nu is a share of the sum of the weights. fit raises ValueError if nu is infeasible (for two
+    classes, above twice the share of the smaller one), or if the classes overlap too much for a
+    margin.
+    """
+
+    nu: float = 0.5
+
+    _task = "nu-svc"
+    _single_class_message = "specified nu is infeasible"
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        if np.ptp(self.class_weight_):
+            warnings.warn(
+                "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=5
+            )
+        return super()._own_options(arrays) | {"nu": self.nu}
+
+
+@documented("sklearn.svm.SVR", SOLUTION_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class SVR(RegressorMixin, KernelMachine):
+    """Epsilon-support vector regression with a certified gap, in place of sklearn.svm.SVR.
+
+    Equal calls give equal models.
+    """
+
+    C: float = 1.0
+    epsilon: float = 0.1
+
+    _task = "svr"
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"C": finite_cost(self.C), "epsilon": self.epsilon}
+
+
+@documented("sklearn.svm.NuSVR", SOLUTION_ATTRIBUTES)
+@dataclass(eq=False, repr=False, kw_only=True)
+class NuSVR(RegressorMixin, KernelMachine):
+    """Nu-support vector regression with a certified gap, in place of sklearn.svm.NuSVR.
+
+    The width of the tube follows from nu.
+    """
+
+    nu: float = 0.5
+    C: float = 1.0
+
+    _task = "nu-svr"
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"nu": self.nu, "C": finite_cost(self.C)}
+
+
+@documented("sklearn.svm.OneClassSVM", f"offset_ {SOLUTION_ATTRIBUTES}")
+@dataclass(eq=False, repr=False, kw_only=True)
+class OneClassSVM(OutlierMixin, KernelMachine):
+    """Novelty detection with a certified gap, in place of sklearn.svm.OneClassSVM.
+
+    Equal calls give equal models.
+    """
+
+    nu: float = 0.5
+
+    _task = "one-class"
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
+        X = self._checked_rows(X)
+        return X, Arrays(X, weights=checked_weights(sample_weight, X))
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"nu": self.nu}
+
+    @property
+    def offset_(self) -> np.ndarray:
+        """Offset of the decision function, -intercept_."""
+        return -self.intercept_
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values f, > 0 for rows inside the learned region.
+        """
+        return self._decision(X)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Return the decision values of rows without their offset.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values f + offset_.
+        """
+        return self._decision(X) + self.offset_
+
+
 def finite_cost(C: float) -> float:
     """Return C, or INFINITE_C in place of infinity."""
     return INFINITE_C if np.inf == C else C
@@ -255,3 +529,34 @@ def _variance(X: Any) -> float:
         for at in slices(len(values), VARIANCE_VALUES):
             squares += np.square(values[at] - mean, dtype=np.float64).sum()
         return float((squares + (size - values.size) * mean**2) / size)
+
+
+# Decision values of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1).
+
+
+def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return decision values for the pairs of classes_, (m, pairs).
+
+    f : (m, pairs), for the pairs of the model's labels. numbers : (K,) index of each in classes_.
+    """
+    i, j = (numbers[each] for each in class_pairs(len(numbers)))
+    ordered = np.empty_like(f)
+    columns = pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
+    ordered[:, columns] = np.where(i < j, f, -f)
+    return ordered
+
+
+def class_values(f: np.ndarray, K: int) -> np.ndarray:
+    """Return a value for each class, (m, K): its votes plus a share of a vote that breaks ties.
+
+    f : (m, pairs), > 0 for the first class of a pair. Among classes with equal votes the class with
+    the largest sum of decision values has the largest value.
+    """
+    votes, sums = np.zeros((2, len(f), K))
+    for column, i, j in zip(f.T, *class_pairs(K), strict=True):
+        votes[:, i] += column >= 0
+        votes[:, j] += column < 0
+        sums[:, i] += column
+        sums[:, j] -= column
+    # The added part is within (-1/3, 1/3), so that it only breaks ties.
+    return votes + sums / (3 * (np.abs(sums) + 1))

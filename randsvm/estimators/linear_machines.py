@@ -14,21 +14,17 @@ from sklearn.exceptions import ConvergenceWarning
 from randsvm import api
 from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
-from randsvm.estimators.documentation import documented
-from randsvm.estimators.machine import BaseSVM, Classifier, checked_weights, recorded_options
+from randsvm.estimators.machine import (
+    TRAINING_ATTRIBUTES,
+    BaseSVM,
+    Classifier,
+    documented,
+    recorded_options,
+)
 from randsvm.models.fitted import FittedModel
 from randsvm.parameters.sgd import SgdParams
 
-LINEAR_ATTRIBUTES = (
-    "coef_",
-    "intercept_",
-    "n_iter_",
-    "n_features_in_",
-    "fit_time_",
-    "stopped_",
-    "gap_",
-    "model_",
-)
+LINEAR_ATTRIBUTES = f"coef_ intercept_ {TRAINING_ATTRIBUTES}"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -67,16 +63,20 @@ class LinearMachine(BaseSVM):
             weights[:, columns] = w
         self._coef = weights
 
-    def _train(self, arrays: Arrays, certified: bool = True, **own: Any) -> None:
-        """Train, and set the attributes of a fitted linear machine.
-
-        certified : whether the loss has a duality gap.
-        """
+    def _check_parameters(self) -> None:
         if not self.fit_intercept:
             raise ValueError(
                 "fit_intercept must be True: the intercept is always fitted, and not regularised"
             )
-        given: dict[str, Any] = {"C": self.C, **own, **self._common_options()}
+
+    @property
+    def _certified(self) -> bool:
+        """Whether the loss has a duality gap."""
+        return True
+
+    def _fit(self, X: Any, arrays: Arrays) -> None:
+        certified = self._certified
+        given = {"C": self.C, **self._own_options(arrays), **self._common_options()}
         if certified:
             given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
         else:
@@ -93,14 +93,14 @@ class LinearMachine(BaseSVM):
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
                 "optimum is not known; multi_class='ovr' with a hinge loss is certified",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         elif not self.gap_ <= self.tol:
             warnings.warn(
                 f"stopped: {self.stopped_}, with a gap of {self.gap_:.3g} above tol={self.tol:g}; "
                 "a larger max_iter, a smaller C or scaled features (StandardScaler) may help",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self._set_solution_of_model()
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
@@ -118,7 +118,7 @@ def _dense(weights: Any) -> np.ndarray:
     return weights.toarray() if sparse.issparse(weights) else weights
 
 
-@documented("classes_", "class_weight_", *LINEAR_ATTRIBUTES)
+@documented("sklearn.svm.LinearSVC", f"classes_ class_weight_ {LINEAR_ATTRIBUTES}")
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearSVC(Classifier, LinearMachine):
     """Linear classification for many rows and sparse features.
@@ -141,43 +141,23 @@ class LinearSVC(Classifier, LinearMachine):
         order = np.argsort(self._class_indices)
         return w[order], b[order]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVC:
-        """Train a linear classifier on rows and labels.
+    @property
+    def _crammer_singer(self) -> bool:
+        return self.multi_class == "crammer_singer" and len(self.classes_) > 2
 
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Labels of any type.
-        sample_weight : float or array of shape (n_samples,), optional
-            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
+    @property
+    def _certified(self) -> bool:
+        return not self._crammer_singer and self.loss != "log"
 
-        Returns
-        -------
-        LinearSVC
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a value is invalid.
-        """
-        self._check_parameters()
-        _, arrays = self._checked_labelled_rows(X, y, sample_weight)
-        crammer_singer = self.multi_class == "crammer_singer" and len(self.classes_) > 2
-        certified = not crammer_singer and self.loss != "log"
-        self._train(
-            arrays,
-            certified,
-            loss=None if crammer_singer else self.loss.replace("_", "-"),
-            multiclass="crammer-singer" if crammer_singer else None,
-            weights=self._class_weights(arrays),
-        )
-        return self
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {
+            "loss": None if self._crammer_singer else self.loss.replace("_", "-"),
+            "multiclass": "crammer-singer" if self._crammer_singer else None,
+            "weights": self._class_weights(arrays),
+        }
 
     def _check_parameters(self) -> None:
-        """Raise ValueError for values of scikit-learn's parameters that are not supported."""
+        super()._check_parameters()
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
             raise ValueError(
                 f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
@@ -189,7 +169,7 @@ class LinearSVC(Classifier, LinearMachine):
             )
 
 
-@documented(*LINEAR_ATTRIBUTES)
+@documented("sklearn.svm.LinearSVR", LINEAR_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
 class LinearSVR(RegressorMixin, LinearMachine):
     """Linear regression for many rows and sparse features.
@@ -201,37 +181,16 @@ class LinearSVR(RegressorMixin, LinearMachine):
     epsilon: float = 0.0
     loss: str = "epsilon_insensitive"
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVR:
-        """Train a linear regression on rows and targets.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-        y : array of shape (n_samples,)
-            Targets.
-        sample_weight : float or array of shape (n_samples,), optional
-            Weights of the rows, which multiply C; rows without a weight above 0 are left out.
-
-        Returns
-        -------
-        LinearSVR
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or a value is invalid.
-        """
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.loss != "epsilon_insensitive" or self.dual is False:
             raise ValueError(
                 f"Unsupported set of arguments: loss={self.loss!r}, dual={self.dual!r}; loss must "
                 "be 'epsilon_insensitive', which needs the dual"
             )
-        X, y = self._checked_rows(X, y=y, y_numeric=True)
-        arrays = Arrays(X, y, weights=checked_weights(sample_weight, len(y)))
-        self._train(arrays, task="svr", epsilon=self.epsilon)
-        return self
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        return {"task": "svr", "epsilon": self.epsilon}
 
     def _set_solution_of_model(self) -> None:
         super()._set_solution_of_model()
@@ -242,18 +201,3 @@ class LinearSVR(RegressorMixin, LinearMachine):
     @classmethod
     def _kind_of_model(cls) -> tuple[str, str]:
         return "liblinear", "svr"
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted target of each row.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), float64
-            Predicted targets.
-        """
-        return self._decision(X)

@@ -1,10 +1,12 @@
-"""Base classes of the estimators: parameters, checks of rows and labels, and predictions."""
+"""Base classes of the estimators: parameters, docstrings, checks of rows, and predictions."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -12,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError
@@ -24,7 +26,7 @@ from randsvm.parameters.svm import is_same_label
 from randsvm.parameters.values import BALANCED
 
 # The options of a training that a model file records, and the parameters of estimators for them.
-PARAMETERS = {
+RECORDED = {
     "C": "C",
     "nu": "nu",
     "epsilon": "epsilon",
@@ -36,14 +38,112 @@ PARAMETERS = {
 # Parameters whose words have _ in place of -.
 WITH_UNDERSCORES = ("loss", "multi_class")
 
+# ---- docstrings --------------------------------------------------------------------------------
 
-def checked_weights(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Return the weights of n rows, (n,) float64, 0 in place of weights below 0; None: all are 1.
+WITHOUT_EFFECT = "Accepted as in scikit-learn, without effect."
+# Types and descriptions of the parameters that differ from scikit-learn's.
+PARAMETERS = {
+    "C": ("float", "As in {peer}; inf stands for 1e10."),
+    "kernel": (
+        "{{'linear', 'poly', 'rbf', 'sigmoid', 'precomputed'}} or callable",
+        "As in {peer}, except that a precomputed matrix may be sparse. A callable is called once "
+        "in fit with the training rows, and once in each prediction.",
+    ),
+    "gamma": ("{{'scale', 'auto'}} or float", "As in {peer}."),
+    "probability": ("bool", "As in {peer}; scikit-learn's 'deprecated' is False."),
+    "tol": (
+        "float",
+        "Tolerance of the KKT conditions; for linear machines the relative duality gap at which "
+        "training ends.",
+    ),
+    "cache_size": ("float", WITHOUT_EFFECT),
+    "class_weight": ("dict, 'balanced' or None", "As in {peer}; 'balanced' counts sample_weight."),
+    "verbose": ("bool or int", WITHOUT_EFFECT),
+    "max_iter": (
+        "int",
+        "Limit of the rounds of solve and scan for each problem; -1: no limit. For linear machines "
+        "the limit of the Newton steps, or of the passes over X without a certificate; None: no "
+        "limit.",
+    ),
+    "random_state": ("int, RandomState or None", "Seed of all random draws; None is 0."),
+    "gap": (
+        "float or None",
+        "Relative duality gap: training ends when the objective is certified to be within this "
+        "share of the optimum. None: 0.001, or no gap for a kernel without a certificate.",
+    ),
+    "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
+    "loss": (
+        "str",
+        "Loss of a row: 'hinge', 'squared_hinge' or 'log' of LinearSVC, 'epsilon_insensitive' of "
+        "LinearSVR.",
+    ),
+    "penalty": ("{{'l2'}}", "Norm of the weights in the objective."),
+    "dual": (
+        "bool or 'auto'",
+        f"{WITHOUT_EFFECT} dual=False is refused with loss='hinge' and loss='epsilon_insensitive'.",
+    ),
+    "fit_intercept": ("True", "An intercept is always fitted."),
+    "intercept_scaling": ("float", f"{WITHOUT_EFFECT} The intercept is not regularised."),
+}
+# Descriptions of the attributes that differ from scikit-learn's.
+ATTRIBUTES = {
+    "support_vectors_": "As in {peer}; empty if the kernel is precomputed or callable.",
+    "coef_": "As in {peer}; read-only for kernel machines.",
+    "n_iter_": (
+        "Number of rounds of solve and scan; classifiers have one number for each pair of classes. "
+        "For linear machines the number of Newton steps, or of passes over X without a certificate."
+    ),
+    "fit_status_": "1 if training ended above the requested gap, else 0.",
+    "fit_time_": "Seconds that the training took.",
+    "stopped_": "Reason why training ended.",
+    "gap_": (
+        "The certified relative duality gap; nan without a certificate, which kernels that are not "
+        "positive semidefinite do not have, and LinearSVC with multi_class='crammer_singer'."
+    ),
+    "model_": "The FittedModel, with the outcome of its training.",
+}
+TRAINING_ATTRIBUTES = "n_iter_ n_features_in_ fit_time_ stopped_ gap_ model_"
+
+Estimator = TypeVar("Estimator", bound=type)
+
+
+def documented(peer: str, attributes: str) -> Callable[[Estimator], Estimator]:
+    """Add the sections Parameters and Attributes to the docstring of a dataclass.
+
+    peer : scikit-learn's estimator. attributes : names, separated by blanks.
+    """
+
+    def decorate(estimator: Estimator) -> Estimator:
+        lines = [textwrap.dedent(f"    {estimator.__doc__ or ''}").strip(), ""]
+        lines += ["Parameters", "----------"]
+        for f in fields(estimator):
+            usual = type(f.default).__name__, "As in {peer}."
+            kind, text = (each.format(peer=peer) for each in PARAMETERS.get(f.name, usual))
+            lines += [f"{f.name} : {kind}, default={f.default!r}", _described(text)]
+        lines += ["", "Attributes", "----------"]
+        for name in attributes.split():
+            lines += [name, _described(ATTRIBUTES.get(name, "As in {peer}.").format(peer=peer))]
+        estimator.__doc__ = "\n".join([*lines, ""])
+        return estimator
+
+    return decorate
+
+
+def _described(text: str) -> str:
+    return textwrap.indent(textwrap.fill(text, 90), "    ")
+
+
+# ---- checks ------------------------------------------------------------------------------------
+
+
+def checked_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+    """Return the weights of rows, (n,) float64, 0 in place of weights below 0; None: all are 1.
 
     Raises ValueError for weights that scikit-learn's estimators refuse.
     """
     if sample_weight is None:
         return None
+    n = X.shape[0]
     if isinstance(sample_weight, Real):
         sample_weight = np.full(n, sample_weight)
     weights = check_array(
@@ -68,7 +168,7 @@ AnySVM = TypeVar("AnySVM", bound="BaseSVM")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BaseSVM(BaseEstimator):
-    """The base of all estimators: checks rows, and predicts by a fitted model.
+    """The base of all estimators: checks rows, trains, and predicts by a fitted model.
 
     The fields are the parameters: scikit-learn reads their names from the signature of the
     dataclass.
@@ -82,6 +182,71 @@ class BaseSVM(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+    def fit(self: AnySVM, X: Any, y: Any = None, sample_weight: Any = None) -> AnySVM:
+        """Train on rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows; at most one copy of them is made, as float32.
+        y : array of shape (n_samples,)
+            Labels of any type, or targets of a regression; ignored by OneClassSVM.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows, which multiply C, or the bounds of the coefficients without C; rows
+            without a weight above 0 are left out.
+
+        Returns
+        -------
+        BaseSVM
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value is invalid.
+        """
+        self._check_parameters()
+        X, arrays = self._checked(X, y, sample_weight)
+        self._fit(X, arrays)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the label, or the target of a regression, of each row.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels as in fit, targets, or of OneClassSVM 1 for rows inside the region, else -1.
+        """
+        return self._predicted(X)
+
+    def _predicted(self, X: Any) -> np.ndarray:
+        f = self._decision(X, labels_only=True)
+        model = self.model_.model
+        predicted = model.predicted(f)
+        return predicted if model.is_regression else self.model_.classes[predicted]
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError for values of parameters that are not supported."""
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
+        """Return the checked X, and Arrays of X, the targets and weights."""
+        X, y = self._checked_rows(X, y=y, y_numeric=True)
+        return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
+
+    def _fit(self, X: Any, arrays: Arrays) -> None:
+        """Train, and set the attributes."""
+        raise NotImplementedError
+
+    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
+        """Return the options of the training that only this estimator has."""
+        raise NotImplementedError
 
     def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
         """Check X, and y if y is given, by scikit-learn's functions and return them.
@@ -193,7 +358,7 @@ class BaseSVM(BaseEstimator):
         if "lambda_" in recorded:
             # C follows from lambda and the number of rows.
             recorded["C"] = float(fitted.model.metadata["C"])
-        for option, parameter in PARAMETERS.items():
+        for option, parameter in RECORDED.items():
             value = recorded.get(option)
             if value is None or parameter not in self.get_params():
                 continue
@@ -255,15 +420,14 @@ class Classifier(ClassifierMixin, BaseSVM):
 
     _single_class_message: ClassVar[str] = "Invalid input"
 
-    def _checked_labelled_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
         """Return the checked X, and Arrays of X, class numbers and weights.
 
         Set classes_ to the sorted labels of the rows with a weight above 0, and class_weight_.
         """
         X, y = self._checked_rows(X, y=y)
-        y = column_or_1d(y, warn=True)
         check_classification_targets(y)
-        weights = checked_weights(sample_weight, len(y))
+        weights = checked_weights(sample_weight, X)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -333,24 +497,13 @@ class Classifier(ClassifierMixin, BaseSVM):
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Values f. For two classes f > 0 predicts classes_[1]. More classes have a column each.
+        ndarray of shape (n_samples,) or (n_samples, n_functions)
+            Values f. For two classes f > 0 predicts classes_[1]. More classes have a column each,
+            or with ``decision_function_shape="ovo"`` a column for each pair of classes, where f > 0
+            is a vote for the first of them.
         """
+        return self._values(X)
+
+    def _values(self, X: Any) -> np.ndarray:
         f = self._decision(X)
         return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._class_indices)]
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of each row.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Labels.
-        """
-        f = self._decision(X, labels_only=True)
-        return self.model_.classes[self.model_.model.predicted(f)]
