@@ -363,6 +363,23 @@ def c_svc(
     return library.train(parameter, layout.starts[rows], labels, layout).positive
 
 
+def one_class(
+    layout: PrecomputedNodes, rows: np.ndarray, total: float, tolerance: float
+) -> Outcome:
+    """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
+
+    rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
+    int(total) variables, the remainder for the next one, and 0 for the others.
+    """
+    library, count = _load_library(), len(rows)
+    parameter = library.parameter(ONE_CLASS, count, tolerance)
+    # The nu whose product with the number of variables is nearest to the sum, in float64.
+    nu = total / count
+    near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
+    parameter.nu = float(min(near, key=lambda each: abs(each * count - total)))
+    return library.train(parameter, layout.starts[rows], np.ones(count), layout).positive
+
+
 def epsilon_svr(
     layout: PrecomputedNodes,
     rows: np.ndarray,

@@ -143,7 +143,7 @@ def solution_of(
         if problem.task == "svr":
             return own_svr(K, y, first, problem.epsilon, tolerance)
     s = float(beta.sum())
-    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, partly)
+    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, partly, b)
 
 
 def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:

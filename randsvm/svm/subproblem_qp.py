@@ -15,45 +15,54 @@ each row. A row of a regression has two variables, one for each sign, with h - e
 h + epsilon: so |beta| has no kink, and a nu task has one group for each sign.
 
 LIBSVM solves two of these problems itself, if it starts at beta = 0 and no other coefficients
-exist: the C-SVC, also with class weights, and the epsilon-SVR. It solves all others as a C-SVC of
-moves. Move k changes variable i(k) by its room r_k, the signed way to one end of its box; a
-variable between its bounds has two moves. The pivot p(g) of each group g, an unbounded variable,
-takes the opposite change, so that every sum is exact:
+exist: the C-SVC, also with class weights, and the epsilon-SVR. All others take one of two forms.
+
+Windows, for one sum and boxes of one width: LIBSVM's one-class problem. Each variable has a window
+of width w within its box, beta = low + w t:
+
+    min 1/2 t' K t + q' t,   0 <= t <= 1,   sum t = (s - sum low) / w,   q = (K low - h) / w
+
+The window reaches from the coefficient to where its gradient pulls it. It is the whole box, unless
+the box is so wide that float64 would lose digits of the gradient: then windows are narrow, and move
+and widen from solve to solve. LIBSVM starts with t = 1 for the variables that are highest in their
+windows. It reads K as it is, and keeps the sum itself. A row of a regression has one of its two
+variables, on the side of its coefficient, and crosses 0 in the next solve. In a round, class
+weights have windows of the narrower boxes.
+
+Moves, for any boxes and sums: LIBSVM's C-SVC. Move k changes variable i(k) by its room r_k, the
+signed way to one end of its box; a variable between its bounds has two moves. The pivot p(g) of
+each group g, an unbounded variable, takes the opposite change, so that every sum is exact:
 
     beta = beta0 + sum_k r_k t_k (e_i(k) - e_p(g(k))),   0 <= t_k <= 1
     min 1/2 t' Q t - sum_k r_k (sigma_i(k) - sigma_p(g(k))) t_k,   sigma = h - K beta0
     Q_kl = r_k r_l (K_ij - K_i,p(h) - K_p(g),j + K_p(g),p(h)),   k in group g, l in group h
 
-LIBSVM's C-SVC has the label sign(r_k) for move k and the kernel values |r_k| |r_l| (...). So its
-steps raise one coefficient and lower another, by the same amount where rooms are equal. What the
-C-SVC lacks is added as follows:
-
-    linear term: two pseudo-rows stay at t = 1. Their kernel values with move k sum to the linear
-        term, the first rounded to float32, as LIBSVM stores it, and the second with the remainder.
-        They make LIBSVM move them there in its first steps by a diagonal that is very negative.
-    equality: LIBSVM keeps sum_k sign(r_k) t_k = 0. Copies of a slack row of either label, whose
-        kernel values are 0, take up the difference. A step from a move and a slack row is a step
-        from the variable and its pivot.
+The C-SVC has the label sign(r_k) for move k and the kernel values |r_k| |r_l| (...). So LIBSVM's
+steps raise one coefficient and lower another. It keeps sum_k sign(r_k) t_k = 0; copies of a slack
+row of either label, whose kernel values are 0, take up the difference. A step from a move and a
+slack row is a step from the variable and its pivot.
 
 In the first solve beta0 has all variables at an end of their boxes but for the pivots, the highest
-ones at the upper end: then each has one move, and rooms are equal where boxes are. Only boxes that
-are wider than MAX_ROOM typical rooms start at their coefficient. Later solves start at the
-coefficients so far, which makes them as exact as float64 where float32 rounds Q.
+ones at the upper end: then each has one move. Only boxes that are wider than MAX_ROOM typical rooms
+start at their coefficient. Later solves start at the coefficients so far, which makes them as exact
+as float64 where float32 rounds Q. A pivot that would leave its box ends at the bound, and the
+problem is solved again from there with another pivot. LIBSVM's tolerance applies to t, not to beta,
+so one tolerance suits only rooms of a similar size. It is made for the rooms of the variables that
+violate their KKT conditions before the solve. Variables with much smaller rooms wait for the next.
 
-A pivot that would leave its box ends at the bound, and the problem is solved again from there with
-another pivot. LIBSVM's tolerance applies to t, not to beta, so one tolerance suits only rooms of a
-similar size. It is made for the rooms of the variables that violate their KKT conditions before the
-solve. Variables with much smaller rooms wait for the next solve.
+Both need a linear term, which LIBSVM lacks: two pseudo-rows stay at t = 1. Their kernel values with
+a variable sum to the linear term, the first rounded to float32, as LIBSVM stores it, and the second
+with the remainder. They start there, or move there in the first steps, and stay by a diagonal that
+is very negative.
 
-Measured in processor seconds of whole runs, of which starting takes 0.4: with a form for each kind
-of box (LIBSVM's one-class with a linear term for boxes of one width, a C-SVC with two boxes for
-class weights, its nu-SVC for two sums, moves of one label for weights of rows), and with this one:
-noisy checkerboard 20,000 rows 0.90, 0.96; checkerboard 100,000 1.34, 1.34; twonorm 100,000 2.32,
-2.42; class weights 3, 5 and 10 2.00, 1.70; 1.03, 1.21; 0.82, 1.04; friedman and sinc (svr) 0.71,
-0.88; 2.95, 3.52; nu-svc 0.80, 0.83; nu-svr 0.66, 0.87; one-class 0.52, 0.57; row weights 1, 2, 3
-1.90, 1.18; exponential row weights 1.56, 1.03. Two moves for each unbounded variable in the first
-solve take 1.2 times as long. With slack rows where rooms are equal, friedman with 18,500 rows takes
-47 rounds in place of 33: most pivots leave their boxes.
+Windows are there for their speed: in the middle of a training nearly all coefficients of a working
+set are bounded, no variable can be a pivot for long, and moves that make a pivot leave its box end
+early. Rounds and processor seconds of whole runs, of which starting takes 0.2, with moves alone and
+with both forms: a9a 31, 1.25 and 22, 0.99; friedman 33, 1.19 and 26, 1.06; elevators 43, 2.70 and
+40, 1.99; class weights 10 24, 2.42 and 24, 1.98; checkerboard 16, 1.27 and 16, 1.21. Moves are
+faster where boxes differ. With a form for each kind of box and of sum, and with these two: weights
+1, 2, 3 of rows 1.05 and 0.73; exponential weights 1.32 and 0.97; nu-svc 1.01 and 0.99; nu-svr 1.30
+and 1.70.
 
 This module knows nothing of data, kernels or scans. It calls LIBSVM through libsvm.py.
 """
@@ -74,6 +83,7 @@ from randsvm.svm.libsvm import (
     c_svc,
     check_sums,
     epsilon_svr,
+    one_class,
 )
 from randsvm.svm.projection import fill_to_sum
 
@@ -174,6 +184,7 @@ def one_sum(
     tolerance: float = 5e-4,
     epsilon: float = 0.0,
     partly: bool = False,
+    b: float | None = None,
 ) -> Solution:
     """Solve a subproblem whose coefficients have the sum s to `tolerance`, the largest difference
     of two gradients.
@@ -187,7 +198,7 @@ def one_sum(
     h = np.ascontiguousarray(h, np.float64)
     if epsilon:
         h = np.concatenate([h - epsilon, h + epsilon])
-    return _of_groups(K, h, lower, upper, np.zeros(2), np.array([s]), start, tolerance, partly)
+    return _of_groups(K, h, lower, upper, np.zeros(2), np.array([s]), start, tolerance, partly, b)
 
 
 def two_sums(
@@ -221,6 +232,7 @@ def _of_groups(
     start: np.ndarray,
     tolerance: float,
     partly: bool,
+    b: float | None = None,
 ) -> Solution:
     """Solve a subproblem with one variable for each row, or with one for each sign of each row if h
     has twice as many entries. group_of_sign: the group of variables above 0, and below."""
@@ -238,7 +250,7 @@ def _of_groups(
     present, group = np.unique(np.where(upper > 0, *group_of_sign), return_inverse=True)
     sums = sums[present.astype(np.int64)]
     rows = np.arange(len(h)) % m
-    found = Subproblem(K, rows, h, lower, upper, group, sums, start, tolerance, partly).solve()
+    found = Subproblem(K, rows, h, lower, upper, group, sums, start, tolerance, partly, b).solve()
     return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
 
 
@@ -262,11 +274,14 @@ class Subproblem:
     start: np.ndarray
     tolerance: float
     partly: bool = False
+    b: float | None = None
 
     def solve(self) -> Solution:
         """Return beta of each variable; never worse than the start with the prescribed sums."""
-        beta = self.with_sums(self.start, self.slope(self.start))
-        slope, iterations, tolerance, widening = self.slope(beta), 0, self.tolerance, 1.0
+        slope = self.slope(self.start)
+        beta = self.with_sums(self.start, slope)
+        slope = slope - self._product(beta - self.start)
+        iterations, tolerance, widening, common = 0, self.tolerance, 1.0, self.common_width()
         tried = np.zeros(len(beta), bool)
         start = beta
         for number in range(MAX_SOLVES):
@@ -274,30 +289,115 @@ class Subproblem:
             enough = number >= ROUND_SOLVES or violation <= ENOUGH * self.tolerance
             if violation <= self.tolerance or (self.partly and enough and beta is not start):
                 break
-            pivots = self.pivots(beta, slope - offsets[self.group], tried)
-            # The slope of an unbounded pivot is the offset, even if small boxes are not solved yet.
-            unbounded = (beta[pivots] > self.lower[pivots]) & (beta[pivots] < self.upper[pivots])
-            offsets = np.where(unbounded, slope[pivots], offsets)
-            moves = Moves.of(self, beta, slope, offsets, pivots, tolerance, number, widening)
-            if not len(moves.at):
-                break
-            t, ended, count = moves.solve()
-            iterations += count
-            after = moves.applied(t)
-            bounded = np.clip(after[pivots], self.lower[pivots], self.upper[pivots])
-            if np.array_equal(bounded, after[pivots]):
-                tried[:] = False
+            if self.b is not None and beta is start:
+                offsets[:] = self.b
+            wanted = slope - offsets[self.group]
+            width = min(common, self.exact_width(tolerance) * widening)
+            if width:
+                both = number >= ROUND_SOLVES
+                after, ended, count = self.in_windows(beta, slope, wanted, width, tolerance, both)
             else:
-                after, reached = self._within_boxes(beta, after, pivots, bounded, slope)
-                tried[pivots] |= not reached
+                after, ended, count = self.by_moves(
+                    beta, slope, offsets, tolerance, number, widening, tried
+                )
+            if after is beta:
+                break
+            iterations += count
             after = self.at_bounds(after)
-            if self.gain(slope, after - beta) > 0:
-                beta, slope, widening = after, self.slope(after), widening * WIDENING
+            step = after - beta
+            change = self._product(step)
+            # Sums do not change, so the offset only adds rounding.
+            if float((slope - offsets[self.group]) @ step - step @ change / 2) > 0:
+                beta, slope, widening = after, slope - change, widening * WIDENING
             else:
                 tolerance, widening = tolerance / 10, widening / 10
             if not ended:
                 return Solution(beta, False, iterations)
         return Solution(beta, True, iterations)
+
+    def common_width(self) -> float:
+        """Return the width of the windows that suit all boxes; 0: there is none.
+
+        Windows of the narrower boxes of two classes suit a round, but not the last solve.
+        """
+        widths = np.unique(self.upper - self.lower)
+        suits = len(self.sums) == 1 and len(widths) <= (2 if self.partly else 1)
+        return float(widths[0]) if suits else 0.0
+
+    def exact_width(self, tolerance: float) -> float:
+        """Return the room of all variables at which rounding in float64 changes gradients by at
+        most ROUNDING_SHARE of the tolerance."""
+        size = len(self.rows) * float(np.abs(self.K.diagonal()).max())
+        return ROUNDING_SHARE * tolerance / (FLOAT64_ROUNDING * size) if size > 0 else math.inf
+
+    def sides(self, beta: np.ndarray, wanted: np.ndarray, both: bool) -> np.ndarray:
+        """Return which variables may move, (variables,) bool: those that are not 0, and else one of
+        each row. both: whether also the other one, if its row is to cross 0. wanted : (variables,)
+        float64, slope less offset."""
+        if len(beta) == len(self.K) or len(self.sums) > 1:
+            return np.ones(len(beta), bool)
+        (above, below), (rise, fall) = beta.reshape(2, -1), wanted.reshape(2, -1)
+        rises = (above > 0) | ((below == 0) & (rise >= -fall))
+        falls = (below < 0) | ~rises
+        return np.concatenate([rises | (both & (rise > 0)), falls | (both & (fall < 0))])
+
+    def in_windows(
+        self,
+        beta: np.ndarray,
+        slope: np.ndarray,
+        wanted: np.ndarray,
+        width: float,
+        tolerance: float,
+        both: bool,
+    ) -> tuple[np.ndarray, bool, int]:
+        """Solve LIBSVM's one-class problem in windows of one width.
+
+        A window reaches from the coefficient to where it wants to go, as far as the box allows.
+        """
+        at = np.flatnonzero(self.sides(beta, wanted, both))
+        low = np.where(wanted > 0, beta, beta - width)
+        low = np.clip(low, self.lower, self.upper - width)[at]
+        # LIBSVM starts with t = 1 for the first variables: those that are highest in their windows.
+        order = np.argsort(low - beta[at], kind="stable")
+        at, low, m = at[order], low[order], len(order)
+        step = np.zeros(len(beta))
+        step[at] = low - beta[at]
+        with PrecomputedNodes.of(self.K, self.rows[at]) as nodes:
+            nodes.set_linear_term((self._product(step) - slope)[at] / width)
+            rows = np.concatenate([[m, m + 1], np.arange(m)])
+            total = 2 - math.fsum(step) / width
+            found = one_class(nodes, rows, total, tolerance / width)
+        after = beta.copy()
+        after[at] = low + width * found.alpha[2:]
+        return after, found.ended, found.iterations
+
+    def by_moves(
+        self,
+        beta: np.ndarray,
+        slope: np.ndarray,
+        offsets: np.ndarray,
+        tolerance: float,
+        number: int,
+        widening: float,
+        tried: np.ndarray,
+    ) -> tuple[np.ndarray, bool, int]:
+        """Solve by moves."""
+        pivots = self.pivots(beta, slope - offsets[self.group], tried)
+        # The slope of an unbounded pivot is the offset, even if small boxes are not solved yet.
+        unbounded = (beta[pivots] > self.lower[pivots]) & (beta[pivots] < self.upper[pivots])
+        offsets = np.where(unbounded, slope[pivots], offsets)
+        moves = Moves.of(self, beta, slope, offsets, pivots, tolerance, number, widening)
+        if not len(moves.at):
+            return beta, True, 0
+        t, ended, count = moves.solve()
+        after = moves.applied(t)
+        bounded = np.clip(after[pivots], self.lower[pivots], self.upper[pivots])
+        if np.array_equal(bounded, after[pivots]):
+            tried[:] = False
+        else:
+            after, reached = self._within_boxes(beta, after, pivots, bounded, slope)
+            tried[pivots] |= not reached
+        return after, ended, count
 
     def _product(self, beta: np.ndarray) -> np.ndarray:
         if len(self.rows) > len(self.K):
@@ -374,8 +474,7 @@ class Subproblem:
     def at_ends(self, beta: np.ndarray, pivots: np.ndarray, width: float) -> np.ndarray:
         """Return beta with the variables whose boxes are at most `width` wide at an end of their
         box, as LIBSVM's one-class starts: those highest in their boxes at the upper end, as many
-        as the sum allows. The pivots take up the rest. That of a balanced problem counts in the
-        sum, so that it stays in its box."""
+        as the sum allows. The pivots take up the rest."""
         beta, box = beta.copy(), self.upper - self.lower
         moving = (box <= width) & (beta > self.lower) & (beta < self.upper)
         moving[pivots] = False
@@ -383,8 +482,6 @@ class Subproblem:
             own = np.flatnonzero(moving & (self.group == g))
             own = own[np.argsort((self.lower[own] - beta[own]) / box[own], kind="stable")]
             total = float((beta[own] - self.lower[own]).sum())
-            if self.partly:
-                total += float(beta[pivot] - self.lower[pivot])
             rises = np.cumsum(box[own]) <= total
             beta[own] = np.where(rises, self.upper[own], self.lower[own])
             others = self.group == g
@@ -443,7 +540,7 @@ class Moves:
 
     at: the variable that moves. room: its largest move, negative for a move down; the moves up come
     first. whole: whether this reaches the end of the box. linear: the gradient by t. tolerance:
-    that of LIBSVM. balanced: whether the pivot keeps its value, and no slack rows are needed.
+    that of LIBSVM.
     """
 
     task: Subproblem
@@ -454,7 +551,6 @@ class Moves:
     whole: np.ndarray
     linear: np.ndarray
     tolerance: float
-    balanced: bool
 
     @staticmethod
     def of(
@@ -474,14 +570,9 @@ class Moves:
         """
         wanted = slope - offsets[task.group]
         up, down = task.upper - beta, beta - task.lower
-        may_rise, may_fall = np.ones((2, len(beta)), bool)
-        if len(beta) > len(task.K) and len(task.sums) == 1:
-            (above, below), (rise, fall) = beta.reshape(2, -1), wanted.reshape(2, -1)
-            rises = (above > 0) | ((below == 0) & (rise >= -fall))
-            may_rise[: len(above)] = rises | (rise > 0)
-            may_fall[len(above) :] = ~rises | (fall < 0)
-        may_rise[pivots] = may_fall[pivots] = False
-        up, down = np.where(may_rise, up, 0.0), np.where(may_fall, down, 0.0)
+        moves = task.sides(beta, wanted, both=True)
+        moves[pivots] = False
+        up, down = np.where(moves, up, 0.0), np.where(moves, down, 0.0)
         violating = np.concatenate([up[wanted > tolerance / 2], down[wanted < -tolerance / 2]])
         violating = violating[violating > 0]
         if not len(violating):
@@ -495,7 +586,7 @@ class Moves:
         size = float(np.abs(task.K.diagonal()).max())
         noise = FLOAT32_NOISE * size
         if size > 0:
-            exact = ROUNDING_SHARE * tolerance / (FLOAT64_ROUNDING * size * len(beta))
+            exact = task.exact_width(tolerance)
             rises, falls = wanted[up > 0].max(initial=0.0), -wanted[down > 0].min(initial=0.0)
             if number or noise * largest > FIRST_NOISE * max(rises, falls):
                 exact = min(exact, tolerance / noise)
@@ -505,8 +596,8 @@ class Moves:
         if not number:
             beta = task.at_ends(beta, pivots, max_room * typical)
             slope = task.slope(beta)
-            up = np.where(may_rise, task.upper - beta, 0.0)
-            down = np.where(may_fall, beta - task.lower, 0.0)
+            up = np.where(moves, task.upper - beta, 0.0)
+            down = np.where(moves, beta - task.lower, 0.0)
             largest = max(largest, min(max_room * typical, float(np.maximum(up, down).max())))
         rises, falls = np.flatnonzero(up > least), np.flatnonzero(down > least)
         at = np.concatenate([rises, falls])
@@ -518,16 +609,13 @@ class Moves:
         order = np.lexsort((linear, -sign))
         whole = (ends <= largest)[order]
         tolerance = max(tolerance / 2, noise * largest) * typical
-        balanced = task.partly and not number and len(pivots) == 1 and not np.ptp(np.abs(room))
         at, room, linear = at[order], room[order], linear[order]
-        return Moves(task, beta, pivots, at, room, whole, linear, tolerance, balanced)
+        return Moves(task, beta, pivots, at, room, whole, linear, tolerance)
 
     def solve(self) -> tuple[np.ndarray, bool, int]:
         """Return t of each move, whether LIBSVM reached the tolerance, and its iterations."""
         m, unit = len(self.at), float(np.abs(self.linear).max()) or 1.0
-        rises, slack = int((self.room > 0).sum()), 0
-        if not self.balanced:
-            slack = max(MIN_SLACK, int(SLACK_SHARE * m))
+        rises, slack = int((self.room > 0).sum()), max(MIN_SLACK, int(SLACK_SHARE * m))
         sign = np.sign(self.room)
         with self._nodes(np.abs(self.room) / math.sqrt(unit)) as nodes:
             nodes.set_linear_term(sign * (self.linear / unit + 1))

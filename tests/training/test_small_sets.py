@@ -61,8 +61,6 @@ def test_three_rows_with_large_kernel_values_are_solved_as_by_svm_train(tmp_path
     expected = dual_of(data, libsvm)
     assert expected > 0
     assert float(metadata["dual"]) == pytest.approx(expected, rel=1e-3)
-    if name == "poly":
-        pytest.xfail("moves in float32 do not reach slopes of 1e-16, which this gap needs")
     assert float(metadata["gap"]) <= 1e-3
 
 
@@ -102,5 +100,5 @@ def test_the_grid_of_scikit_learns_example_ends_with_its_accuracy(iris, C, gamma
         warnings.simplefilter("ignore", ConvergenceWarning)  # two of them at C = 1e10
         ours = SVC(C=C, gamma=gamma).fit(X, y)
     assert ours.score(X, y) >= theirs.score(X, y) - 0.02
-    # At C = 1e10 kernel values of single precision and the rounding of decision values show.
-    assert ours.gap_ <= (0.01 if C < 1e10 else 1.0)
+    # The gap contains the rounding of decision values times C: up to a tenth of P at 1e10.
+    assert ours.gap_ <= (0.01 if C < 1e10 else 0.1)
