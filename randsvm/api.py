@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from randsvm.models.prediction import predict
     from randsvm.models.shapley import explain
     from randsvm.training.job import Job
+    from randsvm.training.run import Trainer
 
     # A data frame has no type that is known without pandas or pyarrow.
     Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any
@@ -135,24 +135,20 @@ def train(
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
     params, *own, job = _parameters(algorithm, data, options)
     source, target = _source(data), _target(model)
-    trained: tuple[Model, Trained]
     # Only the modules of training that the algorithm needs are imported.
-    if algorithm == "sgd" and params.update is not None:
-        from randsvm.training.linear_machine import update
+    if algorithm == "sgd":
+        from randsvm.training.linear_machine import LinearTrainer, update
 
-        trained = update(source, target, params, job, watch)
+        if params.update is not None:
+            return _fitted(data, *update(source, target, params, job, watch), job)
+        trainer: Trainer[Any] = LinearTrainer(algorithm, job)
     else:
-        from randsvm.training import run
+        from randsvm.training.kernel_machine import KernelTrainer
 
-        prepare: Any
-        if algorithm == "sgd":
-            from randsvm.training.linear_machine import prepare
-        else:
-            from randsvm.training import kernel_machine
+        trainer = KernelTrainer(algorithm, job, *own)
+    from randsvm.training import run
 
-            prepare = partial(kernel_machine.prepare, algorithm, *own)
-        trained = run.train(prepare, source, target, params, job, watch)
-    return _fitted(data, *trained, job)
+    return _fitted(data, *run.train(trainer, source, target, params, watch), job)
 
 
 def train_randsvm(

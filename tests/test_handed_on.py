@@ -20,7 +20,7 @@ from randsvm.parameters.svm import Params
 from randsvm.training.cross_validation import CrossValidation, fit_by_cross_validation
 from randsvm.training.job import Job
 from randsvm.training.probabilities import calibration_of, fit_sigmoid
-from randsvm.training.run import LabelledData
+from randsvm.training.run import labelled
 
 
 def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path):
@@ -57,7 +57,7 @@ def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
         return lambda X: to_dense(X).astype(float)
 
     with closing(load_dataset(str(path), ParseOptions("class", False), Resources(jobs=1))) as whole:
-        D = LabelledData.of(whole, str(path), "svc").D
+        D = labelled(whole, str(path), "svc")[0]
         params, first = Params(), D.labels() == 0
         found = fit_by_cross_validation(D, params, fit, calibration_of(params, True), Job(), inf)
         assert found["sigmoid"].ravel() == pytest.approx(fit_sigmoid(x, first, w), rel=1e-5)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf, isnan, nan, sqrt
 from threading import Event
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -650,21 +650,6 @@ def simplest_within_error(tried: Sequence[Tried], sign: int) -> dict[str, float]
         return [way * values[name] for name, way in SIMPLER.items() if name in values]
 
     return min((one.values for one in near), key=simplicity)
-
-
-@dataclass(frozen=True)
-class Winner(Generic[AnyParams]):
-    """The result of a search.
-
-    searched: the scores; None: there was no time for any
-    params: the best parameters
-    first_fit: the one of the search with these parameters, on all rows or on those that the first
-        fold does not hold out; None: there is none
-    """
-
-    searched: Searched | None
-    params: AnyParams
-    first_fit: Any = None
 
 
 def search_metadata(found: Searched | None) -> dict[str, Any]:

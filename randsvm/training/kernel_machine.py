@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start
+from randsvm.algorithms.decomposition import SeededStart, Start
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
@@ -39,7 +40,7 @@ from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution, ValuesQuery
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
+from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.training.cross_validation import at_once, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
@@ -60,12 +61,11 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import BatchRun, LabelledData, Output, RunDescription, Trainer
-from randsvm.training.subtasks import Subtask, Subtasks, assemble, finished
+from randsvm.training.run import BatchRun, Trainer
+from randsvm.training.subtasks import OldModel, Subtasks, assemble, finished
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
-    from randsvm.training.subtasks import OldModel
 
 # A certificate bounds the distance from the optimum. With features on large scales or an unsuitable
 # gamma, the optimum itself fits rows poorly that it was not trained on.
@@ -133,43 +133,7 @@ MODEL_IS_ESTIMATE = (
 )
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
-# Makes the trainer once the data is read.
-MakeTrainer: TypeAlias = "Callable[[LabelledData, Job], KernelTrainer]"
-
-
 # --- before the data is read -----------------------------------------------------------------
-
-
-def prepare(
-    name: str, algorithm: RandsvmParams | OsunaParams, params: Params, job: Job
-) -> tuple[MakeTrainer, Params, Job]:
-    """Return what makes the trainer, and the parameters and the job with defaults filled in.
-
-    The defaults follow from the model of --warm-start and from the kernel.
-
-    name: of the algorithm. Raises ParameterError for options that exclude each other.
-    """
-    old, notices, asked = None, list[str](), job.stop.wanted_gap or job.limits.require_gap
-    if job.warm_start:
-        from randsvm.training.subtasks import OldModel
-
-        old = OldModel.read(job.warm_start)
-        params, notices = old.params(params, job.given)
-    job.stop.check(params)
-    if job.warm_start and params.components:
-        raise ParameterError("--warm-start goes with a kernel, not with --components")
-    if params.kernel == "precomputed":
-        _check_precomputed(job)
-    # If the user bounds k, that bound ends the run instead of a gap.
-    bounded = isinstance(algorithm, RandsvmParams) and bool(algorithm.support_bound_flags)
-    bounded = bounded and params.task != "one-class"
-    job = replace(job, stop=job.stop.resolved(params, bounded, job.limits.require_gap))
-    if job.stop.reduce == AUTO and job.stop.wanted_gap is None:
-        raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
-    make: MakeTrainer = partial(KernelTrainer, name=name, own=algorithm, old=old, notices=notices)
-    if params.kernel == "precomputed":
-        make = partial(_with_checked_kernel, make, asked)
-    return make, params, job
 
 
 def _check_precomputed(job: Job) -> None:
@@ -184,42 +148,62 @@ def _check_precomputed(job: Job) -> None:
             raise ParameterError(f"{option} does not go with -t precomputed: {reason}")
 
 
-def _with_checked_kernel(
-    make: MakeTrainer, asked: float | None, labelled_data: LabelledData, job: Job
-) -> KernelTrainer:
-    """Return the trainer for a precomputed kernel, whose values may not be those of a kernel.
-
-    If they are not positive semidefinite no gap ends the run. Raises ContentError if the user
-    asked for one.
-    """
-    trainer, why = make(labelled_data, job), why_not_psd(labelled_data.D)
-    if why is None:
-        return trainer
-    if asked is not None:
-        raise ContentError(f"{why}: no gap can be certified, and {asked:g} was asked for")
-    # A gap that is text is "none"; a number was filled in as the default.
-    gap = job.stop.gap if isinstance(job.stop.gap, str) else None
-    return replace(trainer, job=replace(job, stop=replace(job.stop, gap=gap)), not_psd=why)
-
-
 # --- training --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class KernelTrainer(Trainer[Params]):
     """Trainer of kernel machines: parameters become subtasks, each with an algorithm.
 
-    name, own: the algorithm, and its own options
     old: the model to start from; None: start from zero
-    notices: messages for the user about that model
     not_psd: why a precomputed kernel may not be positive semidefinite; None: it is
     """
 
-    name: str
-    own: RandsvmParams | OsunaParams
-    old: OldModel | None
-    notices: list[str]
+    old: OldModel | None = None
     not_psd: str | None = None
+
+    def __init__(self, name: str, job: Job, own: RandsvmParams | OsunaParams) -> None:
+        """own: the options of the algorithm."""
+        super().__init__(name, job)
+        self.own = own
+        self._notices: list[str] = []
+
+    def prepared(self, params: Params) -> Params:
+        """Fill in what follows from the model of --warm-start and from the kernel."""
+        job = self.job
+        self._asked_gap = job.stop.wanted_gap or job.limits.require_gap
+        if job.warm_start:
+            self.old = OldModel.read(job.warm_start)
+            params, self._notices = self.old.params(params, job.given)
+        job.stop.check(params)
+        if job.warm_start and params.components:
+            raise ParameterError("--warm-start goes with a kernel, not with --components")
+        if params.kernel == "precomputed":
+            _check_precomputed(job)
+        # If the user bounds k, that bound ends the run instead of a gap.
+        bounded = isinstance(self.own, RandsvmParams) and bool(self.own.support_bound_flags)
+        bounded = bounded and params.task != "one-class"
+        stop = job.stop.resolved(params, bounded, job.limits.require_gap)
+        self.job = replace(job, stop=stop)
+        if stop.reduce == AUTO and stop.wanted_gap is None:
+            raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
+        return params
+
+    def take(self, whole: Dataset, path: str, params: Params) -> None:
+        """Take the rows. Without a positive semidefinite kernel no gap ends the run.
+
+        Raises ContentError if the user asked for one.
+        """
+        super().take(whole, path, params)
+        if params.kernel != "precomputed" or (why := why_not_psd(self.D)) is None:
+            return
+        if self._asked_gap is not None:
+            raise ContentError(
+                f"{why}: no gap can be certified, and {self._asked_gap:g} was asked for"
+            )
+        # A gap that is text is "none"; a number was filled in as the default.
+        gap = self.job.stop.gap if isinstance(self.job.stop.gap, str) else None
+        self.job = replace(self.job, stop=replace(self.job.stop, gap=gap))
+        self.not_psd = why
 
     @property
     def max_classes(self) -> int:
@@ -229,25 +213,29 @@ class KernelTrainer(Trainer[Params]):
         # Random features come first: they have their own default of gamma.
         if (mapping := self.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
-        return params.resolved(len(self.D.summary.features), len(self.labelled_data.labels))
+        return params.resolved(len(self.D.summary.features), len(self.labels))
 
     def cost_and_lambda(self, params: Params) -> tuple[float, float]:
         return params.cost, 1 / (params.cost * self.D.total_weight())
 
-    def describe(self, params: Params) -> RunDescription:
-        subtasks = self._subtasks(self.D, params)
-        algorithm = self.algorithm_for(subtasks.max_rows, subtasks.problem)
+    def _largest(self, params: Params) -> tuple[Subtasks, Algorithm]:
+        """Return the subtasks of all rows, and the algorithm of the largest one."""
+        subtasks = self.subtasks(self.D, params)
+        return subtasks, self.algorithm_for(subtasks.max_rows, subtasks.problem)
+
+    def arguments(self, params: Params) -> list[str]:
+        return self._largest(params)[1].arguments
+
+    def notices(self, params: Params) -> list[str]:
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
-        return RunDescription(
-            algorithm=algorithm.name,
-            arguments=algorithm.arguments,
-            notices=[*self.notices, *uncertified, *algorithm.notices],
-            working_set=algorithm.working_set(subtasks),
-            solve_bytes=algorithm.solve_bytes(subtasks),
-        )
+        return [*self._notices, *uncertified, *self._largest(params)[1].notices]
 
-    def _subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
+    def solve_memory(self, params: Params) -> tuple[int | None, int | None]:
+        subtasks, algorithm = self._largest(params)
+        return algorithm.working_set(subtasks), algorithm.solve_bytes(subtasks)
+
+    def subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
         """Return the subtasks of D or of a view of it.
 
         at_once: the number of such views that share the memory.
@@ -265,57 +253,17 @@ class KernelTrainer(Trainer[Params]):
         nonzeros = self.D.nnz / max(self.D.n, 1)
         return Algorithm(self.name, self.own, self.job.stop, n, nonzeros, problem)
 
-    def start_of(self, task: Subtask, C: float) -> Start | None:
-        """Return the start of a subtask from the old model; None: there is no old model."""
-        return None if self.old is None else self.old.on(task, C)
-
     def for_parts(self) -> KernelTrainer:
-        return replace(super().for_parts(), old=None)
+        part = super().for_parts()
+        part.old = None
+        return part
 
     def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
-        subtasks = self._subtasks(D, params, at_once(D, self.job))
-        solutions = []
-        try:
-            for number, found in enumerate(self.solve_subtasks(subtasks, clock)):
-                if found is None:
-                    solutions.append(subtasks.constant_solution(number)[0])
-                else:
-                    task, rounds, SV = found
-                    solutions.append(task.in_whole(rounds.scan.completed(SV)))
-        finally:
-            subtasks.close()
-        return assemble(subtasks, solutions).decision_matrix
-
-    def solve_subtasks(
-        self,
-        subtasks: Subtasks,
-        clock: Clock,
-        starts: Sequence[SavedSolution | None] | None = None,
-    ) -> Iterator[tuple[Subtask, Rounds, KernelSolution] | None]:
-        """Yield each subtask with its rounds and its solution, without a closing evaluation.
-
-        Each subtask gets at least one round. None: one of its sides has no rows, or `clock` ended
-        before a pair has begun.
-        """
-        job = self.job
-        for number, start in enumerate(starts or [None] * len(subtasks)):
-            late = number > 0 and time.perf_counter() >= clock.end
-            if subtasks.pairs and (late or 0 in subtasks.side_weights(number)):
-                yield None
-                continue
-            task, end = subtasks[number], clock.share(1 / (len(subtasks) - number))
-            algorithm = self.algorithm_for(task.D.n, task.problem)
-            first = None if start is None else _seeded_start(start)
-            shares = subtasks.at_once
-            rounds = Rounds(task, algorithm, job, first, clock, end, memory_shares=shares)
-            try:
-                SV = rounds.run(inf)[0]
-                if job.stop.reduce is not None and len(SV):
-                    SV = _reduced_in_time(rounds, SV, job.stop.wanted_gap)
-                yield task, rounds, SV
-            finally:
-                rounds.scan.forget()
+        with closing(self.subtasks(D, params, at_once(D, self.job))) as subtasks:
+            run = KernelTrainingRun(self, params, subtasks, clock, clock.end, evaluates=False)
+            run.run()
+        return run.machine.decision_matrix
 
     def search_fits(self) -> list[SearchFit[Params]]:
         fits: list[SearchFit[Params]] = []
@@ -323,7 +271,7 @@ class KernelTrainer(Trainer[Params]):
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
             from randsvm.training.search import SharedKernelFit
 
-            fits.append(SharedKernelFit(self._subtasks, self.job.resources.memory // 4))
+            fits.append(SharedKernelFit(self.subtasks, self.job.resources.memory // 4))
         return [*fits, SeededKernelFit(self.for_search())]
 
     def for_search(self) -> KernelTrainer:
@@ -332,41 +280,19 @@ class KernelTrainer(Trainer[Params]):
         looser = search.DEFAULT_GAP if search.search_gap is None else search.search_gap
         if stop.wanted_gap is not None:
             stop = replace(stop, gap=max(stop.wanted_gap, looser))
-        job = replace(part.job, search=search, stop=replace(stop, reduce=None))
-        return replace(part, job=job)
+        part.job = replace(part.job, search=search, stop=replace(stop, reduce=None))
+        return part
 
     def fits_probabilities(self, params: Params) -> bool:
         return params.probability and params.prediction_type != "one-class"
 
     def start(
-        self,
-        params: Params,
-        clock: Clock,
-        until: float,
-        output: Output,
-        first_fit: SeededFit | None,
+        self, params: Params, clock: Clock, until: float, first_fit: SeededFit | None
     ) -> KernelTrainingRun:
-        subtasks = self._subtasks(self.D, params)
-        largest = self.algorithm_for(subtasks.max_rows, subtasks.problem)
+        subtasks, largest = self._largest(params)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
         seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
-        return KernelTrainingRun(self, params, subtasks, at_once, clock, until, seeds, output)
-
-
-def _seeded_start(solution: SavedSolution) -> Start:
-    """Return the start from a solution. Few runs need the module."""
-    from randsvm.algorithms.decomposition import SeededStart
-
-    return SeededStart(solution)
-
-
-def _reduced_in_time(rounds: Rounds, SV: KernelSolution, gap: float | None) -> KernelSolution:
-    """Return a solution with the fewer support vectors of --reduce, or as it is without time."""
-    try:
-        with rounds.clock.until(lambda: rounds.end):
-            return rounds.reduce(SV, gap)[0]
-    except TimeLimitError:
-        return SV
+        return KernelTrainingRun(self, params, subtasks, clock, until, seeds, at_once)
 
 
 @dataclass(frozen=True)
@@ -411,7 +337,7 @@ class SeededKernelFit:
         trainer, params = self.trainer, candidates[0]
         if params.task in NU_TASKS or params.components or trainer.job.stop.wanted_gap is None:
             return False
-        subtasks = trainer._subtasks(D, params)
+        subtasks = trainer.subtasks(D, params)
         folds = trainer.job.search.fold_count
         rows = subtasks.max_rows * (folds - 1) // folds
         return trainer.algorithm_for(rows, subtasks.problem).r < rows
@@ -426,25 +352,21 @@ class SeededKernelFit:
     ) -> SeededFit:
         """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
         if start is None:
-            subtasks, starts = self._subtasks(D, params), None
+            subtasks, starts = self._subtasks(D, params), []
         else:
             subtasks = start.subtasks.with_params(self.trainer.resolved(params))
             starts = start.seeds
         rest = subtasks.without(~training)
-        found: list[tuple[KernelSolution, SavedSolution] | None] = []
         with limited(inf) as clock:
-            for one in self.trainer.solve_subtasks(rest, clock, starts):
-                if one is None:
-                    found.append(None)
-                    continue
-                task, rounds, SV = one
-                rounds.scan.return_to(SV)
-                found.append((task.in_whole(SV), rounds.scan.saved_solution))
-        seeds = [None if one is None else one[1] for one in found]
-        return SeededFit(subtasks, seeds, self._values(rest, found, held_out))
+            seeds = dict(enumerate(starts))
+            run = KernelTrainingRun(
+                self.trainer, params, rest, clock, inf, seeds, evaluates=False, saves=True
+            )
+            run.run()
+        return SeededFit(subtasks, run.saved, self._values(run, held_out))
 
     def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
-        subtasks = self.trainer._subtasks(D, params, at_once(D, self.trainer.job))
+        subtasks = self.trainer.subtasks(D, params, at_once(D, self.trainer.job))
         if not subtasks.pairs:
             return subtasks
         with self._lock:
@@ -453,34 +375,20 @@ class SeededKernelFit:
                 self._pairs = subtasks
             return self._pairs.with_params(self.trainer.resolved(params))
 
-    def _values(
-        self,
-        subtasks: Subtasks,
-        found: Sequence[tuple[KernelSolution, SavedSolution] | None],
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of the rows that the subtasks leave out, (m, K) float64, from their solutions.
-
-        held_out : (n,) bool
-        """
-        if not subtasks.pairs:
+    def _values(self, run: KernelTrainingRun, held_out: np.ndarray) -> np.ndarray:
+        """Return f of the rows that a run leaves out, (m, K) float64; held_out : (n,) bool."""
+        D, classes = run.subtasks.D, len(run.subtasks.names)
+        if not run.subtasks.pairs:
             columns = []
-            for number, one in enumerate(found):
-                SV = subtasks.constant_solution(number)[0] if one is None else one[0]
-                u = np.zeros(subtasks.D.n) if one is None else one[1].u
-                columns.append((u[held_out] + SV.b) * SV.scale)
+            for one, saved in zip(run.solutions, run.saved, strict=True):
+                u = np.zeros(D.n) if saved is None else saved.u
+                columns.append((u[held_out] + one.SV.b) * one.SV.scale)
             return np.column_stack(columns)
-        solutions = [
-            subtasks.constant_solution(number)[0] if one is None else one[0]
-            for number, one in enumerate(found)
-        ]
-        decision = assemble(subtasks, solutions).decision_matrix
-        classes = len(subtasks.names)
 
         def votes(f: np.ndarray, y: np.ndarray) -> np.ndarray:
             return decisions.votes(f > 0, ~(f > 0), classes)
 
-        return kept_values(subtasks.D.subset(held_out), decision, votes).kept
+        return kept_values(D.subset(held_out), run.machine.decision_matrix, votes).kept
 
 
 class KernelTrainingRun(BatchRun[Params]):
@@ -488,8 +396,10 @@ class KernelTrainingRun(BatchRun[Params]):
 
     Pairs of classes are solved side by side, other subtasks one after another.
 
-    at_once: the number of subtasks that are solved at a time
     seeds: what subtasks start from, by their numbers
+    at_once: the number of subtasks that are solved at a time
+    evaluates: whether solutions have a closing evaluation; those of folds have none
+    saves: whether other fits start from the solutions
     """
 
     def __init__(
@@ -497,65 +407,119 @@ class KernelTrainingRun(BatchRun[Params]):
         trainer: KernelTrainer,
         params: Params,
         subtasks: Subtasks,
-        at_once: int,
         clock: Clock,
         end: float,
-        seeds: dict[int, SavedSolution | None],
-        output: Output,
+        seeds: dict[int, SavedSolution | None] | None = None,
+        at_once: int = 1,
+        *,
+        evaluates: bool = True,
+        saves: bool = False,
     ) -> None:
         self.trainer: KernelTrainer = trainer
-        self.output = output
         self.params = params
         self.subtasks = subtasks
-        self.at_once = at_once
         self.clock = clock
         self.end = end
-        self.seeds = seeds
+        self.seeds = seeds or {}
+        self.at_once = at_once
+        self.evaluates, self.saves = evaluates, saves
         # By the number of a subtask: its solution; the solution of one that was interrupted; the
-        # rounds made; the seconds of its solves; the rounds under way.
+        # rounds under way.
         self.solved: dict[int, SubtaskSolution] = {}
         self.interrupted: dict[int, SubtaskSolution] = {}
-        self.counts: dict[int, int] = {}
-        self.solve_seconds: dict[int, float] = {}
         self.under_way: dict[int, Rounds] = {}
-        # By the number of a subtask that --reduce has reduced: its full solution, and the changes.
-        self.full: dict[int, SubtaskSolution] = {}
-        self.reductions: dict[int, SubtaskReduction] = {}
+        # The solutions from which other fits start; None: one of the sides has no rows.
+        self.saved: list[SavedSolution | None] = [None] * len(subtasks)
+        # The rounds of each subtask that ended, and the seconds of its solves.
+        self.efforts: list[tuple[int, float]] = []
         # The number of rounds reported by subtasks that are solved side by side.
         self.reported_rounds = 0
-        # The numbers of subtasks that were begun or due, and have no solution.
-        self.unsolved: set[int] = set()
         # Whether any subtask that ended has a solution.
         self.has_solution = False
         # What a model of novelty detection has for probabilities.
         self.density_marks: dict[str, Any] = {}
 
-    def run(self) -> None:
-        try:
-            if self.at_once == 1:
-                for number in range(len(self.subtasks)):
-                    self._solve_subtask(number, self.clock)
-            else:
-                tasks = [partial(self._solve_in_thread, n) for n in range(len(self.subtasks))]
-                run_forwarding_events(tasks, self.at_once, self._forward, "pairs", "pair")
-        finally:
-            self.subtasks.close()
-        self._fill_in_unsolved(Stopped(StopReason.TIME_LIMIT))
+    def run(self, numbers: Sequence[int] | None = None, clock: Clock | None = None) -> None:
+        """Solve all subtasks, or those of these numbers, for which there is time.
+
+        clock: of the thread. Raises TimeLimitError if the time is over and no subtask has a
+        solution.
+        """
+        if numbers is None and self.at_once > 1:
+            tasks = [partial(self._run_in_thread, n) for n in range(len(self.subtasks))]
+            run_forwarding_events(tasks, self.at_once, self._forward, "pairs", "pair")
+            return
+        for number in range(len(self.subtasks)) if numbers is None else numbers:
+            if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
+                continue
+            if self.subtasks.pairs and 0 in self.subtasks.side_weights(number):
+                stopped = Stopped(StopReason.NO_VIOLATORS)
+                self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
+                continue
+            rounds = self.under_way[number] = self._rounds(number, clock or self.clock)
+            # Without any solution there is no model: the first subtask may use all the time.
+            latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
+            try:
+                self._keep(number, rounds, rounds.run(latest, self.evaluates))
+            except TimeLimitError:
+                if not self.has_model:
+                    raise
+            except (Interrupted, ClusterError, Cancelled) as error:
+                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+                if self.evaluates and (found := rounds.interrupted(stopped)) is not None:
+                    self.interrupted[number] = found.in_whole(rounds.task)
+                raise
+            finally:
+                self.efforts.append((rounds.count, rounds.solve_seconds))
+                if rounds.best.solution is not None:
+                    self.has_solution = True
+                del self.under_way[number]
+                rounds.scan.forget()
+
+    def _rounds(self, number: int, clock: Clock) -> Rounds:
+        """Return the rounds of a subtask, which has its share of the time left."""
+        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
+        end = self.clock.share(min(self.at_once / left, 1.0), self.end)
+        trainer, earlier = self.trainer, sum(count for count, _ in self.efforts)
+        algorithm = trainer.algorithm_for(task.D.n, task.problem)
+        seed = self.seeds.pop(number, None)
+        start: Start | None = None if seed is None else SeededStart(seed)
+        if start is None and trainer.old is not None:
+            start = trainer.old.on(task, self.params.cost)
+        shares = self.at_once * self.subtasks.at_once
+        return Rounds(task, algorithm, trainer.job, start, clock, end, earlier, shares)
+
+    def _keep(self, number: int, rounds: Rounds, solution: SubtaskSolution) -> None:
+        """Keep the solution of a subtask, reduced if that is asked for and there is time."""
+        if solution.evaluated:
+            solution = replace(solution, poor_fit=poor_fit_reason(rounds.scan, solution.SV))
+        if solution.evaluated or not self.evaluates:
+            solution = rounds.reduced(solution)
+        if self.saves:
+            rounds.scan.return_to(solution.SV)
+            self.saved[number] = rounds.scan.saved_solution
+        elif not self.evaluates:
+            solution = replace(solution, SV=rounds.scan.completed(solution.SV))
+        self.solved[number] = solution.in_whole(rounds.task)
+
+    def complete(self) -> None:
+        self.subtasks.close()
+        self._report_unsolved()
         self._report_poor_fit()
         self._report_rounding()
         self._report_estimate()
         if self.params.probability and self.params.prediction_type == "one-class":
             D, seed = self.subtasks.D, self.trainer.job.run.seed
             end = self.end - RESERVED_SECONDS
-            self.density_marks = fit_density_marks(
-                D, self._machine.decision_matrix, self.clock, end, seed
-            )
+            decision = self.machine.decision_matrix
+            self.density_marks = fit_density_marks(D, decision, self.clock, end, seed)
+        super().complete()
 
     def _report_poor_fit(self) -> None:
         """Report why the model fits other rows poorly, if most of its subtasks do."""
-        counts = Counter(one.poor_fit for one in self._solutions)
+        counts = Counter(one.poor_fit for one in self.solutions)
         for text in POOR_FIT_NOTICES:
-            if counts[text] > len(self.solved) / 2:
+            if counts[text] > len(self.solutions) / 2:
                 emit(Notice(text))
 
     def _report_rounding(self) -> None:
@@ -573,7 +537,7 @@ class KernelTrainingRun(BatchRun[Params]):
     @property
     def _certificate(self) -> Certificate:
         """The sum of the certificates of all subtasks."""
-        return total_certificate([one.certificate for one in self._solutions])
+        return total_certificate([one.certificate for one in self.solutions])
 
     def _report_estimate(self) -> None:
         """Report if the time did not suffice for a solution within its bounds."""
@@ -583,14 +547,14 @@ class KernelTrainingRun(BatchRun[Params]):
     @property
     def _holds_estimate(self) -> bool:
         """Return whether the model holds the initial estimate of an inner set, not a solution."""
-        return not self.reductions and not all(one.SV.within_bounds for one in self._solutions)
+        return not self.reductions and not all(one.SV.within_bounds for one in self.solutions)
 
-    def _solve_in_thread(self, number: int, watch: Watch) -> None:
+    def _run_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
         clock = Clock(None, watch)
         clock.began = self.clock.began
         with listening(clock):
-            self._solve_subtask(number, clock)
+            self.run([number], clock)
 
     def _forward(self, event: object) -> None:
         """Emit an event of a thread, with rounds numbered over all threads."""
@@ -602,78 +566,10 @@ class KernelTrainingRun(BatchRun[Params]):
         else:
             emit(event)
 
-    def _solve_subtask(self, number: int, clock: Clock) -> None:
-        """Solve one subtask, if there is time for it.
-
-        Raises TimeLimitError if the time is over and no subtask has a solution.
-        """
-        if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
-            return
-        if self.subtasks.pairs and 0 in self.subtasks.side_weights(number):
-            stopped = Stopped(StopReason.NO_VIOLATORS)
-            self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
-            return
-        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
-        end = self.clock.share(min(self.at_once / left, 1.0), self.end)
-        job, earlier = self.trainer.job, sum(self.counts.values())
-        algorithm = self.trainer.algorithm_for(task.D.n, task.problem)
-        start, seed = self.trainer.start_of(task, self.params.cost), self.seeds.pop(number, None)
-        if seed is not None:
-            start = _seeded_start(seed)
-        rounds = Rounds(task, algorithm, job, start, clock, end, earlier, self.at_once)
-        # Without any solution there is no model: the first subtask may use all the time.
-        latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
-        self.under_way[number] = rounds
-        try:
-            solution = None
-            while solution is None:
-                SV, stopped = rounds.run(latest)
-                solution = rounds.evaluated(SV, stopped)
-            if solution.evaluated:
-                solution = replace(solution, poor_fit=poor_fit_reason(rounds.scan, solution.SV))
-            self.solved[number] = solution.in_whole(task)
-            if job.stop.reduce is not None:
-                self._reduce(number, solution, rounds, end)
-        except TimeLimitError:
-            if not self.has_model:
-                raise
-            self._use_constant(number, Stopped(StopReason.TIME_LIMIT))
-        except (Interrupted, ClusterError, Cancelled) as error:
-            found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, (str(error),)))
-            if found is not None:
-                self.interrupted[number] = found.in_whole(task)
-            raise
-        finally:
-            self.counts[number] = rounds.count
-            self.solve_seconds[number] = rounds.solve_seconds
-            if rounds.best.solution is not None:
-                self.has_solution = True
-            del self.under_way[number]
-            rounds.scan.forget()
-
-    def _reduce(self, number: int, solution: SubtaskSolution, rounds: Rounds, end: float) -> None:
-        """Replace the solution of a subtask by one with fewer support vectors, if time allows."""
-        job, task = self.trainer.job, rounds.task
-        if not solution.evaluated or not len(solution.SV):
-            return
-        if isinstance(solution.SV, ReducedMachine):
-            done = solution.SV.changes
-            assert solution.SV.full is not None
-            full = replace(solution, SV=solution.SV.full, certificate=done.full)
-            self.full[number], self.reductions[number] = full.in_whole(task), done
-            self.solved[number] = replace(solution, violators=None).in_whole(task)
-            return
-        gap = job.stop.wanted_gap
-        try:
-            with rounds.clock.until(lambda: end - RESERVED_SECONDS):
-                machine, certificate, found = rounds.reduce(solution.SV, gap, solution.certificate)
-        except TimeLimitError:
-            emit(Notice("--reduce: there was no time to reduce the support vectors"))
-            return
-        self.full[number] = self.solved[number]
-        self.reductions[number] = found
-        reduced = replace(solution, SV=machine, certificate=certificate, violators=None)
-        self.solved[number] = reduced.in_whole(task)
+    @property
+    def reductions(self) -> list[SubtaskReduction]:
+        """The changes in each subtask that --reduce has reduced."""
+        return [one.changes for one in self.solutions if one.changes is not None]
 
     @property
     def reduced(self) -> Reduced | None:
@@ -682,19 +578,16 @@ class KernelTrainingRun(BatchRun[Params]):
             return None
         from randsvm.algorithms.reduced_set import total_reduction
 
-        full = [self.full.get(number, one) for number, one in sorted(self.solved.items())]
+        full = [one.full or one for one in self.solutions]
         rows = distinct(np.concatenate([one.SV.rows for one in full]))
-        return total_reduction(
-            [self.reductions[number] for number in sorted(self.reductions)],
-            total_certificate([one.certificate for one in full]),
-            len(rows),
-            self.params.prediction_type == "svr",
-        )
+        certificate = total_certificate([one.certificate for one in full])
+        regression = self.params.prediction_type == "svr"
+        return total_reduction(self.reductions, certificate, len(rows), regression)
 
     @property
     def stopped(self) -> Stopped:  # type: ignore[override]
         """Why the subtasks ended: the time limit, their common reason, or a list of reasons."""
-        every = [one.stopped for one in self._solutions]
+        every = [one.stopped for one in self.solutions]
         counts = Counter(every)
         time_limit = Stopped(StopReason.TIME_LIMIT)
         if time_limit in counts:
@@ -710,41 +603,41 @@ class KernelTrainingRun(BatchRun[Params]):
         return self.has_solution or any(one.best.solution is not None for one in under_way)
 
     def interrupt(self, stopped: Stopped) -> None:
+        self.subtasks.close()
         interrupted = {n: replace(one, stopped=stopped) for n, one in self.interrupted.items()}
         self.solved = {**interrupted, **self.solved}
-        self._fill_in_unsolved(stopped)
+        self._report_unsolved()
         self._report_estimate()
 
-    def _fill_in_unsolved(self, stopped: Stopped) -> None:
-        """Give subtasks without a solution a constant f, and report how many they are."""
-        for number in range(len(self.subtasks)):
-            if number not in self.solved:
-                self._use_constant(number, stopped)
-        if self.unsolved:
+    def _report_unsolved(self) -> None:
+        """Report how many subtasks have no solution."""
+        unsolved = len(self.subtasks) - len(self.solved)
+        if unsolved:
             kind = "pairs of classes" if self.subtasks.pairs else "classes"
             emit(
                 Notice(
-                    f"{len(self.unsolved)} of {len(self.subtasks)} {kind} have no solution, only a "
+                    f"{unsolved} of {len(self.subtasks)} {kind} have no solution, only a "
                     "constant decision value: there was no time for them"
                 )
             )
 
-    def _use_constant(self, number: int, stopped: Stopped) -> None:
-        self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
-        self.unsolved.add(number)
-
-    @property
-    def _solutions(self) -> list[SubtaskSolution]:
-        return [self.solved[number] for number in sorted(self.solved)]
+    @cached_property
+    def solutions(self) -> list[SubtaskSolution]:
+        """The solutions of all subtasks, a constant f where there is none. Only after the run."""
+        late = Stopped(StopReason.TIME_LIMIT)
+        return [
+            self.solved.get(number) or SubtaskSolution.constant(self.subtasks, number, late)
+            for number in range(len(self.subtasks))
+        ]
 
     def own_outcome(self, stopped: str) -> Trained:
-        every = self._solutions
+        every = self.solutions
         certificate = self._certificate
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
             model=self.name,
-            iterations=sum(self.counts.values()),
-            support_vectors=len(self._machine.beta),
+            iterations=sum(count for count, _ in self.efforts),
+            support_vectors=len(self.machine.beta),
             # The coefficients of a reduced machine have no bounds.
             bounded=0 if self.reductions else count_bounded([one.SV for one in every]),
             violators=sum(counted) if len(counted) == len(every) else None,
@@ -752,7 +645,7 @@ class KernelTrainingRun(BatchRun[Params]):
             evaluated=all(one.evaluated for one in every),
             cross_validation=self.cross_validation,
             stopped=stopped,
-            solve_seconds=sum(self.solve_seconds.values()),
+            solve_seconds=sum(seconds for _, seconds in self.efforts),
             seconds=self.clock.seconds,
             primal=certificate.primal,
             dual=certificate.dual,
@@ -791,12 +684,12 @@ class KernelTrainingRun(BatchRun[Params]):
         mapping = self.trainer.map_of(self.params)
         if mapping is None:
             common["float64"] = True
-        return finished(self._machine, mapping, **common, **self.density_marks)
+        return finished(self.machine, mapping, **common, **self.density_marks)
 
     @cached_property
-    def _machine(self) -> KernelModel:
+    def machine(self) -> KernelModel:
         """The solutions as one model over the columns of D."""
-        return assemble(self.subtasks, [one.SV for one in self._solutions])
+        return assemble(self.subtasks, [one.SV for one in self.solutions])
 
 
 def _largest(gaps: list[float]) -> float | None:

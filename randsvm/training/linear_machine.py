@@ -59,10 +59,7 @@ from randsvm.training.job import (
     check_paths,
 )
 from randsvm.training.run import (
-    NO_OUTPUT,
     BatchRun,
-    Output,
-    RunDescription,
     Trainer,
     TrainingRun,
     check_row_weights,
@@ -93,8 +90,16 @@ class LinearTrainer(Trainer[SgdParams]):
     def cost_and_lambda(self, params: SgdParams) -> tuple[float, float]:
         return params.cost_and_lambda(self.D.total_weight())
 
-    def describe(self, params: SgdParams) -> RunDescription:
-        return RunDescription("sgd", arguments=[], notices=[])
+    def prepared(self, params: SgdParams) -> SgdParams:
+        require(
+            self.job.search.search_gap is None,
+            "--search-gap is for kernel machines: sgd ends after --epochs, not at a gap",
+        )
+        require(
+            params.gap is None or self.job.resources.cluster is None,
+            "--gap of sgd needs the rows in this process: no --cluster",
+        )
+        return params
 
     def decision(self, D: Dataset, params: SgdParams, clock: Clock) -> Decision:
         run = self._training(D, params, clock, clock.end)
@@ -106,9 +111,9 @@ class LinearTrainer(Trainer[SgdParams]):
         return params.probability and params.loss != "log"
 
     def start(
-        self, params: SgdParams, clock: Clock, until: float, output: Output, first_fit: Any
+        self, params: SgdParams, clock: Clock, until: float, first_fit: Any
     ) -> LinearTrainingRun:
-        run = self._training(self.D, params, clock, until, output)
+        run = self._training(self.D, params, clock, until)
         if (
             run.share_of_means > FAR_FROM_ZERO
             and self.job.run.scale != "standard"
@@ -130,34 +135,15 @@ class LinearTrainer(Trainer[SgdParams]):
         return run
 
     def _training(
-        self, D: Dataset, params: SgdParams, clock: Clock, until: float, output: Output = NO_OUTPUT
+        self, D: Dataset, params: SgdParams, clock: Clock, until: float
     ) -> LinearTrainingRun:
         """Return a training on all rows or on a view of them."""
-        objective, mapping = (
-            LinearObjective.of(D, self.labelled_data.labels, params),
-            self.map_of(params),
-        )
+        objective, mapping = LinearObjective.of(D, self.labels, params), self.map_of(params)
         if params.task == "one-class":
             D = one_class(D)
         if mapping is not None:
             D = D.mapped(mapping.over(D.summary.features))
-        return LinearTrainingRun(self, D, objective, params, clock, until, output)
-
-
-def prepare(params: SgdParams, job: Job) -> tuple[type[LinearTrainer], SgdParams, Job]:
-    """Return what makes the trainer once the data is read, the parameters and the job.
-
-    Raises ParameterError for --search-gap, and for --gap on a cluster.
-    """
-    require(
-        job.search.search_gap is None,
-        "--search-gap is for kernel machines: sgd ends after --epochs, not at a gap",
-    )
-    require(
-        params.gap is None or job.resources.cluster is None,
-        "--gap of sgd needs the rows in this process: no --cluster",
-    )
-    return LinearTrainer, params, job
+        return LinearTrainingRun(self, D, objective, params, clock, until)
 
 
 # --early-stopping leaves at least this number of rows to train on.
@@ -185,10 +171,8 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         params: SgdParams,
         clock: Clock,
         until: float,
-        output: Output,
     ) -> None:
         self.trainer = trainer
-        self.output = output
         self.D = D
         self.objective = objective
         self.params = params

@@ -20,7 +20,7 @@ from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, ParameterError
-from randsvm.events import Iteration, listening
+from randsvm.events import Iteration, Notice, emit, listening
 from randsvm.parameters.option import command_line, require
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.svm import Problem
@@ -400,6 +400,7 @@ class SubtaskSolution:
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
+    full, changes: the solution that --reduce has reduced, and what it changed; None: it has not
     """
 
     SV: KernelSolution
@@ -408,6 +409,8 @@ class SubtaskSolution:
     evaluated: bool
     stopped: Stopped
     poor_fit: str | None = None
+    full: SubtaskSolution | None = None
+    changes: SubtaskReduction | None = None
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -417,7 +420,8 @@ class SubtaskSolution:
 
     def in_whole(self, task: Subtask) -> SubtaskSolution:
         """Return this solution with the row numbers of the whole D."""
-        return replace(self, SV=task.in_whole(self.SV))
+        full = None if self.full is None else self.full.in_whole(task)
+        return replace(self, SV=task.in_whole(self.SV), full=full)
 
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
@@ -482,34 +486,45 @@ class Rounds:
     def _begins_on_inner_set(self) -> bool:
         return self.all_rows is None and self.algorithm.uses_inner_set
 
-    def run(self, latest: float) -> tuple[KernelSolution, Stopped]:
-        """Make the rounds that there is time for; return the solution, and why they ended.
+    def run(self, latest: float, evaluate: bool = True) -> SubtaskSolution:
+        """Make the rounds that there is time for, and return the solution.
 
-        The last solution is returned if it has no violators or the gap that was asked for, and the
-        one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
-        `latest`.
+        That is the last one if it has no violators or the gap that was asked for, and the one of
+        lowest P otherwise. If the closing evaluation finds a larger gap, rounds go on. Raises
+        TimeLimitError if there is no solution at the moment `latest`.
         """
-        self.latest, stopped = latest, None
-        self.record = Record(self.task.problem.tolerance, rounds=self.count)
-        run = Decomposition(self.scan, Draws(self.job.run.seed), self.record.tolerance)
-        try:
-            with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
-                for last, V in rounds:
-                    stopped = self._recorded(run, last, V)
-                    if stopped is not None:
-                        break
-        except TimeLimitError:
-            if self.best.solution is None:
-                raise
-            return self.best.solution, Stopped(StopReason.TIME_LIMIT)
-        assert stopped is not None and self.best.solution is not None
+        self.latest, found = latest, None
+        while found is None:
+            stopped = None
+            self.record = Record(self.task.problem.tolerance, rounds=self.count)
+            run = Decomposition(self.scan, Draws(self.job.run.seed), self.record.tolerance)
+            try:
+                with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
+                    for last, V in rounds:
+                        stopped = self._recorded(run, last, V)
+                        if stopped is not None:
+                            break
+                assert stopped is not None
+                SV = self._chosen(last, stopped)
+            except TimeLimitError:
+                if self.best.solution is None:
+                    raise
+                SV, stopped = self.best.solution, Stopped(StopReason.TIME_LIMIT)
+            if not evaluate:
+                return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
+            found = self.evaluated(SV, stopped)
+        return found
+
+    def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
+        """Return the solution of rounds that have ended."""
+        assert self.best.solution is not None
         is_solved = stopped.reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
         SV = last if is_solved else self.best.solution
-        if stopped.reason is StopReason.NO_MARGIN and self.best.certified:
-            raise self._no_margin
-        if is_solved and self.least_norm is not None and not SV.has_margin:
-            raise self._no_margin
-        return SV, stopped
+        lacks_margin = stopped.reason is StopReason.NO_MARGIN and self.best.certified
+        if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
+            between = f" between {self.task.name}" if self.task.name else ""
+            raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
+        return SV
 
     def _rounds(self, run: Decomposition) -> Scans:
         if self.inner_set is None:
@@ -598,6 +613,31 @@ class Rounds:
 
     # --- reduction and evaluation ------------------------------------------------------------
 
+    def reduced(self, solution: SubtaskSolution) -> SubtaskSolution:
+        """Return a solution with the fewer support vectors of --reduce, or as it is without time.
+
+        The scan holds the values of an evaluated solution.
+        """
+        stop, SV = self.job.stop, solution.SV
+        if stop.reduce is None or not len(SV):
+            return solution
+        if isinstance(SV, ReducedMachine):
+            assert SV.full is not None
+            certificate, changes = solution.certificate, SV.changes
+            full = replace(solution, SV=SV.full, certificate=changes.full)
+        else:
+            full, own = solution, solution.certificate if solution.evaluated else None
+            try:
+                with self.clock.until(lambda: self.end - RESERVED_SECONDS):
+                    SV, certificate, changes = self.reduce(SV, stop.wanted_gap, own)
+            except TimeLimitError:
+                if solution.evaluated:
+                    emit(Notice("--reduce: there was no time to reduce the support vectors"))
+                return solution
+        return replace(
+            solution, SV=SV, certificate=certificate, violators=None, full=full, changes=changes
+        )
+
     def reduce(
         self,
         SV: KernelSolution,
@@ -613,11 +653,10 @@ class Rounds:
         """
         from randsvm.algorithms.reduced_set import Reduction
 
-        job, best = self.job, self.best
-        evaluated = certificate is not None
+        job, evaluated = self.job, certificate is not None
         if certificate is None:
             self.scan.return_to(SV)
-            certificate = best.certificate if SV is best.solution else best.last_certificate
+            certificate = self._running_certificate(SV)
         size, seed = job.stop.reduced_size, job.run.seed
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
         if not evaluated or not isinstance(found[0], ReducedMachine):
@@ -650,10 +689,13 @@ class Rounds:
 
     def _unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return the solution without a certificate, as its P and D have no bound of rounding."""
-        best = self.best
-        found = best.certificate if SV is best.solution else best.last_certificate
-        found = replace(found, certified=False)
+        found = replace(self._running_certificate(SV), certified=False)
         return SubtaskSolution(self.scan.completed(SV), found, None, False, stopped)
+
+    def _running_certificate(self, SV: KernelSolution) -> Certificate:
+        """Return the certificate of the best or the last solution, by the running values."""
+        best = self.best
+        return best.certificate if SV is best.solution else best.last_certificate
 
     def _evaluated(
         self, SV: KernelSolution, clock: Clock, end: float
@@ -739,12 +781,6 @@ class Rounds:
     def _inner_solution(self) -> KernelSolution | None:
         return None if self.inner_set is None else self.inner_set.solution
 
-    @property
-    def _no_margin(self) -> ParameterError:
-        """The error for -s nu-svc whose optimum has rho <= 0."""
-        between = f" between {self.task.name}" if self.task.name else ""
-        return ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
-
 
 class InnerSet:
     """Solves problems of some rows for rounds over all rows; see randsvm.PartSolver.
@@ -791,7 +827,7 @@ class InnerSet:
         )
         is_feasible = factor == 1.0
         try:
-            SV, _ = part.run(whole.until())
+            SV = part.run(whole.until(), evaluate=False).SV
             found = _over(part, rows, SV)
             self._keep(found, is_feasible)
             machine = self._reduced(part, rows, SV, found) if is_feasible else found

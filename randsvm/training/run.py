@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -50,7 +51,6 @@ from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import Params, check_weights
 from randsvm.training import probabilities
 from randsvm.training.cross_validation import (
-    Winner,
     check_select_by,
     fit_by_cross_validation,
     search_metadata,
@@ -83,75 +83,27 @@ MANY_INTEGERS = 20
 MAX_COLUMNS = 20
 
 
-@dataclass(frozen=True)
-class LabelledData:
-    """D with the labels of the task.
+# D with the labels of a task: y are class indices (positions in the labels) or the targets of a
+# regression. The labels of the model as text, and as numbers if all of them are.
+Labelled = tuple[Dataset, tuple[str, ...], tuple[int | str, ...]]
 
-    D : y are class indices (positions in `labels`) or the targets of a regression
-    labels : the model's labels as text; novelty detection has "1" and "-1", in this order
-    values : the labels as numbers, if all of them are, or as text
+
+def labelled(whole: Dataset, path: str, task: str) -> Labelled:
+    """Return the rows with labels for a task: "svc", "svr" or "one-class".
+
+    Novelty detection has the labels "1" and "-1", in this order. Raises DataError for a
+    classification with a single class.
     """
-
-    D: Dataset
-    labels: tuple[str, ...]
-    values: tuple[int | str, ...]
-
-    @staticmethod
-    def of(whole: Dataset, path: str, task: str) -> LabelledData:
-        """Return the rows with labels for a task: "svc", "svr" or "one-class".
-
-        Raises DataError for a classification with a single class.
-        """
-        if task == "svr":
-            return LabelledData(whole, (), ())
-        summary = whole.summary
-        if task == "one-class":
-            indices = {value: index for index, value in enumerate(ONE_CLASS_LABELS)}
-            other = len(indices)
-            found = [indices.get(str(value), other) for value in summary.values]
-            D = whole.relabel(np.array(found, float))
-            return LabelledData(D, ONE_CLASS_LABELS, label_values(ONE_CLASS_LABELS))
-        D, order = labelled_classes(whole, path)
-        names = tuple(summary.names[i] for i in order)
-        return LabelledData(D, names, tuple(summary.values[i] for i in order))
-
-    def check_classes(self, path: str, most: int) -> None:
-        """Raise DataError if there are more than `most` classes."""
-        if len(self.labels) > most:
-            problem = f"expected at most {most:,} classes, found {len(self.labels):,}"
-            hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
-            raise DataError(display_name(path), 1, 1, problem + hint)
-
-    def check_weights(self, params: Params | SgdParams) -> None:
-        """Raise ParameterError for the weight of a class that the data does not have."""
-        if self.labels:
-            check_weights(params.weights, self.labels)
-
-    def remarks(self, params: Params | SgdParams) -> list[str]:
-        """Return messages for the user about labels, parameters and scaling."""
-        found, K = [], len(self.labels)
-        if K > MANY_INTEGERS and all(isinstance(value, int) for value in self.values):
-            found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
-        if params.multiclass and K == 2:
-            found.append(f"--multiclass {params.multiclass} has no effect with two classes")
-        scaling = self.D.scaling
-        if scaling is not None and scaling.factor is not None and not scaling.stores_all:
-            by = {"minmax": "largest absolute value", "standard": "standard deviation"}
-            some = "" if scaling.shift is None else "sparse features and categories "
-            found.append(
-                f"sparse rows: --scale {scaling.name} only divides {some}by the "
-                f"{by[scaling.name]}, zeros stay zeros"
-            )
-        return found
-
-    def scaled(self, name: str | None, *, zero_based: bool) -> LabelledData:
-        """Return these rows with features scaled as --scale says; None: as they are.
-
-        zero_based: whether the features of a table begin with 0
-        """
-        if name is None:
-            return self
-        return replace(self, D=self.D.scaled(scaling_of(self.D, name, zero_based)))
+    if task == "svr":
+        return whole, (), ()
+    summary = whole.summary
+    if task == "one-class":
+        indices = {value: index for index, value in enumerate(ONE_CLASS_LABELS)}
+        found = [indices.get(str(value), len(indices)) for value in summary.values]
+        D = whole.relabel(np.array(found, float))
+        return D, ONE_CLASS_LABELS, label_values(ONE_CLASS_LABELS)
+    D, order = labelled_classes(whole, path)
+    return D, tuple(summary.names[i] for i in order), tuple(summary.values[i] for i in order)
 
 
 def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
@@ -287,49 +239,36 @@ SEARCH_TIME = 1 / 2
 PROBABILITY_TIME = 4
 
 
-class RunDescription(NamedTuple):
-    """A training before it begins; see events.Started.
-
-    arguments: the options of the algorithm other than the parameters, with defaults filled in
-    notices: messages for the user
-    """
-
-    algorithm: str
-    arguments: list[str]
-    notices: list[str]
-    working_set: int | None = None
-    solve_bytes: int | None = None
-
-
-class Output(NamedTuple):
-    """What a run writes beside its solution.
-
-    path: of the model; None: no file
-    arguments: the configuration that the model stores
-    searched: the result of the search; None: there was none
-    """
-
-    path: str | None = None
-    arguments: Sequence[str] = ()
-    searched: Searched | None = None
-
-
-NO_OUTPUT = Output()
-
-
 # --- what kernel machines and linear machines supply -----------------------------------------
 
 
-@dataclass(frozen=True)
 class Trainer(ABC, Generic[AnyParams]):
-    """Labelled rows, and one way to train on them."""
+    """One way to train, and the labelled rows once they are read; see `labelled`."""
 
-    labelled_data: LabelledData
-    job: Job
+    D: Dataset
+    labels: tuple[str, ...]
+    values: tuple[int | str, ...]
 
-    @property
-    def D(self) -> Dataset:  # noqa: N802 - the papers' name
-        return self.labelled_data.D
+    def __init__(self, name: str, job: Job) -> None:
+        """name: of the algorithm."""
+        self.name, self.job = name, job
+
+    def take(self, whole: Dataset, path: str, params: AnyParams) -> None:
+        """Take the rows of the file `path`, labelled and scaled.
+
+        Raises DataError if the rows cannot be trained on.
+        """
+        self.D, self.labels, self.values = labelled(whole, path, params.prediction_type)
+        if len(self.labels) > self.max_classes:
+            problem = f"expected at most {self.max_classes:,} classes, found {len(self.labels):,}"
+            hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
+            raise DataError(display_name(path), 1, 1, problem + hint)
+        if self.labels:
+            check_weights(params.weights, self.labels)
+        # Scaling comes before defaults that follow from the features, such as -g scale.
+        run = self.job.run
+        if run.scale is not None:
+            self.D = self.D.scaled(scaling_of(self.D, run.scale, run.zero_based))
 
     def map_of(self, params: AnyParams) -> RandomMap | None:
         """Return the random features that approximate the kernel, or None."""
@@ -359,7 +298,9 @@ class Trainer(ABC, Generic[AnyParams]):
 
     def for_parts(self: AnyTrainer) -> AnyTrainer:
         """Return a trainer for parts of the rows, which another process may train on."""
-        return replace(self, job=self.job.for_parts())
+        other = copy(self)
+        other.job = self.job.for_parts()
+        return other
 
     def fit(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
         """Train on a view of the rows within about `seconds`; return f, in the model's columns.
@@ -378,7 +319,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
         The class whose column is the largest is predicted.
         """
-        decision, classes = self.fit(D, params, seconds), len(self.labelled_data.labels)
+        decision, classes = self.fit(D, params, seconds), len(self.labels)
         if params.multiclass != "ovo":
             return decision
 
@@ -402,6 +343,13 @@ class Trainer(ABC, Generic[AnyParams]):
         """The largest number of classes that can be trained."""
 
     @abstractmethod
+    def prepared(self, params: AnyParams) -> AnyParams:
+        """Return the parameters, and set the job, with defaults that need no data filled in.
+
+        Raises ParameterError for options that exclude each other.
+        """
+
+    @abstractmethod
     def resolved(self, params: AnyParams) -> AnyParams:
         """Return the parameters with defaults that follow from the data filled in.
 
@@ -412,9 +360,17 @@ class Trainer(ABC, Generic[AnyParams]):
     def cost_and_lambda(self, params: AnyParams) -> tuple[float, float]:
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
-    @abstractmethod
-    def describe(self, params: AnyParams) -> RunDescription:
-        """Return the description of a training on all rows."""
+    def arguments(self, params: AnyParams) -> list[str]:
+        """Return the options of the algorithm other than the parameters, with their defaults."""
+        return []
+
+    def notices(self, params: AnyParams) -> list[str]:
+        """Return messages for the user."""
+        return []
+
+    def solve_memory(self, params: AnyParams) -> tuple[int | None, int | None]:
+        """Return the rows of a working set, and the bytes of a subproblem; None: there is none."""
+        return None, None
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
@@ -437,7 +393,7 @@ class Trainer(ABC, Generic[AnyParams]):
 
     @abstractmethod
     def start(
-        self, params: AnyParams, clock: Clock, until: float, output: Output, first_fit: Any
+        self, params: AnyParams, clock: Clock, until: float, first_fit: Any
     ) -> BatchRun[AnyParams]:
         """Return a training on all rows that has time until the moment `until`.
 
@@ -445,37 +401,26 @@ class Trainer(ABC, Generic[AnyParams]):
         """
 
 
-# Returns what makes the trainer once the data is read, and its parameters and its job.
-Prepare = Callable[
-    [AnyParams, Job],
-    tuple[Callable[[LabelledData, Job], Trainer[AnyParams]], AnyParams, Job],
-]
-
-
 # --- from data to a model --------------------------------------------------------------------
 
 
 def train(
-    prepare: Prepare[AnyParams],
-    data: Source,
-    model: str | None,
-    params: AnyParams,
-    job: Job,
-    watch: Watch,
+    trainer: Trainer[AnyParams], data: Source, model: str | None, params: AnyParams, watch: Watch
 ) -> tuple[Model, Trained]:
     """Train on the file, files or arrays `data`; write `model` (None: no file).
 
     Returns the model and how its training ended.
 
-    prepare: called before the data is read, to refuse bad options early; it may fill in parameters
-    and the job's defaults. Raises the errors of randsvm.errors. On any error `model` is unchanged,
-    except that on Interrupted and ClusterError the best model so far, if there is one, is written.
+    Raises the errors of randsvm.errors. On any error `model` is unchanged, except that on
+    Interrupted and ClusterError the best model so far, if there is one, is written.
     """
+    job = trainer.job
     clock = Clock(job.limits.time_limit, watch)
-    job = replace(job, search=job.search.resolved())
+    trainer.job = replace(job, search=job.search.resolved())
     check_paths(data, model, job)
     check_select_by(job.search, params)
-    make, params, job = prepare(params, job)
+    params = trainer.prepared(params)
+    job = trainer.job
     check_gap(job, params)
     with (
         one_blas_thread(),
@@ -483,45 +428,36 @@ def train(
         clock.before_a_model(model or IN_MEMORY),
         closing(load_rows(data, params, job)) as whole,
     ):
-        name = joint_name(data)
-        trainer = make(LabelledData.of(whole, name, params.prediction_type), job)
-        trainer.labelled_data.check_classes(name, trainer.max_classes)
-        trainer.labelled_data.check_weights(params)
-        # Scaling comes before defaults that follow from the features, such as -g scale.
-        scaled = trainer.labelled_data.scaled(job.run.scale, zero_based=job.run.zero_based)
-        trainer = replace(trainer, labelled_data=scaled)
-        remarks = [*_unused_options(params), *trainer.labelled_data.remarks(params)]
+        trainer.take(whole, joint_name(data), params)
+        remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
-        description = trainer.describe(params)
-        _report_start(trainer, params, description, clock)
+        own = trainer.arguments(params)
+        _report_start(trainer, params, clock)
         for text in remarks:
             emit(Notice(text))
 
         def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [
-                *_arguments_of(params),
-                *description.arguments,
-                *command_line(job.run, job.search),
-            ]
-            return [description.algorithm, *arguments]
+            arguments = [*_arguments_of(params), *own, *command_line(job.run, job.search)]
+            return [trainer.name, *arguments]
 
-        found = Winner(None, params)
+        searched, first_fit = None, None
         if job.search.is_wanted:
             from randsvm.training.search import search
 
             until = clock.share(SEARCH_TIME)
-            fit = trainer.for_search().fit_for_scores
-            found = search(trainer.D, params, fit, job, configuration, until, trainer.search_fits())
-        params = found.params
-        output = Output(model, configuration(params, job), found.searched)
+            fit, fits = trainer.for_search().fit_for_scores, trainer.search_fits()
+            searched, params, first_fit = search(
+                trainer.D, params, fit, job, configuration, until, fits
+            )
         until = clock.share(1 / (1 + PROBABILITY_TIME * trainer.holds_out(params)))
-        run = trainer.start(params, clock, until, output, found.first_fit)
+        run = trainer.start(params, clock, until, first_fit)
         # The training frees the first fit of the search, part by part.
-        del found
+        del first_fit
+        run.path, run.arguments, run.searched = model, configuration(params, job), searched
         with run.saved_if_interrupted():
             run.run()
-            run.fit_probabilities()
+            run.complete()
             outcome = run.save(run.stopped)
         return run.result(outcome)
 
@@ -540,18 +476,31 @@ def _unused_options(params: AnyParams) -> list[str]:
     ]
 
 
-def _report_start(
-    trainer: Trainer[AnyParams],
-    params: AnyParams,
-    description: RunDescription,
-    clock: Clock,
-) -> None:
+def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
+    """Return messages for the user about labels, parameters and scaling."""
+    found, K, scaling = [], len(trainer.labels), trainer.D.scaling
+    if K > MANY_INTEGERS and all(isinstance(value, int) for value in trainer.values):
+        found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
+    if params.multiclass and K == 2:
+        found.append(f"--multiclass {params.multiclass} has no effect with two classes")
+    if scaling is not None and scaling.factor is not None and not scaling.stores_all:
+        by = {"minmax": "largest absolute value", "standard": "standard deviation"}
+        some = "" if scaling.shift is None else "sparse features and categories "
+        found.append(
+            f"sparse rows: --scale {scaling.name} only divides {some}by the "
+            f"{by[scaling.name]}, zeros stay zeros"
+        )
+    return found
+
+
+def _report_start(trainer: Trainer[AnyParams], params: AnyParams, clock: Clock) -> None:
     """Emit the configuration of the run, and its notices."""
     D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
-    arguments = [*_arguments_of(params, job.search.grid), *description.arguments]
+    arguments = [*_arguments_of(params, job.search.grid), *trainer.arguments(params)]
+    working_set, solve_bytes = trainer.solve_memory(params)
     emit(
         Started(
-            algorithm=description.algorithm,
+            algorithm=trainer.name,
             configuration=[*arguments, *command_line(job.run, job.search, job.limits)],
             n=D.n,
             d=len(D.summary.features),
@@ -561,8 +510,8 @@ def _report_start(
             seconds=clock.seconds,
             pass_bytes=D.store.nbytes,
             place=D.store.place,
-            working_set=description.working_set,
-            solve_bytes=description.solve_bytes,
+            working_set=working_set,
+            solve_bytes=solve_bytes,
             gap_asked=job.stop.wanted_gap,
         )
     )
@@ -570,7 +519,7 @@ def _report_start(
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
     if D.summary.zero_weights:
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
-    for text in description.notices:
+    for text in trainer.notices(params):
         emit(Notice(text))
 
 
@@ -666,8 +615,11 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
 
     trainer: Trainer[AnyParams]
     params: AnyParams
-    output: Output
     stopped: Stopped
+    # Of the model, None: no file; the configuration that it stores; the result of the search.
+    path: str | None = None
+    arguments: Sequence[str] = ()
+    searched: Searched | None = None
     # The fields of the model for probabilities.
     calibrated: Mapping[str, Any] = MappingProxyType({})
     # The gap of the model in the file, if it is better and stays there.
@@ -689,7 +641,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
     def model(self, **common: Any) -> Model:
         """Return the model; common: the fields that every model has."""
 
-    def fit_probabilities(self) -> None:
+    def complete(self) -> None:
         """Fit the probabilities that take a cross-validation."""
         trainer = self.trainer
         if trainer.holds_out(self.params):
@@ -705,13 +657,12 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
     @property
     def name(self) -> str:
         """The name of the model in messages."""
-        return self.output.path or IN_MEMORY
+        return self.path or IN_MEMORY
 
     @property
     def cross_validation(self) -> Tried | None:
         """The result of the parameters that were chosen; None: no cross-validation."""
-        searched = self.output.searched
-        return None if searched is None else searched.tried[0]
+        return None if self.searched is None else self.searched.tried[0]
 
     def outcome(self, stopped: Stopped) -> Trained:
         outcome = self.own_outcome(str(stopped))
@@ -726,7 +677,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
 
         None: there is no such model, or this training was to certify no gap.
         """
-        path = self.output.path
+        path = self.path
         if path is None or self.trainer.job.limits.overwrite or not is_existing_file(path):
             return None
         if isnan(outcome.gap) and outcome.gap_asked is None:
@@ -751,19 +702,18 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         return why_gap_too_large(self.trainer.job, outcome.gap, self.name)
 
     def write(self, outcome: Trained) -> None:
-        labelled_data = self.trainer.labelled_data
-        zero_based = self.trainer.job.run.zero_based
+        trainer, summary = self.trainer, self.trainer.D.summary
         self.saved_model = self.model(
-            labels=labelled_data.labels,
-            zero_based=zero_based or labelled_data.D.summary.has_row_numbers,
-            seen=SeenFeatures.of(labelled_data.D.summary.features),
-            scaling=labelled_data.D.scaling,
-            float64=labelled_data.D.summary.float64,
-            columns=labelled_data.D.summary.columns,
+            labels=trainer.labels,
+            zero_based=trainer.job.run.zero_based or summary.has_row_numbers,
+            seen=SeenFeatures.of(summary.features),
+            scaling=trainer.D.scaling,
+            float64=summary.float64,
+            columns=summary.columns,
             metadata=self._metadata(outcome),
             **self.calibrated,
         )
-        if self.output.path is not None:
+        if self.path is not None:
             save(self.saved_model, outcome.model)
 
     def _metadata(self, outcome: Trained) -> dict[str, Any]:
@@ -771,7 +721,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         D = self.trainer.D
         return {
             "version": __version__,
-            "configuration": shlex.join(self.output.arguments),
+            "configuration": shlex.join(self.arguments),
             "seed": self.trainer.job.run.seed,
             "n": D.n,
             "d": len(D.summary.features),
@@ -779,5 +729,5 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
             "digest": D.summary.digest,
             "C": self.trainer.cost_and_lambda(self.params)[0],
             **self.metadata(outcome),
-            **search_metadata(self.output.searched),
+            **search_metadata(self.searched),
         }

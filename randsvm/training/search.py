@@ -33,7 +33,6 @@ from randsvm.training.cross_validation import (
     CrossValidation,
     FoldScore,
     KeptValues,
-    Winner,
     criterion_of,
     held_out_values,
     mean_and_error,
@@ -259,11 +258,12 @@ def search(
     configuration: Callable[[AnyParams, Job], list[str]],
     until: float,
     search_fits: Sequence[SearchFit[AnyParams]] = (),
-) -> Winner[AnyParams]:
+) -> tuple[Searched | None, AnyParams, Any]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
     Without a grid, the parameters alone are cross-validated. The first result is of the best
     combination. No results (None): there was no time for any; the first combination is returned.
+    Third, the fit with these parameters on all rows but the first fold; None: there is none.
 
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
@@ -284,7 +284,7 @@ def search(
     if not scores.results:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
-        return Winner(None, candidates[0].params)
+        return None, candidates[0].params, None
     first_fit, ranked = scores.first_fit_of_best(), scores.ranked
     simplest = simplest_within_error(ranked, scores.criterion.sign)
     found = Searched(ranked, time.perf_counter() - began, len(scores.candidates), simplest)
@@ -292,7 +292,7 @@ def search(
     if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
         emit(Notice(f"all {len(ranked):,} scores are equal: they do not show which one is best"))
     best = replace(params, **ranked[0].values)  # type: ignore[arg-type]
-    return Winner(found, best, first_fit)
+    return found, best, first_fit
 
 
 # --- stages ----------------------------------------------------------------------------------

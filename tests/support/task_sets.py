@@ -14,7 +14,7 @@ from randsvm.data import dataset
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.parameters.run import Resources
-from randsvm.training.run import LabelledData
+from randsvm.training.run import labelled
 
 ROWS, GAMMA = 200, 0.5
 
@@ -48,4 +48,4 @@ def open_dataset(
     task = kind if kind in ("svr", "one-class") else "svc"
     options = ParseOptions("number" if kind == "svr" else "class", False, groups=groups)
     with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
-        yield LabelledData.of(whole, str(path), task).D
+        yield labelled(whole, str(path), task)[0]

@@ -22,7 +22,7 @@ from randsvm.errors import DataError
 from randsvm.parameters.run import Resources, Search
 from randsvm.training.cross_validation import CrossValidation, assign_groups
 from randsvm.training.job import Job
-from randsvm.training.run import LabelledData
+from randsvm.training.run import labelled
 
 GROUPS, ROWS_IN_GROUP = 40, 6
 N = GROUPS * ROWS_IN_GROUP
@@ -54,7 +54,7 @@ def path(tmp_path):
 
 def opened(path, **given):
     options = ParseOptions(groups=True, **given)
-    return LabelledData.of(dataset.load(str(path), options, Resources(jobs=1)), "", "svc").D
+    return labelled(dataset.load(str(path), options, Resources(jobs=1)), "", "svc")[0]
 
 
 def folds_of(D, folds, seed=0):
