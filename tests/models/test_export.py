@@ -304,6 +304,20 @@ def test_an_export_that_predicts_other_labels_is_a_bug(small, monkeypatch):
     assert out.read_bytes() == before
 
 
+@needs_compiler
+def test_an_export_that_decides_one_row_otherwise_is_a_bug(small, monkeypatch):
+    right = exporting.run_program
+
+    def run(*arguments):
+        found = right(*arguments)
+        found.f[2] *= 1.001
+        return found
+
+    monkeypatch.setattr(exporting, "run_program", run)
+    with pytest.raises(ExportError, match="for row 3, and the model"):
+        randsvm.export(small, small.with_name("m.c"))
+
+
 def test_without_a_compiler_the_export_is_written_and_says_so(small, monkeypatch, capsys):
     monkeypatch.setenv("CC", "no-such-compiler")
     run_predict("export", "c", small, small.with_name("m.c"))
