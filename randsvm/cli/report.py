@@ -288,7 +288,7 @@ class Report:
             f"in {event.seconds:.2f} s"
         )
         if not _searches_cost(event.configuration):
-            self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}")
+            self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}{_weight(event)}")
         if event.place != "memory":
             self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
 
@@ -308,7 +308,8 @@ class Report:
             if outcome.iterations is None
             else ("iteration", outcome.iterations)
         )
-        self.say(_stopped(outcome.stopped, _counted(count or 0, noun), outcome.seconds))
+        work = _counted(count or 0, noun) + ("" if outcome.largest_gap is None else " in all")
+        self.say(_stopped(outcome.stopped, work, outcome.seconds))
         if outcome.iterations is None:
             self.say(
                 f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {_learnt(outcome)}"
@@ -513,13 +514,23 @@ def _problem(error: BaseException | None) -> str:
     return "no result" if error is None else f"{type(error).__name__}: {error}"
 
 
+def _weight(event: Started) -> str:
+    """Return the words about the n of lambda where rows have weights."""
+    if not event.C or not event.lambda_:
+        return ""
+    total = 1 / (event.C * event.lambda_)
+    same = math.isclose(total, event.n or 0, rel_tol=1e-9)
+    return "" if same else f" (n = {total:g}, the sum of weights)"
+
+
 def _round(event: Iteration) -> str:
     """Return the line of a round, within 80 columns."""
     gap = "-" if math.isnan(event.gap) else f"{event.gap:.3%}"
     head = f"{event.number:4d} {event.seconds:8.2f} s"
     counts = f"|V| {_count(event.violators):>6}  |SV| {_count(event.support_vectors):>6}"
     if event.machine:
-        name = event.machine if len(event.machine) <= 20 else event.machine[:17] + "..."
+        name = event.machine.replace(" / ", " vs ")
+        name = name if len(name) <= 20 else name[:17] + "..."
         return f"{head}  {name}: gap {gap:>8}  {counts}"
     size = _count(event.working_set)
     return f"{head}  gap {gap:>8}  P {event.primal:<11.6g} {counts}  B {size:>5}"

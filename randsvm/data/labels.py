@@ -39,7 +39,7 @@ class LabelTable:
         """
         self.path = path
         self.any_label = any_label
-        self.closed = False
+        self.closed, self._advice = False, f" (or {REGRESSION} for regression)"
         self.unlabelled = unlabelled
         self.names: list[str] = []
         self.values: list[int | str] = []
@@ -50,6 +50,8 @@ class LabelTable:
         for name in names:
             self.number(Spelling(name, 0, 0))
         self.closed = closed
+        # The labels of a model: its task is given.
+        self._advice = "" if names else f" (or {REGRESSION} for regression)"
         self._ignores_others = unlabelled and any_label and bool(names)
 
     def __len__(self) -> int:
@@ -101,7 +103,7 @@ class LabelTable:
             raise self._error(spelling, "a finite label")
         value = whole_number(number)
         if value is None:
-            raise self._error(spelling, f"a whole number as class (or {REGRESSION} for regression)")
+            raise self._error(spelling, f"a whole number as class{self._advice}")
         return value
 
     def _error(self, spelling: Spelling, expected: str) -> DataError:

@@ -162,7 +162,8 @@ def own_svc(K: np.ndarray, y: np.ndarray, bounds: tuple[float, float], tol: floa
 def own_svr(K: np.ndarray, y: np.ndarray, C: float, epsilon: float, tol: float) -> Solution:
     """Solve LIBSVM's own epsilon-SVR. K : (m, m) float32; y : (m,)."""
     m = len(y)
-    check_sums(m * float(np.abs(K.diagonal()).max()))
+    # With a small C the sums of kernel values times coefficients are small.
+    check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()).max()))
     with PrecomputedNodes.of(K, np.arange(m)) as nodes:
         found = epsilon_svr(nodes, np.arange(m), y, C, epsilon, tol)
     bound = np.full(m, C)

@@ -136,3 +136,18 @@ def test_the_page_of_file_formats_describes_every_field_of_every_record():
     }
     assert {name: fields for name, fields in missing.items() if fields} == {}
     assert {"exit_code", "peak_memory", "host"} <= set(re.findall(r"`(\w+)`", section))
+
+
+def test_lines_of_weighted_rows_and_of_several_classes_say_what_they_count(tmp_path, capsys):
+    data = tmp_path / "data"
+    rows = [f"{label} cost:0.5 1:{label} 2:{k}\n" for k in range(4) for label in (1, 2, 3)]
+    data.write_text("".join(rows))
+    run_train("randsvm", "-c", 2, data, tmp_path / "m")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[2] == "C = 2, lambda = 1/(C n) = 0.0833333 (n = 6, the sum of weights)"
+    assert [" 1 vs 2: " in line for line in lines[3:6]].count(True) == 1
+    (stopped,) = [line for line in lines if line.startswith("stopped")]
+    assert " after 3 iterations in all, " in stopped
+    data.write_text("".join(rows).replace("cost:0.5 ", ""))
+    run_train("randsvm", "-c", 2, data, tmp_path / "m")
+    assert capsys.readouterr().err.splitlines()[2].endswith(" = 0.0416667")

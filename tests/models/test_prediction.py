@@ -76,6 +76,14 @@ def test_a_label_that_training_never_saw_is_a_wrong_answer(files, train, predict
     assert predict(other, train(path).model).out == "Accuracy = 50% (2/4) (classification)\n"
 
 
+def test_targets_of_a_regression_are_no_classes_of_a_model(files, train, predict):
+    """No option of a prediction changes the task of the model."""
+    path, other = files(a=ROWS.format("1", "2"), b=ROWS.format("1", "0.5"))
+    with pytest.raises(DataError) as error:
+        predict(other, train(path).model)
+    assert str(error.value).endswith("expected a whole number as class, found '0.5'")
+
+
 def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predict):
     path, other, weights = files(
         a=ROWS.format("1", "2"), b=ROWS.format("1", "3"), weights="3\n3\n1\n1\n"

@@ -87,3 +87,11 @@ def test_kernel_values_beyond_float32_are_an_error_of_one_line(tmp_path, words, 
     path = oracle.write_svmlight(tmp_path / "data", y, size * (1 + np.round(X) / 16))
     with pytest.raises(ParameterError, match="float32: scale the features"):
         learn("randsvm", path, tmp_path / "m", "-s", "svr", *words.split())
+
+
+def test_large_kernel_values_are_no_error_with_a_small_c(tmp_path):
+    """Rows times C are the same problem with C / size as these rows with C."""
+    y, X = noisy(60)
+    path = oracle.write_svmlight(tmp_path / "data", y, 1e16 * np.round(X, 3))
+    learnt = learn("randsvm", path, tmp_path / "m", "-s", "svr", "-t", "linear", "-c", 1e-32)
+    assert learnt.metadata["gap"] <= 1e-3
