@@ -16,7 +16,7 @@ from randsvm.kernels.expansion import Expansion, evaluate_expansions
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, Layout, choose_layout
 from randsvm.models import decisions
-from randsvm.models.conformal import class_scores
+from randsvm.models.decisions import class_scores
 from randsvm.models.model import Model, ModelRows
 from randsvm.parameters.kernel import KERNELS
 

@@ -1,22 +1,61 @@
-"""Linear models: f = <w, x> + b, in LIBLINEAR's format."""
+"""Linear models, f = <w, x> + b; read and write them in LIBLINEAR's text format."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from randsvm import files
 from randsvm.arrays import to_csr
+from randsvm.decimals import is_number, words_of_numbers
+from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
-from randsvm.models.model import Model, ModelRows
+from randsvm.models.model import MAX_FEATURES, Model, ModelRows, SeenFeatures, fields_of, trailer_of
+from randsvm.models.model_text import (
+    INT_LIMIT,
+    Header,
+    HeaderFormat,
+    SealedStream,
+    check_finite,
+    finite_numbers,
+    read_header,
+    reading,
+    render_header,
+)
 
 # LIBLINEAR's name of novelty detection.
 ONE_CLASS_SOLVER = "ONECLASS_SVM"
 # LIBLINEAR's logistic regressions have the probabilities 1/(1 + exp(-f)).
 LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 LOGISTIC_SIGMOID = np.array([[-1.0], [0.0]])
+CRAMMER_SINGER = "MCSVM_CS"
+CLASSIFIER_SOLVERS = (
+    "L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", CRAMMER_SINGER,
+    "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
+)  # fmt: skip
+REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
+SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
+
+# The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
+# one-class have nr_class 2. The longest line, in bytes, is that of 87,000 labels.
+HEADER_FORMAT = HeaderFormat(
+    "LIBLINEAR",
+    ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
+    end="w",
+    longest_line=1 << 20,
+)
+BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
+BLOCK_BYTES = 1 << 20  # bytes of text that are parsed at once
+# LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
+# 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
+# written in the package's own layout, which has a row for each seen feature.
+ROWS_PER_FEATURE = 20
+EXTRA_ROWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,3 +113,224 @@ class LinearModel(Model):
     def sigmoid_in_use(self) -> np.ndarray | None:
         is_logistic = self.sigmoid is None and self.solver in LOGISTIC
         return LOGISTIC_SIGMOID if is_logistic else self.sigmoid
+
+
+# --- writing -------------------------------------------------------------------------------
+
+
+def write(model: LinearModel, path: str) -> None:
+    """Write a model and its sealed trailer; `path` is replaced as a whole or not at all.
+
+    Raise ModelError, before `path` changes, for numbers that are not finite.
+    """
+    w, one_class = model.w, model.solver == ONE_CLASS_SOLVER
+    largest = int(model.features[-1]) if len(model.features) else 0
+    own_layout = (
+        model.zero_based
+        or model.mapping is not None
+        or model.scaling is not None
+        or model.c_labels is None
+        or largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
+    )
+    if not own_layout:
+        w = np.zeros((largest, w.shape[1]))
+        w[model.features - 1] = model.w
+    check_finite(path, w=model.w, b=model.b)
+    has_labels = not (own_layout or model.is_regression or one_class)
+    header = {
+        "solver_type": (model.solver,),
+        "nr_class": (len(model.labels) or 2,),
+        "label": model.c_labels if has_labels else None,
+        "nr_feature": (len(w),),
+        "bias": (1,),
+        # The offset is the last row of w.
+        "rho": (0,) if one_class else None,
+    }
+    trailer = trailer_of(model, labels=bool(model.labels))
+    if model.mapping is not None:
+        trailer["map"] = str(model.mapping)
+    if model.sigmoid is not None:
+        trailer["probA"], trailer["probB"] = model.sigmoid
+    with files.create_output(path) as stream:
+        sealed = SealedStream(stream)
+        sealed.write(render_header(HEADER_FORMAT, header, own_layout))
+        for text in _render_rows(np.vstack([w, model.b])):
+            sealed.write(text)
+        sealed.seal(trailer)
+
+
+def _render_rows(w: np.ndarray) -> Iterator[bytes]:
+    """Yield the rows of w in blocks of lines. As in LIBLINEAR a space follows each number."""
+    columns = w.shape[1]
+    rows = max(1, BLOCK_NUMBERS // columns)
+    for start in range(0, len(w), rows):
+        numbers = words_of_numbers(w[start : start + rows])
+        lines = map(" ".join, zip(*[iter(numbers)] * columns, strict=True))
+        text = " \n".join([*lines, ""])
+        yield text.replace(".0 ", " ").encode()  # only whole numbers end with '.0'
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def read(content: bytes, name: str) -> LinearModel:
+    """Return the model in a file of LIBLINEAR or of this package.
+
+    name : the file's name in messages. Memory: `content`, two copies of w and some blocks of text.
+    A wrong size in the header does not increase it. Raise ModelError.
+
+    f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
+    """
+    header, trailer = read_header(content, name, HEADER_FORMAT)
+    solver = header.choice("solver_type", SOLVER_TYPES)
+    nr_class = _nr_class(header, solver)
+    nr_feature = header.non_negative("nr_feature", header.integers)
+    bias = header.numbers("bias", 1)[0]
+    # Two classes have one column of w, except in MCSVM_CS.
+    columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
+    rows = nr_feature + (bias >= 0)
+    _check_size(header, rows, columns)
+    label, rho = _label(header, solver, nr_class), _rho(header, solver)
+    w = _parse_rows(header, rows, columns)
+    b = w[-1] * bias if bias >= 0 else np.zeros(columns)
+    if rho is not None:
+        b = b - rho
+    if nr_class < 2:
+        raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
+    with reading(name):
+        given = fields_of(trailer, _task(solver), label)
+        if given["labels"] and len(given["labels"]) != nr_class:
+            raise ValueError(f"expected {nr_class} labels")
+        lines = given["metadata"]
+        mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
+        sigmoid = None
+        if "probA" in lines:
+            sigmoid = np.array([lines.pop("probA"), lines.pop("probB")]).reshape(2, columns)
+        features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
+    return LinearModel(
+        w=np.ascontiguousarray(w),
+        b=b,
+        solver=solver,
+        mapping=mapping,
+        features=features,
+        sigmoid=sigmoid,
+        **given,
+    )
+
+
+def _task(solver: str) -> str:
+    if solver == ONE_CLASS_SOLVER:
+        return "one-class"
+    return "svr" if solver in REGRESSION_SOLVERS else "svc"
+
+
+def _rows_of_w(
+    seen: SeenFeatures | None, w: np.ndarray, mapping: RandomMap | None, own_layout: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features of the model and their rows of w.
+
+    In LIBLINEAR's layout w has a row for every index up to the largest; in the package's own layout
+    it has a row for each seen feature. Raise ValueError if they do not fit.
+    """
+    if seen is None:
+        return np.arange(1, len(w) + 1, dtype=np.int32), w
+    features = seen.indices(len(w) if mapping is None else MAX_FEATURES)
+    if not own_layout:
+        return features, w[features - 1]
+    if len(features) > MAX_FEATURES:
+        raise ValueError(f"expected at most {MAX_FEATURES} features")
+    if len(w) != (len(features) if mapping is None else mapping.components):
+        raise ValueError("expected a row of w for each feature")
+    return features, w
+
+
+def _nr_class(header: Header, solver_type: str) -> int:
+    nr_class = header.integers("nr_class", 1)[0]
+    if solver_type not in CLASSIFIER_SOLVERS and nr_class != 2:
+        raise header.error(
+            header.line_of("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}"
+        )
+    if nr_class < 1:
+        raise header.error(header.line_of("nr_class"), "nr_class of 1 or more", f"{nr_class}")
+    return nr_class
+
+
+def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
+    """Return a number for each class; None for other tasks, or if the own layout lacks it."""
+    if solver_type not in CLASSIFIER_SOLVERS:
+        header.check_absent("label", solver_type, ["a classifier"])
+        return None
+    if header.own_layout and "label" not in header:
+        return None
+    label = header.integers("label", nr_class)
+    most_common, times = Counter(label).most_common(1)[0]
+    if times > 1:
+        raise header.error(
+            header.line_of("label"), "different labels", f"{most_common} {times} times"
+        )
+    return label
+
+
+def _rho(header: Header, solver_type: str) -> float | None:
+    if solver_type != ONE_CLASS_SOLVER:
+        header.check_absent("rho", solver_type, [ONE_CLASS_SOLVER])
+        return None
+    return header.numbers("rho", 1)[0]
+
+
+def _check_size(header: Header, rows: int, columns: int) -> None:
+    if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
+        raise header.error(
+            header.line_of("nr_feature"),
+            "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
+            f"{rows} rows of {columns}",
+        )
+
+
+def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
+    """Return w, (rows, columns) float64, from one line of numbers for each row.
+
+    Memory depends on the text alone, not on `rows` and `columns`.
+    """
+    header.check_rows(rows, "rows of w (nr_feature and the bias)")
+    blocks = [np.empty(0)]
+    number = header.first_row_line
+    for text in _blocks_of_lines(header.content, header.size, header.end):
+        block = finite_numbers(text.split()) if _has_columns(text, columns) else None
+        if block is None:
+            raise _first_error(header, number, text, columns)
+        blocks.append(block)
+        number += text.count(b"\n")
+    return np.concatenate(blocks).reshape(rows, columns)
+
+
+def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
+    """Yield content[start:end], which ends with a newline, in blocks of whole lines."""
+    while start < end:
+        stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
+        yield content[start:stop]
+        start = stop
+
+
+def _has_columns(text: bytes, columns: int) -> bool:
+    """Return whether every line of text has `columns` words."""
+    characters = np.frombuffer(text, np.uint8)
+    blank = characters <= ord(" ")  # a word with another control character is not a number
+    word_start = ~blank
+    word_start[1:] &= blank[:-1]
+    newlines = np.flatnonzero(characters == ord("\n"))
+    words_before = np.searchsorted(np.flatnonzero(word_start), newlines)
+    return bool((words_before == columns * np.arange(1, len(newlines) + 1)).all())
+
+
+def _first_error(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
+    """Return the error of the first invalid line. The text must contain an invalid line."""
+    for number, line in enumerate(text[:-1].split(b"\n"), first_line):
+        words = line.split()
+        for word in words:
+            if not is_number(word):
+                return header.error(number, "a finite number of w", word)
+        if len(words) != columns:
+            expected = f"{columns} number{'s' * (columns > 1)} in a row of w"
+            return header.error(number, expected, f"{len(words)}")
+    raise AssertionError("expected a bad line")

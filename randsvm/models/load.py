@@ -65,9 +65,9 @@ def load(path: str, float64: bool = False) -> Model:
     # Only the module of this format is imported: an import takes as long as reading a small file.
     content, name = files.read_whole(path), files.display_name(path)
     if format_of(content) == "liblinear":
-        from randsvm.models import liblinear_format
+        from randsvm.models import linear_model
 
-        return liblinear_format.read(content, name)
+        return linear_model.read(content, name)
     from randsvm.models import libsvm_format
 
     return libsvm_format.read(content, name, float64)
@@ -90,12 +90,10 @@ def save(model: Model, path: str) -> None:
     OutputError, TransferError
         If the file cannot be created or written.
     """
-    from randsvm.models.linear_model import LinearModel
+    from randsvm.models import linear_model
 
-    if isinstance(model, LinearModel):
-        from randsvm.models import liblinear_format
-
-        liblinear_format.write(model, path)
+    if isinstance(model, linear_model.LinearModel):
+        linear_model.write(model, path)
         return
     from randsvm.models import libsvm_format
     from randsvm.models.kernel_model import KernelModel

@@ -19,7 +19,7 @@ from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import NUMBER
 from randsvm.models import decisions
-from randsvm.models.conformal import NonconformityScores, class_scores
+from randsvm.models.decisions import NonconformityScores, class_scores
 
 # The labels of novelty detection: 1 for rows like the training rows, -1 for novelties.
 ONE_CLASS_LABELS = ("1", "-1")
@@ -276,7 +276,7 @@ class Model:
         return self.sigmoid
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
-        """Return how badly each class fits each row; see `conformal.class_scores`.
+        """Return how badly each class fits each row; see `decisions.class_scores`.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 A line of the header is a keyword and its words. The trailer is lines `# randsvm key value` with
 values in JSON, which hold what the two formats cannot. It ends with a seal, the sha256 of all bytes
-before it. libsvm_format.py and liblinear_format.py define the keywords and the rows.
+before it. libsvm_format.py and linear_model.py define the keywords and the rows.
 """
 
 from __future__ import annotations

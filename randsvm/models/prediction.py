@@ -31,7 +31,7 @@ from randsvm.events import (
     listening,
     silent,
 )
-from randsvm.models.conformal import label_sets
+from randsvm.models.decisions import label_sets
 from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import (
     Accuracy,

@@ -17,8 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from randsvm.models.conformal import NonconformityScores, class_scores, own_pair_scores
-from randsvm.models.decisions import class_count, class_pairs, pair_index
+from randsvm.models.decisions import (
+    NonconformityScores,
+    class_count,
+    class_pairs,
+    class_scores,
+    own_pair_scores,
+    pair_index,
+)
 from randsvm.training.job import AnyParams
 
 # Residuals above this number of standard deviations are outliers, as in LIBSVM.
@@ -68,7 +74,7 @@ def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration:
 
 
 def held_out_scores(f: np.ndarray, y: np.ndarray, prediction_type: str, pairs: bool) -> np.ndarray:
-    """Return the score of the true label or target of each row, (n,); see models/conformal.py."""
+    """Return the score of the true label or target of each row, (n,); see models/decisions.py."""
     if prediction_type == "svr":
         return np.abs(y - f[:, 0])
     if pairs:

@@ -11,7 +11,7 @@ import pytest
 from learning import Data, gaussians, learn
 
 from randsvm.errors import ModelError, ParameterError
-from randsvm.models.conformal import NonconformityScores
+from randsvm.models.decisions import NonconformityScores
 from randsvm.models.load import load
 from randsvm.parameters.run import PredictParams
 

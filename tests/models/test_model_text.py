@@ -23,8 +23,9 @@ from randsvm.data.scaling import Scaling
 from randsvm.errors import DataError, ModelError, OutputError
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.random_features import RandomMap
-from randsvm.models import liblinear_format, libsvm_format
-from randsvm.models.conformal import NonconformityScores
+from randsvm.models import libsvm_format
+from randsvm.models import linear_model as liblinear_format
+from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import configuration_and_gap, load, save

@@ -32,7 +32,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError, ModelError, ParameterError
 from randsvm.files import encoded
-from randsvm.models import liblinear_format, libsvm_format
+from randsvm.models import libsvm_format, linear_model
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.load import load
@@ -322,7 +322,7 @@ def resealed(text: bytes) -> bytes:
 def in_order(content: bytes) -> bool:
     """Whether the keywords are in the order in which their program writes them."""
     found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
-    layouts = (libsvm_format.HEADER_FORMAT, liblinear_format.HEADER_FORMAT)
+    layouts = (libsvm_format.HEADER_FORMAT, linear_model.HEADER_FORMAT)
     return any(
         [word for word in layout.keywords if word in found] == found[: found.index(layout.end)]
         for layout in layouts
