@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -51,26 +50,6 @@ def test_a_small_bound_on_support_vectors_ends_the_run_and_is_reported(made, tra
     assert trained.metadata["stopped"] in trained.stderr
     assert 0 < float(trained.metadata["gap"]) < math.inf
     assert int(trained.metadata["violators"]) > 0
-
-
-@pytest.mark.parametrize("words", [SMALL_WORDS, ("-g", 5, "-k", 50, "--sample-size", 200)])
-@pytest.mark.parametrize("data", [SMALL, ("two_gaussians", 900)])
-def test_the_trailer_describes_the_written_model(made, train, data, words):
-    path, y, X = made(*data)
-    trained = train(path, "-c", 2, *words)
-    assert re.fullmatch("[0-9a-f]{64}", trained.metadata["digest"])
-    model, metadata = oracle.read_model(trained.model, 2), trained.metadata
-    u = oracle.kernel_matrix("rbf", X, model.Z, 5.0) @ model.beta
-    own = oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0) @ model.beta
-    primal = model.beta @ own / 2 + 2 * np.maximum(0, 1 - y * (u + model.b)).sum()
-    exact = oracle.Objectives(
-        primal, dual(model.beta, oracle.kernel_matrix("rbf", model.Z, model.Z, 5.0))
-    )
-    assert float(metadata["primal"]) == pytest.approx(exact.primal, rel=1e-5)
-    assert float(metadata["dual"]) == pytest.approx(exact.dual, rel=1e-5)
-    assert float(metadata["gap"]) == pytest.approx(exact.gap, rel=1e-3, abs=1e-6)
-    assert (float(metadata["C"]), float(metadata["lambda"])) == (2, pytest.approx(1 / (2 * len(y))))
-    assert [metadata[key] for key in ("n", "d", "nnz")] == [len(y), 2, np.count_nonzero(X)]
 
 
 def test_the_stopping_rule_of_kbh07_leaves_no_violators_beyond_the_tolerance(made, train):

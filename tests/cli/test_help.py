@@ -98,22 +98,6 @@ def test_every_option_has_its_bounds_and_its_default_in_a_group(program, name):
             assert re.search(r"\[(>|from)", words)
 
 
-def test_the_help_of_sgd_lists_what_sgd_takes(toy):
-    text = shown(training, "sgd")
-    assert not re.search(r"nu-sv|require-gap|sigmoid kernel|and sigmoid|LIBSVM's kernel", text)
-    (tasks,) = re.findall(r"--task ([\w|-]+)", text)
-    for number, task in [("0", "svc"), ("2", "one-class"), ("3", "svr")]:
-        run_train("sgd", "-q", "-s", task, toy, "m")
-        run_train("sgd", "-q", "-s", number, toy, "n")
-        assert toy.with_name("m").read_bytes() == toy.with_name("n").read_bytes()
-        assert task in tasks.split("|")
-    assert len(tasks.split("|")) == 3
-    with pytest.raises(click.BadParameter, match=r"expected one of svc \(0\), one-class"):
-        run_train("sgd", "-s", "nu-svc", toy, "m")
-    with pytest.raises(ParameterError, match="--require-gap needs a certificate: randsvm"):
-        run_train("sgd", "--require-gap", 0.1, toy, "m")
-
-
 @pytest.mark.parametrize("program, words", [*((one, "") for one in GROUPS), *EVERY], ids=str)
 def test_the_short_help_is_one_screen_and_names_the_whole_one(program, words):
     """Its options are those of a first training; all others are in --help-all."""
@@ -144,32 +128,6 @@ def test_the_help_has_every_exit_code_of_the_errors():
     for text in (shown(training), shown(prediction)):
         for code in commands.EXIT_CODES:
             assert re.search(rf"^  {code} +\w|^  {code} +[+-]", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    "line, found",
-    [
-        ("randsvm-train ra", ["plain,randsvm"]),
-        ("randsvm-train randsvm --ga", ["plain,--gamma", "plain,--gap"]),
-        ("randsvm-train -c 1 --ga", ["plain,--gamma", "plain,--gap"]),
-        ("randsvm-train sgd -t r", ["plain,rbf"]),
-        ("randsvm-train to", ["file,to"]),
-        ("randsvm-train sgd to", ["file,to"]),
-    ],
-)
-def test_the_shell_completes_commands_options_words_and_files(tmp_path, monkeypatch, line, found):
-    monkeypatch.chdir(tmp_path)
-    ended = CliRunner().invoke(
-        training,
-        prog_name="randsvm-train",
-        env={
-            "_RANDSVM_TRAIN_COMPLETE": "bash_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(line.split()) - 1),
-        },
-    )
-    assert [one for one in ended.output.splitlines() if one in found] == found
-    assert all(one in found or one.startswith("file,") for one in ended.output.splitlines())
 
 
 def test_bash_completes_a_command_beside_files(toy):

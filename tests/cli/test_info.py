@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import click
 import pytest
@@ -44,6 +45,7 @@ def test_a_model_says_what_it_is_and_how_it_was_made(tmp_path, info, data):
     for name in ("gap", "primal", "dual", "violators", "stopped"):
         assert found[name] == trained.outcome[name]
     assert found["configuration"] == trained.metadata["configuration"]
+    assert re.fullmatch("[0-9a-f]{64}", trained.metadata["digest"])
 
 
 @pytest.mark.parametrize(
