@@ -122,7 +122,7 @@ class Dataset:
         self.jobs = jobs
         self.pool = ThreadPool(jobs)
         self.executor: ShardExecutor = ThreadExecutor(self.pool)
-        # The first row of each chunk among the stored rows; _count_from: among those of this view.
+        # The first row of each chunk among the stored rows.
         self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored_starts)
         self.bytes_counter = _ByteCounter()
@@ -265,10 +265,8 @@ class Dataset:
 
     def _count_from(self, starts: np.ndarray) -> None:
         """Set the shards. starts : (chunks + 1,) int64, the first row of each chunk, and n."""
-        self.starts, firsts = starts, starts.tolist()
-        self.shards = [
-            Shard(number, *rows) for number, rows in enumerate(itertools.pairwise(firsts))
-        ]
+        pairs = itertools.pairwise(starts.tolist())
+        self.shards = [Shard(number, *rows) for number, rows in enumerate(pairs)]
 
     @property
     def bytes_read(self) -> int:
@@ -296,17 +294,17 @@ class Dataset:
             return np.searchsorted(self.summary.features, indices).astype(np.int32)
         return indices - np.int32(how)
 
-    def chunk(self, number: int) -> Chunk:
-        """Return a chunk without `mapping`; from a file it is valid until this thread reads the
-        next."""
-        raw = self.store.read(number)
+    def _chunk(self, shard: Shard) -> Chunk:
+        """Return the rows of a shard without `mapping`; from a file they are valid until this
+        thread reads the next."""
+        raw = self.store.read(shard.number)
         self.bytes_counter.add(raw.nbytes)
         if self.row_mask is not None:
-            raw = raw[self._places(number)]
+            raw = raw[self._places(shard.number)]
         weights = self._weights(raw.weights, len(raw.y))
         if self.own_weights is not None:
-            weights = self.own_weights[self.starts[number] : self.starts[number + 1]]
-        return Chunk(int(self.starts[number]), self._matrix(raw), self._labels(raw.y), weights)
+            weights = self.own_weights[shard.start : shard.stop]
+        return Chunk(shard.start, self._matrix(raw), self._labels(raw.y), weights)
 
     def stored(self, shard: Shard, rows: np.ndarray | None = None) -> RawChunk:
         """Return a copy of rows of a shard as they are stored.
@@ -376,7 +374,7 @@ class Dataset:
 
     def chunks(self, shard: Shard) -> Iterator[Chunk]:
         """Yield the rows of a shard in order; with a `mapping` a few rows at a time."""
-        chunk = self.chunk(shard.number)
+        chunk = self._chunk(shard)
         if self.mapping is None:
             yield chunk
             return
@@ -424,7 +422,7 @@ class Dataset:
 
     def chunk_matrix(self, shard: Shard) -> CsrMatrix:
         """Return X of all rows of a shard, with the features of this view."""
-        return self._features(to_csr(self.chunk(shard.number).X))
+        return self._features(to_csr(self._chunk(shard).X))
 
     def sample(self, draw: Draw, m: int) -> np.ndarray:
         """Return the numbers of m rows drawn uniformly, ascending; (min(m, n),) int64."""
@@ -522,9 +520,10 @@ def scaling_of(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
 
 def statistics_of(D: Dataset) -> Statistics:
     """Return the statistics of the features of D, without a `mapping`."""
+    unmapped = D._copy_with(mapping=None)
 
     def of(shard: Shard) -> Statistics | None:
-        X = to_csr(D.chunk(shard.number).X)
+        X = unmapped.chunk_matrix(shard)
         return Statistics.of(X) if X.shape[0] else None
 
     return functools.reduce(operator.add, filter(None, D.map(of)))

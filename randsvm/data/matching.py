@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, to_csr
+from randsvm.arrays import CsrMatrix
 from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Shard
 
@@ -68,7 +68,7 @@ def matches(D: Dataset, Z: CsrMatrix, features: np.ndarray) -> Matches:
     firsts = Z[first]
 
     def find(shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        X = to_csr(D.chunk(shard.number).X).astype(dtype, copy=False)
+        X = D.chunk_matrix(shard).astype(dtype, copy=False)
         hashes = X @ weights
         at = np.minimum(np.searchsorted(keys, hashes), len(keys) - 1)
         rows = np.flatnonzero(keys[at] == hashes)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from randsvm.algorithms.decomposition import Start, by_coefficients, by_values, working_set
-from randsvm.arrays import CsrMatrix, distinct, to_csr
+from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.matching import Matches, matches
@@ -558,7 +558,7 @@ class OldModel:
         D = D.original
 
         def of(shard: Shard) -> np.ndarray:
-            X = to_csr(D.chunk(shard.number).X)
+            X = D.chunk_matrix(shard)
             rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
             # A start does not need precise values.
             f = self.model.decision(rows, labels_only=True)

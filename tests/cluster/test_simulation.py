@@ -56,8 +56,8 @@ class Digest:
     """A state: a number that depends on the rows of a shard and on each change in its order."""
 
     def __init__(self, D, factor, shard):
-        chunk = D.chunk(shard.number)
-        self.shard, self.start = shard, int(chunk.X.toarray().sum() * factor + chunk.y.sum())
+        total = D.chunk_matrix(shard).toarray().sum() * factor + D.labels_of(shard).sum()
+        self.shard, self.start = shard, int(total)
         self.value = self.start
 
 
@@ -100,11 +100,11 @@ def answer(states, question):
 
 
 def total(D, factor):
-    return sum(int(D.chunk(shard.number).X.toarray().sum()) for shard in D.shards) * factor
+    return sum(int(D.chunk_matrix(shard).toarray().sum()) for shard in D.shards) * factor
 
 
 def of_shard(D, shard):
-    return int(D.chunk(shard.number).X.toarray().sum()), shard.start
+    return int(D.chunk_matrix(shard).toarray().sum()), shard.start
 
 
 class Schedule:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm.arrays import CsrMatrix, to_csr
+from randsvm.arrays import CsrMatrix
 from randsvm.data import dataset, table
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.reading import ParseOptions
@@ -70,7 +70,7 @@ def matrix(D, columns):
     """Return all rows of D, with a column for each feature, also for those that are always 0."""
     X = np.zeros((D.n, columns))
     at = D.summary.features - 1
-    X[:, at] = CsrMatrix.vstack([to_csr(D.chunk(shard.number).X) for shard in D.shards]).toarray()
+    X[:, at] = CsrMatrix.vstack([D.chunk_matrix(shard) for shard in D.shards]).toarray()
     return X
 
 
