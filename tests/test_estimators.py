@@ -305,6 +305,43 @@ def test_parameters_of_a_linear_svr_that_are_refused(parameters, message):
         LinearSVR(**parameters).fit(X, y)
 
 
+@pytest.mark.parametrize("made", [LinearSVC, LinearSVR])
+def test_partial_fit_is_an_update_of_the_command(tmp_path, made):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5)).astype(np.float32)
+    target = X @ rng.normal(size=(5, 3))
+    y = target.argmax(axis=1) if made is LinearSVC else target[:, 0]
+    weights = rng.integers(1, 4, 200) / 2
+    options = [] if made is LinearSVC else ["-s", "svr", "-p", "0"]
+    model, rows, more = (tmp_path / name for name in ("model", "rows", "more"))
+    labels = list(map(repr, y.tolist()))
+    rows.write_text(oracle.svmlight_text(labels[:200], X[:200]))
+    labels = [f"{label} cost:{w}" for label, w in zip(labels[200:], weights, strict=True)]
+    more.write_text(oracle.svmlight_text(labels, X[200:]))
+    loss = ["--loss", "squared-hinge"] if made is LinearSVC else []
+    run_train("sgd", "-q", "-c", 1, "--epochs", 1, *options, *loss, rows, model)
+    run_train("sgd", "-q", "--update", model, more, model)
+    expected = made.from_model(model)
+    names = np.array(["b c", "a", "é"])
+    y = names[y] if made is LinearSVC else y
+    found = (
+        made().partial_fit(X[:200], y[:200]).partial_fit(X[200:], y[200:], sample_weight=weights)
+    )
+    order = [1, 0, 2] if made is LinearSVC else slice(None)
+    assert found.coef_[order] == pytest.approx(expected.coef_, rel=1e-9)
+    assert found.predict(X[:9]).tolist() == found.model_.predict(X[:9]).tolist()
+    assert np.isnan(found.gap_) and found.score(X, y) > 0.9
+
+
+def test_new_labels_of_partial_fit_are_refused():
+    X, y = make_blobs(40, random_state=0)
+    with pytest.raises(ValueError, match="must have all classes"):
+        LinearSVC().partial_fit(X, y, classes=[0, 1, 2, 3])
+    found = LinearSVC().partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(ValueError, match="labels that the first rows of partial_fit did not have"):
+        found.partial_fit(X, y + 1)
+
+
 def test_a_linear_svc_that_ends_early_warns():
     X, y = small(100)
     with pytest.warns(

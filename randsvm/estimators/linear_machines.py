@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,20 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
-from randsvm.data.in_memory import Arrays
+from randsvm.arrays import to_csr
+from randsvm.data import svmlight
+from randsvm.data.in_memory import Arrays, label_texts, to_matrix
 from randsvm.data.scaling import SPARSE
 from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
     BaseSVM,
     Classifier,
+    checked_weights,
     documented,
     recorded_options,
 )
 from randsvm.models.fitted import FittedModel
+from randsvm.models.load import save
 from randsvm.parameters.sgd import SgdParams
 
 LINEAR_ATTRIBUTES = f"coef_ intercept_ {TRAINING_ATTRIBUTES}"
@@ -106,6 +112,52 @@ class LinearMachine(BaseSVM):
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
         self._coef = _dense(self._coef)
 
+    def _partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> LinearMachine:
+        """Continue with one step for each row, as `randsvm-train sgd --update` does.
+
+        Rows go through a file, as the rows of the command do.
+        """
+        self._check_parameters()
+        begins = not hasattr(self, "model_")
+        X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
+        if begins:
+            options = {"C": self.C, **self._own_options(arrays), **self._common_options()}
+            fitted = api.train_sgd(arrays, epochs=1, **options)
+        else:
+            fitted = self._updated(arrays)
+        self._set_training_attributes(arrays, fitted)
+        self.n_iter_ = 1
+        self._set_solution_of_model()
+        self._coef = _dense(self._coef)
+        return self
+
+    def _checked_part(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, begins: bool
+    ) -> tuple[Any, Arrays]:
+        """Return what `_checked` returns. begins : whether no rows came before."""
+        X, y = self._checked_rows(X, begins, y=y, y_numeric=True)
+        return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
+
+    def _updated(self, arrays: Arrays) -> FittedModel:
+        """Return the model after steps for more rows."""
+        old, rows = self.model_.model, to_csr(to_matrix(arrays.X))
+        y = arrays.y if arrays.names is None else arrays.y.astype(np.int64)
+        weights = np.ones(len(y)) if arrays.weights is None else arrays.weights
+        pairs = zip(y.tolist(), weights.tolist(), strict=True)
+        words = [f"{label} cost:{weight!r}" for label, weight in pairs]
+        with tempfile.TemporaryDirectory() as folder:
+            model, data = Path(folder, "model"), Path(folder, "rows")
+            # In the file the labels are class numbers, because any label is allowed here.
+            codes = [str((arrays.names or ()).index(label)) for label in old.labels]
+            save(replace(old, labels=tuple(codes)), str(model))
+            indices = (rows.indices + old.index_base).astype(np.int32)
+            with data.open("wb") as stream:
+                svmlight.write(stream, words, rows.indptr, indices, rows.data)
+            fitted = api.train_sgd(data, model, update=model)
+        return replace(fitted, model=replace(fitted.model, labels=old.labels))
+
     @property
     def coef_(self) -> Any:
         """Weights of the features; predictions use those of model_."""
@@ -156,6 +208,52 @@ class LinearSVC(Classifier, LinearMachine):
             "weights": self._class_weights(arrays),
         }
 
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> LinearSVC:
+        """Train on more rows by stochastic gradient descent, in one pass, without a certificate.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Labels; those of the first call must be all classes.
+        classes : array of shape (n_classes,), optional
+            All classes, as scikit-learn's methods take them; they are compared with y.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        LinearSVC
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value is invalid, or if a label is new.
+        """
+        self._partial_fit(X, y, classes, sample_weight)
+        return self
+
+    def _checked_part(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, begins: bool
+    ) -> tuple[Any, Arrays]:
+        if begins:
+            X, arrays = self._checked(X, y, sample_weight)
+            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(
+                    "the first rows of partial_fit must have all classes, and no others"
+                )
+            return X, arrays
+        X, y = self._checked_rows(X, False, y=y)
+        if not np.isin(y, self.classes_).all():
+            raise ValueError("y has labels that the first rows of partial_fit did not have")
+        codes = np.searchsorted(self.classes_, y)
+        weights = checked_weights(sample_weight, X)
+        return X, Arrays(X, codes, label_texts(self.classes_), weights)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
@@ -188,6 +286,31 @@ class LinearSVR(RegressorMixin, LinearMachine):
                 f"Unsupported set of arguments: loss={self.loss!r}, dual={self.dual!r}; loss must "
                 "be 'epsilon_insensitive', which needs the dual"
             )
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVR:
+        """Train on more rows by stochastic gradient descent, in one pass, without a certificate.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+        y : array of shape (n_samples,)
+            Targets.
+        sample_weight : float or array of shape (n_samples,), optional
+            Weights of the rows.
+
+        Returns
+        -------
+        LinearSVR
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or a value is invalid.
+        """
+        self._partial_fit(X, y, None, sample_weight)
+        return self
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         return {"task": "svr", "epsilon": self.epsilon}
