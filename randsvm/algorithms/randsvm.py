@@ -36,7 +36,6 @@ from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import Blocks
-from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, ReducedMachine, Step
 from randsvm.svm.subproblem import svmlearn
@@ -184,7 +183,7 @@ def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
     held = np.array_equal(solution.rows, scan.coefficients.rows)
     if not (held and np.array_equal(solution.beta, scan.coefficients.beta)):
         return lambda scan, r: (Step(scan.points(rows), solution.beta), W)
-    u = np.concatenate(scan.ask(ValuesQuery(A)))
+    u = scan.u_of(A)
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.take_over(rows, solution.beta, u)

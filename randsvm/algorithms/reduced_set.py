@@ -32,7 +32,6 @@ from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import choose_layout
 from randsvm.svm.basis import Basis, SmoothedObjective, objective
-from randsvm.svm.running_values import ValuesQuery
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 
@@ -506,7 +505,7 @@ class Reduction:
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the rows and their u: arrays of n numbers are large."""
         for at in slices(self.scan.D.n, VALUES_AT_ONCE):
-            yield at, np.concatenate(self.scan.ask(ValuesQuery(np.arange(at.start, at.stop))))
+            yield at, self.scan.u_of(np.arange(at.start, at.stop))
 
     def _change(self, b: float) -> Change:
         """Return how f of the machine that the scan holds differs from that of the full one."""

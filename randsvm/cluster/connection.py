@@ -485,7 +485,7 @@ def arithmetic() -> dict[str, str]:
         "sums of kernel values": _sums(
             Dense(rbf, single),
             Differences(rbf, double),
-            Cells(rbf, single, cutoff=5.0),
+            Cells(rbf, single, None, 5.0),
             Nonzeros(rbf, single),
         ),
         "matrix products": _sums(Blocks(poly, single), Blocks(poly, double)),

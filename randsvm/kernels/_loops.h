@@ -26,8 +26,9 @@ INLINED double NAMED(total)(REALS sums)
 
 INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_work *it)
 {
+    /* Copied: vectors may alias the work. */
     const NUMBER *x = it->x, *panels = it->panels, *beta = it->beta;
-    const long m = it->m, d = it->d;
+    const long m = it->m, d = it->d, centres = it->count * PANEL;
     for (long i = 0; i < m; i += TILE) {
         const NUMBER *rows[TILE];
         REALS sums[COLUMNS][TILE];
@@ -36,7 +37,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
                 sums[c][s] = (REALS){0};
         for (int s = 0; s < TILE; s++)
             rows[s] = x + (i + s < m ? i + s : i) * it->width;
-        for (long at = 0; at < it->count * PANEL; at += vectors * WIDTH) {
+        for (long at = 0; at < centres; at += vectors * WIDTH) {
             const NUMBER *z = panels + at / PANEL * PANEL * d + at % PANEL;
             REALS values[TILE][2];
             for (int s = 0; s < TILE; s++)
@@ -55,7 +56,7 @@ INLINED void NAMED(dense_loop)(const int vectors, const int columns, const rbf_w
                                  it->centres - at - v * WIDTH);
             for (int c = 0; c < columns; c++)
                 for (int v = 0; v < vectors; v++) {
-                    const NUMBER *weights = beta + c * it->count * PANEL + at + v * WIDTH;
+                    const NUMBER *weights = beta + c * centres + at + v * WIDTH;
                     for (int s = 0; s < TILE; s++)
                         sums[c][s] += values[s][v] * *(const REALS *)weights;
                 }
@@ -74,7 +75,8 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
                                   long first, long last, long p, REALS *sums)
 {
     const NUMBER *x = it->x, *left = it->left, *beta = (const NUMBER *)it->beta + p * PANEL;
-    const long panel = (it->d + 1) * PANEL;
+    const int *starts = it->starts, *features = it->features;
+    const long panel = (it->d + 1) * PANEL, centres = it->count * PANEL;
     const NUMBER *z = (const NUMBER *)it->panels + p * panel, *right = z + it->d * PANEL;
     for (long i = first; i < last; i++, sums += columns) {
         REALS values[VECTORS * PANELS_AT_ONCE];
@@ -83,8 +85,8 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
             values[v] = (REALS){0};
         for (int v = 0; columns && v < VECTORS * abreast; v++)
             values[v] = left[i] + *(const REALS *)(right + v / VECTORS * panel + v % VECTORS * WIDTH);
-        for (long at = it->starts[i]; at < it->starts[i + 1]; at++) {
-            const NUMBER *of_feature = z + (long)it->features[at] * PANEL;
+        for (long at = starts[i]; at < starts[i + 1]; at++) {
+            const NUMBER *of_feature = z + (long)features[at] * PANEL;
             for (int v = 0; v < VECTORS * abreast; v++)
                 values[v] += x[at] * *(const REALS *)(of_feature + v / VECTORS * panel
                                                       + v % VECTORS * WIDTH);
@@ -100,7 +102,7 @@ INLINED void NAMED(sparse_panels)(const int abreast, const int columns, const rb
                          it->centres - p * PANEL - v * WIDTH);
         for (int c = 0; c < columns; c++)
             for (int v = 0; v < VECTORS * abreast; v++)
-                sums[c] += values[v] * *(const REALS *)(beta + c * it->count * PANEL + v * WIDTH);
+                sums[c] += values[v] * *(const REALS *)(beta + c * centres + v * WIDTH);
     }
 }
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -84,7 +83,6 @@ def row_block_bytes(block: RowBlock) -> int:
     return sum(each.nbytes for each in rows if not isinstance(each, float))
 
 
-@dataclass(frozen=True)
 class Layout:
     """How rows and centres are laid out for kernel values, and how values are computed.
 
@@ -97,20 +95,21 @@ class Layout:
     nothing is subtracted.
     """
 
-    kernel: Kernel
-    dtype: type
-    centre: np.ndarray | None = None
     # Whether exponents come from differences of features; whether each product reads all features.
     uses_differences = False
     is_dense = True
 
+    def __init__(self, kernel: Kernel, dtype: type, centre: np.ndarray | None = None) -> None:
+        self.kernel, self.dtype, self.centre = kernel, dtype, centre
+
     @property
     def in_float64(self) -> Layout:
-        """The same layout with values and sums in float64."""
-        return self if self.dtype is np.float64 else self._in_float64()
-
-    def _in_float64(self) -> Layout:
-        return replace(self, dtype=np.float64)
+        """The layout of the same rows with values and sums in float64."""
+        if self.dtype is np.float64:
+            return self
+        if self.is_dense and self.kernel.name == "rbf":
+            return Differences(self.kernel, np.float64)
+        return type(self)(self.kernel, np.float64, self.centre)
 
     @property
     def left_out(self) -> float:
@@ -176,7 +175,6 @@ class Layout:
 # ---- blocks ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Blocks(Layout):
     """Blocks of kernel values in the cache: product, finish, and product with beta.
 
@@ -242,7 +240,6 @@ def _augmented(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -
     return out
 
 
-@dataclass(frozen=True)
 class SparseBlocks(Blocks):
     """Blocks for rows with many features and few nonzeros.
 
@@ -279,7 +276,6 @@ class SparseBlocks(Blocks):
 # ---- compiled code for rbf -------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Compiled(Layout):
     """The base of layouts whose centres are panels: compiled code computes and adds up values."""
 
@@ -354,12 +350,8 @@ def _rows_at_once(d: int) -> int:
     return max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // max(d, 1)))
 
 
-@dataclass(frozen=True)
 class Dense(Compiled):
     """Dense rows of rbf in float32, augmented as those of Blocks."""
-
-    def _in_float64(self) -> Layout:
-        return Differences(self.kernel, np.float64)
 
     def rows(
         self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
@@ -392,7 +384,6 @@ class Dense(Compiled):
         return x, to_panels(np.column_stack([scaled, x[:, d + 1], x[:, d]]))
 
 
-@dataclass(frozen=True)
 class Differences(Compiled):
     """Dense rows of rbf in float64, [x, extra]: exponents come from differences of features."""
 
@@ -413,7 +404,6 @@ class Differences(Compiled):
         return np.column_stack([x, np.zeros(len(x))]), to_panels(x)
 
 
-@dataclass(frozen=True)
 class Nonzeros(Compiled):
     """Rows of rbf with few nonzeros: compiled code reads only these of a row.
 
@@ -496,7 +486,6 @@ def rows_per_slice(d: int) -> int:
     return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
 
 
-@dataclass(frozen=True)
 class Cells(Dense):
     """Dense float32 rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
 
@@ -505,7 +494,11 @@ class Cells(Dense):
     the bounding boxes, (m / CELL_ROWS rounded up, d) float32.
     """
 
-    cutoff: float = 0.0
+    def __init__(
+        self, kernel: Kernel, dtype: type, centre: np.ndarray | None, cutoff: float
+    ) -> None:
+        super().__init__(kernel, dtype, centre)
+        self.cutoff = cutoff
 
     @property
     def left_out(self) -> float:
@@ -631,7 +624,7 @@ def choose_layout(
         over_nonzeros = Nonzeros(kernel, dtype)
         if reads_nonzeros and has_few_nonzeros(*size) and is_accurate(over_nonzeros):
             usual = usual_values(sample) if is_single and sample is not None else None
-            return replace(over_nonzeros, centre=usual)
+            return Nonzeros(kernel, dtype, usual)
         if not is_single:
             return Differences(kernel, dtype)
         centre = None if sample is None else column_sums(sample) / max(sample.shape[0], 1)

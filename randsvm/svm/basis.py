@@ -15,7 +15,7 @@ from randsvm.arrays import CsrMatrix, slices, sum_in_order
 from randsvm.kernels.gram import exact_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, choose_layout
-from randsvm.svm.running_values import BasisValues, RunningValues, ShardValues
+from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.tasks import Task
 
 # Rows whose kernel values with the basis are computed at once.
@@ -48,13 +48,13 @@ class Basis:
     def blocks(self, values: ShardValues) -> Iterator[np.ndarray]:
         """Yield K(x_i, z_j) of the rows of a shard, (rows, m) each; kept if memory allows."""
         kept = values.basis_values
-        if kept is not None and kept.number == self.number:
-            yield from kept.blocks
+        if kept is not None and kept[0] == self.number:
+            yield from kept[1]
             return
         size = 8 * len(values) * self.X.shape[0]
         if kept is not None:
             values.basis_values = None
-            values.budget.reserve(-kept.size)
+            values.budget.reserve(-kept[2])
         keeps = values.budget.reserve(size)
         blocks: list[np.ndarray] = []
         for chunk in values.D.chunks(values.shard):
@@ -64,7 +64,7 @@ class Basis:
                     blocks.append(block)
                 yield block
         if keeps:
-            values.basis_values = BasisValues(self.number, blocks, size)
+            values.basis_values = self.number, blocks, size
 
 
 @dataclass(frozen=True)

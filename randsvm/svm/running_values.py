@@ -7,7 +7,7 @@ violators, solvers or files.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -70,24 +70,6 @@ class MemoryBudget:
         return MemoryBudget, (self.left,)
 
 
-@dataclass
-class KeptRows:
-    """Rows of a shard in the layout of a kernel."""
-
-    kernel_layout: Layout
-    pieces: list[RowBlock]
-    size: int
-
-
-@dataclass
-class BasisValues:
-    """Kernel values of a shard with the rows of a basis, by chunk. number: of the basis."""
-
-    number: int
-    blocks: list[np.ndarray]
-    size: int
-
-
 class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each.
 
@@ -103,9 +85,10 @@ class ShardValues:
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
         self.absolute: np.ndarray | None = None
         self.error: np.ndarray | None = None
-        self._layout: KeptRows | None = None
-        # Kernel values of the rows with a basis; see svm/basis.py.
-        self.basis_values: BasisValues | None = None
+        # The rows in a layout, and their size in bytes.
+        self._kept: tuple[Layout, list[RowBlock], int] | None = None
+        # Number of a basis, its kernel values with the rows, and their size; see svm/basis.py.
+        self.basis_values: tuple[int, list[np.ndarray], int] | None = None
         self._order: np.ndarray | None = None
 
     def __len__(self) -> int:
@@ -120,14 +103,46 @@ class ShardValues:
         """Return the weights of the rows, or None if the weights of D are all 1."""
         return self.D.weights_of(self.shard)
 
-    def not_beyond(self, beyond: BeyondMargin) -> np.ndarray:
-        """Return which rows are support vectors or at most `beyond.distance` beyond the margin.
+    # Methods that changes and queries call by functools.partial: other processes can run them.
 
-        The result is (m,) bool.
+    def set_coefficients(
+        self, rows: np.ndarray, beta: np.ndarray, others_zero: bool = False
+    ) -> None:
+        """Set beta of some rows of D, and leave u as it is.
+
+        rows : (m,) int64, ascending; beta : (m,) float64. others_zero: whether beta of all other
+        rows becomes 0.
         """
-        y, u = self.y, self.u
-        rise, fall = beyond.task.slopes(y, u, np.zeros(len(y)))
-        return (np.maximum(rise - beyond.b, beyond.b - fall) >= -beyond.distance) | (self.beta != 0)
+        within = self.shard.within(rows)
+        if others_zero:
+            self.beta.fill(0.0)
+        self.beta[rows[within] - self.shard.start] = beta[within]
+
+    def set_values(self, u: np.ndarray, absolute: np.ndarray | None) -> None:
+        """Set u of every row, and what was added up. u, absolute : (n,) float64."""
+        rows = slice(self.shard.start, self.shard.stop)
+        self.u[:], self.error = u[rows], None
+        self.absolute = None if absolute is None else absolute[rows].copy()
+
+    def u_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
+        """Return u of some rows, ascending; None: of all."""
+        if rows is None:
+            return [self.u.copy()]
+        return [self.u[rows[self.shard.within(rows)] - self.shard.start]]
+
+    def absolute_part(self) -> list[np.ndarray | None]:
+        """Return `absolute`."""
+        return [None if self.absolute is None else self.absolute.copy()]
+
+    def near_margin(self, task: Task, b: float, distance: float) -> list[np.ndarray]:
+        """Return the support vectors and the rows at most `distance` beyond the margin, (m,) int64.
+
+        task, b: the task and its offset.
+        """
+        y = self.y
+        rise, fall = task.slopes(y, self.u, np.zeros(len(y)))
+        kept = (np.maximum(rise - b, b - fall) >= -distance) | (self.beta != 0)
+        return [np.flatnonzero(kept) + self.shard.start]
 
     def add(self, expansion: Expansion) -> None:
         """Add the expansion to u, and a second sum to `absolute` if it has one."""
@@ -148,77 +163,27 @@ class ShardValues:
                 u[at : at + len(chunk.y)] += expansion.values(chunk.X)
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            if (pieces := self._kept(expansion.layout)) is not None:
-                expansion.add(u, pieces)
-            else:
-                self._lay_out(expansion, u)
+            if self._kept is not None and self._kept[0].dtype is not expansion.layout.dtype:
+                self.budget.reserve(-self._kept[2])
+                self._kept = None
+            expansion.add(u, self._rows(expansion.layout) if self._kept is None else self._kept[1])
 
-    def _kept(self, kernel_layout: Layout) -> list[RowBlock] | None:
-        """Return the kept rows in this layout, or None; drop rows of another precision."""
-        layout = self._layout
-        if layout is not None and layout.kernel_layout.dtype is not kernel_layout.dtype:
-            self.budget.reserve(-layout.size)
-            layout = self._layout = None
-        return None if layout is None else layout.pieces
-
-    def _lay_out(self, expansion: Expansion, u: np.ndarray) -> None:
-        """Lay out the rows and add the expansion to u; keep the rows if the budget allows."""
-        layout, X = expansion.layout, self.D.chunk_matrix(self.shard)
+    def _rows(self, layout: Layout) -> Iterable[RowBlock]:
+        """Return the rows in a layout; keep them if the budget allows."""
+        X = self.D.chunk_matrix(self.shard)
         if self._order is None:
             self._order = layout.order(X)
         made = layout.rows(X, order=self._order)
         if self.budget.left <= 0:
-            expansion.add(u, made)
-            return
-        pieces = list(made)
-        expansion.add(u, pieces)
-        size = sum(row_block_bytes(piece) for piece in pieces)
+            return made
+        blocks = list(made)
+        size = sum(row_block_bytes(block) for block in blocks)
         if self.budget.reserve(size):
-            self._layout = KeptRows(layout, pieces, size)
+            self._kept = layout, blocks, size
+        return blocks
 
 
 # --- changes -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SetCoefficients:
-    """Set beta of some rows of D, and leave u as it is.
-
-    rows : (m,) int64, ascending; beta : (m,) float64. others_zero: whether beta of all other rows
-    becomes 0.
-    """
-
-    rows: np.ndarray
-    beta: np.ndarray
-    others_zero: bool = False
-
-    def __call__(self, values: ShardValues) -> None:
-        within = values.shard.within(self.rows)
-        if self.others_zero:
-            values.beta.fill(0.0)
-        values.beta[self.rows[within] - values.shard.start] = self.beta[within]
-
-
-@dataclass(frozen=True)
-class SetValues:
-    """Set u of every row, and what was added up. u, absolute : (n,) float64, see ShardValues."""
-
-    u: np.ndarray
-    absolute: np.ndarray | None
-
-    def __call__(self, values: ShardValues) -> None:
-        rows = slice(values.shard.start, values.shard.stop)
-        values.u[:], values.error = self.u[rows], None
-        values.absolute = None if self.absolute is None else self.absolute[rows].copy()
-
-
-@dataclass(frozen=True)
-class BeyondMargin:
-    """Rows that are further than `distance` beyond the margin of a task with the offset b."""
-
-    task: Task
-    b: float
-    distance: float
 
 
 class AddExpansion:
@@ -271,25 +236,9 @@ def _check_finite(u: np.ndarray, kernel_layout: Layout) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ValuesQuery:
-    """Ask for u of some rows, ascending; None: of all. Reports arrays, (m,) float64."""
-
-    rows: np.ndarray | None = None
-
-    def __call__(self, values: ShardValues) -> list[np.ndarray]:
-        if self.rows is None:
-            return [values.u.copy()]
-        shard = values.shard
-        return [values.u[self.rows[shard.within(self.rows)] - shard.start]]
-
-
-@dataclass(frozen=True)
-class AbsoluteQuery:
-    """Ask for `absolute` of each shard."""
-
-    def __call__(self, values: ShardValues) -> list[np.ndarray | None]:
-        return [None if values.absolute is None else values.absolute.copy()]
+def _set_all(rows: np.ndarray, beta: np.ndarray) -> Callable[[ShardValues], None]:
+    """Return the change that sets beta of some rows, and 0 for all others."""
+    return partial(ShardValues.set_coefficients, rows=rows, beta=beta, others_zero=True)
 
 
 # --- all shards ------------------------------------------------------------------------------
@@ -320,18 +269,6 @@ class Coefficients:
         return Coefficients(every[order], values[order])
 
 
-@dataclass(frozen=True)
-class AuditedValues:
-    """The comparison of running values with float64 sums on the audit rows.
-
-    exact : (m,) float64, u from float64 kernel values. errors : (m,) float64, running u
-    minus exact.
-    """
-
-    exact: np.ndarray
-    errors: np.ndarray
-
-
 class Added(NamedTuple):
     """The passes, the centres, and the sum of |difference_j| that were added to u."""
 
@@ -357,7 +294,7 @@ class ScanState:
     offset of each group of the task. max_violation: rise less fall of the maximal violating pair
     in the last scan; before the first scan the range of the targets. kernel_layout: how rows are
     laid out for sums, and the precision of the sums; gram_layout: the same for kernel values for
-    LIBSVM, which become float32. audited: errors of u.
+    LIBSVM, which become float32. exact : (m,) float64, u of the audit rows from float64 sums.
     added: what was added to u since it was last computed from scratch. machine: the reduced
     machine that the coefficients are of; None: they are of the problem.
     """
@@ -365,7 +302,7 @@ class ScanState:
     task: Task
     kernel_layout: Layout
     gram_layout: Layout
-    audited: AuditedValues
+    exact: np.ndarray
     windows: tuple[Window, ...]
     max_violation: float
     coefficients: Coefficients = field(default_factory=Coefficients)
@@ -470,13 +407,13 @@ class RunningValues:
         layout, gram_layout = kernel_layouts_of(
             D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
-        task, zeros = task_of(problem), np.zeros(len(self.audit))
+        task = task_of(problem)
         self.least_objective = _least_objective(D, problem, gram_layout.kernel, self.audit)
         self.state = ScanState(
             task,
             layout,
             gram_layout,
-            AuditedValues(zeros, zeros),
+            np.zeros(len(self.audit)),
             tuple(Window.around(0.0, np.inf) for _ in task.groups),
             max_violation=float(np.ptp(self.audit.y)),
         )
@@ -504,13 +441,17 @@ class RunningValues:
 
     @property
     def u(self) -> np.ndarray:
-        """Return a copy of u of every row, (n,) float64; `ValuesQuery(rows)` is cheaper."""
-        return np.concatenate(self.ask(ValuesQuery()))
+        """Return a copy of u of every row, (n,) float64; `u_of` is cheaper."""
+        return self.u_of(None)
+
+    def u_of(self, rows: np.ndarray | None, stage: str | None = None) -> np.ndarray:
+        """Return u of some rows, ascending, (m,) float64; None: of all. stage: see ask."""
+        return np.concatenate(self.ask(partial(ShardValues.u_of, rows=rows), stage))
 
     @property
     def absolute(self) -> np.ndarray | None:
         """Return `ShardValues.absolute` of every row; None where no sums needed it."""
-        parts = [part for part in self.ask(AbsoluteQuery()) if part is not None]
+        parts = [part for part in self.ask(ShardValues.absolute_part) if part is not None]
         return np.concatenate(parts) if parts else None
 
     @property
@@ -522,7 +463,7 @@ class RunningValues:
 
     def points(self, rows: np.ndarray) -> Points:
         """Return rows of D with their running u and beta. rows : (m,) int64, ascending."""
-        u = np.concatenate(self.ask(ValuesQuery(rows))) if len(rows) else np.empty(0)
+        u = self.u_of(rows) if len(rows) else np.empty(0)
         return replace(self.rows(rows), u=u, beta=self.coefficients.of(rows))
 
     def rows(self, rows: np.ndarray) -> Points:
@@ -562,7 +503,7 @@ class RunningValues:
     def set_coefficients(self, rows: np.ndarray, beta: np.ndarray) -> None:
         """Set beta of some rows and leave u as it is. rows : (m,) int64, ascending."""
         self._update(coefficients=self.coefficients.after(rows, beta))
-        self.values.change(SetCoefficients(rows, beta))
+        self.values.change(partial(ShardValues.set_coefficients, rows=rows, beta=beta))
 
     def advance(self, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool = False) -> None:
         """Compute u += sum_j difference_j K(z_j, .), or u = ... if `fresh`.
@@ -572,7 +513,7 @@ class RunningValues:
         added = NOTHING_ADDED if fresh else self.state.added
         self._update(added=added.after(difference))
         self.values.change(AddExpansion(self.kernel_layout, Z, difference, fresh=fresh))
-        u = self._audit_values()
+        u = self.u_of(self.audit.rows, "scanning")
         if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
             Z, difference, fresh, u
         ):
@@ -581,7 +522,7 @@ class RunningValues:
     def restart(self, X: CsrMatrix | None = None) -> None:
         """Compute u from scratch. X: rows of the support vectors; None: they are read."""
         rows, beta = self.coefficients.rows, self.coefficients.beta
-        self.values.restart(SetCoefficients(rows, beta, others_zero=True))
+        self.values.restart(_set_all(rows, beta))
         self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
 
     @property
@@ -600,11 +541,11 @@ class RunningValues:
         """
         factor = self._best_factor(saved)
         own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
-        old, state, audited = saved.state.coefficients, saved.state, saved.state.audited
+        old, state = saved.state.coefficients, saved.state
         coefficients, u = Coefficients(old.rows, factor * old.beta), factor * saved.u
         self._update(
             coefficients=coefficients,
-            audited=AuditedValues(factor * audited.exact, factor * audited.errors),
+            exact=factor * state.exact,
             kernel_layout=state.kernel_layout,
             gram_layout=state.gram_layout,
             # Multiplying rounds beta and u once more.
@@ -615,9 +556,11 @@ class RunningValues:
             self._update(kernel_layout=own.kernel_layout, gram_layout=own.gram_layout)
             self.restart()
             return
-        beta = SetCoefficients(coefficients.rows, coefficients.beta, others_zero=True)
         absolute = None if saved.absolute is None else factor * saved.absolute
-        self.values.restart(beta, SetValues(u, absolute))
+        self.values.restart(
+            _set_all(coefficients.rows, coefficients.beta),
+            partial(ShardValues.set_values, u=u, absolute=absolute),
+        )
 
     def _best_factor(self, saved: SavedSolution) -> float:
         """Return the multiple of saved coefficients that has the largest D of those within the
@@ -637,10 +580,10 @@ class RunningValues:
         """Continue from coefficients whose u is known. rows : (m,) int64, ascending; beta : (m,)
         float64, nonzero; u : (n,) float64, whose errors have no known bound."""
         self._update(coefficients=Coefficients(rows, beta), added=Added(1, len(rows), math.inf))
-        self.values.restart(SetCoefficients(rows, beta, others_zero=True), SetValues(u, None))
+        known = partial(ShardValues.set_values, u=u, absolute=None)
+        self.values.restart(_set_all(rows, beta), known)
         float64 = Expansion(self.kernel_layout.in_float64, self.rows(rows).X, beta)
-        exact = float64.values(self.audit.X)
-        self._update(audited=AuditedValues(exact, u[self.audit.rows] - exact))
+        self._update(exact=float64.values(self.audit.X))
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""
@@ -651,10 +594,6 @@ class RunningValues:
         self.restart()
         return True
 
-    def _audit_values(self) -> np.ndarray:
-        """Return u of the audit rows after all changes, and report progress."""
-        return np.concatenate(self.ask(ValuesQuery(self.audit.rows), "scanning"))
-
     def _passes_audit(
         self, Z: CsrMatrix, difference: np.ndarray, fresh: bool, u: np.ndarray
     ) -> bool:
@@ -664,11 +603,11 @@ class RunningValues:
         nothing of a violation that is a hundred times as large.
         """
         exact = Expansion(self.kernel_layout.in_float64, Z, difference).values(self.audit.X)
-        exact = exact if fresh else self.state.audited.exact + exact
-        self._update(audited=AuditedValues(exact, u - exact))
+        exact = exact if fresh else self.state.exact + exact
+        self._update(exact=exact)
         tolerance = self.problem.tolerance
         allowed = min(MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_TOLERANCES * tolerance)
-        largest = np.abs(self.state.audited.errors).max()
+        largest = np.abs(u - exact).max()
         return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
 
     def forget(self) -> None:

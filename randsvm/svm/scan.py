@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -32,11 +33,9 @@ from randsvm.svm.kernel_layout import RowSizes, row_sizes
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
     NOTHING_ADDED,
-    BeyondMargin,
     Coefficients,
     RunningValues,
     ShardValues,
-    ValuesQuery,
 )
 from randsvm.svm.solution import NO_STEP, Certificate, KernelSolution, ReducedMachine, Step
 from randsvm.svm.tasks import Task
@@ -149,7 +148,9 @@ class Scan(RunningValues):
         for k, group in enumerate(task.groups):
             sums, offset = self._least_loss_offset(group, state.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
-            found = self.ask(ViolationQuery(group, offset, tolerance, collector))
+            found = self.ask(
+                partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
+            )
             primal += sum_in_order(found.loss) + group.coefficient_sum * offset
             candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
             offsets.append(offset)
@@ -160,7 +161,8 @@ class Scan(RunningValues):
         if slack:
             # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
             one_sum = task.with_slack(slack)
-            found = self.ask(ViolationQuery(one_sum, b, tolerance, collector))
+            query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
+            found = self.ask(query)
             candidates = [self._with_both_sides(one_sum, found.candidates, collector.keep)]
         V = GroupCandidates.of(candidates)
         self.state = replace(
@@ -193,7 +195,7 @@ class Scan(RunningValues):
         if window.whole:
             window = self._first_window(group)
         while True:
-            sums = self.ask(SumsQuery(group, window))
+            sums = self.ask(partial(sums_of, task=group, window=window))
             most = self.total_weight * max(group.bounds)
             found = sums.breakpoints.minimum(group.coefficient_sum, most)
             if not isinstance(found, Window):
@@ -373,8 +375,8 @@ class Scan(RunningValues):
     def near_margin(self, distance: float) -> np.ndarray:
         """Return the support vectors and the rows at most `distance` beyond the margin, ascending;
         (m,) int64."""
-        beyond = BeyondMargin(self.task, self.state.b, distance)
-        return np.concatenate(self.ask(RowsNearMarginQuery(beyond)))
+        query = partial(ShardValues.near_margin, task=self.task, b=self.state.b, distance=distance)
+        return np.concatenate(self.ask(query))
 
     def _first_window(self, group: Task) -> Window:
         """Return a window around the offset of least P over the audit rows, so that the breakpoints
@@ -385,7 +387,7 @@ class Scan(RunningValues):
         whole = Window(-np.inf, np.inf)
         m = float(len(audit)) if audit.weights is None else float(audit.weights.sum())
         u, beta = (
-            np.concatenate(self.ask(ValuesQuery(audit.rows))),
+            self.u_of(audit.rows),
             self.coefficients.of(audit.rows),
         )
         some = totals(group, audit.y, u, beta, audit.weights, whole).breakpoints
@@ -400,7 +402,8 @@ class Scan(RunningValues):
         most, least = max(rising, falling), min(rising, falling)
         if least >= BALANCED_SHARE * most:
             return found
-        more = self.ask(MostViolatingRowsQuery(group, rising < falling, min(keep, most)))
+        side = partial(most_violating, task=group, rise=rising < falling, keep=min(keep, most))
+        more = self.ask(side)
         if rising < falling:
             return replace(found, rising=more)
         return replace(found, falling=more)
@@ -431,15 +434,10 @@ class Totals:
         )
 
 
-@dataclass(frozen=True)
-class SumsQuery:
-    """Ask for all parts of P and D but the losses, and the breakpoints of P in a window."""
-
-    task: Task
-    window: Window
-
-    def __call__(self, values: ShardValues) -> Totals:
-        return totals(self.task, values.y, values.u, values.beta, values.weights, self.window)
+def sums_of(values: ShardValues, task: Task, window: Window) -> Totals:
+    """Return all parts of P and D of a shard but the losses, and the breakpoints of P in a
+    window."""
+    return totals(task, values.y, values.u, values.beta, values.weights, window)
 
 
 def totals(
@@ -476,43 +474,37 @@ class ViolationReport:
         return ViolationReport(self.loss + other.loss, self.candidates + other.candidates)
 
 
-@dataclass(frozen=True)
-class ViolationQuery:
-    """Ask for the losses with the offset b, and the violators that the collector keeps."""
-
-    task: Task
-    b: float
-    tolerance: float
-    collector: Collector
-
-    def __call__(self, values: ShardValues) -> ViolationReport:
-        y, u, beta, shard = values.y, values.u, values.beta, values.shard
-        rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
-        rising: np.ndarray = np.empty(len(y) + 1, np.int32)
-        falling: np.ndarray = np.empty(len(y) + 1, np.int32)
-        loss, risers, fallers = _kkt_scan.violations(
-            y,
-            u,
-            beta,
-            values.weights,
-            *box_parameters(self.task),
-            self.b,
-            self.tolerance,
-            rising,
-            rise,
-            falling,
-            fall,
-        )
-        weights = values.weights
-        of = [
-            None if weights is None else weights[some]
-            for some in (rising[:risers], falling[:fallers])
-        ]
-        rows = _row_numbers(rising[:risers], shard)
-        up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], self.b, of[0])
-        rows = _row_numbers(falling[:fallers], shard)
-        down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -self.b, of[1])
-        return ViolationReport([loss], collect(self.collector, up, down))
+def violations(
+    values: ShardValues, task: Task, b: float, tolerance: float, collector: Collector
+) -> ViolationReport:
+    """Return the losses of a shard with the offset b, and the violators that the collector
+    keeps."""
+    y, u, beta, shard = values.y, values.u, values.beta, values.shard
+    rise, fall = np.empty(len(y) + 1), np.empty(len(y) + 1)
+    rising: np.ndarray = np.empty(len(y) + 1, np.int32)
+    falling: np.ndarray = np.empty(len(y) + 1, np.int32)
+    loss, risers, fallers = _kkt_scan.violations(
+        y,
+        u,
+        beta,
+        values.weights,
+        *box_parameters(task),
+        b,
+        tolerance,
+        rising,
+        rise,
+        falling,
+        fall,
+    )
+    weights = values.weights
+    of = [
+        None if weights is None else weights[some] for some in (rising[:risers], falling[:fallers])
+    ]
+    rows = _row_numbers(rising[:risers], shard)
+    up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], b, of[0])
+    rows = _row_numbers(falling[:fallers], shard)
+    down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -b, of[1])
+    return ViolationReport([loss], collect(collector, up, down))
 
 
 def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
@@ -520,31 +512,14 @@ def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
     return np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
 
 
-@dataclass(frozen=True)
-class RowsNearMarginQuery:
-    """Ask for the support vectors and the rows that are not beyond the margin, (m,) int64."""
+def most_violating(values: ShardValues, task: Task, rise: bool, keep: int) -> SmallestKeys:
+    """Return the `keep` rows of a shard with the steepest slope on one side, violators or not.
 
-    beyond: BeyondMargin
-
-    def __call__(self, values: ShardValues) -> list[np.ndarray]:
-        return [np.flatnonzero(values.not_beyond(self.beyond)) + values.shard.start]
-
-
-@dataclass(frozen=True)
-class MostViolatingRowsQuery:
-    """Ask for the `keep` rows with the steepest slope on one side, violators or not.
-
-    rise: whether to ask for rows whose beta may rise; otherwise for rows whose beta may fall.
+    rise: whether to return rows whose beta may rise; otherwise rows whose beta may fall.
     """
-
-    task: Task
-    rise: bool
-    keep: int
-
-    def __call__(self, values: ShardValues) -> SmallestKeys:
-        y, weights = values.y, values.weights
-        beta = np.clip(values.beta, *self.task.box(y, weights))
-        up, down = self.task.slopes(y, values.u, beta, weights)
-        keys = -up if self.rise else down
-        rows = np.flatnonzero(np.isfinite(keys))
-        return SmallestKeys.of(self.keep, rows + values.shard.start, keys[rows])
+    y, weights = values.y, values.weights
+    beta = np.clip(values.beta, *task.box(y, weights))
+    up, down = task.slopes(y, values.u, beta, weights)
+    keys = -up if rise else down
+    rows = np.flatnonzero(np.isfinite(keys))
+    return SmallestKeys.of(keep, rows + values.shard.start, keys[rows])

@@ -38,7 +38,7 @@ from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, Params, Problem
 from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
-from randsvm.svm.running_values import SavedSolution, ValuesQuery
+from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.training.cross_validation import at_once, kept_values
@@ -103,7 +103,7 @@ def poor_fit_reason(scan: Scan, solution: KernelSolution) -> str | None:
     audit, problem = scan.audit, scan.problem
     if not len(solution) or problem.kernel == "precomputed":
         return None
-    u = np.concatenate(scan.ask(ValuesQuery(audit.rows)))
+    u = scan.u_of(audit.rows)
     if problem.prediction_type != "one-class" and np.ptp(u) < MIN_SPREAD * _margin(
         problem, solution, audit.y
     ):

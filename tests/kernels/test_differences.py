@@ -13,7 +13,7 @@ from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, dense_rbf
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.gram import exact_gram, gram
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import Differences, SparseBlocks
+from randsvm.kernels.layouts import Blocks, Dense, Differences, SparseBlocks
 
 WIDTHS = [128, 256, 512]
 
@@ -69,6 +69,14 @@ def test_a_gram_matrix_keeps_its_digits_on_unscaled_data(kind, layout):
     K = gram(layout(Kernel("rbf", gamma), np.float64), csr(X))
     assert pytest.approx(exact_values(X, X, gamma), rel=2.0**-23) == K
     assert (np.diag(K) == 1).all() and (K == K.T).all()
+
+
+@pytest.mark.parametrize("layout", [Blocks, SparseBlocks, Dense])
+def test_a_layout_in_float64_keeps_the_digits_of_unscaled_data(layout):
+    X, gamma = unscaled(40, 5, "two places")
+    in_float64 = layout(Kernel("rbf", gamma), np.float32, X.mean(axis=0)).in_float64
+    exact = exact_values(X, X, gamma)
+    assert in_float64.values(csr(X), csr(X)) == pytest.approx(exact, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -193,7 +193,7 @@ def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(made, monkeypa
         def late(*args, **more):
             raise TimeoutError
 
-        name = "advance" if broken == "first" else "_audit_values"
+        name = "advance" if broken == "first" else "u_of"
         with monkeypatch.context() as patched, pytest.raises(TimeoutError):
             patched.setattr(one.scan, name, late)
             one.scan.make_step(one.step(one.some(1, m=60)))
