@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import re
 from unittest import mock
 
@@ -259,7 +258,6 @@ def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
 # --- a drop-in for scikit-learn's ----------------------------------------------------------------
 
 KINDS = ("SVC", "NuSVC", "SVR", "NuSVR", "OneClassSVM", "LinearSVC", "LinearSVR")
-KERNEL_KINDS = KINDS[:-2]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -351,24 +349,6 @@ def test_a_linear_svc_that_ends_early_warns():
     assert machine.n_iter_ == 1 < LinearSVC(tol=1e-6).fit(X, y).n_iter_
 
 
-def laplace(X, Z):
-    """A kernel that no name stands for."""
-    return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Z)[None]).sum(axis=2))
-
-
-@pytest.mark.parametrize("name", KERNEL_KINDS)
-def test_a_kernel_may_be_a_function(name):
-    X, y = small()
-    targets = np.sin(X[:, 0]) if "R" in name else y
-    ours = getattr(randsvm, name)(kernel=laplace, gap=1e-6, tol=1e-5).fit(X, targets)
-    theirs = getattr(svm, name)(kernel=laplace, tol=1e-6).fit(X, targets)
-    asked = "predict" if "R" in name else "decision_function"
-    f, expected = (getattr(machine, asked)(X[:50] + 0.01) for machine in (ours, theirs))
-    assert np.allclose(f, expected, atol=5e-3 * np.abs(expected).max())
-    again = pickle.loads(pickle.dumps(ours))
-    assert (getattr(again, asked)(X[:50] + 0.01) == f).all()
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_sigmoid_is_that_of_the_probabilities(classes):
     """In scikit-learn's sign: P(classes_[0]) of a pair is 1 / (1 + exp(A f + B)), f > 0 for it."""
@@ -413,39 +393,6 @@ def test_what_is_fitted_to_sparse_rows_is_sparse(classes):
     for name in ("dual_coef_", "coef_", "support_vectors_"):
         assert sparse.issparse(getattr(found, name))
         assert np.allclose(getattr(found, name).toarray(), getattr(dense, name))
-
-
-FROM_MODEL = {
-    "SVC": {"gamma": 0.4, "probability": True},
-    "NuSVC": {"nu": 0.1},
-    "SVR": {"kernel": "poly", "coef0": 1.0},
-    "NuSVR": {},
-    "OneClassSVM": {"nu": 0.2},
-    "LinearSVC": {},
-    "LinearSVR": {},
-}
-
-
-@pytest.mark.parametrize("name", FROM_MODEL)
-@pytest.mark.parametrize("classes", [2, 3])
-def test_an_estimator_from_a_saved_model_predicts_as_before(tmp_path, name, classes):
-    random = np.random.default_rng(1)
-    X = random.standard_normal((90, 3))
-    y = (X[:, 0] > 0).astype(int) + (classes - 2) * (X[:, 1] > 0.5)
-    machine = getattr(randsvm, name)(**FROM_MODEL[name]).fit(X, y)
-    machine.save(tmp_path / "m")
-    again = getattr(randsvm, name).from_model(tmp_path / "m")
-    more = random.standard_normal((200, 3))
-    np.testing.assert_array_equal(again.predict(more), machine.predict(more))
-    assert again.n_features_in_ == 3
-    if hasattr(machine, "decision_function"):
-        f, g = machine.decision_function(more), again.decision_function(more)
-        np.testing.assert_allclose(g, f, rtol=1e-9, atol=1e-12)
-    if name == "SVC":
-        p = again.predict_proba(more)
-        np.testing.assert_allclose(p, machine.predict_proba(more), rtol=1e-9)
-    again.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
 
 
 def test_an_estimator_from_a_model_of_svm_train(tmp_path):

@@ -166,20 +166,6 @@ def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
 # ---- files and models ---------------------------------------------------------------------------
 
 
-def test_a_label_that_the_model_does_not_know_is_refused(command, tmp_path):
-    case = UpdateCase(tmp_path, 4, ())
-    lines = case.path.read_text().splitlines(keepends=True)
-    lines[6] = "  7 1:1\n"
-    case.path.write_text("".join(lines))
-    old, before = case.old.read_bytes(), case.old.stat()
-    ended = command("train", "sgd", "-q", "--update", "old", "B", "old")
-    labels = ", ".join(oracle.trailer(case.old)["labels"])
-    assert (ended.returncode, ended.stdout) == (65, "")
-    assert ended.stderr == f"B:7:3: expected one of the labels {labels}, found '7'\n"
-    assert case.old.read_bytes() == old
-    assert case.old.stat().st_mtime_ns == before.st_mtime_ns
-
-
 def test_options_without_effect_are_noted_and_not_in_the_printed_command(case, capsys):
     new, words = case.folder / "said", ["-w", "+2", "3", "--update", str(case.old)]
     run_train("sgd", "-t", "rbf", "--seed", 3, *words, case.path, new)
