@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -39,6 +39,8 @@ DRAWN_VALUES = 100
 # Bytes of the arrays of rows that are compared at once.
 BLOCK_BYTES = 1 << 25
 MAX_SHOWN_PROBLEM = 300
+# The fields of Exported that a comparison finds; None without one.
+COMPARED = ("checked_by", "rows", "largest_difference", "labels_differ")
 
 
 def export(
@@ -120,7 +122,9 @@ def export(
         content = make(loaded, form)
         with predictor(content, loaded) as found_predictor:
             rows = _Rows(loaded, form, row_files)
-            found = Found() if found_predictor is None else _compare(found_predictor, rows)
+            found: dict[str, Any] = dict.fromkeys(COMPARED)
+            if found_predictor is not None:
+                found = _compare(found_predictor, rows)
         with files.create_output(output) as stream:
             stream.write(content)
         outcome = Exported(
@@ -128,10 +132,7 @@ def export(
             model=model,
             output=output,
             bytes=len(content),
-            checked_by=found.checked_by,
-            rows=found.rows,
-            largest_difference=found.largest_difference,
-            labels_differ=found.labels_differ,
+            **found,
             seconds=time.perf_counter() - began,
             to_stdout=output in files.STANDARD_OUTPUTS,
         )
@@ -156,15 +157,6 @@ FILE_TYPES = {
     "c": ("an export to C", holds_c_source),
     "onnx": ("an export to ONNX", holds_onnx),
 }
-
-
-class Found(NamedTuple):
-    """The result of a comparison; see Exported."""
-
-    checked_by: str | None = None
-    rows: int | None = None
-    largest_difference: float | None = None
-    labels_differ: int | None = None
 
 
 class Predictions(NamedTuple):
@@ -263,8 +255,11 @@ def _own_rows(form: NormalForm) -> CsrMatrix:
 # --- the comparison ------------------------------------------------------------------------
 
 
-def _compare(predictor: Predictor, rows: _Rows) -> Found:
-    """Compare an export with its model. Raise ExportError if they differ by more than rounding."""
+def _compare(predictor: Predictor, rows: _Rows) -> dict[str, Any]:
+    """Compare an export with its model, and return the fields COMPARED of Exported.
+
+    Raise ExportError if they differ by more than rounding.
+    """
     (name, predict), model = predictor, rows.model
     count = labels = 0
     largest = 0.0
@@ -288,7 +283,7 @@ def _compare(predictor: Predictor, rows: _Rows) -> Found:
                 f"{count + first + 1}, and the model {_shown(own.f[first])}"
             )
         count += len(f)
-    return Found(name, count, largest, labels)
+    return dict(zip(COMPARED, (name, count, largest, labels), strict=True))
 
 
 def _shown(values: np.ndarray) -> str:

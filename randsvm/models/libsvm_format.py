@@ -19,7 +19,6 @@ from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.model import fields_of, trailer_of
 from randsvm.models.model_text import (
     Header,
-    HeaderFormat,
     SealedStream,
     check_finite,
     finite_numbers,
@@ -44,7 +43,7 @@ KEYWORDS = (
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 
-HEADER_FORMAT = HeaderFormat("LIBSVM", KEYWORDS, end="SV", longest_line=1 << 20)
+HEADER_FORMAT = ("LIBSVM", "SV", KEYWORDS)
 
 
 # --- writing -------------------------------------------------------------------------------

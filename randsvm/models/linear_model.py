@@ -19,7 +19,6 @@ from randsvm.models.model import MAX_FEATURES, Model, ModelRows, SeenFeatures, f
 from randsvm.models.model_text import (
     INT_LIMIT,
     Header,
-    HeaderFormat,
     SealedStream,
     check_finite,
     finite_numbers,
@@ -42,12 +41,11 @@ REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_D
 SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 
 # The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
-# one-class have nr_class 2. The longest line, in bytes, is that of 87,000 labels.
-HEADER_FORMAT = HeaderFormat(
+# one-class have nr_class 2.
+HEADER_FORMAT = (
     "LIBLINEAR",
+    "w",
     ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
-    end="w",
-    longest_line=1 << 20,
 )
 BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
 BLOCK_BYTES = 1 << 20  # bytes of text that are parsed at once

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -36,24 +36,14 @@ SEAL_PREFIX = LINE_PREFIX + b"sha256 "
 
 INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
+LONGEST_LINE = 1 << 20  # of a header, in bytes; LIBLINEAR's has room for 87,000 labels
 MAX_HEADER_LINES = 16  # of a header in either format, including the first line of the own layout
 
 Number = TypeVar("Number", int, float)
 
-
-class HeaderFormat(NamedTuple):
-    """The header of one of the two formats.
-
-    program : LIBSVM or LIBLINEAR
-    keywords : in the order in which the program writes them
-    end : the last line of the header
-    longest_line : largest length of a line in bytes
-    """
-
-    program: str
-    keywords: tuple[str, ...]
-    end: str
-    longest_line: int
+# The header of one of the two formats: the program, the last line, and the keywords in the order in
+# which the program writes them.
+HeaderFormat: TypeAlias = tuple[str, str, tuple[str, ...]]
 
 
 def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
@@ -107,7 +97,7 @@ def render_header(
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
-    return "\n".join([*lines, header_format.end, ""]).encode()
+    return "\n".join([*lines, header_format[1], ""]).encode()
 
 
 def _text(entry: object) -> str:
@@ -252,7 +242,7 @@ class Header:
         self.name = name
         self.own_layout = False
         self.size = 0
-        self._format = header_format
+        self.program, self.last_line, self.keywords = header_format
         self._found: dict[str, tuple[int, list[bytes]]] = {}
         for number in itertools.count(1):
             line = self._line(number)
@@ -261,7 +251,7 @@ class Header:
             if number == 1 and word == OWN_LAYOUT.encode():
                 _check_version(b" ".join(rest), f"{name}:1")
                 self.own_layout = True
-            elif line.rstrip() == header_format.end.encode():
+            elif line.rstrip() == self.last_line.encode():
                 self.first_row_line = number + 1
                 break
             else:
@@ -272,9 +262,9 @@ class Header:
             if self.end == 0:
                 raise self.error(number, "a model", "an empty file")
             raise self.error(
-                number, f"the line '{self._format.end}'", "the end of the file (truncated?)"
+                number, f"the line '{self.last_line}'", "the end of the file (truncated?)"
             )
-        limit = min(self.end, self.size + self._format.longest_line)
+        limit = min(self.end, self.size + LONGEST_LINE)
         line = self.content[self.size : self.content.find(b"\n", self.size, limit) + 1]
         if not line:
             found = self.content[self.size : limit]
@@ -287,8 +277,8 @@ class Header:
 
     def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
         keyword = word.decode("ascii", "replace")
-        if keyword not in self._format.keywords:
-            expected = f"a keyword of {self._format.program}'s model format"
+        if keyword not in self.keywords:
+            expected = f"a keyword of {self.program}'s model format"
             error = self.error(number, expected, word or line)
             raise ModelError(f"{error} (is it a model?)") if number == 1 else error
         if keyword in self._found:
@@ -308,7 +298,7 @@ class Header:
         if keyword not in self._found:
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
-                f"'{self._format.end}', found none"
+                f"'{self.last_line}', found none"
             )
         return self._found[keyword][1]
 

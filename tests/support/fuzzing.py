@@ -324,9 +324,9 @@ def in_order(content: bytes) -> bool:
     found = [line.split(None, 1)[0].decode("latin-1") for line in content.split(b"\n") if line]
     layouts = (libsvm_format.HEADER_FORMAT, linear_model.HEADER_FORMAT)
     return any(
-        [word for word in layout.keywords if word in found] == found[: found.index(layout.end)]
-        for layout in layouts
-        if layout.end in found
+        [word for word in keywords if word in found] == found[: found.index(last_line)]
+        for _, last_line, keywords in layouts
+        if last_line in found
     )
 
 
