@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scans import TASKS, case, problem, task_file, working_set
-from scipy import optimize, sparse
+from scipy import sparse
 
 import randsvm
 from randsvm.data.sampling import Draw
 from randsvm.svm import blocks
-from randsvm.svm.blocks import BLOCKS, best_shares, solve_blocks, split
+from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import UniformSample
 
@@ -42,26 +42,17 @@ def test_blocks_are_cut_across_a_line_so_that_near_rows_stay_together():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 5), st.floats(0, 3), st.integers(0, 10**6))
-def test_shares_have_the_largest_gain(count, together, seed):
-    """Compare with a bounded minimiser of scipy. together: a common part of all steps."""
-    rng = np.random.default_rng(seed)
-    A = rng.normal(size=(count, 6)) + together
-    Q, a = A @ A.T, rng.uniform(0, 10, count)
-
-    def loss(t):
-        return float(t @ Q @ t / 2 - a @ t)
-
-    t = best_shares(a, Q)
-    best = optimize.minimize(
-        loss, np.full(count, 0.5), jac=lambda t: Q @ t - a, bounds=[(0, 1)] * count, tol=1e-12
-    )
-    assert (t >= 0).all() and (t <= 1).all() and -loss(t) >= 0
-    if (t == 1).all():
-        assert -loss(t) >= blocks.WHOLE_STEPS_SHARE * -best.fun - 1e-9
+@given(st.floats(-1, 10), st.floats(0, 10))
+def test_the_share_has_the_largest_gain(a, norm):
+    """Compare with a fine grid."""
+    gains = [t * a - t**2 * norm / 2 for t in np.linspace(0, 1, 1001)]
+    t = best_share(a, norm)
+    assert 0 <= t <= 1
+    if t == 1:
+        assert a - norm / 2 >= blocks.WHOLE_STEPS_SHARE * max(gains) - 1e-9
     else:
-        assert loss(t) <= best.fun + 1e-6 * (1 + abs(best.fun))
-        assert -loss(np.ones(count)) <= blocks.WHOLE_STEPS_SHARE * -best.fun + 1e-9
+        assert t * a - t**2 * norm / 2 >= max(gains) - 1e-9
+        assert a - norm / 2 <= blocks.WHOLE_STEPS_SHARE * max(gains) + 1e-5
 
 
 @pytest.mark.parametrize("gamma", [NARROW, WIDE, 1.0])
@@ -96,7 +87,7 @@ def test_the_dual_objective_never_falls_and_the_constraints_hold(tmp_path, task,
 
 
 @pytest.mark.parametrize("gamma", [NARROW, WIDE])
-def test_a_joint_step_is_a_share_of_the_step_of_each_block(made, gamma):
+def test_a_joint_step_is_a_share_of_the_steps_of_all_blocks(made, gamma):
     with case(*made("two_gaussians", 450, 0, 6), problem(gamma=gamma, C=50.0)) as one:
         W, draw = working_set(np.arange(0, 400), whole=False), Draw(2, 5)
         found = solve_blocks(one.scan, W, 0.0, draw)
@@ -105,9 +96,9 @@ def test_a_joint_step_is_a_share_of_the_step_of_each_block(made, gamma):
             steps[k, rows] = svmlearn(one.scan, working_set(rows, whole=False), frozen=True).beta
             a.append(one.y @ steps[k])
         Q = steps @ one.K @ steps.T
-        t = best_shares(np.array(a), Q)
-        assert (t == 1).all() == (gamma == NARROW)
-        assert found.beta == pytest.approx((t @ steps)[W.rows], abs=2e-3)
+        t = best_share(sum(a), Q.sum())
+        assert (t == 1) == (gamma == NARROW)
+        assert found.beta == pytest.approx(t * steps.sum(axis=0)[W.rows], abs=2e-3)
         own = np.trace(Q)
         assert found.coupling == pytest.approx((np.abs(Q).sum() - own) / own, rel=1e-2, abs=1e-6)
 
