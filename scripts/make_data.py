@@ -17,6 +17,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
+from randsvm.errors import RandsvmError
 
 BLOCK_ROWS = 10_000
 DIMENSIONS = 20
@@ -195,16 +196,24 @@ def write_incomes(stream: files.Sink, rows: int, seed: int) -> None:
 @click.option("--seed", default=0, show_default=True, help="Another seed is another set.")
 def main(name: str, output: str, rows: int, seed: int) -> None:
     """Write ROWS rows of the set NAME to OUTPUT (- is standard output)."""
-    with files.create_output(output) as stream:
-        if name == "incomes":
-            write_incomes(stream, rows, seed)
-            return
-        made, spelling = SETS[name]
-        for start in range(0, rows, BLOCK_ROWS):
-            # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
-            block = made(np.random.default_rng([seed, start]), BLOCK_ROWS)
-            y, *csr = block.first(min(BLOCK_ROWS, rows - start))
-            svmlight.write(stream, [spelling.format(label) for label in y.tolist()], *csr)
+    try:
+        with files.create_output(output) as stream:
+            write(stream, name, rows, seed)
+    except RandsvmError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def write(stream: files.Sink, name: str, rows: int, seed: int) -> None:
+    """Write a set to a stream."""
+    if name == "incomes":
+        write_incomes(stream, rows, seed)
+        return
+    made, spelling = SETS[name]
+    for start in range(0, rows, BLOCK_ROWS):
+        # A whole block is drawn even for a part of it: its rows must not depend on ROWS.
+        block = made(np.random.default_rng([seed, start]), BLOCK_ROWS)
+        y, *csr = block.first(min(BLOCK_ROWS, rows - start))
+        svmlight.write(stream, [spelling.format(label) for label in y.tolist()], *csr)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,13 @@ def test_a_set_is_the_beginning_of_a_larger_set(name):
     assert made[2].startswith(made[1])
 
 
+def test_a_folder_that_is_missing_is_one_line(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run("make_data.py", "sinc", tmp_path / "no" / "data")
+    assert failed.value.stderr.startswith(b"Error: cannot create ")
+    assert failed.value.stderr.count(b"\n") == 1
+
+
 MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.rglob("*.py"))
 
 

@@ -18,6 +18,7 @@ from randsvm.data.reading import ParseOptions
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration, Notice
 from randsvm.parameters.run import CertifyParams, Resources
+from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.training import rounds
 from randsvm.training.rounds import Rounds
@@ -90,7 +91,10 @@ def test_the_certificate_is_that_of_all_rows(tmp_path, name):
 def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objective(
     tmp_path, monkeypatch
 ):
-    """Its coefficients are within their bounds, but do not add up to 0: their D is too large."""
+    """Its coefficients are within their bounds, but do not add up to 0: their D is too large.
+
+    No rounds continue from it: it is evaluated once, although the gap is above the one asked for.
+    """
     y, X = oracle.two_gaussians(1000)
     y = np.where(np.arange(len(y)) < 150, 1, -1)
     C = 1e-4
@@ -99,9 +103,17 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
         kept = np.flatnonzero(part.task.D.labels() < 0)
         beta, points = np.full(len(kept), -C), part.scan.rows(kept)
         changes = SubtaskReduction(Certificate(0.03, 0.0, True), 0, 0, 0, 1000, (1, 1))
-        machine = ReducedMachine(kept, beta, SV.b, SV.problem, points, gap=0.0, changes=changes)
+        machine = ReducedMachine(kept, beta, SV.b, SV.problem, points, gap=2.0, changes=changes)
         return machine, changes.full, changes
 
+    evaluate, evaluated = Scan.evaluate, []
+
+    def counted(scan, SV):
+        evaluated.append(SV)
+        return evaluate(scan, SV)
+
+    monkeypatch.setattr(Scan, "evaluate", counted)
+    monkeypatch.setattr("randsvm.training.rounds.MAX_REDUCED_GAP", 2.0)
     monkeypatch.setattr(Rounds, "reduce", of_one_class)
     monkeypatch.setattr(algorithms, "MAX_PART", 1)
     train, model, log = written(tmp_path / "train", y, X), tmp_path / "model", tmp_path / "log"
@@ -109,6 +121,7 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
     run_train("randsvm", *words, "--reduce", 150, "--gap", 1e-9, train, model)
     rounds = [one for one in read_log(log) if one["event"] == "iteration"]
     assert any(one["inner_set"] for one in rounds)
+    assert [type(SV) for SV in evaluated] == [ReducedMachine]
     # The losses of f = -1.
     assert float(oracle.trailer(model)["dual"]) <= 300 * C
     assert all(one["dual"] is None or one["dual"] <= 300 * C for one in rounds)
