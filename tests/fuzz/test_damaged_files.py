@@ -67,17 +67,10 @@ def test_many_damaged_files_are_read_correctly_or_refused_in_one_line(
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("reader", CASES)
-def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz, reader):
-    @given(st.randoms(use_true_random=False))
-    @settings(
-        max_examples=CASES[reader] // 4,
-        suppress_health_check=list(HealthCheck),
-    )
-    def one(chance):
-        fuzz.one(reader, chance)
-
-    one()
+@given(st.sampled_from([*CASES]), st.randoms(use_true_random=False))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+def test_hypothesis_finds_no_file_that_is_read_wrongly(fuzz, reader, chance):
+    fuzz.one(reader, chance)
 
 
 @given(st.binary(max_size=300))
