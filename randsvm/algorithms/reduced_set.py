@@ -28,9 +28,8 @@ from randsvm.algorithms import reduced_set
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
-from randsvm.kernels.gram import exact_gram
+from randsvm.kernels.gram import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import choose_layout
 from randsvm.svm.basis import Basis, SmoothedObjective, objective
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
@@ -287,7 +286,7 @@ class SampledSupportVectors:
     ) -> None:
         self.kernel, self.X, self.beta, self.f = kernel, X, beta, f
         self.rows = X[chosen]
-        self.layout = choose_layout(kernel, (*self.rows.shape, self.rows.nnz), np.float64)
+        self.layout = exact_layout(kernel, self.rows)
         self.diagonal = kernel.diagonal(squared_norms(self.rows))
         self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
 

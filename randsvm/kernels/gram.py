@@ -56,5 +56,15 @@ def exact_gram(kernel: Kernel, X: CsrMatrix) -> np.ndarray:
     The kernel must not be precomputed.
     """
     K: np.ndarray = np.empty((X.shape[0],) * 2)
-    choose_layout(kernel, (*X.shape, X.nnz), np.float64).gram(X, K)
+    exact_layout(kernel, X).gram(X, K)
     return K
+
+
+def exact_layout(kernel: Kernel, X: CsrMatrix) -> Layout:
+    """Return the layout for values in float64 of rows like X."""
+
+    def largest(layout: Layout) -> float:
+        return float(layout.squared_norms(X).max(initial=0.0))
+
+    size = *X.shape, X.nnz
+    return choose_layout(kernel, size, np.float64, largest=largest, reads_nonzeros=True)

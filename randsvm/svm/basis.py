@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, slices, sum_in_order
-from randsvm.kernels.gram import exact_gram
+from randsvm.kernels.gram import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import Layout, choose_layout
+from randsvm.kernels.layouts import Layout
 from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.tasks import Task
 
@@ -35,7 +35,7 @@ class Basis:
 
     @cached_property
     def layout(self) -> Layout:
-        return choose_layout(self.kernel, (*self.X.shape, self.X.nnz), np.float64)
+        return exact_layout(self.kernel, self.X)
 
     @cached_property
     def gram(self) -> np.ndarray:
@@ -90,49 +90,47 @@ class Losses:
         )
 
 
-@dataclass(frozen=True)
-class LossQuery:
-    """Ask for the smoothed losses of a machine on a basis, with their derivatives.
+def losses(
+    values: ShardValues,
+    task: Task,
+    basis: Basis,
+    a: np.ndarray,
+    b: float,
+    width: float,
+    grid: float,
+) -> Losses:
+    """Return the smoothed losses of a machine on a basis in a shard, with their derivatives.
 
-    A hinge max(0, t) becomes (t + h)^2 / 4h between -h and h. width : h; grid : see EXACT_BITS
+    A hinge max(0, t) becomes (t + h)^2 / 4h between -h and h. width: h; grid: see EXACT_BITS.
     """
-
-    task: Task
-    basis: Basis
-    a: np.ndarray
-    b: float
-    width: float
-    grid: float
-
-    def __call__(self, values: ShardValues) -> Losses:
-        m, h, y = len(self.a), self.width, values.y
-        exact, smoothed, start = 0.0, 0.0, 0
-        gradient, hessian = np.zeros(m + 1), np.zeros((m + 1, m + 1))
-        lower, upper = self.task.box(y, values.weights)
-        tube = self.task.epsilon + self.task.tube
-        for K in self.basis.blocks(values):
-            at = slice(start, start + len(K))
-            start += len(K)
-            z = y[at] - (K @ self.a + self.b)
-            slope, curvature = np.zeros(len(K)), np.zeros(len(K))
-            # The loss is upper max(0, z - tube) + (-lower) max(0, -z - tube).
-            for bound, sign in ((upper[at], 1.0), (-lower[at], -1.0)):
-                t = sign * z - tube
-                bend = np.clip(t + h, 0.0, 2 * h)
-                exact += float(bound @ np.maximum(t, 0.0))
-                smoothed += float(bound @ (bend**2 / (4 * h) + np.maximum(t - h, 0.0)))
-                slope -= sign * bound * bend / (2 * h)
-                curvature += bound * ((bend > 0) & (bend < 2 * h)) / (2 * h)
-            gradient[:m] += slope @ K
-            gradient[m] += slope.sum()
-            bent = np.flatnonzero(curvature)
-            active, weights = K[bent], curvature[bent]
-            weighted = active * weights[:, None]
-            hessian[:m, :m] += active.T @ weighted
-            hessian[:m, m] += weighted.sum(axis=0)
-            hessian[m, m] += weights.sum()
-        hessian[m, :m] = hessian[:m, m]
-        return Losses([exact], [smoothed], [gradient], np.round(hessian / self.grid) * self.grid)
+    m, h, y = len(a), width, values.y
+    exact, smoothed, start = 0.0, 0.0, 0
+    gradient, hessian = np.zeros(m + 1), np.zeros((m + 1, m + 1))
+    lower, upper = task.box(y, values.weights)
+    tube = task.epsilon + task.tube
+    for K in basis.blocks(values):
+        at = slice(start, start + len(K))
+        start += len(K)
+        z = y[at] - (K @ a + b)
+        slope, curvature = np.zeros(len(K)), np.zeros(len(K))
+        # The loss is upper max(0, z - tube) + (-lower) max(0, -z - tube).
+        for bound, sign in ((upper[at], 1.0), (-lower[at], -1.0)):
+            t = sign * z - tube
+            bend = np.clip(t + h, 0.0, 2 * h)
+            exact += float(bound @ np.maximum(t, 0.0))
+            smoothed += float(bound @ (bend**2 / (4 * h) + np.maximum(t - h, 0.0)))
+            slope -= sign * bound * bend / (2 * h)
+            curvature += bound * ((bend > 0) & (bend < 2 * h)) / (2 * h)
+        gradient[:m] += slope @ K
+        gradient[m] += slope.sum()
+        bent = np.flatnonzero(curvature)
+        active, weights = K[bent], curvature[bent]
+        weighted = active * weights[:, None]
+        hessian[:m, :m] += active.T @ weighted
+        hessian[:m, m] += weighted.sum(axis=0)
+        hessian[m, m] += weights.sum()
+    hessian[m, :m] = hessian[:m, m]
+    return Losses([exact], [smoothed], [gradient], np.round(hessian / grid) * grid)
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,8 @@ def objective(
     largest = max(float(np.abs(basis.gram.diagonal()).max(initial=0.0)), 1.0)
     bound = values.total_weight * max(task.bounds) * largest**2 / h
     grid = 2.0 ** (np.ceil(np.log2(bound)) - EXACT_BITS)
-    found = values.ask(LossQuery(task, basis, a, b, h, grid), "reducing")
+    query = partial(losses, task=task, basis=basis, a=a, b=b, width=h, grid=grid)
+    found = values.ask(query, "reducing")
     gradient = np.array([sum_in_order(list(each)) for each in zip(*found.gradient, strict=True)])
     gradient[-1] += task.coefficient_sum
     return SmoothedObjective(
