@@ -62,12 +62,6 @@ class Kernel:
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
 
-    def diagonal(self, norms: np.ndarray) -> np.ndarray:
-        """Return K(x, x) of m rows, (m,). norms : (m,) float64, |x|^2."""
-        values: np.ndarray = self.scale * norms + self.left(norms) + self.right(norms)
-        self.finish(values)
-        return values
-
     def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
         """Turn arguments into kernel values, in place.
 
@@ -95,3 +89,9 @@ class Kernel:
             except OverflowError:
                 return math.inf
         return self.scale * norm + abs(self.coef0)
+
+    def diagonal(self, norms: np.ndarray) -> np.ndarray:
+        """Return K(x, x) of m rows, (m,). norms : (m,) float64, |x|^2."""
+        values: np.ndarray = self.scale * norms + self.left(norms) + self.right(norms)
+        self.finish(values)
+        return values
