@@ -116,27 +116,25 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     return two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta
 
 
-@dataclass(frozen=True)
-class SeededStart:
-    """The start of a fold, or of another C, from a solution for all rows of a subtask.
+def start_from(solution: SavedSolution) -> Start:
+    """Return the start of a fold, or of another C, from a solution for all rows of a subtask.
 
     The coefficients of rows that the fold holds out, of weight 0, become 0. Rows that the solution
     leaves out, but the fold does not, start with the coefficients that `_expected` returns. Then
     the sum is repaired.
     """
 
-    solution: SavedSolution
-
-    def __call__(self, scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-        """Return the first step, and the working set that it belongs to."""
-        scan.resume(self.solution)
+    def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+        scan.resume(solution)
         now = scan.coefficients
-        joining = self.solution.left_out & (True if scan.weights is None else scan.weights > 0)
+        joining = solution.left_out & (True if scan.weights is None else scan.weights > 0)
         if joining.any():
             joined, beta = _expected(scan, joining)
             now = now.after(joined, beta)
         step, free = by_coefficients(scan, now.rows, now.beta)
         return step, working_set(scan, r, free)
+
+    return start
 
 
 def _expected(scan: Scan, joining: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -104,18 +104,14 @@ def inner_set_pays(n: int, problem: Problem) -> bool:
     return n >= FROM_ROWS and has_costly_kernel and not problem.absolute_sum
 
 
-class InitialEstimate(NamedTuple):
-    """f0, the mean of the machines of two subsets, and its error. step: sets the coefficients to
-    those of f0, which may exceed the bounds of the problem over D. W: the rows that step changes.
+def estimate_from_subsets(
+    run: Decomposition, solve_part: PartSolver
+) -> tuple[Step, WorkingSet, float]:
+    """Return f0, the mean of the machines of two random subsets of D, and its error.
+
+    f0 is the step to its coefficients, which may exceed the bounds of the problem over D, and the
+    rows that it changes.
     """
-
-    step: Step
-    W: WorkingSet
-    error: float
-
-
-def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> InitialEstimate:
-    """Return f0 of two random subsets of D."""
     scan, D = run.scan, run.scan.D
     rows = random_subset(D, math.ceil(SUBSET_FACTOR * D.n ** (2 / 3)), run.rng)
     machines = []
@@ -129,7 +125,7 @@ def estimate_from_subsets(run: Decomposition, solve_part: PartSolver) -> Initial
     beta = np.concatenate([one.beta for one in machines])[order] / 2
     points = replace(points[order], beta=np.zeros(len(points)), u=np.zeros(len(points)))
     W = WorkingSet.of(points.rows, D.n)
-    return InitialEstimate(Step(points, beta), W, _error_of_mean(run, machines))
+    return Step(points, beta), W, _error_of_mean(run, machines)
 
 
 def _halves(run: Decomposition, rows: np.ndarray) -> list[np.ndarray]:
@@ -261,11 +257,11 @@ def train_on_inner_set(
     many of the rows, D takes its place. `solve_part` also returns the machine that scans D: the
     solution, or its reduction to few support vectors.
     """
-    f0 = estimate_from_subsets(run, solve_part)              # f0 = mean of svmlearn(2 subsets)
-    step, W = start(run.scan, r) if start else (f0.step, f0.W)
+    step, W, error = estimate_from_subsets(run, solve_part)  # f0 = mean of svmlearn(2 subsets)
+    step, W = start(run.scan, r) if start else (step, W)
     SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
     yield SV, V
-    tau = ERRORS * f0.error
+    tau = ERRORS * error
     A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
     machine = solution = SV if SV.within_bounds else None    # an f0 beyond bounds solves nothing
     while len(A) <= MAX_PART * run.scan.D.n:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -72,24 +72,8 @@ class ReducedSet:
         return scipy.linalg.solve_triangular(self.L, self.c, lower=True, trans="T")
 
 
-class BasisCandidates(Protocol):
-    """The T support vectors from which a basis is chosen.
-
-    diagonal : (T,) K(z, z); f : (T,) f without b; rounded values of f are precise enough here
-    """
-
-    diagonal: np.ndarray
-    f: np.ndarray
-
-    def gram(self, B: np.ndarray) -> np.ndarray:
-        """Return the kernel values of some candidates, (k, k)."""
-
-    def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the kernel values of all candidates with those in B, (T, k), and f of B, (k,)."""
-
-
 # fmt: off
-def choose(z: BasisCandidates, norm: float, size: int, draws: Draws) -> ReducedSet:
+def choose(z: SampledSupportVectors, norm: float, size: int, draws: Draws) -> ReducedSet:
     """Choose up to `size` of the candidates z. norm: |f|^2."""
     r, d, least = z.f.copy(), z.diagonal.copy(), IN_SPAN * z.diagonal  # r = f - f~, d = K - L L'
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
@@ -253,25 +237,18 @@ def total_reduction(
     )
 
 
-class Change(NamedTuple):
-    """The largest and the mean change of f over the rows, and how many rows change their sign."""
-
-    largest: float
-    mean: float
-    labels: int
-
-
 class EvaluatedReduction(NamedTuple):
     """A machine with its split certificate, and how its f differs from that of the full one."""
 
     solution: KernelSolution
     certificate: Certificate
-    change: Change
+    change: tuple[float, float, int]
 
 
 class SampledSupportVectors:
-    """Some support vectors of a machine as candidates for a basis, see reduced_set.BasisCandidates.
+    """Some support vectors of a machine as candidates for a basis.
 
+    diagonal : (T,) K(z, z) of the candidates; rounded values of f are precise enough here
     chosen : (T,) positions of the candidates, ascending; X : (S, d) rows and beta : (S,) of all
     support vectors; f : (T,) f of the candidates without b
     """
@@ -291,9 +268,11 @@ class SampledSupportVectors:
         self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
 
     def gram(self, B: np.ndarray) -> np.ndarray:
+        """Return the kernel values of some candidates, (k, k)."""
         return exact_gram(self.kernel, self.rows[B])
 
     def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the kernel values of all candidates with those in B, (T, k), and f of B, (k,)."""
         emit(Progress("choosing support vectors", 0, None, "beat"))
         centres = self.rows[B]
         K = self.layout.values(self.rows, centres)
@@ -341,7 +320,7 @@ class Reduction:
             found = self._attempt(chosen)
         if found is None:
             full = replace(self.full, points=self.points)
-            found = EvaluatedReduction(full, self.certificate, Change(0.0, 0.0, 0))
+            found = EvaluatedReduction(full, self.certificate, (0.0, 0.0, 0))
         reduction = SubtaskReduction(
             self.certificate,
             *found.change,
@@ -506,8 +485,9 @@ class Reduction:
         for at in slices(self.scan.D.n, VALUES_AT_ONCE):
             yield at, self.scan.u_of(np.arange(at.start, at.stop))
 
-    def _change(self, b: float) -> Change:
-        """Return how f of the machine that the scan holds differs from that of the full one."""
+    def _change(self, b: float) -> tuple[float, float, int]:
+        """Return the largest and the mean change of f from the full machine to the scan's, and
+        for how many rows its sign changes."""
         largest, total, labels = 0.0, 0.0, 0
         for at, u in self._parts():
             f, before = u + b, self.f[at]
@@ -515,7 +495,7 @@ class Reduction:
             largest = max(largest, float(change.max()))
             total += float(change.sum())
             labels += int(np.count_nonzero((f > 0) != (before > 0)))
-        return Change(largest, total / len(self.f), labels)
+        return largest, total / len(self.f), labels
 
     @property
     def _unit(self) -> float:

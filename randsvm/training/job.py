@@ -41,16 +41,6 @@ IN_MEMORY = "<memory>"
 Fit = Callable[[Dataset, AnyParams], Decision]
 
 
-class ScoredFit(Protocol):
-    """A fit of a search.
-
-    f : (m, K) float64, the values of the rows that it holds out
-    """
-
-    @property
-    def f(self) -> np.ndarray: ...
-
-
 class SearchFit(Protocol[AnyParams_contra]):
     """Fits of a search that share work with each other.
 
@@ -69,8 +59,8 @@ class SearchFit(Protocol[AnyParams_contra]):
         start: Any,
         training: np.ndarray,
         held_out: np.ndarray,
-    ) -> ScoredFit:
-        """Return a fit on some rows of D.
+    ) -> tuple[np.ndarray, Any]:
+        """Train on some rows of D; return f of others, (m, K) float64, and the fit to start from.
 
         start: a fit with the same parameters except C, on these or other rows, to start from;
             None: there is none

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan
 from threading import Lock
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import SeededStart, Start
+from randsvm.algorithms.decomposition import Start, start_from
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset, random_subset
 from randsvm.data.sampling import Draws
@@ -291,22 +291,13 @@ class KernelTrainer(Trainer[Params]):
     ) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        seeds = {} if first_fit is None else dict(enumerate(first_fit.seeds))
+        seeds = {} if first_fit is None else dict(enumerate(first_fit[1]))
         return KernelTrainingRun(self, params, subtasks, clock, until, seeds, at_once)
 
 
-@dataclass(frozen=True)
-class SeededFit:
-    """A fit from which others start: with a larger C, on other rows, or the final training.
-
-    subtasks: of all rows
-    seeds: the solution of each subtask; None: the fit has no rows of one of its sides
-    f : (m, K) float64, the values of the rows that the fit holds out
-    """
-
-    subtasks: Subtasks
-    seeds: list[SavedSolution | None]
-    f: np.ndarray
+# A fit from which others start, with a larger C, on other rows, or the final training: the subtasks
+# of all rows, and the solution of each; None: the fit has no rows of one of its sides.
+SeededFit = tuple[Subtasks, list[SavedSolution | None]]
 
 
 class SeededKernelFit:
@@ -349,13 +340,13 @@ class SeededKernelFit:
         start: SeededFit | None,
         training: np.ndarray,
         held_out: np.ndarray,
-    ) -> SeededFit:
-        """Return a fit on some rows of D that starts from `start`; see SearchFit.fit."""
+    ) -> tuple[np.ndarray, SeededFit]:
+        """Train on some rows of D from `start`; see SearchFit.fit."""
         if start is None:
             subtasks, starts = self._subtasks(D, params), []
         else:
-            subtasks = start.subtasks.with_params(self.trainer.resolved(params))
-            starts = start.seeds
+            subtasks = start[0].with_params(self.trainer.resolved(params))
+            starts = start[1]
         rest = subtasks.without(~training)
         with limited(inf) as clock:
             seeds = dict(enumerate(starts))
@@ -363,7 +354,7 @@ class SeededKernelFit:
                 self.trainer, params, rest, clock, inf, seeds, evaluates=False, saves=True
             )
             run.run()
-        return SeededFit(subtasks, run.saved, self._values(run, held_out))
+        return self._values(run, held_out), (subtasks, run.saved)
 
     def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
         subtasks = self.trainer.subtasks(D, params, at_once(D, self.trainer.job))
@@ -483,7 +474,7 @@ class KernelTrainingRun(BatchRun[Params]):
         trainer, earlier = self.trainer, sum(count for count, _ in self.efforts)
         algorithm = trainer.algorithm_for(task.D.n, task.problem)
         seed = self.seeds.pop(number, None)
-        start: Start | None = None if seed is None else SeededStart(seed)
+        start: Start | None = None if seed is None else start_from(seed)
         if start is None and trainer.old is not None:
             start = trainer.old.on(task, self.params.cost)
         shares = self.at_once * self.subtasks.at_once

@@ -193,7 +193,11 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         self.groups = 1 if resources.cluster is None else sgd.group_count(D, self.learner, room)
         self.seconds = 0.0
         self.last: Progressive | None = None
-        self.held_out = HeldOutRows(None, objective)
+        # Rows that are not trained on, the lowest loss of them with its solution, and whether an
+        # epoch did not lower it.
+        self.held_rows: Dataset | None = None
+        self.best: tuple[float, Linear] | None = None
+        self.risen = False
         # The solution with exactly the share of rows outside that was asked for (-n).
         self.with_share: Linear | None = None
         self.evaluation: LinearFindings | None = None
@@ -207,7 +211,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             return self.newton.linear
         if self.with_share is not None:
             return self.with_share
-        return self.held_out.best[1] if self.held_out.best else self.learner.linear
+        return self.best[1] if self.best else self.learner.linear
 
     def run(self) -> None:
         self.train()
@@ -216,8 +220,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
 
     def train(self) -> None:
         """Make all epochs, or those that time allows."""
-        rows, held = _split(self.D, self.params.early_stopping, self.rng)
-        self.held_out = HeldOutRows(held, self.objective)
+        rows, self.held_rows = _split(self.D, self.params.early_stopping, self.rng)
         epochs = self.params.epochs
         assert epochs is not None, "params.resolved() comes first"
         horizon = 0.0 if self.steps.averages else float(epochs * rows.n)
@@ -267,7 +270,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     def _after_epoch(self, number: int, learner: Learner) -> None:
         self._count_seconds()
         last = self.last = learner.progressive()
-        held_out = self.held_out.loss_of(learner)
+        held_out = self._loss_of_held_rows(learner)
         emit(
             Epoch(
                 number=number,
@@ -281,6 +284,19 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         )
         self._counted_until = time.perf_counter()
 
+    def _loss_of_held_rows(self, learner: Learner) -> float | None:
+        """Return the mean loss of the solution so far, which is kept if it is the best."""
+        if self.held_rows is None:
+            return None
+        linear = learner.linear
+        found = evaluate_linear(self.held_rows, linear, self.objective.loss_function)
+        loss = self.objective.loss(found, linear) / found.weight
+        if self.best is None or loss < self.best[0]:
+            self.best = loss, linear
+        else:
+            self.risen = True
+        return loss
+
     def _count_seconds(self) -> None:
         """Count the seconds since the last count as training."""
         now = time.perf_counter()
@@ -288,9 +304,9 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         self._counted_until = now
 
     def _should_stop(self, learner: Learner) -> bool:
-        if self.held_out.risen:
+        if self.risen:
             self.stopped = Stopped(StopReason.HELD_OUT_LOSS)
-        return self.held_out.risen
+        return self.risen
 
     @property
     def has_model(self) -> bool:
@@ -355,33 +371,6 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             features=self.D.summary.features,
             **common,
         )
-
-
-@dataclass
-class HeldOutRows:
-    """Rows that are not trained on, if any: the solution of their lowest loss is the best.
-
-    best: that loss and that solution
-    risen: whether an epoch did not lower the loss
-    """
-
-    D: Dataset | None
-    objective: LinearObjective
-    best: tuple[float, Linear] | None = None
-    risen: bool = False
-
-    def loss_of(self, learner: Learner) -> float | None:
-        """Return their mean loss under the solution so far, which is kept if it is the best."""
-        if self.D is None:
-            return None
-        linear = learner.linear
-        found = evaluate_linear(self.D, linear, self.objective.loss_function)
-        loss = self.objective.loss(found, linear) / found.weight
-        if self.best is None or loss < self.best[0]:
-            self.best = loss, linear
-        else:
-            self.risen = True
-        return loss
 
 
 def _start(D: Dataset, objective: LinearObjective) -> tuple[np.ndarray | None, float]:

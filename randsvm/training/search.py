@@ -16,7 +16,7 @@ from functools import partial
 from itertools import takewhile
 from math import ceil, inf, isnan, nan, sqrt
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeAlias
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 
@@ -43,14 +43,8 @@ from randsvm.training.cross_validation import (
     simplest_within_error,
     subset_of,
 )
-from randsvm.training.job import AnyParams, Fit, Job, ScoredFit, SearchFit
+from randsvm.training.job import AnyParams, Fit, Job, SearchFit
 from randsvm.training.subtasks import Subtasks
-
-
-class HeldOutValues(NamedTuple):
-    """The values of the rows that a fit holds out. f : (m, K) float64."""
-
-    f: np.ndarray
 
 
 class ColdFit(Generic[AnyParams]):
@@ -67,11 +61,11 @@ class ColdFit(Generic[AnyParams]):
 
     def fit(
         self, D: Dataset, params: AnyParams, start: Any, training: np.ndarray, held_out: np.ndarray
-    ) -> HeldOutValues:
+    ) -> tuple[np.ndarray, None]:
         """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
         held, rest = D.subset(held_out), D.subset(training)
         work = partial(held_out_values, self.train, params, rest, held, _all_values)
-        return HeldOutValues(D.executor.call(work).kept)
+        return D.executor.call(work).kept, None
 
     def close(self) -> None:
         """Do nothing."""
@@ -79,68 +73,6 @@ class ColdFit(Generic[AnyParams]):
 
 def _all_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
-
-
-@dataclass(frozen=True)
-class SharedFit:
-    """The training on some rows of D with the kernel values of all rows."""
-
-    kernel: SharedKernel
-    subtasks: Subtasks
-
-    def held_out(self, training: np.ndarray, held_out: np.ndarray) -> np.ndarray:
-        """Return f of rows that are held out, (m, K) float64, as KernelTrainer's fits do.
-
-        training, held_out : numbers of rows of D, int64
-        """
-        y, params = self.subtasks.D.labels(), self.subtasks.params
-        if params.prediction_type == "svr":
-            machine = self.kernel.regress(
-                training, y[training], params.C, params.epsilon, params.tolerance
-            )
-            return np.asarray(self.kernel.sums(machine, held_out)[0] - machine.rho)
-        names, sums = self.subtasks.names, self.subtasks.weight_sums
-        classes = y[training].astype(np.int64)
-        if len(names) > 2 and not self.subtasks.pairs:
-            columns = []
-            for k in range(len(names)):
-                sides = np.where(classes == k, 0, 1)
-                bounds = params.one_vs_rest_weights(k, names, sums)
-                columns.append(self._pairs(training, sides, bounds, held_out))
-            return np.hstack(columns)
-        weights = class_weights(params.weights, names, sums)
-        f = self._pairs(training, classes, weights, held_out)
-        return f if len(names) == 2 else decisions.votes(f > 0, ~(f > 0), len(names))
-
-    def _pairs(
-        self,
-        training: np.ndarray,
-        classes: np.ndarray,
-        weights: Sequence[float],
-        held_out: np.ndarray,
-    ) -> np.ndarray:
-        """Return f of each pair of classes, (m, pairs) float64; classes : (n,) int64."""
-        params, count = self.subtasks.params, len(weights)
-        present = np.bincount(classes, minlength=count) > 0
-        # A pair without a machine predicts its first class if that has rows, else its second.
-        constant = np.where(present[class_pairs(count)[0]], 1.0, -1.0)
-        f = np.tile(constant, (len(held_out), 1))
-        if np.count_nonzero(present) < 2:
-            return f
-        machine = self.kernel.classify(training, classes, params.C, weights, params.tolerance)
-        self._fill_in(f, machine, self.kernel.sums(machine, held_out), count)
-        return f
-
-    def _fill_in(self, f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -> None:
-        """Set the columns of f of the pairs that the machine knows."""
-        labels = machine.labels
-        first, second = class_pairs(len(labels))
-        for pair, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
-            values = sums[i][:, j - 1] + sums[j][:, i] - machine.rho[pair]
-            own, other = labels[i], labels[j]
-            sign = 1 if own < other else -1
-            column = decisions.pair_index(min(own, other), max(own, other), count)
-            f[:, column] = sign * values
 
 
 class SharedKernelFit:
@@ -178,11 +110,37 @@ class SharedKernelFit:
         start: Any,
         training: np.ndarray,
         held_out: np.ndarray,
-    ) -> HeldOutValues:
+    ) -> tuple[np.ndarray, None]:
         """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
         subtasks = self.subtasks_of(D, params)
-        fit = SharedFit(self._kernel(D, subtasks), subtasks)
-        return HeldOutValues(fit.held_out(np.flatnonzero(training), np.flatnonzero(held_out)))
+        rows = np.flatnonzero(training), np.flatnonzero(held_out)
+        return self._values(D, subtasks, *rows), None
+
+    def _values(
+        self, D: Dataset, subtasks: Subtasks, training: np.ndarray, held_out: np.ndarray
+    ) -> np.ndarray:
+        """Return f of rows that are held out, (m, K) float64, as KernelTrainer's fits do.
+
+        training, held_out : numbers of rows of D, int64
+        """
+        kernel, y, params = self._kernel(D, subtasks), D.labels(), subtasks.params
+        if params.prediction_type == "svr":
+            machine = kernel.regress(
+                training, y[training], params.C, params.epsilon, params.tolerance
+            )
+            return np.asarray(kernel.sums(machine, held_out)[0] - machine.rho)
+        names, sums = subtasks.names, subtasks.weight_sums
+        classes = y[training].astype(np.int64)
+        if len(names) > 2 and not subtasks.pairs:
+            columns = []
+            for k in range(len(names)):
+                sides = np.where(classes == k, 0, 1)
+                bounds = params.one_vs_rest_weights(k, names, sums)
+                columns.append(_shared_pairs(kernel, params, training, sides, bounds, held_out))
+            return np.hstack(columns)
+        weights = class_weights(params.weights, names, sums)
+        f = _shared_pairs(kernel, params, training, classes, weights, held_out)
+        return f if len(names) == 2 else decisions.votes(f > 0, ~(f > 0), len(names))
 
     def _kernel(self, D: Dataset, subtasks: Subtasks) -> SharedKernel:
         """Return the kernel values of all rows; the first caller computes them."""
@@ -198,6 +156,39 @@ class SharedKernelFit:
     @property
     def _size(self) -> int:
         return sum(one.nbytes for one in self._kernels.values())
+
+
+def _shared_pairs(
+    kernel: SharedKernel,
+    params: Params,
+    training: np.ndarray,
+    classes: np.ndarray,
+    weights: Sequence[float],
+    held_out: np.ndarray,
+) -> np.ndarray:
+    """Return f of each pair of classes, (m, pairs) float64; classes : (n,) int64."""
+    count = len(weights)
+    present = np.bincount(classes, minlength=count) > 0
+    # A pair without a machine predicts its first class if that has rows, else its second.
+    constant = np.where(present[class_pairs(count)[0]], 1.0, -1.0)
+    f = np.tile(constant, (len(held_out), 1))
+    if np.count_nonzero(present) < 2:
+        return f
+    machine = kernel.classify(training, classes, params.C, weights, params.tolerance)
+    _fill_in(f, machine, kernel.sums(machine, held_out), count)
+    return f
+
+
+def _fill_in(f: np.ndarray, machine: TrainedSvm, sums: np.ndarray, count: int) -> None:
+    """Set the columns of f of the pairs that the machine knows."""
+    labels = machine.labels
+    first, second = class_pairs(len(labels))
+    for pair, (i, j) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
+        values = sums[i][:, j - 1] + sums[j][:, i] - machine.rho[pair]
+        own, other = labels[i], labels[j]
+        sign = 1 if own < other else -1
+        column = decisions.pair_index(min(own, other), max(own, other), count)
+        f[:, column] = sign * values
 
 
 # The fewest rows of the first stage: for each fold, for each class; in all under a time limit
@@ -427,7 +418,7 @@ class CandidateScores(Generic[AnyParams]):
         # The candidates that each one was tried with.
         self.tried_with: dict[Key, Sequence[Candidate[AnyParams]]] = {}
         # The best candidate so far of a race on all rows, and its fit for the first fold.
-        self.best_fit: tuple[Rank, Key, ScoredFit] | None = None
+        self.best_fit: tuple[Rank, Key, Any] | None = None
         # All results so far, with the rows of their stages; the candidates of the stage that is
         # under way, its rows, and the scores of those that are not finished, by index and fold.
         self.emitted: list[tuple[int, Tried]] = []
@@ -644,7 +635,7 @@ class CandidateScores(Generic[AnyParams]):
             finally:
                 fits.close()
 
-    def first_fit_of_best(self) -> ScoredFit | None:
+    def first_fit_of_best(self) -> Any:
         """Return the fit for the first fold of the best candidate, from which training starts.
 
         None: its folds started from nothing, or were of fewer rows than all. The result is the same
@@ -686,7 +677,7 @@ class SearchFolds(Generic[AnyParams]):
         self.scores, self.candidates = scores, candidates
         self.validation, self.fits = validation, fits
         self.families = families_of(candidates, fits.starts_from_fits)
-        self.first_fits: dict[int, ScoredFit] = {}
+        self.first_fits: dict[int, Any] = {}
         self.late: set[int] = set()
         self.missing: set[int] = set()
 
@@ -705,7 +696,7 @@ class SearchFolds(Generic[AnyParams]):
 
     def scored(
         self, folds_of: Mapping[int, int], parts: dict[int, dict[int, FoldScore]]
-    ) -> Iterator[tuple[int, list[FoldScore], ScoredFit | None]]:
+    ) -> Iterator[tuple[int, list[FoldScore], Any]]:
         """Yield the candidates that are not in the log as they are done, see `_done`.
 
         A race goes fold by fold; after each, or each two, it drops the candidates that are
@@ -772,7 +763,7 @@ class SearchFolds(Generic[AnyParams]):
 
     def _done(
         self, index: int, parts: dict[int, dict[int, FoldScore]]
-    ) -> tuple[int, list[FoldScore], ScoredFit | None]:
+    ) -> tuple[int, list[FoldScore], Any]:
         """Return a candidate that needs no more folds, its scores, and its fit for the first."""
         folds = parts.pop(index)
         return index, [folds[fold] for fold in sorted(folds)], self.first_fits.pop(index, None)
@@ -802,9 +793,9 @@ class SearchFolds(Generic[AnyParams]):
             for index in family:
                 if index in self.late:
                     raise Cancelled
-                previous = self._fit(index, fold, previous)
+                f, previous = self._fit(index, fold, previous)
                 if index in self.missing:
-                    kept = KeptValues(y, criterion.keep(previous.f, y), own)
+                    kept = KeptValues(y, criterion.keep(f, y), own)
                     score = criterion.of_fold(kept)
                     found.append((index, fold, score if self.races else score.without_losses()))
                 starts = self.races or index == family[0]
@@ -818,19 +809,19 @@ class SearchFolds(Generic[AnyParams]):
     def _starts_folds(self) -> bool:
         return self.fits.starts_from_fits and not self.validation.forward
 
-    def _fit(self, index: int, fold: int, start: ScoredFit | None) -> ScoredFit:
+    def _fit(self, index: int, fold: int, start: Any) -> tuple[np.ndarray, Any]:
         D, validation = self.validation.D, self.validation
         training, held_out = validation.training(fold), validation.held_out(fold)
         return self.fits.fit(D, self.candidates[index], start, training, held_out)
 
-    def first_fit(self, number: int) -> ScoredFit | None:
+    def first_fit(self, number: int) -> Any:
         """Return the fit of a candidate for the first fold, as its chain makes it."""
         if not self._starts_folds:
             return None
         family = next(one for one in self.families if number in one)
         found = None
         for index in family[: family.index(number) + 1]:
-            found = self._fit(index, self.validation.folds[0], found)
+            found = self._fit(index, self.validation.folds[0], found)[1]
         return found
 
     def _patience(self, fits: float, left: int, taken: Sequence[float]) -> float:
