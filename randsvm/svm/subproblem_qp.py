@@ -90,9 +90,8 @@ from randsvm.svm.projection import fill_to_sum
 # Most solves of one subproblem. One that another round follows ends after ROUND_SOLVES, or where
 # the violation is at most ENOUGH times the tolerance, once the objective has improved.
 MAX_SOLVES, ROUND_SOLVES, ENOUGH = 16, 3, 4.0
-# Rooms are at most this multiple of the median room of the violating variables; with another round
-# to follow, at most MAX_ROUND_ROOM times.
-MAX_ROOM, MAX_ROUND_ROOM = 3.0, 1.5
+# Rooms are at most this multiple of the median room of the violating variables.
+MAX_ROOM = 3.0
 # A solve has variables whose rooms differ by at most this factor; with more, LIBSVM makes too many
 # steps.
 MAX_SPREAD = 1e3
@@ -582,8 +581,7 @@ class Moves:
         # np.median would import numpy.ma.
         ordered = np.sort(violating[violating >= least])
         typical = float(ordered[len(ordered) // 2])
-        max_room = MAX_ROUND_ROOM if task.partly else MAX_ROOM
-        largest = min(float(violating.max()), max_room * typical)
+        largest = min(float(violating.max()), MAX_ROOM * typical)
         size = float(np.abs(task.K.diagonal()).max())
         noise = FLOAT32_NOISE * size
         if size > 0:
@@ -595,11 +593,11 @@ class Moves:
             largest, least = min(largest, exact), min(least, exact / MAX_SPREAD)
             typical = min(typical, exact)
         if not number:
-            beta = task.at_ends(beta, pivots, max_room * typical)
+            beta = task.at_ends(beta, pivots, MAX_ROOM * typical)
             slope = task.slope(beta)
             up = np.where(moves, task.upper - beta, 0.0)
             down = np.where(moves, beta - task.lower, 0.0)
-            largest = max(largest, min(max_room * typical, float(np.maximum(up, down).max())))
+            largest = max(largest, min(MAX_ROOM * typical, float(np.maximum(up, down).max())))
         rises, falls = np.flatnonzero(up > least), np.flatnonzero(down > least)
         at = np.concatenate([rises, falls])
         ends = np.concatenate([up[rises], down[falls]])
