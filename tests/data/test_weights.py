@@ -58,6 +58,15 @@ def test_sums_of_weights_are_those_of_the_rows_of_each_class():
     assert "weighted" not in plain.fields(["a", "b"])
 
 
+def test_one_chunk_of_float64_values_makes_a_data_set_of_them():
+    totals, chunk = Totals(), chunk_of(9, 1, weighted=False)
+    totals.add(chunk, classes=True)
+    assert not totals.fields([])["float64"]
+    totals.add(replace(chunk, values=chunk.values.astype(np.float64)), classes=True)
+    totals.add(chunk, classes=True)
+    assert totals.fields([])["float64"]
+
+
 # ---- from files and arrays ---------------------------------------------------------------------
 
 SMALL = {"chunk_rows": 4, "chunk_nonzeros": 9}
