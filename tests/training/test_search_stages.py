@@ -109,8 +109,8 @@ def search(
         return command_line(params, job.search)
 
     with open_dataset(path, task) as D, listening(found.events.append):
-        winner = searches.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
-    return winner.searched, winner.params, found
+        best = searches.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
+    return *best[:2], found
 
 
 C_GRID = (("C", tuple(2.0**power for power in range(12))),)
