@@ -77,6 +77,7 @@ import numpy as np
 
 import randsvm.svm._solver as _solver
 from randsvm.svm.libsvm import (
+    MAX_SUM,
     SLACK_DOWN,
     SLACK_UP,
     PrecomputedNodes,
@@ -293,6 +294,10 @@ class Subproblem:
                 offsets[:] = self.b
             wanted = slope - offsets[self.group]
             width = min(common, self.exact_width(tolerance) * widening)
+            # Narrower windows round their coefficients away, or their linear term is too large.
+            least = 4 * FLOAT64_ROUNDING * float(np.abs(beta).max())
+            if common and width < max(least, 2 * float(np.abs(slope).max()) / MAX_SUM):
+                break
             if width:
                 both = number >= ROUND_SOLVES
                 after, ended, count = self.in_windows(beta, slope, wanted, width, tolerance, both)
@@ -365,7 +370,7 @@ class Subproblem:
         with PrecomputedNodes.of(self.K, self.rows[at]) as nodes:
             nodes.set_linear_term((self._product(step) - slope)[at] / width)
             rows = np.concatenate([[m, m + 1], np.arange(m)])
-            total = 2 - math.fsum(step) / width
+            total = 2 + min(max(-math.fsum(step) / width, 0.0), float(m))
             found = one_class(nodes, rows, total, tolerance / width)
         after = beta.copy()
         after[at] = low + width * found.alpha[2:]
