@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
+from commands import run_train
 from learning import board, learn
 
+import randsvm
 from randsvm.parameters.rounds import RandsvmParams
+from randsvm.svm import subproblem_qp
 
 # BOARD needs several rounds of sampling; SMALL is small enough for many runs.
 BOARD = ("checkerboard", 5000)
@@ -115,3 +121,26 @@ def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path):
     learnt = learn("randsvm", path, tmp_path / "m", *words)
     sizes = [event["working_set"] for event in learnt.rounds]
     assert len(sizes) > 1 and max(sizes) <= 300
+
+
+def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, monkeypatch):
+    """The calls of the first solve lead from the command to LIBSVM's problem."""
+    stacks, plain = [], subproblem_qp.c_svc
+    package = Path(randsvm.__file__).parent
+
+    def recorded(*arguments):
+        frame, own = sys._getframe(1), []
+        while frame is not None:
+            path = Path(frame.f_code.co_filename)
+            if package in path.parents:
+                own.append(f"{path.relative_to(package).as_posix()}:{frame.f_code.co_name}")
+            frame = frame.f_back
+        stacks.append(own[::-1])
+        return plain(*arguments)
+
+    monkeypatch.setattr(subproblem_qp, "c_svc", recorded)
+    path = board(40).save(tmp_path / "data")
+    run_train("randsvm", "-q", "-c", 8, path, tmp_path / "m")
+    calls = stacks[0][stacks[0].index("cli/train.py:randsvm") :]
+    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    assert [*calls, "svm/libsvm.py:c_svc"] == re.findall(r"`([\w/]+\.py:\w+)`", text)
