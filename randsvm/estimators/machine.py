@@ -7,6 +7,7 @@ import shlex
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
 
@@ -406,6 +407,49 @@ class BaseSVM(BaseEstimator):
             raise ValueError(f"dtype must be float64 or float32, got {dtype!r}")
         floats = np.dtype(dtype) == np.float32
         return onnx_graph(self.model_.model, normal_form(self.model_.model), floats)
+
+    # skl2onnx calls these three methods of the last step of a pipeline.
+
+    def onnx_parser(self) -> Any:
+        """Return a function that returns the names of the outputs in a graph of skl2onnx.
+
+        Returns
+        -------
+        callable
+            The parser: label (for a regression: prediction), f, and probabilities if the model has
+            them.
+        """
+        return lambda scope=None, inputs=None: [one.name for one in self.to_onnx().graph.output]
+
+    def onnx_shape_calculator(self) -> Any:
+        """Return a function that sets the types of the outputs in a graph of skl2onnx.
+
+        Returns
+        -------
+        callable
+            The shape calculator.
+        """
+
+        def calculate(operator: Any) -> None:
+            from skl2onnx.common._topology import Variable
+
+            found = Variable.from_pb(self.to_onnx().graph.output)
+            for own, variable in zip(found, operator.outputs, strict=True):
+                variable.type = own.type
+
+        return calculate
+
+    def onnx_converter(self) -> Any:
+        """Return a function that adds the nodes of the model to a graph of skl2onnx.
+
+        Returns
+        -------
+        callable
+            The converter.
+        """
+        from randsvm.models.onnx_graph import add_to
+
+        return partial(add_to, self.to_onnx())
 
     def _repr_html_inner(self) -> str:
         shown = super()._repr_html_inner()

@@ -44,6 +44,31 @@ def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
     return _Graph(model, form, onnx).proto(floats)
 
 
+def add_to(made: Any, scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of a graph to one that skl2onnx makes, as the converter of an operator.
+
+    made : onnx.ModelProto of `onnx_graph`; scope, operator, container : skl2onnx's
+    """
+    from onnx import TensorProto, helper
+
+    graph = made.graph
+    names = {"X": operator.inputs[0].full_name}
+    own = zip(graph.output, operator.outputs, strict=True)
+    names |= {output.name: variable.full_name for output, variable in own}
+    for constant in graph.initializer:
+        names[constant.name] = scope.get_unique_variable_name(constant.name)
+        renamed = TensorProto()
+        renamed.CopyFrom(constant)
+        renamed.name = names[constant.name]
+        container.initializers.append(renamed)
+    for node in graph.node:
+        for name in node.output:
+            names.setdefault(name, scope.get_unique_variable_name(name))
+        given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+        inputs, outputs = ([names[name] for name in own] for own in (node.input, node.output))
+        container.add_node(node.op_type, inputs, outputs, op_version=OPSET, **given)
+
+
 class _Graph:
     """Adds nodes for a model."""
 
@@ -76,7 +101,8 @@ class _Graph:
         return self.cast(self.cast(value, "FLOAT"), "DOUBLE") if self.form.single else value
 
     def squares(self, value: str) -> str:
-        return self.node("ReduceSumSquare", value, axes=[1], keepdims=1)
+        # A sum over columns has its columns as an attribute or as an input, by the version of ONNX.
+        return self.node("MatMul", self.node("Mul", value, value), np.ones((self.form.inputs, 1)))
 
     # ---- the parts ----
 

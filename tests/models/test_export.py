@@ -397,6 +397,26 @@ def test_the_graph_of_an_estimator_predicts_as_the_estimator(name, dtype):
     np.testing.assert_allclose(found, machine.predict(rows), rtol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["SVC", "SVR", "LinearSVC", "OneClassSVM"])
+def test_skl2onnx_writes_a_pipeline_that_ends_with_an_estimator(name):
+    runtime, skl2onnx = pytest.importorskip("onnxruntime"), pytest.importorskip("skl2onnx")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    y, X = oracle.two_gaussians(80)
+    X = 100 * np.asarray(X, np.float64) + 7
+    labels = y if name == "SVR" else np.where(y > 0, "yes", "no")
+    pipeline = make_pipeline(StandardScaler(), getattr(randsvm, name)()).fit(X, labels)
+    graph = skl2onnx.to_onnx(pipeline, X[:1])
+    found, f, *_ = runtime.InferenceSession(graph.SerializeToString()).run(None, {"X": X})
+    predicted = pipeline.predict(X)
+    if name == "SVR":
+        np.testing.assert_allclose(found, predicted, rtol=1e-9)
+    else:
+        assert found.tolist() == predicted.tolist()
+        np.testing.assert_allclose(abs(f[:, 0]), abs(pipeline.decision_function(X)), rtol=1e-9)
+
+
 def test_the_input_of_a_graph_is_floats():
     pytest.importorskip("onnx")
     pytest.importorskip("sklearn")
