@@ -437,7 +437,8 @@ def test_an_interrupted_run_does_not_replace_a_better_model(folder, good, end):
     new = folder / "m.interrupted"
     assert (folder / "m").read_bytes() == good
     metadata = oracle.trailer(new)
-    assert float(metadata["gap"]) > 0.1
+    # A time limit that ends within a step leaves no time for any bound.
+    assert metadata["gap"] is None if end == "time limit" else float(metadata["gap"]) > 0.1
     assert load(str(new))
     last = received[-1]
     assert isinstance(last, Trained)

@@ -325,9 +325,11 @@ class Subproblem:
 
         Windows of the narrower boxes of two classes suit a round, but not the last solve.
         """
-        widths = np.unique(self.upper - self.lower)
-        suits = len(self.sums) == 1 and len(widths) <= (2 if self.partly else 1)
-        return float(widths[0]) if suits else 0.0
+        widths = self.upper - self.lower
+        narrow, wide = float(widths.min()), float(widths.max())
+        others = (widths != narrow) & (widths != wide)
+        suits = len(self.sums) == 1 and (self.partly or narrow == wide) and not others.any()
+        return narrow if suits else 0.0
 
     def exact_width(self, tolerance: float) -> float:
         """Return the room of all variables at which rounding in float64 changes gradients by at
