@@ -26,10 +26,10 @@ from randsvm.svm.subproblem_qp import one_sum, two_sums
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     Collector,
-    FileOrder,
-    LargestViolation,
     Order,
     WorkingSet,
+    file_order,
+    largest_violation,
     select,
 )
 
@@ -88,7 +88,7 @@ class Decomposition:
     def collector(self, W: WorkingSet, order: Order, r: int) -> Collector:
         """Return the collector of the next scan; if W holds all rows of D, it keeps no row."""
         draw = self.rng.next()
-        return LargestViolation(0, draw) if W.whole else order(r, draw)
+        return Collector(0 if W.whole else r, draw, largest_violation if W.whole else order)
 
 
 def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
@@ -217,14 +217,14 @@ def _outermost(scan: Scan, u: np.ndarray) -> Step:
 
 def osuna(run: Decomposition, size: int, swap: int | None, start: Start | None = None) -> Rounds:
     """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
-    return _decompose(run, size, swap, FileOrder, start)
+    return _decompose(run, size, swap, file_order, start)
 
 
 def osuna_closest(
     run: Decomposition, size: int, swap: int | None, start: Start | None = None
 ) -> Rounds:
     """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
-    return _decompose(run, size, swap, LargestViolation, start)
+    return _decompose(run, size, swap, largest_violation, start)
 
 
 # fmt: off

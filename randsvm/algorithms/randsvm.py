@@ -41,11 +41,11 @@ from randsvm.svm.solution import KernelSolution, ReducedMachine, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
-    LargestViolation,
     Order,
-    UniformSample,
     WorkingSet,
+    largest_violation,
     select,
+    uniform_sample,
 )
 
 # Both subsets together have SUBSET_FACTOR n^(2/3) rows. The error of f0, and with it the size of A,
@@ -209,16 +209,16 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
     alpha is 0 outside of SV + R, so r has to exceed the number of support vectors.
     """
     if start is None:
-        S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
-        step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
+        S = W = run.random_subset(r)                          # S = a random subset of D, |S| = r
+        step = svmlearn(run.scan, S)                          # SV = svmlearn(S)
     else:
         step, W = _after_start(run, r, start)
-    while True:                                              # while |V| > 0 and |SV| < k
-        SV, V = run.violators(step, W, UniformSample, r)     #     V = violators(D, SV)
+    while True:                                               # while |V| > 0 and |SV| < k
+        SV, V = run.violators(step, W, uniform_sample, r)     #     V = violators(D, SV)
         yield SV, V
-        R = _random_subset(V, r - len(SV), SV)               #     R = a random subset of V
+        R = _random_subset(V, r - len(SV), SV)                #     R = a random subset of V
         W = W.next(SV.rows, R)
-        step = svmlearn(run.scan, W, SV.b)                   #     SV = svmlearn(SV + R)
+        step = svmlearn(run.scan, W, SV.b)                    #     SV = svmlearn(SV + R)
 
 
 def train_certified(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
@@ -230,22 +230,22 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> R
     several of them, which are solved at the same time.
     """
     if (start := run.first_start(start)) is None:
-        S = W = run.random_subset(r)                         # S = a random subset of D, |S| = r
-        step = svmlearn(run.scan, S)                         # SV = svmlearn(S)
+        S = W = run.random_subset(r)                          # S = a random subset of D, |S| = r
+        step = svmlearn(run.scan, S)                          # SV = svmlearn(S)
     else:
         step, W = start(run.scan, r)
     blocks = Blocks(run.scan, run.rng, r)
-    while True:                                              # while gap > the gap asked for
-        SV, V = run.violators(step, W, _order(W), r)         #     V = violators(D, SV)
+    while True:                                               # while gap > the gap asked for
+        SV, V = run.violators(step, W, _order(W), r)          #     V = violators(D, SV)
         yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
-        R = select(V.candidates.sides, m - len(kept), kept)  #     R = a subset of V
+        R = select(V.candidates.sides, m - len(kept), kept)   #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
         if blocks.divides(W):
-            step = blocks.svmlearn(W, SV.b)                  #     svmlearn(blocks of W)
+            step = blocks.svmlearn(W, SV.b)                   #     svmlearn(blocks of W)
         else:
-            step = svmlearn(run.scan, W, SV.b, frozen=True)  #     svmlearn(W) beside all others
+            step = svmlearn(run.scan, W, SV.b, frozen=True)   #     svmlearn(W) beside all others
 
 
 def train_on_inner_set(
@@ -257,21 +257,21 @@ def train_on_inner_set(
     many of the rows, D takes its place. `solve_part` also returns the machine that scans D: the
     solution, or its reduction to few support vectors.
     """
-    step, W, error = estimate_from_subsets(run, solve_part)  # f0 = mean of svmlearn(2 subsets)
+    step, W, error = estimate_from_subsets(run, solve_part)   # f0 = mean of svmlearn(2 subsets)
     step, W = start(run.scan, r) if start else (step, W)
-    SV, V = run.violators(step, W, LargestViolation, r)      # u = f0 of all rows
+    SV, V = run.violators(step, W, largest_violation, r)      # u = f0 of all rows
     yield SV, V
     tau = ERRORS * error
-    A = run.scan.near_margin(tau)                            # A = {rows with y f0 < 1 + tau}
-    machine = solution = SV if SV.within_bounds else None    # an f0 beyond bounds solves nothing
+    A = run.scan.near_margin(tau)                             # A = {rows with y f0 < 1 + tau}
+    machine = solution = SV if SV.within_bounds else None     # an f0 beyond bounds solves nothing
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
-        solution, machine = solve_part(A, start)             # SV = train_certified(A, r)
+        solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
         step, W = step_to(run, machine)
-        SV, V = run.violators(step, W, LargestViolation, r)  #     V = violators(D, SV)
+        SV, V = run.violators(step, W, largest_violation, r)  #     V = violators(D, SV)
         yield SV, V
         tau /= 2
-        A = sorted_union(A, run.scan.near_margin(tau))       #     A = A + {rows with y f < 1 + tau}
+        A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
     if solution is None or not SV.within_bounds or machine is not solution:
         run.scan.make_step(step_to(run, solution)[0])
     yield from train_certified(run, r, no_step if solution is not None else start)
@@ -279,12 +279,12 @@ def train_on_inner_set(
 
 
 def _random_subset(V: Violators, size: int, SV: KernelSolution) -> np.ndarray:
-    """Return row numbers of a random subset of V without SV; UniformSample has shuffled V."""
+    """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
     return select(V.candidates.violators, size, SV.rows)
 
 
 def _order(W: WorkingSet) -> Order:
-    return LargestViolation if W.pairs else UniformSample
+    return largest_violation if W.pairs else uniform_sample
 
 
 def _are_many(V: Violators, SV: KernelSolution) -> bool:
@@ -298,6 +298,6 @@ def _after_start(run: Decomposition, r: int, start: Start) -> tuple[Step, Workin
     """Make a start and solve one round after it, since k may end the run after one step."""
     step, _ = start(run.scan, r)
     W = WorkingSet.of(step.points.rows, run.scan.D.n)
-    SV, V = run.scan.after(step, run.collector(W, UniformSample, r))
+    SV, V = run.scan.after(step, run.collector(W, uniform_sample, r))
     W = W.next(SV.rows, _random_subset(V, r - len(SV), SV))
     return svmlearn(run.scan, W), W

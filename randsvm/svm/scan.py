@@ -43,9 +43,9 @@ from randsvm.svm.working_set import (
     Candidates,
     Collector,
     GroupCandidates,
-    LargestViolation,
     ShardViolators,
     collect,
+    largest_violation,
 )
 
 # An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
@@ -225,7 +225,7 @@ class Scan(RunningValues):
         # An exception may leave u of some rows in float64; then the last scan is not one of u.
         self.latest = None
         self._sharpen(solution)
-        found, V = self.find_violators(LargestViolation(0, Draw(0, 0)))
+        found, V = self.find_violators(Collector(0, Draw(0, 0), largest_violation))
         return replace(found, points=solution.points), self._proven(found, V)
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
@@ -233,7 +233,7 @@ class Scan(RunningValues):
         if latest := self._latest_of(solution):
             return latest
         self.return_to(solution)
-        return self.find_violators(LargestViolation(0, Draw(0, 0)))
+        return self.find_violators(Collector(0, Draw(0, 0), largest_violation))
 
     def _latest_of(self, solution: KernelSolution) -> tuple[KernelSolution, Violators] | None:
         """Return the last scan if it is one of this solution already."""

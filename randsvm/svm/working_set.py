@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -107,55 +107,43 @@ def _once(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(first)]
 
 
-class Collector(Protocol):
-    """An order of the violators, of which the first `keep` on each side are kept."""
-
-    @property
-    def keep(self) -> int: ...
-
-    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
-        """Return the sort key of each violator, (m,) float64; rows with the smallest keys are kept.
-
-        rows : (m,) int64, violators among the rows start .. stop - 1 of D; violation : (m,)
-        float64, by how much each violates its KKT condition.
-        """
+# An order of violators: a function that returns their sort keys, (m,) float64, given the draw of
+# the scan; start and stop, the ends of their shard; rows, (m,) int64, their numbers in D; and
+# violation, (m,) float64, by how much each violates its KKT condition.
+Order: TypeAlias = "Callable[[Draw, int, int, np.ndarray, np.ndarray], np.ndarray]"
 
 
-@dataclass(frozen=True)
-class LargestViolation:
-    """The largest violation first.
+def largest_violation(
+    draw: Draw, start: int, stop: int, rows: np.ndarray, violation: np.ndarray
+) -> np.ndarray:
+    """Return keys that put the largest violation first.
 
     With equal numbers from both sides these are the pairs of Joachims (1999) and ThunderSVM, and
     for MZ the points with the smallest y f(x).
     """
+    return -violation
+
+
+def uniform_sample(
+    draw: Draw, start: int, stop: int, rows: np.ndarray, violation: np.ndarray
+) -> np.ndarray:
+    """Return keys that make a uniform sample of the violators (KBH07)."""
+    return draw.keys(start, stop)[rows - start]
+
+
+def file_order(
+    draw: Draw, start: int, stop: int, rows: np.ndarray, violation: np.ndarray
+) -> np.ndarray:
+    """Return keys that put the first violators met first (MZ's arbitrary choice for OFG97)."""
+    return rows
+
+
+class Collector(NamedTuple):
+    """Keeps the first `keep` violators of each side in an order."""
 
     keep: int
     draw: Draw
-
-    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
-        return -violation
-
-
-@dataclass(frozen=True)
-class UniformSample:
-    """A uniform sample of the violators (KBH07)."""
-
-    keep: int
-    draw: Draw
-
-    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
-        return self.draw.keys(start, stop)[rows - start]
-
-
-@dataclass(frozen=True)
-class FileOrder:
-    """The first violators met, in file order (MZ's arbitrary choice for OFG97)."""
-
-    keep: int
-    draw: Draw
-
-    def keys(self, start: int, stop: int, rows: np.ndarray, violation: np.ndarray) -> np.ndarray:
-        return rows
+    order: Order
 
 
 @dataclass(frozen=True)
@@ -183,7 +171,7 @@ class ShardViolators:
         rows, violation = self.rows[1:], self.slope[1:] - self.level
         if self.weights is not None:
             violation = violation * self.weights[1:]
-        keys = collector.keys(self.start, self.stop, rows, violation)
+        keys = collector.order(collector.draw, self.start, self.stop, rows, violation)
         exists = self.rows[:1] >= 0
         first = SmallestKeys.of(1, self.rows[:1][exists], -self.slope[:1][exists])
         return SmallestKeys.of(collector.keep, rows, keys), first
@@ -197,9 +185,6 @@ def collect(collector: Collector, up: ShardViolators, down: ShardViolators) -> C
 
 # A working set with fewer rows than this keeps none from the one before.
 KEEP_FROM_ROWS = 8
-
-# Makes a collector that keeps this many rows of each side, for a draw.
-Order = Callable[[int, Draw], Collector]
 
 
 @dataclass(frozen=True)

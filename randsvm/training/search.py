@@ -774,9 +774,10 @@ class SearchFolds(Generic[AnyParams]):
         calls = [partial(self._scores, *chain) for chain in chains]
         mean_length = sum(len(family) for family, _ in chains) / max(len(chains), 1)
         patience = partial(self._patience, mean_length)
-        for found in run_concurrently(
-            calls, validation.at_once, self.scores.until, "cross-validation", patience
-        ):
+        folds = [fold + 1 for _, fold in chains]
+        last = f" to {max(folds)}" if len(set(folds)) > 1 else ""
+        stage, until = f"chains of C, fold {min(folds, default=1)}{last}", self.scores.until
+        for found in run_concurrently(calls, validation.at_once, until, stage, patience):
             yield from found
 
     def _scores(self, family: Sequence[int], fold: int) -> list[tuple[int, int, FoldScore]]:

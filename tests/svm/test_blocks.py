@@ -16,9 +16,9 @@ from randsvm.data.sampling import Draw
 from randsvm.svm import blocks
 from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import UniformSample
+from randsvm.svm.working_set import Collector, uniform_sample
 
-KEEP_ALL = UniformSample(10**6, Draw(1, 1))
+KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 NARROW, WIDE = 50.0, 0.05
 
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.svm.working_set import (
-    FileOrder,
-    LargestViolation,
+    Collector,
     ShardViolators,
-    UniformSample,
     collect,
+    file_order,
+    largest_violation,
+    uniform_sample,
 )
 
 ROWS = 300
@@ -51,7 +52,7 @@ def kept(sample, parts, merges, offered):
 @given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
 def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, keep, seed, chosen):
     offered = np.random.default_rng(chosen).random(ROWS) < 0.7
-    sample = kept(UniformSample(keep, Draw(seed, 3)), *grouping, offered)
+    sample = kept(Collector(keep, Draw(seed, 3), uniform_sample), *grouping, offered)
     keys = philox(seed, 3, ROWS)
     rows = np.flatnonzero(offered)
     assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
@@ -68,13 +69,13 @@ def test_draws_differ_within_a_run_and_repeat_in_another_run():
 # ---- two sides ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [UniformSample, FileOrder, LargestViolation])
+@pytest.mark.parametrize("order", [uniform_sample, file_order, largest_violation])
 @given(groupings(), st.integers(1, 40), st.integers(0, 2**32))
 def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed):
     """The kept rows of each side, the steepest rows and the count are those of a single shard."""
     rng = np.random.default_rng(seed)
     up, down = rng.normal(size=(2, ROWS)).round(1)
-    collector = order(keep, Draw(seed, 3))
+    collector = Collector(keep, Draw(seed, 3), order)
 
     def of(start, stop):
         sides = []

@@ -24,9 +24,9 @@ from randsvm.svm.running_values import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import UniformSample
+from randsvm.svm.working_set import Collector, uniform_sample
 
-KEEP_ALL = UniformSample(10**6, Draw(1, 1))
+KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 
 
 def offered_violators(V):

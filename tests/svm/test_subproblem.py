@@ -12,9 +12,9 @@ from scans import TASKS, case, problem, task_file, working_set
 from randsvm.data.sampling import Draw
 from randsvm.svm import running_values, subproblem
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import LargestViolation
+from randsvm.svm.working_set import Collector, largest_violation
 
-COLLECTOR = LargestViolation(50, Draw(0, 1))
+COLLECTOR = Collector(50, Draw(0, 1), largest_violation)
 KERNELS = {
     "rbf": {"kernel": "rbf", "gamma": 1.0},
     "linear": {"kernel": "linear"},
