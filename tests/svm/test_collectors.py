@@ -42,7 +42,7 @@ def kept(sample, parts, merges, offered):
     found = []
     for start, stop in parts:
         rows = start + np.flatnonzero(offered[start:stop])
-        keys = sample.keys(start, stop, rows, np.ones(len(rows)))
+        keys = sample.order(sample.draw, start, stop, rows, np.ones(len(rows)))
         found.append(SmallestKeys.of(sample.keep, rows, keys))
     for at in merges:
         found[at : at + 2] = [found[at] + found[at + 1]]
