@@ -482,7 +482,7 @@ def _codes(array: Any, of_null: int) -> np.ndarray:
 
 
 class _Missing(NamedTuple):
-    """The texts and numbers that stand for a missing number, besides null.
+    """The texts and numbers that stand for a missing number; null always does.
 
     pattern : of these texts, for `re` and for pyarrow
     """

@@ -160,7 +160,7 @@ FILE_TYPES = {
 
 
 class Predictions(NamedTuple):
-    """What a model or its export predicts for m rows.
+    """Predictions of a model, or of its export, for m rows.
 
     f : (m, columns) float64; predicted : (m,) class indices, or f of a regression; probabilities :
     (m, classes), or None.

@@ -133,7 +133,7 @@ class Record:
 
 
 class RoundLimits(NamedTuple):
-    """What ends the rounds of a run, beside the lack of violators or of progress.
+    """The limits that end the rounds of a run.
 
     rows: of a working set
     advice: what the user may change if rounds make no progress
@@ -201,9 +201,9 @@ FLOAT64_GAP = 3e-5
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
 # values is below that gap less EXCESS_FACTOR times what the evaluation added, or TARGET_FACTOR
 # times the former target, at most MAX_CONTINUATIONS times. After FLOAT32_CONTINUATIONS of them it
-# continues in float64: rounding may have made the gap look smaller than it is. Measured on covtype,
-# 100,000 rows, where the evaluation adds .005%: 2 further rounds with an excess of .095%, 8 with
-# half of the target.
+# continues in float64: rounding may have made the gap look smaller than it is. Measured on 100,000
+# rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of
+# the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
