@@ -11,7 +11,15 @@ from randsvm.errors import ParameterError
 from randsvm.events import Trained, Watch, check, silent
 from randsvm.parameters.option import grid, make_parameters, options
 from randsvm.parameters.rounds import StopParams
-from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START, Limits, Resources, Run, Search
+from randsvm.parameters.run import (
+    ALGORITHMS,
+    COMMON,
+    WARM_START,
+    DataParams,
+    Limits,
+    Resources,
+    Search,
+)
 from randsvm.parameters.values import Kind, Path
 
 if TYPE_CHECKING:
@@ -87,8 +95,8 @@ def train(
     watch : callable, default=silent
         Called with each event of `randsvm.events`.
     **options : object
-        Options by the long names of the command line: fields of Params and RandsvmParams or
-        OsunaParams, or of SgdParams, and of StopParams, Limits, Run, Search and Resources, such as
+        Options by the long names of the command line: fields of KernelParams and RandsvmParams or
+        OsunaParams, or of SgdParams, and of StopParams, Limits, DataParams, Search and Resources:
         ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
         ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). Also
         ``warm_start``, or for sgd ``update``, the name of a model file to start from, and
@@ -282,7 +290,7 @@ def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
     return Job(
         stop=stop,
         limits=make_parameters(Limits, values),
-        run=make_parameters(Run, values),
+        data_params=make_parameters(DataParams, values),
         resources=make_parameters(Resources, values),
         warm_start=values.get(WARM_START),
         search=Search(

@@ -15,8 +15,8 @@ from randsvm.arrays import to_dense
 from randsvm.data.dataset import load as load_dataset
 from randsvm.data.reading import ParseOptions
 from randsvm.errors import ParameterError
-from randsvm.parameters.run import Resources, Run
-from randsvm.parameters.svm import Params
+from randsvm.parameters.run import DataParams, Resources
+from randsvm.parameters.svm import KernelParams
 from randsvm.training.cross_validation import CrossValidation, fit_by_cross_validation
 from randsvm.training.job import Job
 from randsvm.training.probabilities import calibration_of, fit_sigmoid
@@ -58,13 +58,13 @@ def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
 
     with closing(load_dataset(str(path), ParseOptions("class", False), Resources(jobs=1))) as whole:
         D = labelled(whole, str(path), "svc")[0]
-        params, first = Params(), D.labels() == 0
+        params, first = KernelParams(), D.labels() == 0
         found = fit_by_cross_validation(D, params, fit, calibration_of(params, True), Job(), inf)
         assert found["sigmoid"].ravel() == pytest.approx(fit_sigmoid(x, first, w), rel=1e-5)
         assert found["sigmoid"].ravel() != pytest.approx(fit_sigmoid(x, first), rel=1e-2)
         assigned = []
         for seed in 0, 0, 1:
-            job = Job(run=Run(seed=seed))
+            job = Job(data_params=DataParams(seed=seed))
             of = CrossValidation.of(D, 5, job)
             assigned.append(of.assigned[0].tolist())
     assert assigned[0] == assigned[1] != assigned[2]

@@ -76,7 +76,9 @@ def _help(spec: Option, default: object) -> str:
     return f"{text}  [default: {own}" if own else text
 
 
-def made(name: str, default: object, spec: Option, hidden: bool = False) -> Callable[[Any], Any]:
+def click_option(
+    name: str, default: object, spec: Option, hidden: bool = False
+) -> Callable[[Any], Any]:
     """Return a decorator that adds an option to a command."""
     kind: dict[str, Any] = {"type": KindType(spec.kind)}
     if isinstance(spec.kind, values.Flag):
@@ -108,13 +110,13 @@ def parameters(
         for group in reversed(groups):
             for f, spec in reversed(list(options(group))):
                 if only is None or f.name in only:
-                    command = made(f.name, f.default, spec, f.name in hidden)(command)
+                    command = click_option(f.name, f.default, spec, f.name in hidden)(command)
         return command
 
     return decorate
 
 
-warm_start = made(
+warm_start = click_option(
     WARM_START,
     None,
     Option(
@@ -125,7 +127,7 @@ warm_start = made(
         STOP,
     ),
 )
-html = made(
+html = click_option(
     "html",
     None,
     Option(
@@ -135,7 +137,7 @@ html = made(
         OUTPUT,
     ),
 )
-log = made(
+log = click_option(
     "log",
     None,
     Option(
@@ -146,7 +148,7 @@ log = made(
         "Add a line of JSON per event to this file.",
     ),
 )
-report = made(
+report = click_option(
     "report",
     "text",
     Option(
@@ -157,7 +159,7 @@ report = made(
         "text or json: the final summary.",
     ),
 )
-quiet = made(
+quiet = click_option(
     "quiet",
     False,
     Option(

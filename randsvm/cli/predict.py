@@ -175,7 +175,7 @@ def certify(
 @click.argument("form", type=click.Choice(EXPORT_FORMATS), metavar="c|onnx")
 @_file("model_file")
 @_file("output_file")
-@options.made("data", None, DATA)
+@options.click_option("data", None, DATA)
 @options.parameters(PredictParams, only=TABLE_OPTIONS)
 @_reported
 def export(

@@ -108,7 +108,7 @@ class HeldData(NamedTuple):
     limit: int
     folder: str | None
 
-    def made(self, threads: int, resident_bytes: int) -> Dataset:
+    def dataset(self, threads: int, resident_bytes: int) -> Dataset:
         """Return the data set without chunks. resident_bytes: of other data sets of the actor."""
         limit = max(0, self.limit - resident_bytes)
         store = HeldChunks(self.sizes, self.counts, limit, self.folder)
@@ -148,7 +148,7 @@ class Actor:
             found = self.loads(pickled)
             if isinstance(found, HeldData):
                 sets = [of for of in self.held.values() if isinstance(of, Dataset)]
-                found = found.made(self.threads, sum(D.store.resident_bytes for D in sets))
+                found = found.dataset(self.threads, sum(D.store.resident_bytes for D in sets))
             self.held[key] = found
         if request.chunks:
             self.held[request.key].store.add(request.chunks)

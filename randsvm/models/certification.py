@@ -42,7 +42,7 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.svm.tasks import Task
 
 # Support vectors are found among the rows by this number of random projections.
@@ -526,7 +526,7 @@ class Judge:
                 return [Machine("", Task(bounds, absolute_sum=params.C * params.nu * total))]
             return [Machine("", Task(bounds, params.epsilon))]
         names, machines = self.model.labels, []
-        weights = Params(weights=params.weights)
+        weights = KernelParams(weights=params.weights)
         for i, j in self.pairs:
             name = f"{names[i]} against {'the rest' if j is None else names[j]}"
             if self.model.nu:

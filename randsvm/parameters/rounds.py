@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from randsvm.parameters.option import STOP, changed_flags, check_values, option, require
-from randsvm.parameters.svm import NU_TASKS, Params
+from randsvm.parameters.svm import NU_TASKS, KernelParams
 from randsvm.parameters.values import AUTO, Flag, Number, Whole
 
 
@@ -200,7 +200,7 @@ class StopParams:
         """The gap that ends the run; None: no gap. Call `resolved` before."""
         return self.gap if isinstance(self.gap, float) else None
 
-    def check(self, params: Params) -> None:
+    def check(self, params: KernelParams) -> None:
         """Raise ParameterError if --gap or --reduce does not go with the kernel or task."""
         require(
             self.wanted_gap is None or params.positive_semidefinite,
@@ -233,7 +233,7 @@ class StopParams:
         """The most support vectors of --reduce N; None: as many as the gap needs."""
         return None if self.reduce is None or self.reduce == AUTO else int(self.reduce)
 
-    def resolved(self, params: Params, bounded: bool, required: float | None) -> StopParams:
+    def resolved(self, params: KernelParams, bounded: bool, required: float | None) -> StopParams:
         """Return the parameters with a gap: by default DEFAULT_GAP, or --require-gap if less.
 
         There is no default gap with a bound k or for a kernel without a certificate.

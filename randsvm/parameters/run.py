@@ -27,7 +27,7 @@ from randsvm.parameters.option import (
 )
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams, StopParams
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import WEIGHTS, Params
+from randsvm.parameters.svm import WEIGHTS, KernelParams
 from randsvm.parameters.values import (
     MEGABYTE,
     Choice,
@@ -93,7 +93,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Run:
+class DataParams:
     """The seed, and how rows are read and scaled."""
 
     seed: int = option(
@@ -586,13 +586,13 @@ class CertifyParams:
 
 # Name of an algorithm -> the classes of its options; the first has the parameters of the model.
 ALGORITHMS: dict[str, tuple[type, ...]] = {
-    "randsvm": (Params, RandsvmParams, StopParams),
-    "osuna": (Params, OsunaParams, StopParams),
-    "osuna-closest": (Params, OsunaParams, StopParams),
+    "randsvm": (KernelParams, RandsvmParams, StopParams),
+    "osuna": (KernelParams, OsunaParams, StopParams),
+    "osuna-closest": (KernelParams, OsunaParams, StopParams),
     "sgd": (SgdParams,),
 }
 # The classes of the options that every algorithm has.
-COMMON: tuple[type, ...] = (Search, Limits, Run, Resources)
+COMMON: tuple[type, ...] = (Search, Limits, DataParams, Resources)
 # The keyword of the model that a training starts from. Algorithms with StopParams have it: they
 # work in rounds.
 WARM_START = "warm_start"

@@ -284,7 +284,7 @@ def inherited(name: str, **changes: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Params(MachineParams):
+class KernelParams(MachineParams):
     """The parameters of a kernel machine, with LIBSVM's letters, meanings and defaults."""
 
     C: float = inherited("C", default=1.0)
@@ -366,7 +366,7 @@ class Params(MachineParams):
                 f"{math.floor(most * 1e4) / 1e4:g}"
             )
 
-    def resolved(self, d: int, classes: int) -> Params:
+    def resolved(self, d: int, classes: int) -> KernelParams:
         """Return the parameters with gamma, 1/d by default, and multiclass, None for two classes.
 
         d: number of features; classes: number of classes.

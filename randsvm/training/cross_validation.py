@@ -32,7 +32,7 @@ from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.training.job import AnyParams, Decision, Fit, Job, TimeLimitError
 from randsvm.training.probabilities import Calibration, fit_sigmoid
 
@@ -85,13 +85,13 @@ class CrossValidation:
     def of(D: Dataset, folds: int, job: Job) -> CrossValidation:
         """Return folds of equal size, over which each class, if any, is spread evenly."""
         _check_rows(D, folds, folds)
-        fold = assign_folds(D, folds, Draw(job.run.seed, FOLDS_DRAW))
+        fold = assign_folds(D, folds, Draw(job.data_params.seed, FOLDS_DRAW))
         return CrossValidation(D, [fold], at_once(D, job))
 
     @staticmethod
     def of_search(D: Dataset, job: Job) -> CrossValidation:
         """Return the folds that the options of a search ask for."""
-        search, seed = job.search, job.run.seed
+        search, seed = job.search, job.data_params.seed
         _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
         if search.groups == "time":
             fold = forward_folds(D.n, search.fold_count)
@@ -415,7 +415,7 @@ class Criterion(NamedTuple):
         }
 
 
-def check_select_by(search: Search, params: Params | SgdParams) -> None:
+def check_select_by(search: Search, params: KernelParams | SgdParams) -> None:
     """Raise ParameterError for a metric that is for another task."""
     allowed = METRICS_OF_TASK[params.prediction_type]
     if search.select_by is not None and search.select_by not in allowed:
@@ -425,7 +425,9 @@ def check_select_by(search: Search, params: Params | SgdParams) -> None:
         )
 
 
-def criterion_of(search: Search, params: Params | SgdParams, labels: Sequence[str]) -> Criterion:
+def criterion_of(
+    search: Search, params: KernelParams | SgdParams, labels: Sequence[str]
+) -> Criterion:
     """Return the criterion of a search.
 
     labels: of the classes. Raises ParameterError for a metric of two classes if there are more.

@@ -24,13 +24,13 @@ from randsvm.events import Watch, listener, listening, silent
 from randsvm.files import display_output
 from randsvm.models.load import check_is_not_model, check_replaces_model
 from randsvm.parameters.rounds import StopParams
-from randsvm.parameters.run import Limits, Resources, Run, Search
+from randsvm.parameters.run import DataParams, Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 
 # The parameters of a kernel machine or of a linear one.
-AnyParams = TypeVar("AnyParams", bound=Params | SgdParams)
-AnyParams_contra = TypeVar("AnyParams_contra", bound=Params | SgdParams, contravariant=True)
+AnyParams = TypeVar("AnyParams", bound=KernelParams | SgdParams)
+AnyParams_contra = TypeVar("AnyParams_contra", bound=KernelParams | SgdParams, contravariant=True)
 
 # Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
@@ -75,7 +75,7 @@ class SearchFit(Protocol[AnyParams_contra]):
 class Job:
     """The options that all algorithms share.
 
-    stop, limits, run, resources, search: groups of options
+    stop, limits, data_params, resources, search: groups of options
     warm_start: the file of the model to start from
     given: the names of the options that the user gave; the others are as in that model. None: all
         were given
@@ -83,7 +83,7 @@ class Job:
 
     stop: StopParams = field(default_factory=StopParams)
     limits: Limits = field(default_factory=Limits)
-    run: Run = field(default_factory=Run)
+    data_params: DataParams = field(default_factory=DataParams)
     resources: Resources = field(default_factory=Resources)
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
@@ -130,9 +130,9 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
         files.check_file_type(job.resources.cache, "a cache", is_cache)
 
 
-def check_gap(job: Job, params: Params | SgdParams) -> None:
+def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
     """Raise ParameterError if --require-gap needs a certificate that this training lacks."""
-    certified = isinstance(params, Params) and params.positive_semidefinite
+    certified = isinstance(params, KernelParams) and params.positive_semidefinite
     if job.limits.require_gap is not None and not certified:
         raise ParameterError(
             "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "

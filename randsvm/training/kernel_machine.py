@@ -35,7 +35,7 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
-from randsvm.parameters.svm import NU_TASKS, Params, Problem
+from randsvm.parameters.svm import NU_TASKS, KernelParams, Problem
 from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
@@ -139,8 +139,8 @@ NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 def _check_precomputed(job: Job) -> None:
     """Raise ParameterError for options that do not go with precomputed kernel values."""
     excluded = {
-        "--scale": (job.run.scale, "scaled kernel values belong to no kernel"),
-        "--zero-based": (job.run.zero_based, "every row begins with 0:number in any case"),
+        "--scale": (job.data_params.scale, "scaled kernel values belong to no kernel"),
+        "--zero-based": (job.data_params.zero_based, "every row begins with 0:number in any case"),
         "--warm-start": (job.warm_start, "rows have no features to compare with the old model's"),
     }
     for option, (value, reason) in excluded.items():
@@ -151,7 +151,7 @@ def _check_precomputed(job: Job) -> None:
 # --- training --------------------------------------------------------------------------------
 
 
-class KernelTrainer(Trainer[Params]):
+class KernelTrainer(Trainer[KernelParams]):
     """Trainer of kernel machines: parameters become subtasks, each with an algorithm.
 
     old: the model to start from; None: start from zero
@@ -167,7 +167,7 @@ class KernelTrainer(Trainer[Params]):
         self.own = own
         self._notices: list[str] = []
 
-    def prepared(self, params: Params) -> Params:
+    def prepared(self, params: KernelParams) -> KernelParams:
         """Fill in what follows from the model of --warm-start and from the kernel."""
         job = self.job
         self._asked_gap = job.stop.wanted_gap or job.limits.require_gap
@@ -188,7 +188,7 @@ class KernelTrainer(Trainer[Params]):
             raise ParameterError("--reduce auto needs a gap: give --gap, or --reduce N")
         return params
 
-    def take(self, whole: Dataset, path: str, params: Params) -> None:
+    def take(self, whole: Dataset, path: str, params: KernelParams) -> None:
         """Take the rows. Without a positive semidefinite kernel no gap ends the run.
 
         Raises ContentError if the user asked for one.
@@ -209,33 +209,33 @@ class KernelTrainer(Trainer[Params]):
     def max_classes(self) -> int:
         return MAX_CLASSES
 
-    def resolved(self, params: Params) -> Params:
+    def resolved(self, params: KernelParams) -> KernelParams:
         # Random features come first: they have their own default of gamma.
         if (mapping := self.map_of(params)) is not None:
             params = replace(params, gamma=mapping.gamma)
         return params.resolved(len(self.D.summary.features), len(self.labels))
 
-    def cost_and_lambda(self, params: Params) -> tuple[float, float]:
+    def cost_and_lambda(self, params: KernelParams) -> tuple[float, float]:
         return params.cost, 1 / (params.cost * self.D.total_weight())
 
-    def _largest(self, params: Params) -> tuple[Subtasks, Algorithm]:
+    def _largest(self, params: KernelParams) -> tuple[Subtasks, Algorithm]:
         """Return the subtasks of all rows, and the algorithm of the largest one."""
         subtasks = self.subtasks(self.D, params)
         return subtasks, self.algorithm_for(subtasks.max_rows, subtasks.problem)
 
-    def arguments(self, params: Params) -> list[str]:
+    def arguments(self, params: KernelParams) -> list[str]:
         return self._largest(params)[1].arguments
 
-    def notices(self, params: Params) -> list[str]:
+    def notices(self, params: KernelParams) -> list[str]:
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
         return [*self._notices, *uncertified, *self._largest(params)[1].notices]
 
-    def solve_memory(self, params: Params) -> tuple[int | None, int | None]:
+    def solve_memory(self, params: KernelParams) -> tuple[int | None, int | None]:
         subtasks, algorithm = self._largest(params)
         return algorithm.working_set(subtasks), algorithm.solve_bytes(subtasks)
 
-    def subtasks(self, D: Dataset, params: Params, at_once: int = 1) -> Subtasks:
+    def subtasks(self, D: Dataset, params: KernelParams, at_once: int = 1) -> Subtasks:
         """Return the subtasks of D or of a view of it.
 
         at_once: the number of such views that share the memory.
@@ -258,15 +258,15 @@ class KernelTrainer(Trainer[Params]):
         part.old = None
         return part
 
-    def decision(self, D: Dataset, params: Params, clock: Clock) -> Decision:
+    def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
         with closing(self.subtasks(D, params, at_once(D, self.job))) as subtasks:
             run = KernelTrainingRun(self, params, subtasks, clock, clock.end, evaluates=False)
             run.run()
         return run.machine.decision_matrix
 
-    def search_fits(self) -> list[SearchFit[Params]]:
-        fits: list[SearchFit[Params]] = []
+    def search_fits(self) -> list[SearchFit[KernelParams]]:
+        fits: list[SearchFit[KernelParams]] = []
         # LIBSVM ends at a tolerance, not at a gap that the user asks for.
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
             from randsvm.training.search import SharedKernelFit
@@ -283,11 +283,11 @@ class KernelTrainer(Trainer[Params]):
         part.job = replace(part.job, search=search, stop=replace(stop, reduce=None))
         return part
 
-    def fits_probabilities(self, params: Params) -> bool:
+    def fits_probabilities(self, params: KernelParams) -> bool:
         return params.probability and params.prediction_type != "one-class"
 
     def start(
-        self, params: Params, clock: Clock, until: float, first_fit: SeededFit | None
+        self, params: KernelParams, clock: Clock, until: float, first_fit: SeededFit | None
     ) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
@@ -317,7 +317,7 @@ class SeededKernelFit:
             self._pairs.close()
             self._pairs = None
 
-    def suits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[KernelParams]) -> bool:
         """Return whether fits on most rows of D with these parameters gain from others.
 
         Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
@@ -336,7 +336,7 @@ class SeededKernelFit:
     def fit(
         self,
         D: Dataset,
-        params: Params,
+        params: KernelParams,
         start: SeededFit | None,
         training: np.ndarray,
         held_out: np.ndarray,
@@ -356,7 +356,7 @@ class SeededKernelFit:
             run.run()
         return self._values(run, held_out), (subtasks, run.saved)
 
-    def _subtasks(self, D: Dataset, params: Params) -> Subtasks:
+    def _subtasks(self, D: Dataset, params: KernelParams) -> Subtasks:
         subtasks = self.trainer.subtasks(D, params, at_once(D, self.trainer.job))
         if not subtasks.pairs:
             return subtasks
@@ -382,7 +382,7 @@ class SeededKernelFit:
         return kept_values(D.subset(held_out), run.machine.decision_matrix, votes).kept
 
 
-class KernelTrainingRun(BatchRun[Params]):
+class KernelTrainingRun(BatchRun[KernelParams]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
     Pairs of classes are solved side by side, other subtasks one after another.
@@ -396,7 +396,7 @@ class KernelTrainingRun(BatchRun[Params]):
     def __init__(
         self,
         trainer: KernelTrainer,
-        params: Params,
+        params: KernelParams,
         subtasks: Subtasks,
         clock: Clock,
         end: float,
@@ -500,7 +500,7 @@ class KernelTrainingRun(BatchRun[Params]):
         self._report_rounding()
         self._report_estimate()
         if self.params.probability and self.params.prediction_type == "one-class":
-            D, seed = self.subtasks.D, self.trainer.job.run.seed
+            D, seed = self.subtasks.D, self.trainer.job.data_params.seed
             end = self.end - RESERVED_SECONDS
             decision = self.machine.decision_matrix
             self.density_marks = fit_density_marks(D, decision, self.clock, end, seed)

@@ -116,7 +116,7 @@ class LinearTrainer(Trainer[SgdParams]):
         run = self._training(self.D, params, clock, until)
         if (
             run.share_of_means > FAR_FROM_ZERO
-            and self.job.run.scale != "standard"
+            and self.job.data_params.scale != "standard"
             and not params.components
         ):
             emit(
@@ -184,7 +184,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         self.until = until - EVALUATION_FACTOR * (time.perf_counter() - began)
         self.start, spread = _start(D, objective)
         self.steps = _steps(params, D, R2, spread, objective)
-        self.rng = Draws(trainer.job.run.seed)
+        self.rng = Draws(trainer.job.data_params.seed)
         self.learner = Learner.new(self.steps, D.d, self.start)
         # Few rows make one group, which this process trains on.
         resources = trainer.job.resources
@@ -590,19 +590,21 @@ def update(
     clock = Clock(job.limits.time_limit, watch)
     check_paths(path, model, job)
     check_gap(job, params)
-    if job.search.is_wanted or job.run.scale:
+    if job.search.is_wanted or job.data_params.scale:
         raise ParameterError("--update keeps the options of the model: no -v, lists or --scale")
-    if job.run.row_weights is not None:
+    if job.data_params.row_weights is not None:
         check_row_weights(path, job)
-    if job.run.is_table:
-        raise ParameterError(f"--update reads svmlight files, not --format {job.run.format}")
+    if job.data_params.is_table:
+        raise ParameterError(
+            f"--update reads svmlight files, not --format {job.data_params.format}"
+        )
     if job.resources.cluster is not None:
         raise ParameterError("--update trains on rows in order, as they arrive: no --cluster")
     with listening(clock):
         assert params.update is not None
         old = _load_updatable(params.update)
         steps, t = _steps_of(old, params, params.update)
-        for option in [*ineffective_flags(params), *changed_flags(job.run)]:
+        for option in [*ineffective_flags(params), *changed_flags(job.data_params)]:
             emit(Notice(f"{option} has no effect with --update"))
         arguments = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
@@ -620,7 +622,7 @@ def update(
         # A model does not store the name of the file that it came from.
         nameless = command_line(replace(params, update="MODEL"), names=params.UPDATE_FIELDS)
         running = _running_of(old, params.update)
-        weights = job.run.row_weights
+        weights = job.data_params.row_weights
         run = UpdateRun(
             path, weights, old, steps, t, running, params.checkpoint, clock, model, nameless
         )

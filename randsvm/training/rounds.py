@@ -478,7 +478,9 @@ class Rounds:
         shares = self.memory_shares * (1 if self.inner_set is None else 2)
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.gap or 1.0) < FLOAT64_GAP
-        self.scan = Scan(self.task.D, self.task.problem, self.job.run.seed, layout_bytes, float64)
+        self.scan = Scan(
+            self.task.D, self.task.problem, self.job.data_params.seed, layout_bytes, float64
+        )
         if not self.task.name:
             self.scan.only_gap = self.gap
         nu_svc = self.task.problem.task == "nu-svc"
@@ -499,7 +501,7 @@ class Rounds:
         while found is None:
             stopped = None
             self.record = Record(self.task.problem.tolerance, rounds=self.count)
-            run = Decomposition(self.scan, Draws(self.job.run.seed), self.record.tolerance)
+            run = Decomposition(self.scan, Draws(self.job.data_params.seed), self.record.tolerance)
             try:
                 with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
                     for last, V in rounds:
@@ -659,7 +661,7 @@ class Rounds:
         if certificate is None:
             self.scan.return_to(SV)
             certificate = self._running_certificate(SV)
-        size, seed = job.stop.reduced_size, job.run.seed
+        size, seed = job.stop.reduced_size, job.data_params.seed
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
         if not evaluated or not isinstance(found[0], ReducedMachine):
             return found

@@ -48,7 +48,7 @@ from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
 from randsvm.parameters.sgd import SgdParams
-from randsvm.parameters.svm import Params, check_weights
+from randsvm.parameters.svm import KernelParams, check_weights
 from randsvm.training import probabilities
 from randsvm.training.cross_validation import (
     check_select_by,
@@ -106,7 +106,7 @@ def labelled(whole: Dataset, path: str, task: str) -> Labelled:
     return D, tuple(summary.names[i] for i in order), tuple(summary.values[i] for i in order)
 
 
-def load_rows(data: Source, params: Params | SgdParams, job: Job) -> Dataset:
+def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Dataset:
     """Read the rows of a file or of arrays.
 
     Raises DataError for bad text, and InputError for a file that cannot be opened or read.
@@ -147,22 +147,22 @@ def _columns_notice(columns: Columns) -> str:
     return f"{found}, and of text with their categories: {', '.join(listed)}"
 
 
-def _parse_options(data: Source, params: Params | SgdParams, job: Job) -> ParseOptions:
+def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> ParseOptions:
     """Return how the rows are parsed. Raise ParameterError for options that exclude each other."""
-    if job.run.row_weights is not None:
+    if job.data_params.row_weights is not None:
         check_row_weights(data, job)
     row_numbers = params.kernel == "precomputed"
     groups = job.search.groups == "qid"
     if isinstance(data, Arrays) and groups and data.groups is None:
         raise ParameterError("--groups qid needs groups in Arrays")
-    if job.run.group_column is not None and not groups:
+    if job.data_params.group_column is not None and not groups:
         raise ParameterError("--group-column is for --groups qid")
     return ParseOptions(
         labels="number" if params.prediction_type == "svr" else "class",
         any_label=params.task == "one-class",
-        zero_based=job.run.zero_based or row_numbers,
+        zero_based=job.data_params.zero_based or row_numbers,
         has_row_numbers=row_numbers,
-        row_weights=job.run.row_weights,
+        row_weights=job.data_params.row_weights,
         groups=groups,
         table=_table_options(data, params, job, row_numbers),
     )
@@ -192,29 +192,29 @@ def _connecting(address: str) -> Iterator[None]:
 
 
 def _table_options(
-    data: Source, params: Params | SgdParams, job: Job, row_numbers: bool
+    data: Source, params: KernelParams | SgdParams, job: Job, row_numbers: bool
 ) -> TableOptions | None:
     """Return how a table is read; None for svmlight. Raise ParameterError."""
-    run = job.run
-    if not run.is_table:
+    how = job.data_params
+    if not how.is_table:
         return None
     if isinstance(data, Arrays):
         raise ParameterError("--format is for files, not for arrays")
     if row_numbers:
         raise ParameterError("-t precomputed reads svmlight files, not tables")
-    if run.label_column is None and params.task != "one-class":
-        raise ParameterError(f"--format {run.format} needs --label-column")
-    if job.search.groups == "qid" and run.group_column is None:
-        raise ParameterError(f"--groups qid needs --group-column with --format {run.format}")
+    if how.label_column is None and params.task != "one-class":
+        raise ParameterError(f"--format {how.format} needs --label-column")
+    if job.search.groups == "qid" and how.group_column is None:
+        raise ParameterError(f"--groups qid needs --group-column with --format {how.format}")
     return TableOptions(
-        cast("Format", run.format),
-        run.label_column,
-        run.ignore_columns or "",
-        not run.no_header,
-        run.missing is not None,
-        run.group_column,
-        run.categorical_columns or "",
-        run.missing_values or "",
+        cast("Format", how.format),
+        how.label_column,
+        how.ignore_columns or "",
+        not how.no_header,
+        how.missing is not None,
+        how.group_column,
+        how.categorical_columns or "",
+        how.missing_values or "",
     )
 
 
@@ -222,8 +222,8 @@ def check_row_weights(data: Source, job: Job) -> None:
     """Raise ParameterError if the weights cannot be read from a file."""
     if isinstance(data, Arrays):
         raise ParameterError("--row-weights is for files: give the weights in Arrays")
-    assert job.run.row_weights is not None
-    row_weights.check_path(job.run.row_weights)
+    assert job.data_params.row_weights is not None
+    row_weights.check_path(job.data_params.row_weights)
 
 
 def joint_name(data: Source) -> str:
@@ -266,9 +266,9 @@ class Trainer(ABC, Generic[AnyParams]):
         if self.labels:
             check_weights(params.weights, self.labels)
         # Scaling comes before defaults that follow from the features, such as -g scale.
-        run = self.job.run
-        if run.scale is not None:
-            self.D = self.D.scaled(scaling_of(self.D, run.scale, run.zero_based))
+        how = self.job.data_params
+        if how.scale is not None:
+            self.D = self.D.scaled(scaling_of(self.D, how.scale, how.zero_based))
 
     def map_of(self, params: AnyParams) -> RandomMap | None:
         """Return the random features that approximate the kernel, or None."""
@@ -282,7 +282,7 @@ class Trainer(ABC, Generic[AnyParams]):
             gamma=self.gamma_of(params, 1.0 if params.kernel == "poly" else None),
             coef0=params.coef0,
             degree=params.degree,
-            seed=self.job.run.seed,
+            seed=self.job.data_params.seed,
         )
 
     def gamma_of(self, params: AnyParams, default: float | None = None) -> float:
@@ -438,7 +438,7 @@ def train(
 
         def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [*_arguments_of(params), *own, *command_line(job.run, job.search)]
+            arguments = [*_arguments_of(params), *own, *command_line(job.data_params, job.search)]
             return [trainer.name, *arguments]
 
         searched, first_fit = None, None
@@ -501,7 +501,7 @@ def _report_start(trainer: Trainer[AnyParams], params: AnyParams, clock: Clock) 
     emit(
         Started(
             algorithm=trainer.name,
-            configuration=[*arguments, *command_line(job.run, job.search, job.limits)],
+            configuration=[*arguments, *command_line(job.data_params, job.search, job.limits)],
             n=D.n,
             d=len(D.summary.features),
             nnz=D.summary.nnz,
@@ -705,7 +705,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         trainer, summary = self.trainer, self.trainer.D.summary
         self.saved_model = self.model(
             labels=trainer.labels,
-            zero_based=trainer.job.run.zero_based or summary.has_row_numbers,
+            zero_based=trainer.job.data_params.zero_based or summary.has_row_numbers,
             seen=SeenFeatures.of(summary.features),
             scaling=trainer.D.scaling,
             float64=summary.float64,
@@ -722,7 +722,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         return {
             "version": __version__,
             "configuration": shlex.join(self.arguments),
-            "seed": self.trainer.job.run.seed,
+            "seed": self.trainer.job.data_params.seed,
             "n": D.n,
             "d": len(D.summary.features),
             "nnz": D.summary.nnz,

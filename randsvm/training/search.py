@@ -26,7 +26,7 @@ from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
 from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parallel import Cancelled
-from randsvm.parameters.svm import Params, class_weights
+from randsvm.parameters.svm import KernelParams, class_weights
 from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.training.cross_validation import (
@@ -86,17 +86,19 @@ class SharedKernelFit:
 
     starts_from_fits = False
 
-    def __init__(self, subtasks_of: Callable[[Dataset, Params], Subtasks], max_bytes: int) -> None:
+    def __init__(
+        self, subtasks_of: Callable[[Dataset, KernelParams], Subtasks], max_bytes: int
+    ) -> None:
         self.subtasks_of, self.max_bytes = subtasks_of, max_bytes
         # The kernels that were used last come last.
-        self._kernels: OrderedDict[Params, SharedKernel] = OrderedDict()
+        self._kernels: OrderedDict[KernelParams, SharedKernel] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
         """Free the kernel values."""
         self._kernels.clear()
 
-    def suits(self, D: Dataset, candidates: Sequence[Params]) -> bool:
+    def suits(self, D: Dataset, candidates: Sequence[KernelParams]) -> bool:
         """Return whether LIBSVM solves parts of D at once with shared kernel values."""
         first = candidates[0]
         if first.task not in ("svc", "svr") or first.components or D.summary.weighted:
@@ -106,7 +108,7 @@ class SharedKernelFit:
     def fit(
         self,
         D: Dataset,
-        params: Params,
+        params: KernelParams,
         start: Any,
         training: np.ndarray,
         held_out: np.ndarray,
@@ -160,7 +162,7 @@ class SharedKernelFit:
 
 def _shared_pairs(
     kernel: SharedKernel,
-    params: Params,
+    params: KernelParams,
     training: np.ndarray,
     classes: np.ndarray,
     weights: Sequence[float],
@@ -348,7 +350,7 @@ def first_rows(scores: CandidateScores[AnyParams], least: int, most: int) -> int
     """Return the rows of the first stage: enough for each fold and each class."""
     D, job = scores.D, scores.job
     classes, folds = len(D.summary.names), job.search.fold_count
-    groups = rows_of_groups(D, folds, job.run.seed)
+    groups = rows_of_groups(D, folds, job.data_params.seed)
     return min(max(least, MIN_FOLD_ROWS * folds, MIN_CLASS_ROWS * classes, groups), most)
 
 
@@ -627,7 +629,7 @@ class CandidateScores(Generic[AnyParams]):
         self, candidates: Sequence[Candidate[AnyParams]], rows: int
     ) -> Iterator[SearchFolds[AnyParams]]:
         """Return the fits of candidates on this number of rows."""
-        with replicated(self.D, subset_of(self.D, rows, self.job.run.seed)) as some:
+        with replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as some:
             params = [one.params for one in candidates]
             fits = next(one for one in self.search_fits if one.suits(some, params))
             try:
@@ -851,14 +853,14 @@ def families_of(candidates: Sequence[AnyParams], together: bool) -> list[list[in
     """
     families: dict[Any, list[int]] = {}
     for index, params in enumerate(candidates):
-        is_kernel_machine = together and isinstance(params, Params)
+        is_kernel_machine = together and isinstance(params, KernelParams)
         families.setdefault(replace(params, C=1.0) if is_kernel_machine else index, []).append(
             index
         )
 
     def cost(index: int) -> float:
         params = candidates[index]
-        return params.C if isinstance(params, Params) else nan
+        return params.C if isinstance(params, KernelParams) else nan
 
     return [sorted(family, key=cost) for family in families.values()]
 

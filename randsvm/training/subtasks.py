@@ -36,7 +36,7 @@ from randsvm.models.model import Model
 from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params, Problem, prediction_type_of
+from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FEW_ROWS
 from randsvm.svm.scan import Scan
@@ -99,7 +99,7 @@ class Subtasks:
     def __init__(
         self,
         D: Dataset,
-        params: Params,
+        params: KernelParams,
         resources: Resources,
         at_once: int = 1,
         *,
@@ -213,7 +213,7 @@ class Subtasks:
             fold.__dict__.pop(name, None)
         return fold
 
-    def with_params(self, params: Params) -> Subtasks:
+    def with_params(self, params: KernelParams) -> Subtasks:
         """Return the subtasks for other parameters of the same task, which share the rows."""
         other = copy(self)
         other.params = params
@@ -450,7 +450,9 @@ class OldModel:
 
     # --- parameters ------------------------------------------------------------------------
 
-    def params(self, params: Params, given: frozenset[str] | None) -> tuple[Params, list[str]]:
+    def params(
+        self, params: KernelParams, given: frozenset[str] | None
+    ) -> tuple[KernelParams, list[str]]:
         """Return params with every option that is not in `given` as in the model, and a notice.
 
         given: None stands for all options. Raises ModelError if the model is for another task.

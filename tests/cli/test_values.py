@@ -15,10 +15,10 @@ from randsvm.cli.options import KindType
 from randsvm.errors import ParameterError
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import options
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.parameters.values import Choice, Size
 
-COSTS = KindType(next(spec.kind for f, spec in options(Params) if f.name == "C"))
+COSTS = KindType(next(spec.kind for f, spec in options(KernelParams) if f.name == "C"))
 
 
 def grid_py(text):
@@ -85,7 +85,7 @@ def test_words_may_be_in_capitals():
 def test_a_word_that_is_no_value_of_a_parameter():
     for value in ("auto", "scael"):
         with pytest.raises(ParameterError, match="gamma must be a number or scale"):
-            Params(gamma=value)
+            KernelParams(gamma=value)
 
 
 # ---- gamma --------------------------------------------------------------------------------------

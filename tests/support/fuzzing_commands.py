@@ -22,7 +22,7 @@ from randsvm.cli.log import Log, read_trials
 from randsvm.errors import OutputError, RandsvmError
 from randsvm.models.load import load
 from randsvm.parameters.run import Search
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.training.job import Job
 from randsvm.training.search import Candidate, CandidateScores
 
@@ -57,7 +57,7 @@ class Logs:
         summary = SimpleNamespace(digest=found[0]["digest"], names=["1", "2"])
         self.D: Any = SimpleNamespace(n=24, summary=summary)
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
-        self.candidates = [Candidate({"C": C}, Params(C=C)) for C in self.words]
+        self.candidates = [Candidate({"C": C}, KernelParams(C=C)) for C in self.words]
 
     def make(self, chance: random.Random) -> bytes:
         return self.damage(self.valid, chance)
@@ -66,7 +66,7 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        candidate_scores = CandidateScores(self.D, Params(), job, words, [])
+        candidate_scores = CandidateScores(self.D, KernelParams(), job, words, [])
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}

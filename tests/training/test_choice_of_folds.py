@@ -10,7 +10,7 @@ from learning import gaussians, learn
 from sklearn.model_selection import TimeSeriesSplit
 from task_sets import open_dataset
 
-from randsvm.parameters.run import Resources, Run, Search
+from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.training.cross_validation import CrossValidation, forward_folds, subset_of
 from randsvm.training.job import Job
 
@@ -77,7 +77,9 @@ def test_forward_folds_are_those_of_scikit_learn(n, folds):
 def test_the_seed_chooses_the_held_out_rows(tmp_path, kind):
     path, found = gaussians(203).save(tmp_path / "d"), list[Any]()
     for seed in (0, 0, 1):
-        job = Job(run=Run(seed=seed), resources=Resources(jobs=1), search=Search(folds=5))
+        job = Job(
+            data_params=DataParams(seed=seed), resources=Resources(jobs=1), search=Search(folds=5)
+        )
         with open_dataset(path, "svc") as D:
             if kind == "subset":
                 found.append(subset_of(D, 100, seed).points(np.arange(100)).X.data)

@@ -59,7 +59,7 @@ def opened(path, **given):
 
 def folds_of(D, folds, seed=0):
     job = Job(search=Search(folds=folds, groups="qid"))
-    job = Job(run=type(job.run)(seed=seed), search=job.search)
+    job = Job(data_params=type(job.data_params)(seed=seed), search=job.search)
     validation = CrossValidation.of_search(D, job)
     return list(validation.assigned)
 

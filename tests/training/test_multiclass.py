@@ -19,7 +19,7 @@ from randsvm.data.classes import labelled_classes
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.training import run
 from randsvm.training.job import Job
 from randsvm.training.subtasks import Subtasks
@@ -233,10 +233,10 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
 def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
-    with closing(run.load_rows(str(training_file), Params(), Job())) as whole:
+    with closing(run.load_rows(str(training_file), KernelParams(), Job())) as whole:
         D, _ = labelled_classes(whole, str(training_file))
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
-        subtasks = Subtasks(D, Params(gamma=1.0, multiclass=multiclass), Resources())
+        subtasks = Subtasks(D, KernelParams(gamma=1.0, multiclass=multiclass), Resources())
         for number in range(len(subtasks)):
             task, (rising, falling) = subtasks[number], subtasks.sides(number)
             y = task.D.labels()

@@ -19,7 +19,7 @@ from task_sets import SETS, open_dataset
 from randsvm.events import Notice, Tried, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.training import run
 from randsvm.training import search as searches
 from randsvm.training.job import Job
@@ -109,7 +109,7 @@ def search(
         return command_line(params, job.search)
 
     with open_dataset(path, task) as D, listening(found.events.append):
-        best = searches.search(D, Params(task, gamma=0.5), timed, job, configuration, until)
+        best = searches.search(D, KernelParams(task, gamma=0.5), timed, job, configuration, until)
     return *best[:2], found
 
 

@@ -17,7 +17,7 @@ from task_sets import SETS, open_dataset
 from randsvm.data.sampling import Draw
 from randsvm.events import Tried
 from randsvm.parameters.run import SELECTION_METRICS, Search
-from randsvm.parameters.svm import Params
+from randsvm.parameters.svm import KernelParams
 from randsvm.training import cross_validation
 from randsvm.training.probabilities import fit_sigmoid
 
@@ -52,7 +52,7 @@ REFERENCES = {
 def criterion(name, classes):
     task = "svr" if name.endswith("error") else "svc"
     labels = [str(label) for label in range(classes)]
-    return cross_validation.criterion_of(Search(5, select_by=name), Params(task), labels)
+    return cross_validation.criterion_of(Search(5, select_by=name), KernelParams(task), labels)
 
 
 def score_of(name, classes, y, f, w=None):
