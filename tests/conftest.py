@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import oracle
@@ -23,6 +24,7 @@ from commands import run_predict, run_train
 from fixtures import PredictRun, TrainRun
 from fork_server import ForkServer
 from hypothesis import HealthCheck, settings
+from sizes import change_sizes
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -140,6 +142,12 @@ def made(tmp_path_factory):
         return path, y, X
 
     return make
+
+
+@pytest.fixture
+def set_sizes(monkeypatch):
+    """set_sizes(few_rows=0, chunk_rows=20): change sizes of the package; see sizes.py."""
+    return partial(change_sizes, monkeypatch)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from commands import run_train
 from learning import board, read_log
 
 import randsvm
-from randsvm.algorithms import randsvm as algorithms
 from randsvm.algorithms.reduced_set import SubtaskReduction
 from randsvm.data import dataset
 from randsvm.data.reading import ParseOptions
@@ -43,9 +42,8 @@ SETS = {
 
 
 @pytest.fixture(autouse=True)
-def used_for_few_rows(monkeypatch):
-    monkeypatch.setattr(algorithms, "FROM_ROWS", 100)
-    monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
+def used_for_few_rows(set_sizes):
+    set_sizes(inner_set_rows=100, inner_set_share=0.9)
 
 
 def written(path, y, X, weights=None):
@@ -89,7 +87,7 @@ def test_the_certificate_is_that_of_all_rows(tmp_path, name):
 
 
 def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objective(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, set_sizes
 ):
     """Its coefficients are within their bounds, but do not add up to 0: their D is too large.
 
@@ -113,9 +111,8 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
         return evaluate(scan, SV)
 
     monkeypatch.setattr(Scan, "evaluate", counted)
-    monkeypatch.setattr("randsvm.training.rounds.MAX_REDUCED_GAP", 2.0)
     monkeypatch.setattr(Rounds, "reduce", of_one_class)
-    monkeypatch.setattr(algorithms, "MAX_PART", 1)
+    set_sizes(reduced_gap=2.0, inner_set_share=1)
     train, model, log = written(tmp_path / "train", y, X), tmp_path / "model", tmp_path / "log"
     words = ["-q", "-c", C, "-g", 0.1, "--sample-size", 300, "--log", log]
     run_train("randsvm", *words, "--reduce", 150, "--gap", 1e-9, train, model)
@@ -128,9 +125,9 @@ def test_a_reduced_machine_with_coefficients_of_one_class_gives_no_dual_objectiv
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_the_optimum_is_that_of_rounds_over_all_rows(tmp_path, monkeypatch, name):
+def test_the_optimum_is_that_of_rounds_over_all_rows(tmp_path, set_sizes, name):
     _, model, _ = trained(tmp_path, name)
-    monkeypatch.setattr(algorithms, "FROM_ROWS", ROWS + 1)
+    set_sizes(inner_set_rows=ROWS + 1)
     inner = oracle.trailer(model)
     _, model, rounds = trained(tmp_path, name, "--gap", 1e-5)
     assert sizes(rounds) == [0]
@@ -177,8 +174,8 @@ def test_few_violators_are_few_of_the_working_set_of_their_problem(tmp_path, mon
     assert len(seen) > 1
 
 
-def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(algorithms, "MAX_PART", 0.0)
+def test_a_large_inner_set_gives_way_to_all_rows(tmp_path, set_sizes):
+    set_sizes(inner_set_share=0.0)
     train, model, rounds = trained(tmp_path, "svc")
     assert sizes(rounds)[-1] == 0
     assert len([size for size in sizes(rounds) if size == 0]) == 1

@@ -12,7 +12,6 @@ import pytest
 from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
-from sizes import no_gram_matrices
 
 from randsvm.algorithms.decomposition import Decomposition, osuna, osuna_closest
 from randsvm.data.sampling import Draws
@@ -41,10 +40,10 @@ def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
 
 @pytest.mark.parametrize("algorithm", BOTH)
 def test_a_working_set_smaller_than_the_support_vectors_reaches_libsvms_optimum(
-    tmp_path, algorithm, monkeypatch
+    tmp_path, algorithm, set_sizes
 ):
     """Also where a subproblem has more rows than whose kernel values are all held."""
-    no_gram_matrices(monkeypatch)
+    set_sizes(gram_rows=100)
     data, whole = board(2000), optimum("board", 2000, WORDS)
     path = data.save(tmp_path / "data")
     learnt = learn(

@@ -6,7 +6,6 @@ import signal
 import time
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import oracle
@@ -28,10 +27,9 @@ from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterE
 from randsvm.events import Epoch, Progress, Trained, listening
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
-from randsvm.training import run
 
 pytest.importorskip("distributed")
-from simulated_cluster import SimulatedCluster
+from simulated_cluster import SimulatedCluster, simulate_clusters
 
 from randsvm.cluster import executor
 
@@ -40,23 +38,14 @@ ROWS, SHARD, GROUPS = 600, 50, 4
 
 
 @pytest.fixture(autouse=True)
-def small_groups(monkeypatch):
-    monkeypatch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=SHARD))
-    monkeypatch.setattr(sgd, "GROUP_CHUNKS", 3)
-    monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
+def small_groups(monkeypatch, set_sizes):
+    set_sizes(chunk_rows=SHARD, averaged_chunks=3, remote_rows=0)
     simulate(monkeypatch)
 
 
 def simulate(monkeypatch, faults=0):
     """Let --cluster N be a simulated cluster of N workers; return the list of them."""
-    made = []
-
-    def connected(address):
-        made.append(SimulatedCluster(1, int(address), faults, 2.0))
-        return made[-1]
-
-    monkeypatch.setattr(executor, "Connection", connected)
-    return made
+    return simulate_clusters(monkeypatch, lambda workers: SimulatedCluster(1, workers, faults, 2.0))
 
 
 @pytest.fixture(scope="module")
@@ -215,12 +204,12 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
 @pytest.mark.parametrize("classes, words", RUNS.values(), ids=RUNS)
 def test_a_small_file_gives_the_bytes_of_one_process(
     tmp_path,
-    monkeypatch,
+    set_sizes,
     sorted_clouds,
     classes,
     words,
 ):
-    monkeypatch.setattr(sgd, "GROUP_CHUNKS", 7)
+    set_sizes(averaged_chunks=7)
     command = ["sgd", "-q", *words.split(), sorted_clouds[classes]]
     run_train(*command, tmp_path / "here")
     run_train(*command, "--cluster", 2, tmp_path / "there")

@@ -92,10 +92,10 @@ def test_the_garbage_collector_closes_no_client(other_server):
 @pytest.mark.parametrize("end", [Interrupted(signal.SIGINT), GivenUpError()])
 def test_a_run_that_waits_for_a_scheduler_can_be_interrupted(
     other_server,
-    monkeypatch,
+    set_sizes,
     end,
 ):
-    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
+    set_sizes(connecting_seconds=2.0)
 
     def given_up(event):
         raise end
@@ -109,10 +109,10 @@ def test_a_time_limit_holds_while_a_run_waits_for_a_scheduler(
     other_server,
     tmp_path,
     path,
-    monkeypatch,
+    set_sizes,
     algorithm,
 ):
-    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 2.0)
+    set_sizes(connecting_seconds=2.0)
     words = ["-q", "--time-limit", "0.5s", "--cluster", other_server(b"")]
     with pytest.raises(ClusterError, match=r"cannot reach .* before --time-limit") as raised:
         run_train(algorithm, *words, path, tmp_path / "m")
@@ -136,8 +136,8 @@ def no_loops():
     assert not left
 
 
-def test_a_failed_connection_leaves_no_threads(no_loops, monkeypatch):
-    monkeypatch.setattr(connection, "CONNECTING_SECONDS", 0.5)
+def test_a_failed_connection_leaves_no_threads(no_loops, set_sizes):
+    set_sizes(connecting_seconds=0.5)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         with pytest.raises(ClusterError, match="cannot reach the cluster"):

@@ -21,15 +21,11 @@ from dask_cluster import PATIENCE, DaskCluster
 from learning import board
 
 from randsvm import api
-from randsvm.data.reading import ParseOptions
 from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Iteration
-from randsvm.training import run
 
 pytest.importorskip("distributed")
 from distributed import Client
-
-from randsvm.cluster import executor, workers
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = [
@@ -42,10 +38,8 @@ GIVEN = {"gamma": 5, "gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 
 
 @pytest.fixture(autouse=True)
-def small_shards_on_workers(monkeypatch):
-    small = partial(ParseOptions, chunk_rows=SHARD)
-    monkeypatch.setattr(run, "ParseOptions", small)
-    monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
+def small_shards_on_workers(set_sizes):
+    set_sizes(chunk_rows=SHARD, remote_rows=0)
 
 
 @pytest.fixture(scope="module")
@@ -72,10 +66,9 @@ def at_rounds(**acts):
     return watch
 
 
-def test_killed_stopped_and_new_workers_change_no_byte(two, tmp_path, path, monkeypatch):
+def test_killed_stopped_and_new_workers_change_no_byte(two, tmp_path, path, set_sizes):
     api.train_randsvm(path, tmp_path / "here", **GIVEN)
-    monkeypatch.setattr(workers, "MISSING_SECONDS", 2.0)
-    monkeypatch.setattr(workers, "POLL_SECONDS", 0.1)
+    set_sizes(missing_seconds=2.0, poll_seconds=0.1)
     stopped = two.workers[1]
     go_on = threading.Timer(6, stopped.send_signal, [signal.SIGCONT])
 
@@ -91,9 +84,9 @@ def test_killed_stopped_and_new_workers_change_no_byte(two, tmp_path, path, monk
 
 @pytest.mark.parametrize("how", ["limit", "signal", "no scheduler"])
 def test_a_run_that_waits_for_the_cluster_ends_with_its_best_model(
-    two, tmp_path, path, monkeypatch, how
+    two, tmp_path, path, set_sizes, how
 ):
-    monkeypatch.setattr(workers, "SILENCE_SECONDS", 5.0 if how == "no scheduler" else 60.0)
+    set_sizes(silence_seconds=5.0 if how == "no scheduler" else 60.0)
     begun = []
 
     def stop():

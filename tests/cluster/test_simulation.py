@@ -18,10 +18,9 @@ import oracle
 import pytest
 from commands import run_predict, run_train
 from learning import Data, board, read_log
-from simulated_cluster import SimulatedCluster
+from simulated_cluster import SimulatedCluster, simulate_clusters
 
 from randsvm import api
-from randsvm.cluster import executor
 from randsvm.cluster.executor import ClusterExecutor
 from randsvm.cluster.workers import WorkerPool
 from randsvm.data import dataset
@@ -31,7 +30,6 @@ from randsvm.data.shard_executor import LocalStates, SerialExecutor
 from randsvm.errors import ClusterError, ParameterError, SpillError
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
-from randsvm.training import run
 
 PRIME = 1_000_003
 ROWS, CHUNK = 60, 5
@@ -39,8 +37,8 @@ SCHEDULES = 300
 
 
 @pytest.fixture(autouse=True)
-def all_passes_on_workers(monkeypatch):
-    monkeypatch.setattr(executor, "REMOTE_ROWS", 0)
+def all_passes_on_workers(set_sizes):
+    set_sizes(remote_rows=0)
 
 
 def rows(seed):
@@ -229,19 +227,15 @@ RUNS = {
 
 
 @pytest.fixture
-def clusters(monkeypatch):
+def clusters(monkeypatch, set_sizes):
     """Let --cluster N be a simulated cluster of N workers; return a dictionary of their faults."""
     settings = {"faults": 0, "seconds": 5.0, "seed": 0}
-    made = settings["made"] = []
 
-    def connected(address):
-        faults, seconds = settings["faults"], settings["seconds"]
-        made.append(SimulatedCluster(settings["seed"], int(address), faults, seconds))
-        return made[-1]
+    def make(workers):
+        return SimulatedCluster(settings["seed"], workers, settings["faults"], settings["seconds"])
 
-    monkeypatch.setattr(executor, "Connection", connected)
-    small = partial(ParseOptions, chunk_rows=SHARD)
-    monkeypatch.setattr(run, "ParseOptions", small)
+    settings["made"] = simulate_clusters(monkeypatch, make)
+    set_sizes(chunk_rows=SHARD)
     return settings
 
 
@@ -270,8 +264,8 @@ def test_no_schedule_changes_a_byte_of_a_model(clusters, tmp_path, path, seed):
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
 
-def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, monkeypatch):
-    monkeypatch.setattr("randsvm.training.subtasks.FEW_ROWS", 0)
+def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, set_sizes):
+    set_sizes(few_rows=0)
     data = Data(*oracle.clouds(BOARD)).save(tmp_path / "clouds")
     words = ["randsvm", "-q", "-g", 1, "--sample-size", 60, "--gap", 0.01, "--max-iterations", 5]
     run_train(*words, data, tmp_path / "here")
@@ -321,8 +315,8 @@ def test_a_cluster_trains_on_everything_that_one_machine_reads(clusters, tmp_pat
     assert clusters["made"][0].calls
 
 
-def test_small_work_stays_in_the_client(clusters, tmp_path, path, monkeypatch):
-    monkeypatch.setattr(executor, "REMOTE_ROWS", BOARD + 1)
+def test_small_work_stays_in_the_client(clusters, tmp_path, path, set_sizes):
+    set_sizes(remote_rows=BOARD + 1)
     texts = []
 
     def watch(event):
@@ -378,7 +372,7 @@ def test_workers_without_disk_space_are_left_out(clusters, tmp_path, path, monke
     """If there is no other worker, the run ends with the error of the worker."""
     words = ["randsvm", "-q", "-g", 5, "--gap", 0.1, "--sample-size", 100]
     run_train(*words, path, tmp_path / "here")
-    monkeypatch.setattr(executor, "Connection", lambda address: full_disk(int(address)))
+    simulate_clusters(monkeypatch, full_disk)
     run_train(*words, "--cluster", 2, path, tmp_path / "there")
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
     with pytest.raises(SpillError, match=r"worker worker 0: writing the spill file"):

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning import two_classes
+from sizes import change_sizes
 
-from randsvm.data import batches, cache, dataset, reading, svmlight
+from randsvm.data import dataset, reading
 from randsvm.data.batches import shuffled_batches
 from randsvm.data.classes import labelled_classes
 from randsvm.data.dataset import random_subset
@@ -97,7 +98,7 @@ def test_chunk_boundaries_depend_on_the_rows_alone(
             expected.append(row)
             held = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(svmlight.read_blocks, "__kwdefaults__", kwdefaults(block_size))
+        change_sizes(patch, block_bytes=block_size)
         for resources in (Resources(jobs=1), SpillingResources(jobs=2)):
             with open_dataset(
                 path, ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros), resources
@@ -105,10 +106,6 @@ def test_chunk_boundaries_depend_on_the_rows_alone(
                 starts = [start for start, *_ in contents(D)]
                 assert starts == expected[:-1]
                 assert [int(x.sum()) for x in rows_of(D)] == lengths
-
-
-def kwdefaults(block_size):
-    return {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": block_size}
 
 
 def test_the_digest_depends_on_labels_weights_indices_and_values_not_on_their_notation(
@@ -160,10 +157,10 @@ def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
 
 @pytest.mark.parametrize("keeps_time", [False, True])
 @pytest.mark.parametrize("changed", ["first row", "last row"])
-def test_a_cache_of_a_changed_source_is_rebuilt(cached, monkeypatch, changed, keeps_time):
+def test_a_cache_of_a_changed_source_is_rebuilt(cached, set_sizes, changed, keeps_time):
     """The new text has the same length."""
     path, _, features = cached
-    monkeypatch.setattr(cache, "END", 100)
+    set_sizes(cache_end_bytes=100)
     features()
     before, text = path.stat(), path.read_text()
     at = 0 if changed == "first row" else text.rindex("\n", 0, -1) + 1
@@ -243,13 +240,12 @@ def assert_equals_rows(D, y, X):
 # ---- rows in random order -------------------------------------------------------------------
 
 # Several batches of pieces from several chunks.
-PIECES = {"PIECE_ROWS": 20, "BATCH_ROWS": 130}
+PIECES = {"piece_rows": 20, "batch_rows": 130}
 
 
 @pytest.fixture
-def pieces(monkeypatch):
-    for name, rows in PIECES.items():
-        monkeypatch.setattr(batches, name, rows)
+def pieces(set_sizes):
+    set_sizes(**PIECES)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ WAYS += ["array", "Fortran order", "CSR"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "in the last rows"])
-def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late):
+def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late, set_sizes):
     X = NORMAL if not late else np.where(np.arange(ROWS)[:, None] < 180, NORMAL.round(3), NORMAL)
     path, options, resources = tmp_path / "data", ParseOptions(chunk_rows=64), Resources()
     path.write_bytes(table_of(X) if way == "CSV" else text_of(X))
@@ -120,7 +120,7 @@ def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late):
         if way == "kept cache":
             dataset.load(source, options, resources).close()
     elif way == "spill file":
-        monkeypatch.setattr(Resources, "data_bytes", 1000)
+        set_sizes(data_bytes=1000)
     elif way in ("CSV", "Parquet"):
         table = TableOptions(format="csv" if way == "CSV" else "parquet", label="y")
         options = ParseOptions(chunk_rows=64, table=table)

@@ -263,8 +263,8 @@ def test_a_byte_order_mark_is_legal_only_at_the_start(file, block_size):
 
 
 @pytest.mark.parametrize("block_size", [1, 16, 64, 1000])
-def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, monkeypatch, block_size):
-    monkeypatch.setattr(svmlight, "LONGEST_LINE", 50)
+def test_a_line_that_is_too_long_is_reported_with_its_first_position(file, set_sizes, block_size):
+    set_sizes(longest_line=50)
     fits = b"1 1:" + b"0" * 46
     assert len(read(file(b"2\n" + fits + b"\n" + fits), block_size=block_size)) >= 1
     for text in (b"2\n" + fits + b"0\n1 x\n", b"2\n" + fits + b"0"):

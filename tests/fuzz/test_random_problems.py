@@ -10,8 +10,7 @@ import numpy as np
 import oracle
 import pytest
 import random_problems
-
-from randsvm.algorithms import randsvm as algorithms
+from sizes import INNER_SETS
 
 # Cases of the usual test run: none that the time limit ends, and additional ones of the nu tasks,
 # which every fourth case has.
@@ -54,9 +53,8 @@ def inner_set_case(seed, number):
 
 
 @pytest.fixture
-def inner_sets_of_few_rows(monkeypatch):
-    monkeypatch.setattr(algorithms, "FROM_ROWS", 2)
-    monkeypatch.setattr(algorithms, "MAX_PART", 0.9)
+def inner_sets_of_few_rows(set_sizes):
+    set_sizes(**INNER_SETS)
 
 
 @pytest.mark.parametrize("number", range(16))

@@ -185,12 +185,12 @@ def test_coefficients_are_right_if_powers_overflow_float64():
 
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
-def test_dense_and_sparse_rows_agree(m, monkeypatch):
+def test_dense_and_sparse_rows_agree(m, set_sizes):
     X = some_rows(300, 40, 0.3)
     prepared = m.over(indices(40))
     found = {}
     for name, share in {"dense": -1.0, "sparse": 2.0}.items():
-        monkeypatch.setattr(features, "DENSE", share)
+        set_sizes(dense_share=share)
         found[name] = prepared.values(X)
     difference = np.abs(found["dense"] - found["sparse"]).max()
     assert difference <= 1e-5 * np.abs(found["sparse"]).max()
@@ -198,12 +198,11 @@ def test_dense_and_sparse_rows_agree(m, monkeypatch):
 
 @pytest.mark.parametrize("m", MAPS, ids=str)
 @pytest.mark.parametrize("share, tolerance", [(-1.0, 1e-5), (2.0, 0.0)])
-def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, monkeypatch):
+def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, set_sizes):
     """Sparse rows do not change at all. For dense rows BLAS rounds scalar products differently at
     different places of a block.
     """
-    monkeypatch.setattr(features, "DENSE", share)
-    monkeypatch.setattr(features, "BLOCK", 64 * 100)
+    set_sizes(dense_share=share, mapped_values=64 * 100)
     X = some_rows(333, 40, 0.3)
     prepared = m.over(indices(40))
     whole = prepared.values(X)
@@ -215,8 +214,8 @@ def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, mon
 
 @pytest.mark.parametrize("share", [-1.0, 2.0])
 @pytest.mark.parametrize("m", [RBF, POLY], ids=str)
-def test_data_beyond_float32_is_refused(m, share, monkeypatch):
-    monkeypatch.setattr(features, "DENSE", share)
+def test_data_beyond_float32_is_refused(m, share, set_sizes):
+    set_sizes(dense_share=share)
     with pytest.raises(ContentError, match="leave float32 on this data"):
         z(m, as_csr([[1.0, 2.0], [3e38, 3e38]]))
 

@@ -580,6 +580,6 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "old", "new", "message"), BAD)
 @pytest.mark.parametrize("block", [1, 1 << 20])
-def test_a_bad_model_is_refused_with_its_line(monkeypatch, body, old, new, message, block):
-    monkeypatch.setattr(liblinear_format, "BLOCK_BYTES", block)
+def test_a_bad_model_is_refused_with_its_line(set_sizes, body, old, new, message, block):
+    set_sizes(model_block_bytes=block)
     assert message in refused(edited(body, old, new), body)

@@ -17,6 +17,8 @@ from queue import SimpleQueue
 from threading import RLock, Thread
 from typing import Any
 
+import pytest
+
 from randsvm.cluster.actor import Actor
 from randsvm.cluster.connection import handshake
 from randsvm.errors import SpillError
@@ -218,3 +220,17 @@ class SimulatedCluster:
         thread = Thread(target=bool)
         thread.start()
         return thread
+
+
+def simulate_clusters(
+    patch: pytest.MonkeyPatch, make: Callable[[int], SimulatedCluster]
+) -> list[SimulatedCluster]:
+    """Let --cluster N connect to make(N); return the list of the clusters that were made."""
+    made = []
+
+    def connected(address: str) -> SimulatedCluster:
+        made.append(make(int(address)))
+        return made[-1]
+
+    patch.setattr("randsvm.cluster.executor.Connection", connected)
+    return made

@@ -1,50 +1,67 @@
 """The sizes at which the package works in another way, for tests on few rows.
 
-The only module that knows the names of these constants.
+The only module that knows where these constants are.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
-from randsvm.algorithms import randsvm
-from randsvm.data import batches, svmlight
+from randsvm.data import svmlight
 from randsvm.data.reading import ParseOptions
-from randsvm.parameters.run import Resources
-from randsvm.svm import subproblem
-from randsvm.training import run, subtasks
+from randsvm.training import run
+
+# Each size, and the constants of the package that hold it.
+CONSTANTS = {
+    "averaged_chunks": ["algorithms.sgd.GROUP_CHUNKS"],
+    "batch_rows": ["data.batches.BATCH_ROWS"],
+    "breakpoint_cells": ["svm.offset.CELLS"],
+    "breakpoints": ["svm.offset.MAX_BREAKPOINTS"],
+    "cache_end_bytes": ["data.cache.END"],
+    "coarse_rows": ["training.search.COARSE_ROWS"],
+    "connecting_seconds": ["cluster.connection.CONNECTING_SECONDS"],
+    "data_bytes": ["parameters.run.Resources.data_bytes"],
+    "dense_share": ["kernels.random_features.DENSE"],
+    "few_rows": [
+        "svm.running_values.FEW_ROWS",
+        "svm.shared_kernel.FEW_ROWS",
+        "training.subtasks.FEW_ROWS",
+    ],
+    "gram_rows": ["svm.subproblem.MAX_GRAM_ROWS"],
+    "inner_set_rows": ["algorithms.randsvm.FROM_ROWS"],
+    "inner_set_share": ["algorithms.randsvm.MAX_PART"],
+    "longest_line": ["data.svmlight.LONGEST_LINE"],
+    "mapped_values": ["kernels.random_features.BLOCK"],
+    "missing_seconds": ["cluster.workers.MISSING_SECONDS"],
+    "model_block_bytes": ["models.linear_model.BLOCK_BYTES"],
+    "piece_rows": ["data.batches.PIECE_ROWS"],
+    "poll_seconds": ["cluster.workers.POLL_SECONDS"],
+    "reduced_gap": ["training.rounds.MAX_REDUCED_GAP"],
+    "remote_rows": ["cluster.executor.REMOTE_ROWS"],
+    "search_share": ["training.run.SEARCH_TIME"],
+    "side_by_side_rows": ["training.subtasks.SIDE_BY_SIDE_ROWS"],
+    "silence_seconds": ["cluster.workers.SILENCE_SECONDS"],
+}
+
+# Data sets are read in several blocks of text, and in shards of 20 rows.
+MANY_SHARDS = {"block_bytes": 2000, "chunk_rows": 20, "batch_rows": 60, "piece_rows": 10}
+# Not all kernel values are held.
+MANY_ROWS = {"few_rows": 0, "side_by_side_rows": 0}
+# Trainings begin on an inner set, as on hundreds of thousands of rows.
+INNER_SETS = {"inner_set_rows": 2, "inner_set_share": 0.9}
 
 
-def many_shards(patch: pytest.MonkeyPatch, rows: int = 20) -> None:
-    """Read data sets in several blocks of text, and in shards of this many rows."""
-    patch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=rows))
-    blocks = {**(svmlight.read_blocks.__kwdefaults__ or {}), "block_size": 2000}
-    patch.setattr(svmlight.read_blocks, "__kwdefaults__", blocks)
-    patch.setattr(batches, "BATCH_ROWS", 3 * rows)
-    patch.setattr(batches, "PIECE_ROWS", rows // 2)
-
-
-def spill_rows(patch: pytest.MonkeyPatch) -> None:
-    """Leave no memory for rows: they are read from a spill file."""
-    patch.setattr(Resources, "data_bytes", property(lambda resources: 0))
-
-
-def as_many_rows(patch: pytest.MonkeyPatch) -> None:
-    """Train as on more rows than whose kernel values are all held."""
-    patch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
-    patch.setattr("randsvm.svm.shared_kernel.FEW_ROWS", 0)
-    patch.setattr("randsvm.training.subtasks.FEW_ROWS", 0)
-    patch.setattr(subtasks, "SIDE_BY_SIDE_ROWS", 0)
-
-
-def inner_sets(patch: pytest.MonkeyPatch) -> None:
-    """Train on an inner set first, as hundreds of thousands of rows do."""
-    patch.setattr(randsvm, "FROM_ROWS", 2)
-    patch.setattr(randsvm, "MAX_PART", 0.9)
-
-
-def no_gram_matrices(patch: pytest.MonkeyPatch) -> None:
-    """Hold the kernel values of subproblems of up to 100 rows only."""
-    patch.setattr(subproblem, "MAX_GRAM_ROWS", 100)
+def change_sizes(patch: pytest.MonkeyPatch, **sizes: Any) -> None:
+    """Change sizes of the package until `patch` is undone; sizes: see CONSTANTS."""
+    for name, size in sizes.items():
+        if name == "chunk_rows":
+            patch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=size))
+        elif name == "block_bytes":
+            defaults: Any = svmlight.read_blocks.__kwdefaults__
+            patch.setitem(defaults, "block_size", size)
+        else:
+            for constant in CONSTANTS[name]:
+                patch.setattr(f"randsvm.{constant}", size)

@@ -63,13 +63,12 @@ def b_and_reports(
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_does_not_depend_on_the_first_window(task, share, most, cells, monkeypatch):
+def test_b_does_not_depend_on_the_first_window(task, share, most, cells, set_sizes):
     """b is a breakpoint with the least P, or the midpoint of a flat interval.
 
     The number of reported breakpoints and of shards does not matter.
     """
-    monkeypatch.setattr(offset, "MAX_BREAKPOINTS", most)
-    monkeypatch.setattr(offset, "CELLS", cells)
+    set_sizes(breakpoints=most, breakpoint_cells=cells)
 
     @settings(max_examples=80)
     @given(

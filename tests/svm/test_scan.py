@@ -19,7 +19,6 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import layouts
 from randsvm.parameters.run import Resources
-from randsvm.svm import running_values
 from randsvm.svm.running_values import FEW_ROWS, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
@@ -46,9 +45,9 @@ def assert_certificate(V, one, beta, b, accuracy):
 
 
 @pytest.fixture(autouse=True)
-def many_rows(monkeypatch):
+def many_rows(set_sizes):
     """Let these small sets use float32, which is otherwise reserved for more rows."""
-    monkeypatch.setattr(running_values, "FEW_ROWS", 0)
+    set_sizes(few_rows=0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
@@ -280,9 +279,9 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_pa
 
 
 @pytest.mark.parametrize("size, over_nonzeros", [(1.0, True), (300.0, False)])
-def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, monkeypatch, size, over_nonzeros):
+def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, set_sizes, size, over_nonzeros):
     """Exponents of large rows are computed from differences, also where rows have few nonzeros."""
-    monkeypatch.setattr(running_values, "FEW_ROWS", FEW_ROWS)
+    set_sizes(few_rows=FEW_ROWS)
     rng = np.random.default_rng(0)
     X = np.where(rng.random((300, 40)) < 0.2, size + rng.random((300, 40)), 0)
     X[:, 0] = size

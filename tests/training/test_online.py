@@ -19,7 +19,6 @@ from learning import learn
 from liblinear import liblinearutil
 
 from randsvm.algorithms.sgd import SgdSchedule
-from randsvm.data import svmlight
 from randsvm.errors import Interrupted
 
 KINDS = {
@@ -144,11 +143,10 @@ def test_an_update_may_change_the_class_weights(tmp_path):
     assert learnt.metadata["weights"] == weights
 
 
-def test_the_log_reports_progress_at_each_doubling(tmp_path, monkeypatch):
+def test_the_log_reports_progress_at_each_doubling(tmp_path, set_sizes):
     """Each line has the mean loss of the rows since the line before, each taken before its step."""
     case = UpdateCase(tmp_path, 2, ())
-    defaults = {**svmlight.read_blocks.__kwdefaults__, "block_size": 500}
-    monkeypatch.setattr(svmlight.read_blocks, "__kwdefaults__", defaults)
+    set_sizes(block_bytes=500)
     emitted = case.update().of("updated")
     assert len(emitted) > 3
     rows = [event["rows"] for event in emitted]

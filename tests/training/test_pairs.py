@@ -17,7 +17,6 @@ from scipy import sparse
 from randsvm import api
 from randsvm.errors import GapError, ModelError
 from randsvm.events import Iteration, Notice, Trained
-from randsvm.training import subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -32,9 +31,9 @@ ALGORITHMS = {
 
 
 @pytest.fixture(autouse=True)
-def _side_by_side(monkeypatch):
+def _side_by_side(set_sizes):
     """Let small pairs be solved in parallel."""
-    monkeypatch.setattr(subtasks, "SIDE_BY_SIDE_ROWS", 0)
+    set_sizes(side_by_side_rows=0)
 
 
 @pytest.fixture(scope="module")

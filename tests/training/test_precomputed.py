@@ -4,7 +4,6 @@ features, and refusals.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +14,9 @@ from learning import learn
 from libsvm import svmutil
 
 from randsvm import api
-from randsvm.data import reading, svmlight
 from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
 from randsvm.errors import ContentError, DataError
 from randsvm.models.load import load
-from randsvm.svm import running_values
-from randsvm.training import run
 
 GAMMA = 0.5
 
@@ -71,9 +66,9 @@ def some_rows(targets="classes", seed=0, rows=90, of=120):
 
 
 @pytest.fixture(autouse=True)
-def many_chunks(monkeypatch):
+def many_chunks(set_sizes):
     """Make these small sets have several shards."""
-    monkeypatch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=20))
+    set_sizes(chunk_rows=20)
 
 
 # ---- LIBSVM -----------------------------------------------------------------------------------
@@ -93,10 +88,10 @@ KINDS = {
 
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_model_agrees_with_libsvms(tmp_path, monkeypatch, kind, few):
+def test_the_model_agrees_with_libsvms(tmp_path, set_sizes, kind, few):
     """Both LIBSVM and randsvm read the model."""
     if not few:
-        monkeypatch.setattr(running_values, "FEW_ROWS", 0)
+        set_sizes(few_rows=0)
     targets, words, own = kind
     D = some_rows(targets)
     path = D.save(tmp_path / "d")
@@ -245,13 +240,11 @@ GOOD = b"1 0:1 1:1 2:0.5\n-1 0:2 1:0.5 2:1\n"
         (GOOD + b"1 0:9 1:1\n1 0:7 2:3\n", r"d:3:3: .*a row up to 2, the last .*, found 9"),
     ],
 )
-@pytest.mark.parametrize("block_size", [svmlight.BLOCK_SIZE, 20])
+@pytest.mark.parametrize("block_size", [1 << 20, 20])
 def test_rows_without_a_number_are_refused_with_their_place(
-    tmp_path, monkeypatch, block_size, text, message
+    tmp_path, set_sizes, block_size, text, message
 ):
-    monkeypatch.setattr(
-        reading, "read_blocks", partial(svmlight.read_blocks, block_size=block_size)
-    )
+    set_sizes(block_bytes=block_size)
     path = tmp_path / "d"
     path.write_bytes(text)
     with pytest.raises(DataError, match=message):

@@ -12,7 +12,7 @@ import oracle
 import pytest
 from commands import run_train
 from learning import board
-from sizes import as_many_rows, inner_sets, many_shards, spill_rows
+from sizes import INNER_SETS, MANY_ROWS, MANY_SHARDS
 
 ROUNDS = "randsvm --sample-size 30 -g 5 --gap 0.01"
 # Kinds of runs, and the file of rows that each has.
@@ -103,12 +103,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_way_of_a_run_changes_no_byte(tmp_path, monkeypatch, capsys, folder, name):
+def test_the_way_of_a_run_changes_no_byte(tmp_path, monkeypatch, set_sizes, capsys, folder, name):
     words, data = KINDS[name]
-    many_shards(monkeypatch)
-    as_many_rows(monkeypatch)
-    if name == "inner set":
-        inner_sets(monkeypatch)
+    set_sizes(**MANY_SHARDS, **MANY_ROWS, **(INNER_SETS if name == "inner set" else {}))
     for file in (data, "linear"):
         (tmp_path / file).write_bytes((folder / file).read_bytes())
     monkeypatch.chdir(tmp_path)
@@ -129,5 +126,5 @@ def test_the_way_of_a_run_changes_no_byte(tmp_path, monkeypatch, capsys, folder,
         files = arrive(tmp_path / data) if arrive else (data,)
         assert model(given, files) == expected, way
     assert model("--jobs 3 --cache c") == expected, "an old cache"
-    spill_rows(monkeypatch)
+    set_sizes(data_bytes=0)
     assert model("--jobs 2") == expected, "a spill file"

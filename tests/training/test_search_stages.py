@@ -20,7 +20,6 @@ from randsvm.events import Notice, Tried, listening
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources, Search
 from randsvm.parameters.svm import KernelParams
-from randsvm.training import run
 from randsvm.training import search as searches
 from randsvm.training.job import Job
 
@@ -137,9 +136,9 @@ def test_a_model_is_written_even_without_time_for_a_search(
     tmp_path,
     words,
     capsys,
-    monkeypatch,
+    set_sizes,
 ):
-    monkeypatch.setattr(run, "SEARCH_TIME", 0.0)
+    set_sizes(search_share=0.0)
     labelled_file = gaussians(300).save(tmp_path / "d")
     learnt = learn("sgd", labelled_file, tmp_path / "m", "-v", 3, *words, "--time-limit", "100s")
     assert any(text.startswith("no time for cross-validation") for text in learnt.notices)
@@ -166,8 +165,8 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
 
 
 @pytest.fixture
-def small_stages(monkeypatch):
-    monkeypatch.setattr(searches, "COARSE_ROWS", 60)
+def small_stages(set_sizes):
+    set_sizes(coarse_rows=60)
 
 
 AUTO = (("C", "auto"), ("gamma", "auto"))

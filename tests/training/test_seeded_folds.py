@@ -23,11 +23,9 @@ FINAL_SETS = {
 
 @pytest.mark.parametrize("few_rows", [True, False])
 @pytest.mark.parametrize("name", FINAL_SETS)
-def test_the_final_training_starts_from_the_fit_of_the_search(
-    tmp_path, monkeypatch, name, few_rows
-):
+def test_the_final_training_starts_from_the_fit_of_the_search(tmp_path, set_sizes, name, few_rows):
     if not few_rows:
-        monkeypatch.setattr("randsvm.svm.running_values.FEW_ROWS", 0)
+        set_sizes(few_rows=0)
     (y, X), words = FINAL_SETS[name]
     path = oracle.write_svmlight(tmp_path / "d", y, X)
     # With a gap for the search, few rows start from each other's fits as many rows do.
