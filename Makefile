@@ -97,7 +97,7 @@ fetched: .venv/ready
 compiled: fetched
 	$(BIN)/python -m compileall -q randsvm
 
-# BENCH names works and options, as in BENCH="twonorm --ccat TRAIN TEST".
+# BENCH names works and options, as in BENCH="twonorm --rounds 5".
 bench: compiled  ## compare with other programs: results/benchmarks/ (two hours, 4 GB; BENCH='WORK ...')
 	$(BENCHMARKS) $(BENCH)
 

@@ -19,12 +19,15 @@ from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
 from statistics import median
+from typing import Any, TypeAlias
 
 import click
 import psutil
 
-from benchmarks.tables import Record
 from randsvm import files
+
+# An object of the JSON files that this module writes.
+Record: TypeAlias = "dict[str, Any]"
 
 PEAK_UNIT = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss, in a megabyte
 SHOWN = 500  # bytes of the error output of a failed process that are shown
@@ -108,10 +111,9 @@ class Command:
 
     quality: called after the first run; returns scores of the result. missing: why the command
     cannot be run; None: it can. gates: of a command of randsvm, conditions on its quality against
-    every peer; None for a peer, and for a command of randsvm that serves as one. own: whether it is
-    of randsvm, and so never ended. timed: False for a peer of which only the quality matters. once:
-    whether a peer runs only once, even if it is fast. equal: False for a peer with fewer rows or a
-    larger tolerance, to which no gate applies.
+    every peer; None for a peer, and for a command of randsvm that serves as one. once: whether it
+    runs only once, even if it is fast. equal: False for a peer with fewer rows or a larger
+    tolerance, to which no gate applies.
     """
 
     name: str
@@ -119,14 +121,8 @@ class Command:
     quality: Callable[[], dict[str, float]] = dict
     missing: str | None = None
     gates: tuple[Gate, ...] | None = None
-    timed: bool = True
     once: bool = False
     equal: bool = True
-    own: bool = False
-
-    @property
-    def is_own(self) -> bool:
-        return self.own or self.gates is not None
 
 
 @dataclass(frozen=True)
@@ -175,10 +171,10 @@ def measure(comparison: Comparison, effort: Effort) -> Record:
     pairs = list(zip(present, records, strict=True))
     again = []
     for command, record in pairs:
-        used, ended = run(command.words, inf if command.is_own else effort.most)
+        used, ended = run(command.words, effort.most if command.gates is None else inf)
         record |= {"runs": [used], "ended": ended, "quality": {} if ended else command.quality()}
         once = effort.once if command.gates is None else effort.own_once
-        if command.timed and not command.once and not ended and used["wall"] < once:
+        if not command.once and not ended and used["wall"] < once:
             again.append(record)
             if used["wall"] < effort.long:
                 record["runs"] = []
@@ -188,24 +184,25 @@ def measure(comparison: Comparison, effort: Effort) -> Record:
             if len(record["runs"]) <= number and not (late and record["runs"]):
                 record["runs"].append(run(record["words"])[0])
     for record in records:
-        for name, statistic in (("best", min), ("median", median)):
-            record[name] = {of: statistic(_all(record, of)) for of in record["runs"][0]}
+        used = record["runs"]
+        record["median"] = {of: median(one[of] for one in used) for of in used[0]}
     peers = [pair for pair in pairs if pair[0].gates is None]
     for command, record in pairs:
         if command.gates is not None:
             record["peers"] = {
-                peer.name: against(record, theirs, command.gates if peer.equal else (), peer.timed)
+                peer.name: against(record, theirs, command.gates if peer.equal else ())
                 for peer, theirs in peers
             }
             record["short"] = [fault for one in record["peers"].values() for fault in one["short"]]
     return {"rows": comparison.rows, "commands": records}
 
 
-def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = True) -> Record:
+def against(ours: Record, peer: Record, gates: Sequence[Gate]) -> Record:
     """Compare randsvm with a peer.
 
-    short: the gates that randsvm fails. If there are none, times: the peer's time divided by ours;
-    fit: the time of the peer's training alone divided by ours, if the peer reports it.
+    short: the gates that randsvm fails. times: if there are none, the median of the peer's time
+    divided by ours, round by round; a lower bound if the peer was ended. A peer that has fewer runs
+    counts with its last one again.
     """
     both = ours["quality"].keys() & peer["quality"].keys()
     faults = [
@@ -214,29 +211,9 @@ def against(ours: Record, peer: Record, gates: Sequence[Gate], timed: bool = Tru
         if gate.quality in both
     ]
     short = [f"{fault} of {peer['name']}" for fault in faults if fault]
-    compared = timed and not short
-    return {
-        "short": short,
-        "seconds": peer["median"]["wall"],
-        "times": _ratios(ours, peer, "wall") if compared else None,
-        "fit": _ratios(ours, peer, "fit") if compared and "fit" in peer["best"] else None,
-    }
-
-
-def _ratios(ours: Record, peer: Record, of: str) -> Record:
-    """Return the ratios of a peer's time to ours, round by round.
-
-    If the peer has fewer runs, its last one is used again. ended: whether the peer was ended, so
-    that the ratios are lower bounds.
-    """
-    own, theirs = _all(ours, "wall"), _all(peer, of)
-    pairs = [theirs[min(place, len(theirs) - 1)] / a for place, a in enumerate(own)]
-    ratios = {"best": min(theirs) / min(own), "median": median(pairs), "pairs": pairs}
-    return ratios | {"ended": peer["ended"]}
-
-
-def _all(record: Record, of: str) -> list[float]:
-    return [each[of] for each in record["runs"]]
+    own, theirs = ([run["wall"] for run in one["runs"]] for one in (ours, peer))
+    ratios = [theirs[min(place, len(theirs) - 1)] / seconds for place, seconds in enumerate(own)]
+    return {"short": short, "ended": peer["ended"], "times": None if short else median(ratios)}
 
 
 def run_works(

@@ -7,16 +7,24 @@ around the tables is written by hand and holds no measurement that a table has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from benchmarks import papers
-from benchmarks.reductions import REDUCED
-from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING, SKLEARN_GRID, SVM_GRID
-from benchmarks.tables import Record, bounded, peak, table
-from benchmarks.trainings import ALL_CORES, LOOSE, SVM_TRAIN, TENTH, TRAININGS
+from benchmarks.harness import Record
+from benchmarks.searches import ALL_FOLDS, INTELEX_GRID, RACING
+from benchmarks.trainings import (
+    ALL_CORES,
+    FORMULA,
+    GAP,
+    LOOSE,
+    RULE,
+    SVM_TRAIN,
+    TENTH,
+    TRAININGS,
+)
 from benchmarks.untuned import LINEAR as LINEAR_TUNED
 from benchmarks.untuned import UNTUNED
+from benchmarks.works import LIBLINEAR
 
 MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
 
@@ -48,8 +56,9 @@ IN_README = REAL[:7]
 EXACT = (SVM_TRAIN, ALL_CORES, "intelex")
 # Record of a program that was not run.
 _NONE: Record = {"quality": {}, "median": {}}
+NEAR = 1.02  # times the floor: smaller peaks cannot be distinguished from it
 # Heading -> commands of the works of linear machines.
-LINEAR = {"`sgd`": papers.SGD, "LIBLINEAR": papers.LIBLINEAR, "scikit-learn": "SGDClassifier"}
+LINEAR = {"`sgd`": "sgd", "LIBLINEAR": LIBLINEAR, "scikit-learn": "SGDClassifier"}
 
 
 # Work -> its record, in the order of the works.
@@ -58,15 +67,26 @@ Found: TypeAlias = "dict[str, Record]"
 
 def filled(text: str, found: Found) -> str:
     """Return a page with today's tables."""
-    return filled_with(text, lambda name: TABLES[name](found))
-
-
-def filled_with(text: str, make: Callable[[str], Iterable[str]]) -> str:
-    """Return a page with new tables. make : returns the lines of the table of a name."""
-    return MARKED.sub(lambda mark: mark[1] + "\n".join(make(mark["name"])) + "\n", text)
+    return MARKED.sub(lambda mark: mark[1] + "\n".join(TABLES[mark["name"]](found)) + "\n", text)
 
 
 # ---- cells ------------------------------------------------------------------------------------
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    cells = [header, ["---"] * len(header), *rows]
+    return [f"| {' | '.join(row)} |" for row in cells]
+
+
+def _bounded(record: Record, number: str) -> str:
+    """Return a number of a command, as a lower bound if the command was ended."""
+    return f"> {number}" if record["ended"] else number
+
+
+def _peak(record: Record) -> str:
+    """Return the peak in MB, as an upper bound if it is near the smallest measurable peak."""
+    most, floor = record["median"]["peak"], record["median"].get("floor", 0)
+    return f"<= {most:.0f}" if most <= NEAR * floor else _bounded(record, f"{most:.0f}")
 
 
 def _number(value: float) -> str:
@@ -74,7 +94,7 @@ def _number(value: float) -> str:
 
 
 def _seconds(record: Record | None) -> str:
-    return bounded(record, f"{_number(record['median']['wall'])} s") if record else "-"
+    return _bounded(record, f"{_number(record['median']['wall'])} s") if record else "-"
 
 
 def _gap(record: Record) -> str:
@@ -85,11 +105,11 @@ def _gap(record: Record) -> str:
 
 
 def _times(ours: Record, peer: str) -> str:
-    found = (ours["peers"].get(peer) or {}).get("times")
-    if not found:
+    found = ours["peers"].get(peer) or {}
+    ratio = found.get("times")
+    if not ratio:
         return "-"
-    ratio = found["median"]
-    return ("> " if found["ended"] else "") + (f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}")
+    return _bounded(found, f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}")
 
 
 def _time_and_quality(record: Record) -> list[str]:
@@ -174,13 +194,13 @@ def untuned(found: Found) -> list[str]:
     rows = []
     for name, each in starting(found, "untuned-"):
         what, all_ = UNTUNED[name], {record["name"]: record for record in each["commands"]}
-        ours = all_[papers.GAP]
+        ours = all_[GAP]
         others = [all_.get(SVM_TRAIN), all_.get("intelex"), ours]
         rows.append([
             f"{what.words}, {each['rows']:,} rows", f"`{what.options}`", *map(_seconds, others),
             _gap(ours),
-            *(_tested(all_.get(of)) for of in (papers.GAP, SVM_TRAIN, LINEAR_TUNED)),
-            ", ".join(peak(one) if one else "-" for one in others),
+            *(_tested(all_.get(of)) for of in (GAP, SVM_TRAIN, LINEAR_TUNED)),
+            ", ".join(_peak(one) if one else "-" for one in others),
         ])  # fmt: skip
     header = [
         *("data", "options", "`svm-train`", "intelex", "`randsvm`", "gap of `randsvm`"),
@@ -193,10 +213,10 @@ def untuned(found: Found) -> list[str]:
 def equal_gaps(found: Found) -> list[str]:
     """Return the times of peers at a tolerance that gives them a gap like ours."""
     rows = []
-    for name, (same, tolerance) in LOOSE.items():
-        if name in found:
-            ours, *peers = found[name]["commands"]
-            words = DATA[same].format(rows=f"{found[name]['rows']:,}")
+    for name, tolerance in LOOSE.items():
+        if each := found.get(f"loose-{name}"):
+            ours, *peers = each["commands"]
+            words = DATA[name].format(rows=f"{each['rows']:,}")
             cells = [
                 f"{_seconds(peer)}, {_gap(peer)}, {_times(ours, peer['name'])}" for peer in peers
             ]
@@ -204,18 +224,6 @@ def equal_gaps(found: Found) -> list[str]:
     header = ["data", "`randsvm`: time, gap", "tolerance of the peers"]
     header += [f"{peer}: time, gap, times `randsvm`" for peer in ("`svm-train`", "intelex")]
     return table(header, rows)
-
-
-def exact(found: Found) -> list[str]:
-    """Return the times until no violator is left."""
-    rows = []
-    for words, _, all_ in _works(found, DATA):
-        if ours := all_.get(papers.FORMULA):
-            peers = [_seconds(all_.get(peer)) for peer in ("intelex", SVM_TRAIN)]
-            rows.append([words, _seconds(ours), _gap(ours), *peers])
-    return table(
-        ["data", "`randsvm --gap none`", "gap of `randsvm`", "intelex", "`svm-train`"], rows
-    )
 
 
 def tenth(found: Found) -> list[str]:
@@ -235,12 +243,12 @@ def large(found: Found) -> list[str]:
     for name in ("covtype-all", "large-checkerboard", "large-twonorm", "largest-checkerboard"):
         for record in found.get(name, {"commands": []})["commands"]:
             of = record["name"]
-            if of == papers.GAP or (of.startswith(papers.LARGE_GAP) and "--cluster" not in of):
+            if of == GAP or name != "covtype-all":
                 rows.append([
                     f"{name.replace('covtype-all', 'all-covtype').partition('-')[2]}, "
                     f"{found[name]['rows']:,} rows",
                     f"`{of.partition(' ')[2]}`", _seconds(record), _gap(record),
-                    f"{record['quality']['SV']:,.0f}", peak(record),
+                    f"{record['quality']['SV']:,.0f}", _peak(record),
                 ])  # fmt: skip
     return table(["data", "options", "`randsvm`", "gap", "support vectors", "peak MB"], rows)
 
@@ -266,67 +274,38 @@ def _title(record: Record) -> str:
     return re.sub(r"(--warm-start) \S+", r"\1", record["name"])
 
 
-def reduced(found: Found) -> list[str]:
-    """Return the sizes, gaps, changes and prediction times of reduced machines."""
-    rows = []
-    for name, each in starting(found, "reduced-"):
-        full, *smaller = each["commands"]
-        options = REDUCED[name][1]
-        for record in smaller:
-            quality, before = record["quality"], full["quality"]
-            above = quality["primal"] / before["primal"] - 1
-            seconds = [one["median"]["cpu"] for one in (full, record)]
-            regression = "-p" in options.split()
-            changed = "-" if regression else f"{quality['labels_changed']:,.0f}"
-            rows.append([
-                f"{name}, {each['rows']:,} rows", f"`{options}`",
-                f"{before['SV']:,.0f} -> {quality['SV']:,.0f}", f"{above:.2%}",
-                f"{quality['gap']:.2%}", changed, f"{quality.get('largest_change', 0.0):.2g}",
-                f"{quality.get('needed_for_1_percent', 0.0):,.0f}",
-                " -> ".join(map(_number, seconds)),
-            ])  # fmt: skip
-    header = [
-        *("data", "options", "support vectors", "P above the full machine's", "gap"),
-        *("labels changed", "largest change of f", "needed for 1%", "processor seconds"),
-    ]
-    return table(header, rows)
-
-
 def searches(found: Found) -> list[str]:
     """Return the times of searches, in seconds and in trainings of the best combination."""
-    peers = (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)
     rows = []
     for name, each in starting(found, "search-"):
         records = {record["name"]: record for record in each["commands"]}
-        ours = [records.get(name) for name in (RACING, ALL_FOLDS)]
-        fits = [f"{one['quality']['fits']:.2g}" if one else "-" for one in ours]
-        theirs = [records.get(name) for name in peers]
+        shown = [records.get(name) for name in (RACING, ALL_FOLDS, INTELEX_GRID)]
+        fits = [f"{one['quality']['fits']:.2g}" if one else "-" for one in shown[:2]]
         scores = [
-            f"{one['quality']['score']:.2f}%"
-            for one in (*ours, *theirs)
-            if one and "score" in one["quality"]
+            f"{one['quality']['score']:.2f}%" for one in shown if one and "score" in one["quality"]
         ]
-        rows.append([
-            f"{name}, {each['rows']:,} rows", *map(_seconds, ours),
-            ", ".join(fits), *map(_seconds, theirs), ", ".join(scores),
-        ])  # fmt: skip
-    header = [
-        *("data", f"`{RACING}`", f"`{ALL_FOLDS}`", "final fits"),
-        *peers,
-        "best scores, in this order",
-    ]
-    return table(header, rows)
+        words = f"{name}, {each['rows']:,} rows"
+        rows.append([words, *map(_seconds, shown), ", ".join(fits), ", ".join(scores)])
+    header = [f"`{RACING}`", f"`{ALL_FOLDS}`", INTELEX_GRID, "final fits"]
+    return table(["data", *header, "best scores, in this order"], rows)
 
 
-def rule(found: Found) -> list[str]:
-    """Return what the rule of the paper of 2007 reaches."""
+def rules(found: Found) -> list[str]:
+    """Return what the rules of KBH07 reach: a bound on support vectors, and no violator."""
     rows = [
-        [words, *_time_and_quality(all_[papers.RULE]), *_time_and_quality(all_[SVM_TRAIN])]
+        [
+            words,
+            *_time_and_quality(all_[RULE]),
+            _seconds(all_[FORMULA]),
+            _gap(all_[FORMULA]),
+            *(_seconds(all_.get(peer)) for peer in ("intelex", SVM_TRAIN)),
+            _time_and_quality(all_[SVM_TRAIN])[1],
+        ]
         for words, _, all_ in _works(found, DATA)
-        if papers.RULE in all_ and SVM_TRAIN in all_
+        if RULE in all_ and SVM_TRAIN in all_
     ]
-    header = ["data", f"`{papers.RULE}`", "on test rows", "`svm-train`", "on test rows"]
-    return table(header, rows)
+    header = [f"`{RULE}`", "on test rows", f"`{FORMULA}`", "gap", "intelex", "`svm-train`"]
+    return table(["data", *header, "on test rows"], rows)
 
 
 def linear(found: Found) -> list[str]:
@@ -344,21 +323,6 @@ def linear(found: Found) -> list[str]:
     return table(["data", *LINEAR, "test accuracy, in this order", "J, in this order"], rows)
 
 
-def memory(found: Found) -> list[str]:
-    """Return the measured and the promised memory."""
-    rows = [
-        [
-            f"`{record['name']}`",
-            _seconds(record),
-            peak(record),
-            f"{record['quality']['promised']:.0f}",
-        ]
-        for _, each in starting(found, "memory")
-        for record in each["commands"]
-    ]
-    return table(["command", "seconds", "peak MB", "promised MB"], rows)
-
-
 def machine(found: Found) -> list[str]:
     """Return the machines and versions, and the days on which works were measured."""
     facts = {
@@ -374,14 +338,11 @@ TABLES: dict[str, Callable[[Found], list[str]]] = {
     "kernel": kernel,
     "untuned": untuned,
     "equal-gaps": equal_gaps,
-    "exact": exact,
     "tenth": tenth,
     "large": large,
     "others": others,
-    "reduced": reduced,
     "searches": searches,
-    "rule": rule,
+    "rules": rules,
     "linear": linear,
-    "memory": memory,
     "machine": machine,
 }

@@ -1,29 +1,28 @@
 """Run libraries that have no command line as processes: readers, machines of scikit-learn and of
 scikit-learn-intelex, LIBSVM on all cores, objectives.
 
-Usage: `peers.py FUNCTION ARGUMENT ...`. Each function imports what it needs. Only `read` imports
-randsvm, which the environment of scikit-learn-intelex does not have.
+Usage: `peers.py FUNCTION ARGUMENT ...`. Only `read` imports randsvm, which the environment of
+scikit-learn-intelex does not have.
 """
 
 from __future__ import annotations
 
-import ctypes
-import itertools
+import io
 import json
 import os
 import pickle
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from scipy import sparse
+import numpy as np
+from scipy import sparse
+from sklearn import datasets
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 
 @contextmanager
@@ -49,9 +48,6 @@ def read(path: str) -> None:
 
 def load_svmlight_file(path: str) -> None:
     """Do what `read` does with scikit-learn's reader."""
-    import numpy as np
-    from sklearn import datasets
-
     with clocked("seconds"):
         X, y = datasets.load_svmlight_file(path, dtype=np.float32)
     print(f"rows {len(y)}\nnonzeros {X.nnz}\nsum {X.data.sum(dtype='float64')}")
@@ -60,14 +56,11 @@ def load_svmlight_file(path: str) -> None:
 def load(
     path: str, features: int | None = None
 ) -> tuple[sparse.csr_matrix | np.ndarray, np.ndarray]:
-    """Return X, (m, features), and y. X is dense if more than half of its values are not 0:
-    scikit-learn's machines are then faster."""
-    from sklearn import datasets
-
+    """Return X, (m, features), and y. X is dense if more than an eighth of its values are not 0:
+    scikit-learn-intelex is then faster."""
     X, y = datasets.load_svmlight_file(path, zero_based=False)
     X.resize(X.shape[0], features or X.shape[1])
-    X = _narrow(X)
-    return (X.toarray() if 2 * X.nnz > X.shape[0] * X.shape[1] else X), y
+    return (X.toarray() if 8 * X.nnz > X.shape[0] * X.shape[1] else _narrow(X)), y
 
 
 def _narrow(X: sparse.csr_matrix) -> sparse.csr_matrix:
@@ -77,32 +70,26 @@ def _narrow(X: sparse.csr_matrix) -> sparse.csr_matrix:
 
 
 # LIBSVM's numbers of the tasks and kernels -> its words for them.
-SVM_TYPES = {"0": "c_svc", "2": "one_class", "3": "epsilon_svr"}
+SVM_TYPES = {"0": "c_svc", "3": "epsilon_svr"}
 KERNELS = {"0": "linear", "2": "rbf"}
 
 
 def _options(words: tuple[str, ...]) -> tuple[dict[str, str], dict[float, float]]:
-    """Options in LIBSVM's letters, the layout, and class weights: label -> weight."""
+    """Options in LIBSVM's letters, and class weights: label -> weight."""
     pairs = dict(zip(words[::2], words[1::2], strict=True))
     weights = {float(name[2:]): float(pairs.pop(name)) for name in list(pairs) if name[1] == "w"}
-    usual = {"-s": "0", "-t": "2", "-c": "1", "-n": "0.5", "-p": "0.1", "-e": "0.001"}
-    return usual | {"--layout": "dense"} | pairs, weights
+    usual = {"-s": "0", "-t": "2", "-c": "1", "-p": "0.1", "-e": "0.001"}
+    return usual | pairs, weights
 
 
-def machine(library: str, train: str, model: str, *words: str) -> None:
-    """Train SVC, SVR or OneClassSVM of `library` (sklearn or sklearnex), and write the model in
-    LIBSVM's format. words: options of LIBSVM; the cache has 2 GB. Print the seconds as `fit S`.
+def machine(train: str, model: str, *words: str) -> None:
+    """Train SVC or SVR of scikit-learn-intelex, and write the model in LIBSVM's format.
 
-    `--layout csr` among the words leaves the rows sparse, where less than half of them is there;
-    else they are arrays.
+    words: options of LIBSVM; the cache has 2 GB. Prints the seconds as `fit S`.
     """
-    from importlib import import_module
-
     options, weights = _options(words)
-    svm = import_module(f"{library}.svm")
+    svm = import_module("sklearnex.svm")
     X, y = load(train)
-    if options["--layout"] == "dense" and hasattr(X, "toarray"):
-        X = X.toarray()
     kernel = KERNELS[options["-t"]]
     common = {"kernel": kernel, "cache_size": 2000, "tol": float(options["-e"])}
     if kernel == "rbf":
@@ -110,10 +97,8 @@ def machine(library: str, train: str, model: str, *words: str) -> None:
     C, task = float(options["-c"]), SVM_TYPES[options["-s"]]
     if task == "c_svc":
         learner = svm.SVC(C=C, class_weight=weights or None, **common)
-    elif task == "epsilon_svr":
-        learner = svm.SVR(C=C, epsilon=float(options["-p"]), **common)
     else:
-        learner = svm.OneClassSVM(nu=float(options["-n"]), **common)
+        learner = svm.SVR(C=C, epsilon=float(options["-p"]), **common)
     with clocked("fit"):
         learner.fit(X, y)
     _write(learner, task, model)
@@ -125,10 +110,6 @@ def _write(learner: Any, task: str, path: str) -> None:
     Both group support vectors by class. For two classes scikit-learn's f > 0 predicts the second
     class; for more classes it is a vote for the first class of the pair, as in LIBSVM.
     """
-    import io
-
-    import numpy as np
-    from sklearn.datasets import dump_svmlight_file
 
     beta, Z = learner.dual_coef_, learner.support_vectors_
     beta = np.atleast_2d(beta.toarray() if hasattr(beta, "toarray") else beta)
@@ -148,7 +129,7 @@ def _write(learner: Any, task: str, path: str) -> None:
         lines += [f"label {' '.join(f'{label:g}' for label in labels)}"]
         lines += [f"nr_sv {' '.join(str(count) for count in counts)}"]
     text = io.BytesIO()
-    dump_svmlight_file(Z[order], np.zeros(len(order)), text, zero_based=False)
+    datasets.dump_svmlight_file(Z[order], np.zeros(len(order)), text, zero_based=False)
     with Path(path).open("w") as out:
         out.write("\n".join([*lines, "SV", ""]))
         for own, row in zip(beta[:, order].T, text.getvalue().decode().splitlines(), strict=True):
@@ -163,7 +144,6 @@ def libsvm(train: str, model: str, *words: str) -> None:
     """
     os.environ["OMP_NUM_THREADS"] = str(os.cpu_count())
     from libsvm import svmutil
-    from scipy import sparse
 
     X, y = load(train)
     problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
@@ -194,8 +174,6 @@ def objective(train: str, model: str, lambda_: str) -> None:
 
     model: a file of `sgd`, or of LIBLINEAR's format, by randsvm or by LIBLINEAR.
     """
-    import numpy as np
-
     content = Path(model).read_bytes()
     if content.startswith(b"solver_type"):
         head, _, tail = content.partition(b"\nw\n")
@@ -211,72 +189,18 @@ def objective(train: str, model: str, lambda_: str) -> None:
     print(f"J {float(lambda_) / 2 * w @ w + np.maximum(0, 1 - margin).mean()}")
 
 
-def write_digits(path: str) -> None:
-    """Write scikit-learn's digits as svmlight text, with features in [0, 1]."""
-    from sklearn.datasets import dump_svmlight_file
-    from sklearn.datasets import load_digits as digits
+def search(train: str, found: str, costs: str, gammas: str) -> None:
+    """Search C and gamma in five folds with scikit-learn-intelex, one by one: a fit uses all cores.
 
-    X, y = digits(return_X_y=True)
-    dump_svmlight_file(X / 16, y, path, zero_based=False)
-
-
-def search(program: str, train: str, found: str, costs: str, gammas: str, layout: str) -> None:
-    """Search C and gamma in five folds with sklearn, sklearnex or svm-train.
-
-    Write the best score in percent to the file `found`, as JSON. scikit-learn's folds run in one
-    thread for each core, as many svm-train at a time as there are cores, and the folds of
-    scikit-learn-intelex one by one, as a fit of it uses all cores.
-
-    costs, gammas: the values, separated by commas. layout: see `machine`.
+    Write the best score in percent to the file `found`, as JSON. costs, gammas: the values,
+    separated by commas.
     """
-    grid = {"C": _numbers(costs), "gamma": _numbers(gammas)}
-    if program == "svm-train":
-        best = _search_by_svm_train(train, grid)
-    else:
-        best = _grid_search(program, train, grid, layout)
-    Path(found).write_text(json.dumps({"score": best}))
-
-
-def _numbers(values: str) -> list[float]:
-    return [float(value) for value in values.split(",")]
-
-
-def _grid_search(library: str, train: str, grid: dict[str, list[float]], layout: str) -> float:
-    from importlib import import_module
-
-    from joblib import parallel_backend
-    from sklearn.model_selection import GridSearchCV, StratifiedKFold
-
-    X, y = load(train)
-    if layout == "dense" and hasattr(X, "toarray"):
-        X = X.toarray()
-    SVC = import_module(f"{library}.svm").SVC
+    both = zip(("C", "gamma"), (costs, gammas), strict=True)
+    grid = {name: [float(value) for value in values.split(",")] for name, values in both}
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    jobs = os.cpu_count() if library == "sklearn" else 1
-    with parallel_backend("threading"):
-        search = GridSearchCV(SVC(cache_size=500), grid, cv=folds, n_jobs=jobs).fit(X, y)
-    return 100 * float(search.best_score_)
-
-
-def _search_by_svm_train(train: str, grid: dict[str, list[float]]) -> float:
-    from concurrent.futures import ThreadPoolExecutor
-
-    def end_with_parent() -> None:
-        """Let the system end this process with its parent, which a time limit may end."""
-        if sys.platform == "linux":
-            PR_SET_PDEATHSIG = 1
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-    def accuracy(values: tuple[float, float]) -> float:
-        C, gamma = map(str, values)
-        words = ["svm-train", "-q", "-m", "500", "-v", "5", "-c", C, "-g", gamma, train]
-        done = subprocess.run(
-            words, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=end_with_parent
-        )
-        return float(done.stdout.split()[-1].rstrip("%"))
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return max(pool.map(accuracy, itertools.product(grid["C"], grid["gamma"])))
+    SVC = import_module("sklearnex.svm").SVC
+    best = GridSearchCV(SVC(cache_size=500), grid, cv=folds).fit(*load(train)).best_score_
+    Path(found).write_text(json.dumps({"score": 100 * float(best)}))
 
 
 FUNCTIONS = {
@@ -289,7 +213,6 @@ FUNCTIONS = {
         sgd,
         score,
         objective,
-        write_digits,
         search,
     )
 }

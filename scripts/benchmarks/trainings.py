@@ -5,33 +5,39 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from benchmarks import papers
-from benchmarks.harness import Command, Comparison, Gate, output
+from benchmarks.harness import Command, Comparison, Gate, Record, output
 from benchmarks.quality import (
     INTELEX,
-    NO_DASK,
     NO_INTELEX,
     NO_LIBSVM,
-    NO_SKLEARN,
     PEERS,
-    PREDICT,
     TRAIN,
     certified,
     count,
 )
 from benchmarks.real_data import PARAMETERS
-from benchmarks.sets import REAL, MissingError, fetched, first, made, real, sample
+from benchmarks.sets import REAL, fetched, find, first, made, plain, sample
 
 ROWS = 100_000  # of a generated set in a run of full size
 MIN_ROWS = 1000
 TEST_ROWS = {"sparse": 100_000}  # of sets with more than the usual 10,000
 MEMORY = 2000  # MB: our --memory by default, and svm-train's -m
+
+# Our commands: with a certificate, by the rule of KBH07, and until no row violates.
+GAP, RULE, FORMULA = (
+    "randsvm --gap 0.001",
+    "randsvm -k 1000 --sample-size 5000",
+    "randsvm --gap none",
+)
+LARGE_GAP = "randsvm --gap 0.01"
+LARGE_REDUCED = f"{LARGE_GAP} --reduce auto"
 
 # How far our accuracy may be below a peer's, in percentage points, with --gap and by KBH07's rule;
 # and how far our mean squared error may be above a peer's, as a share.
@@ -42,34 +48,24 @@ POINTS, SAMPLED, SQUARES = 0.2, 2.0, 0.01
 class Bench:
     """What all works share.
 
-    rows: used in place of ROWS. results, data: folders of results and of real sets. texts: name of
-    a set that the user gave -> its files for training and test. mark: suffix of the names of models
-    and logs, to keep those of another work with the same rows and commands.
+    rows: used in place of ROWS. results, data: folders of results and of real sets. mark: suffix of
+    the names of models and logs, to keep those of another work with the same rows and commands.
     """
 
     rows: int
     results: Path
     data: Path
-    texts: dict[str, tuple[Path, Path]] = field(default_factory=dict)
     mark: str = ""
 
     def scaled(self, rows: int) -> int:
         """Return the rows of a set that has `rows` rows in a run of full size."""
         return max(min(rows, MIN_ROWS), rows * self.rows // ROWS)
 
-    def limit(self, seconds: int) -> int:
-        """Return the time limit that is `seconds` in a run of full size."""
-        return max(1, seconds * self.rows // ROWS)
-
     def sets(self, name: str, rows: int) -> tuple[Path, Path]:
         """Files of a set for training and test, of so many rows at most. Raises MissingError."""
         most = TEST_ROWS.get(name, 10_000)
-        if name in papers.RCV1:
-            if name not in self.texts:
-                raise MissingError(f"{name} (its files are not given: --{name.lower()})")
-            return self.texts[name]
         if name in REAL:
-            train, test = real(name, self.data, self.results)
+            train, test = (plain(find(self.data, part), self.results) for part in REAL[name])
         elif name in PARAMETERS:
             train, test = fetched(name, self.results)
         else:
@@ -89,9 +85,8 @@ Gates: TypeAlias = "tuple[Gate, ...]"
 class Trainer:
     """A training: its data set, rows in a run of full size, LIBSVM's options and peers.
 
-    rules: whether KBH07's rules run as well. points: percentage points by which
-    our accuracy may be lower. layout: of the rows for intelex, the faster
-    one: csr if at most an eighth of the values are not 0.
+    rules: whether KBH07's rules run as well. points: percentage points by which our accuracy may be
+    lower.
     """
 
     set: str
@@ -100,7 +95,6 @@ class Trainer:
     peers: tuple[str, ...]
     rules: bool = False
     points: float = POINTS
-    layout: str = "dense"
 
     @property
     def gates(self) -> tuple[Gate, ...]:
@@ -119,10 +113,10 @@ twonorm, ringnorm, checkerboard = (f"-c 1 -g {GAMMA[name]}" for name in GAMMA)
 # Real sets first, as a run may be stopped. scikit-learn-intelex has no novelty detection.
 TRAININGS = {
     "covtype-30000": Trainer("covtype", 30_000, covtype, EXACT),
-    "a9a": Trainer("a9a", 32_561, "-c 1 -g 0.00813", EXACT, layout="csr"),
-    "census": Trainer("census", 50_000, census, EXACT, layout="csr"),
-    "flights": Trainer("flights", 30_000, flights, EXACT, layout="csr"),
-    "regression-delay": Trainer("delay", 20_000, delay, EXACT, layout="csr"),
+    "a9a": Trainer("a9a", 32_561, "-c 1 -g 0.00813", EXACT),
+    "census": Trainer("census", 50_000, census, EXACT),
+    "flights": Trainer("flights", 30_000, flights, EXACT),
+    "regression-delay": Trainer("delay", 20_000, delay, EXACT),
     "covtype-100000": Trainer("covtype", 100_000, covtype, ("intelex", TENTH)),
     "covtype-all": Trainer("covtype", 522_911, covtype, ()),
     "checkerboard": Trainer("checkerboard", ROWS, checkerboard, EXACT, rules=True),
@@ -134,32 +128,17 @@ TRAININGS = {
     "one-class": Trainer("twonorm", ROWS, "-s 2 -n 0.05 -g 0.05", (SVM_TRAIN, ALL_CORES)),
     "several-letters": Trainer("letters", 15_000, "-c 4 -g 1", EXACT, points=0.3),
     "several-satimage": Trainer("satimage", 4_435, "-c 4 -g 2", EXACT, points=0.3),
-    "several-reuters_r8": Trainer(
-        "reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, points=0.3, layout="csr"
-    ),
+    "several-reuters_r8": Trainer("reuters_r8", 5_485, "-c 10 -g 0.5", EXACT, points=0.3),
     "several-covtype7": Trainer("covtype7", 30_000, covtype7, EXACT, points=0.3),
     # Of the benchmarks of scikit-learn-intelex (scikit-learn_bench): C and kernel are theirs, gamma
     # is scikit-learn's "scale", 1 / (features x variance of all values).
-    "kernel-linear": Trainer("a9a", 32_561, "-t 0 -c 1", (SVM_TRAIN, "intelex"), layout="csr"),
+    "kernel-linear": Trainer("a9a", 32_561, "-t 0 -c 1", (SVM_TRAIN, "intelex")),
     "large-c": Trainer("covtype", 20_000, "-c 100 -g 0.25", (SVM_TRAIN, "intelex")),
 }
 
-# Work -> a training, and a tolerance at which the gaps of peers are a little below 0.1%, our gap.
-# At the default tolerance of 0.001 their gaps are far smaller.
-LOOSE = {
-    f"loose-{name}": (name, tolerance)
-    for name, tolerance in {
-        "covtype-30000": 0.007,
-        "census": 0.025,
-        "flights": 0.05,
-        "regression-delay": 0.02,
-        "a9a": 0.08,
-        "checkerboard": 0.1,
-        "twonorm": 0.02,
-        "weights": 0.0045,
-        "regression-40000": 0.03,
-    }.items()
-}
+# Training -> a tolerance at which the gaps of peers are a little below 0.1%, our gap. At their
+# default of 0.001 the gaps are far smaller.
+LOOSE = {"covtype-30000": 0.007, "census": 0.025, "a9a": 0.08, "checkerboard": 0.1}
 
 
 # ---- works ------------------------------------------------------------------------------------
@@ -170,14 +149,11 @@ def training(name: str, bench: Bench) -> Comparison:
     what = TRAININGS[name]
     train, test = bench.sets(what.set, bench.scaled(what.rows))
     options = what.options.split()
-    commands = [ours(bench, train, test, options, papers.GAP, what.gates)]
+    commands = [ours(bench, train, test, options, GAP, what.gates)]
     if what.rules:
         sampled = (Gate("accuracy", SAMPLED),)
-        commands += [
-            ours(bench, train, test, options, rule, sampled)
-            for rule in (papers.RULE, papers.FORMULA)
-        ]
-    commands += [peer(of, bench, train, test, options, what.layout) for of in what.peers]
+        commands += [ours(bench, train, test, options, rule, sampled) for rule in (RULE, FORMULA)]
+    commands += [peer(of, bench, train, test, options) for of in what.peers]
     return Comparison(count(train), commands)
 
 
@@ -186,13 +162,12 @@ def loose(name: str, bench: Bench) -> Comparison:
 
     svm-train runs once, as it takes long.
     """
-    same, tolerance = LOOSE[name]
-    what, own = TRAININGS[same], replace(bench, mark="-loose")
+    what, tolerance, own = TRAININGS[name], LOOSE[name], replace(bench, mark="-loose")
     train, test = bench.sets(what.set, bench.scaled(what.rows))
     options = what.options.split()
-    commands = [ours(own, train, test, options, papers.GAP, what.gates)]
+    commands = [ours(own, train, test, options, GAP, what.gates)]
     for of, once in ((SVM_TRAIN, True), ("intelex", False)):
-        command = peer(of, own, train, test, [*options, "-e", str(tolerance)], what.layout)
+        command = peer(of, own, train, test, [*options, "-e", str(tolerance)])
         name_there = f"{of}, tolerance {tolerance:g}"
         commands.append(replace(command, name=name_there, once=once, equal=False))
     return Comparison(count(train), commands)
@@ -206,7 +181,7 @@ def ours(
     log = model.with_suffix(".jsonl")
     words = [TRAIN, *label.split(), "-q", *options, "--log", str(log), str(train), str(model)]
     quality = partial(certified, train, model, test, options)
-    return Command(label, words, quality, gates=gates, own=True)
+    return Command(label, words, quality, gates=gates)
 
 
 def task(options: list[str]) -> str:
@@ -215,54 +190,28 @@ def task(options: list[str]) -> str:
     return " " + "".join(options[:2]) if options[0] in ("-s", "-t") else ""
 
 
-def peer(
-    name: str, bench: Bench, train: Path, test: Path, options: list[str], layout: str
-) -> Command:
+def peer(name: str, bench: Bench, train: Path, test: Path, options: list[str]) -> Command:
     model = bench.model(train, name + task(options))
     rows = sample(train, 0.1, bench.results) if name == TENTH else train
     files = [str(rows), str(model)]
     program = ["svm-train", "-q", "-m", str(MEMORY), *options, *files]
-    intelex = [*INTELEX, "machine", "sklearnex", *files, *options, "--layout", layout]
+    intelex = [*INTELEX, "machine", *files, *options]
     words, missing = {
         SVM_TRAIN: (program, NO_LIBSVM),
         TENTH: (program, NO_LIBSVM),
-        ALL_CORES: ([*PEERS, "libsvm", *files, *options], NO_SKLEARN),
+        ALL_CORES: ([*PEERS, "libsvm", *files, *options], None),
         "intelex": (intelex, NO_INTELEX),
     }[name]
     quality = partial(certified, train, model, test, options)
     return Command(name, words, quality, missing, equal=name != TENTH)
 
 
-def large(name: str, words: Sequence[str], bench: Bench) -> Comparison:
-    """Train on ten times the rows with --gap 0.01, where svm-train would take hours.
-
-    words: our commands. Beside them are a prediction of the training file, which is one scan of
-    all support vectors, and the same training by two workers of a cluster on this machine.
-    """
-    rows = bench.rows * 10
-    train, test = bench.sets(name, rows)
+def large(name: str, rows: int, labels: Sequence[str], bench: Bench) -> Comparison:
+    """Train once on many rows, where svm-train would take hours. labels: our commands."""
+    train, test = bench.sets(name, bench.scaled(rows))
     options = ["-c", "1", "-g", str(GAMMA[name])]
-    scan = "randsvm-predict, the training file"
-    commands = [ours(bench, train, test, options, own, ()) for own in (*words, papers.RULE)]
-    model = str(bench.model(train, papers.LARGE_GAP))
-    commands.append(Command(scan, [PREDICT, "-q", str(train), model, "/dev/null"]))
-    there = ours(bench, train, test, options, f"{papers.LARGE_GAP} --cluster local:2", None)
-    commands.append(replace(there, missing=NO_DASK))
-    return Comparison(rows, commands)
-
-
-def promised(rows: int, memory: int = MEMORY) -> float:
-    """Return the most MB that a training may take. memory: MB of --memory."""
-    return memory + 16 * rows / 2**20 + 300
-
-
-def largest(name: str, words: Sequence[str], bench: Bench) -> Comparison:
-    """Train on a hundred times the rows with --gap 0.01, once. words: our commands."""
-    rows = bench.rows * 100
-    train, test = bench.sets(name, rows)
-    options = ["-c", "1", "-g", str(GAMMA[name])]
-    commands = [ours(bench, train, test, options, own, ()) for own in words]
-    return Comparison(rows, commands, rounds=1)
+    commands = [ours(bench, train, test, options, label, ()) for label in labels]
+    return Comparison(bench.scaled(rows), commands, rounds=1)
 
 
 def warm(name: str, rows: int, gap: float, bench: Bench) -> Comparison:
@@ -280,3 +229,9 @@ def warm(name: str, rows: int, gap: float, bench: Bench) -> Comparison:
         ours(bench, train, test, options, cold, None),
     ]
     return Comparison(rows + rows // 10, commands)
+
+
+def records(log: Path) -> list[Record]:
+    """Return the records of the last run in a log."""
+    found = list(map(json.loads, log.read_text().splitlines()))
+    return [event for event in found if event["run"] == found[-1]["run"]]

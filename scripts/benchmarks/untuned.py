@@ -16,15 +16,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
-from benchmarks import papers
 from benchmarks.harness import Command, Comparison, Gate, output
 from benchmarks.quality import NO_LIBLINEAR, count, scored
 from benchmarks.sets import first
-from benchmarks.trainings import POINTS, SQUARES, SVM_TRAIN, Bench, ours, peer
+from benchmarks.trainings import GAP, POINTS, SQUARES, SVM_TRAIN, Bench, ours, peer
 from benchmarks.untuned_sets import division, whole
 
-LARGE = 10_000  # rows from which on intelex is a peer and one division is enough
-MANY_VALUES = 500_000  # values other than 0 from which on intelex is a peer
+LARGE = 10_000  # rows from which on one division is enough
 DIVISIONS = 5
 RARE = 0.2  # share of the rarer of two classes below which the area under the ROC curve is told
 FEW_ROWS = 2  # test rows by which ours may be less accurate, where these are more than POINTS
@@ -64,52 +62,38 @@ UNTUNED = {
 
 
 def untuned(name: str, bench: Bench) -> Comparison:
-    """Return the training of a set by randsvm, svm-train, a tuned linear machine, and of a set of
-    many rows or values by intelex.
+    """Return the training of a set by randsvm, svm-train, intelex and a tuned linear machine.
 
     Where a set is small, its qualities are means of several divisions, with their standard error;
     the times and the gap are those of the first.
     """
     what, rows = UNTUNED[name], whole(name, bench.results)
-    n = count(rows)
-    divisions = []
-    for seed in range(1 if n >= LARGE else DIVISIONS):
+    options, divisions = what.options.split(), []
+    for seed in range(1 if count(rows) >= LARGE else DIVISIONS):
         train, test = division(rows, seed, bench.results)
         divisions.append((first(train, bench.scaled(count(train)), bench.results), test))
-    tested = sum(count(test) for _, test in divisions)
+    tests = [test for _, test in divisions]
     gates = (
-        Gate("accuracy", max(POINTS, 100 * FEW_ROWS / tested)),
+        Gate("accuracy", max(POINTS, 100 * FEW_ROWS / sum(map(count, tests)))),
         Gate("mse", above=SQUARES, relative=True),
     )
-    programs = trainers(bench, what, gates, n >= LARGE or values(rows) >= MANY_VALUES)
-    with_auc = is_unequal(rows)
-    commands = []
-    for program in programs:
-        each = list(starmap(program, divisions))
-        tests = [test for _, test in divisions]
-        commands.append(replace(each[0], quality=partial(over_divisions, each, tests, with_auc)))
-    return Comparison(count(divisions[0][0]), commands)
-
-
-def trainers(
-    bench: Bench, what: Untuned, gates: tuple[Gate, ...], with_intelex: bool
-) -> list[Callable[[Path, Path], Command]]:
-    """Return what makes a command of files for training and test, randsvm first."""
-    options = what.options.split()
-
-    def own(train: Path, test: Path) -> Command:
-        return ours(bench, train, test, options, papers.GAP, gates)
-
-    def other(of: str, train: Path, test: Path) -> Command:
-        return peer(of, bench, train, test, options, layout(train))
 
     def linear(train: Path, test: Path) -> Command:
         words = ["liblinear-train", "-q", "-B", "1", *what.linear.split(), str(train)]
         model = str(bench.model(train, "linear"))
         return Command(LINEAR, [*words, model], missing=NO_LIBLINEAR, equal=False)
 
-    peers = [partial(other, of) for of in (SVM_TRAIN, *(["intelex"] if with_intelex else []))]
-    return [own, *peers, linear]
+    programs: list[Callable[[Path, Path], Command]] = [
+        lambda train, test: ours(bench, train, test, options, GAP, gates),
+        partial(peer, SVM_TRAIN, bench, options=options),
+        partial(peer, "intelex", bench, options=options),
+        linear,
+    ]
+    commands, with_auc = [], is_unequal(rows)
+    for program in programs:
+        each = list(starmap(program, divisions))
+        commands.append(replace(each[0], quality=partial(over_divisions, each, tests, with_auc)))
+    return Comparison(count(divisions[0][0]), commands)
 
 
 def over_divisions(
@@ -141,15 +125,3 @@ def is_unequal(rows: Path) -> bool:
     with rows.open("rb") as lines:
         counts = Counter(line.split(maxsplit=1)[0] for line in lines)
     return len(counts) == 2 and min(counts.values()) < RARE * sum(counts.values())
-
-
-def values(rows: Path) -> int:
-    """Return the number of values of a file that are not 0."""
-    return rows.read_bytes().count(b":")
-
-
-def layout(rows: Path) -> str:
-    """Return the layout of rows that intelex is faster with."""
-    with rows.open("rb") as lines:
-        indices = [int(pair.partition(b":")[0]) for line in lines for pair in line.split()[1:]]
-    return "csr" if 8 * len(indices) <= count(rows) * max(indices) else "dense"

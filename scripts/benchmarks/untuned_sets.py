@@ -32,16 +32,16 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_float_dtype
+from scipy import sparse
+from sklearn import datasets
 
 from benchmarks.real_data import ORDER, SOURCES, Made, Source, check, csr, fetch, write
 from benchmarks.sets import REAL_FOLDER, MissingError, data_option, find, plain, results_option
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from scipy import sparse
 
 MOST = 25_000  # rows
 TEST, MAX_TEST = 5, 10_000  # one row of so many is for the test, and so many rows at the most
@@ -122,9 +122,6 @@ def _made(
 ) -> Made:
     """A set of MOST random rows of a table. numbers: columns, None for all; label: as written, or
     the numbers of a regression."""
-    import numpy as np
-    from pandas.api.types import is_float_dtype
-
     order = np.random.default_rng(ORDER).permutation(len(table))[:MOST]
     table, label = table.iloc[order].reset_index(drop=True), label.iloc[order]
     if is_float_dtype(label):
@@ -138,8 +135,6 @@ def _made(
 
 def _unscaled(name: str, label: pd.Series, X: sparse.csr_matrix) -> Made:
     """Return a set of all rows in a random order, with the values of X."""
-    import numpy as np
-
     order = np.random.default_rng(ORDER).permutation(len(label))
     labels = [str(each) for each in label]
     return Made(name, labels, (X.indptr, X.indices + 1, X.data.astype(np.float32)), {ALL: order})
@@ -147,7 +142,6 @@ def _unscaled(name: str, label: pd.Series, X: sparse.csr_matrix) -> Made:
 
 def _coded(label: pd.Series) -> pd.Series:
     """Numbers from 1 of words, in alphabetical order."""
-    import pandas as pd
 
     return pd.Series(pd.factorize(label, sort=True)[0] + 1, index=label.index)
 
@@ -158,15 +152,11 @@ def _frequent(label: pd.Series, least: float) -> pd.Series:
 
 
 def _bundled(name: str) -> Made:
-    from sklearn import datasets
-
     found = getattr(datasets, BUNDLED[name])(as_frame=True)
     return _made(name, found.data, found.target, None)
 
 
 def _soil(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
     table = pd.read_csv(paths[0])
     soils = [column for column in table if column.startswith("Soil")]
     label = table[soils].to_numpy().argmax(axis=1) + 1
@@ -176,8 +166,6 @@ def _soil(name: str, paths: Sequence[Path]) -> Made:
 
 
 def _flights(paths: Sequence[Path]) -> pd.DataFrame:
-    import pandas as pd
-
     with zipfile.ZipFile(paths[0]) as packed, packed.open("flights.csv") as content:
         table = pd.read_csv(content)
     table = table[table["air_time"].notna()]
@@ -194,8 +182,6 @@ def _carrier(name: str, paths: Sequence[Path]) -> Made:
 
 
 def _jet(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
     table = pd.read_csv(paths[0])
     table = table[table["engine"].isin(["Turbo-fan", "Turbo-jet"])]
     label = (table["engine"] == "Turbo-jet").map({True: "+1", False: "-1"})
@@ -204,32 +190,23 @@ def _jet(name: str, paths: Sequence[Path]) -> Made:
 
 
 def _mnist(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-    from scipy import sparse
-
     table = pd.read_csv(paths[0], header=None)
     label = table.pop(784)
     return _unscaled(name, label, sparse.csr_matrix(table.to_numpy() / 255))
 
 
 def _segments(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
     table = pd.read_csv(paths[0])
     return _made(name, table, _coded(table.pop("category")), None)
 
 
 def _shuttle(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
     table = pd.read_csv(paths[0])
     return _made(name, table, table.pop("anomaly"), None)
 
 
 def _of_r(paths: Sequence[Path], name: str) -> pd.DataFrame:
     """A table of a package of R, without the names of its rows."""
-    import pandas as pd
-
     with tarfile.open(paths[0]) as packed:
         content = packed.extractfile(f"resources/rdata/csv/{name}.csv")
         assert content
@@ -249,8 +226,6 @@ def _diamonds(name: str, paths: Sequence[Path]) -> Made:
 
 def _words(texts: Sequence[str]) -> sparse.csr_matrix:
     """Return a row of length 1 for each text; words that only one text has are left out."""
-    from scipy import sparse
-
     found = [sorted(set(re.findall("[a-z]{2,}", text.lower()))) for text in texts]
     counts = Counter(word for words in found for word in words)
     column = {word: i for i, word in enumerate(sorted(w for w in counts if counts[w] > 1))}
@@ -262,8 +237,6 @@ def _words(texts: Sequence[str]) -> sparse.csr_matrix:
 
 
 def _rated(name: str, paths: Sequence[Path]) -> Made:
-    import pandas as pd
-
     with tarfile.open(paths[0]) as packed:
         content = packed.extractfile("hutto_ICWSM_2014/movieReviewSnippets_GroundTruth.txt")
         assert content
@@ -288,12 +261,7 @@ MAKERS: dict[str, Callable[[str, Sequence[Path]], Made]] = {
 
 def _shared(name: str, paths: Sequence[Path]) -> Made:
     """Files of the folder of real sets; dense features are scaled, sparse ones left."""
-    import numpy as np
-    import pandas as pd
-    from scipy import sparse
-    from sklearn.datasets import load_svmlight_files
-
-    parts = load_svmlight_files([str(path) for path in paths], zero_based=False)
+    parts = datasets.load_svmlight_files([str(path) for path in paths], zero_based=False)
     X, y = sparse.vstack(parts[::2], format="csr"), np.concatenate(parts[1::2])
     label = pd.Series(y if name in REGRESSIONS else y.astype(int))
     if 2 * X.nnz > X.shape[0] * X.shape[1]:
@@ -354,7 +322,7 @@ def main(names: tuple[str, ...], results: Path, data: Path) -> None:
             click.echo(f"making {make(name, data, results)}", err=True)
         except MissingError as fault:
             click.echo(f"skipped: {fault.message}", err=True)
-        except (click.ClickException, ImportError) as fault:
+        except click.ClickException as fault:
             faults.append(f"{name}: {fault}")
     if faults:
         raise click.ClickException("\n".join(faults))
