@@ -166,18 +166,42 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
     The end of a process waits for the threads of a pool, but not for a daemon thread. memory: an
-    object that `work` reads; it stays alive even if this thread stops waiting.
+    object that `work` reads; it stays alive even if this thread stops waiting. Threads that have
+    ended their work wait for the next one: a new thread for each of a thousand short calls takes as
+    long as the calls.
     """
     future: Future[Result] = Future()
-
-    def run(memory: object) -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            future.set_exception(error)
-
-    threading.Thread(target=run, args=[memory], daemon=True, name="call").start()
+    try:
+        calls = _waiting.pop()
+    except IndexError:
+        calls = SimpleQueue()
+        threading.Thread(target=_serve, args=[calls], daemon=True, name="calls").start()
+    calls.put((future, work, memory))
     return result_of(future, stage)
+
+
+# The queues of daemon threads that wait for work.
+_waiting: list[SimpleQueue[Any]] = []
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_waiting.clear)
+
+
+def _serve(calls: SimpleQueue[Any]) -> None:
+    """Make the calls of a daemon thread, one after another."""
+    while True:
+        future, work, memory = calls.get()
+        try:
+            result, error = work(), None
+        except BaseException as raised:  # noqa: BLE001 - raised again in the caller's thread
+            result, error = None, raised
+        del work, memory
+        # Before the caller goes on, which may need this thread at once.
+        _waiting.append(calls)
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+        del future, result, error
 
 
 def completed_results(

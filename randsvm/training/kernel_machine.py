@@ -423,6 +423,8 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.saved: list[SavedSolution | None] = [None] * len(subtasks)
         # The rounds of each subtask that ended, and the seconds of its solves.
         self.efforts: list[tuple[int, float]] = []
+        # The number of rounds of subtasks that ended.
+        self.rounds = 0
         # The number of rounds reported by subtasks that are solved side by side.
         self.reported_rounds = 0
         # Whether any subtask that ended has a solution.
@@ -462,6 +464,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
                 raise
             finally:
                 self.efforts.append((rounds.count, rounds.solve_seconds))
+                self.rounds += rounds.count
                 if rounds.best.solution is not None:
                     self.has_solution = True
                 del self.under_way[number]
@@ -471,14 +474,14 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         """Return the rounds of a subtask, which has its share of the time left."""
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
         end = self.clock.share(min(self.at_once / left, 1.0), self.end)
-        trainer, earlier = self.trainer, sum(count for count, _ in self.efforts)
+        trainer = self.trainer
         algorithm = trainer.algorithm_for(task.D.n, task.problem)
         seed = self.seeds.pop(number, None)
         start: Start | None = None if seed is None else start_from(seed)
         if start is None and trainer.old is not None:
             start = trainer.old.on(task, self.params.cost)
         shares = self.at_once * self.subtasks.at_once
-        return Rounds(task, algorithm, trainer.job, start, clock, end, earlier, shares)
+        return Rounds(task, algorithm, trainer.job, start, clock, end, self.rounds, shares)
 
     def _keep(self, number: int, rounds: Rounds, solution: SubtaskSolution) -> None:
         """Keep the solution of a subtask, reduced if that is asked for and there is time."""
