@@ -319,7 +319,6 @@ class Predicted(NamedTuple):
     seconds: float  # Seconds of the prediction
     # Further scores where they were asked for.
     metrics: ClassificationMetrics | RegressionMetrics | None
-    to_stdout: bool  # Whether the predictions went to standard output
     # Coverage of label sets or intervals; None without `--coverage`.
     coverage: Coverage | None = None
 
@@ -382,7 +381,6 @@ class Exported(NamedTuple):
     # Rows whose label differs because rounding moves a decision value across 0.
     labels_differ: int | None
     seconds: float  # Seconds of the export
-    to_stdout: bool  # Whether the export went to standard output
 
 
 class Explained(NamedTuple):
@@ -395,7 +393,6 @@ class Explained(NamedTuple):
     # decision value of the row.
     base_values: list[float]
     seconds: float  # Seconds of the computation
-    to_stdout: bool  # Whether the values went to standard output
 
 
 # ---- emitting and listening -------------------------------------------------------------------

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import glob
 import io
+import json
 import os
 import select
 import stat
@@ -272,6 +273,23 @@ def read_whole(path: str) -> bytes:
         while block := read_block(stream, READ_BYTES, path):
             content.write(block)
     return content.getvalue()
+
+
+def read_json_lines(path: str) -> list[dict[str, Any]]:
+    """Return the JSON objects in the lines of a file; lines that were cut short are left out.
+
+    Raises InputError if the file cannot be opened.
+    """
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except OSError as error:
+        raise InputError(f"cannot open {path}: {error.strerror}") from error
+    found = []
+    for line in lines:
+        # Python raises RecursionError for deeply nested brackets.
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+    return [one for one in found if isinstance(one, dict)]
 
 
 @contextlib.contextmanager

@@ -8,10 +8,9 @@ matplotlib and scikit-learn (extra plot).
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +20,7 @@ import scipy.sparse
 
 from randsvm import files
 from randsvm.api import FittedModel, load
-from randsvm.errors import ContentError, InputError, ModelError, ParameterError
+from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.models.fitted import decision_values
 from randsvm.models.load import check_is_not_model
 from randsvm.models.row_files import RowFiles
@@ -119,16 +118,7 @@ def read_log(log: str) -> list[Record]:
 
     Raises InputError if the file cannot be opened, and ContentError if it is no log.
     """
-    try:
-        lines = Path(log).read_bytes().splitlines()
-    except OSError as error:
-        raise InputError(f"cannot open {log}: {error.strerror}") from error
-    records = []
-    for line in lines:
-        with suppress(ValueError, RecursionError):
-            found = json.loads(line)
-            if isinstance(found, dict) and {"event", "run"} <= found.keys():
-                records.append(found)
+    records = [one for one in files.read_json_lines(log) if {"event", "run"} <= one.keys()]
     if not records:
         raise ContentError(f"{log}: expected a log of randsvm (--log), found none of its records")
     return [one for one in records if one["run"] == records[-1]["run"]]

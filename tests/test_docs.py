@@ -41,10 +41,7 @@ SHOWN = {"text", "ini", "bash", "crontab", "yaml", "json", "toml", "mermaid", "d
 OTHERS = {
     *("--array", "--cpus-per-task", "--job-name", "--mem", "--now", "--signal", "--time"),
     *("--all-files", "--config-settings", "--print-build-identifiers", "--seed"),
-    *("--c11", "--ccat", "--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
-    # Removed options, which CHANGELOG.md names.
-    *("--calibration", "--certify", "--exact", "--explain", "--export", "--importance", "--info"),
-    "--report-file",
+    *("--fuzz-seed", "--most-minutes", "--peer-seconds", "--rows"),
     *("--dashboard-address", "--hostfile", "--no-deps", "--nthreads", "--no-nanny", "--protocol"),
     *("--scheduler-file", "--help", "--output"),
 }

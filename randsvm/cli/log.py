@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from randsvm import __version__
+from randsvm.errors import InputError
 from randsvm.events import (
     Certified,
     Explained,
@@ -25,7 +26,7 @@ from randsvm.events import (
     Started,
     Trained,
 )
-from randsvm.files import STANDARD, check_file_type, check_output
+from randsvm.files import STANDARD, check_file_type, check_output, read_json_lines
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 3
@@ -194,15 +195,10 @@ def _is_cut_short(path: str) -> bool:
 def read_trials(log: str) -> tuple[dict[str, Any], ...]:
     """Return the `tried` records of a log: the scores of earlier searches.
 
-    A line that was cut short is left out; a file that cannot be read has none.
+    A file that cannot be read has none.
     """
-    path = Path(log)
-    if not path.is_file():
-        return ()
-    lines = []
-    with contextlib.suppress(OSError):
-        for line in path.read_bytes().splitlines():
-            # Python raises RecursionError for deeply nested brackets.
-            with contextlib.suppress(ValueError, RecursionError):
-                lines.append(json.loads(line))
-    return tuple(one for one in lines if isinstance(one, dict) and one.get("event") == "tried")
+    found = []
+    if Path(log).is_file():
+        with contextlib.suppress(InputError):
+            found = read_json_lines(log)
+    return tuple(one for one in found if one.get("event") == "tried")

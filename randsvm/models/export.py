@@ -134,7 +134,6 @@ def export(
             bytes=len(content),
             **found,
             seconds=time.perf_counter() - began,
-            to_stdout=output in files.STANDARD_OUTPUTS,
         )
         emit(outcome)
         return outcome

@@ -128,7 +128,7 @@ def predict(
                 emit(Notice(f"{which} that training never saw count in |x|^2, as in LIBSVM"))
             else:
                 emit(Notice(f"ignored {which} that training never saw"))
-        outcome = prediction.outcome(time.perf_counter() - began, output in files.STANDARD_OUTPUTS)
+        outcome = prediction.outcome(time.perf_counter() - began)
         emit(outcome)
         return outcome
 
@@ -252,7 +252,7 @@ class _FilePrediction:
             return predict_in_threads(predictor, self.rows, resources.workers, watch)
         return predict_on_cluster(predictor, self.rows, resources, watch)
 
-    def outcome(self, seconds: float, to_stdout: bool) -> Predicted:
+    def outcome(self, seconds: float) -> Predicted:
         metric = self.metric
         accuracy = metric if isinstance(metric, Accuracy) else None
         errors = metric if isinstance(metric, RegressionErrors) else None
@@ -267,7 +267,6 @@ class _FilePrediction:
             seconds=seconds,
             noise_scale=self.model.noise_scale if self.params.probabilities else None,
             metrics=self._metrics(),
-            to_stdout=to_stdout,
             coverage=None if self.coverage is None else self.coverage.counted(),
         )
 

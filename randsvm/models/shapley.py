@@ -146,7 +146,6 @@ def explain(
             rows=rows,
             base_values=explainer.base_values.tolist(),
             seconds=time.perf_counter() - began,
-            to_stdout=output in files.STANDARD_OUTPUTS,
         )
         emit(outcome)
         return outcome
