@@ -237,6 +237,70 @@ def test_a_linear_svr_reaches_the_optimum_of_scikit_learn(name, epsilon, real):
     np.testing.assert_allclose(machine.predict(X), X @ machine.coef_ + machine.intercept_, 1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+@pytest.mark.parametrize("name", ["iris", "breast_cancer", "digits"])
+def test_a_linear_svc_without_intercept_reaches_the_optimum_of_liblinear(name, loss):
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X = X / X.std(axis=0).clip(1e-9)
+    options = {"loss": loss, "C": 0.1, "fit_intercept": False}
+    peer = svm.LinearSVC(**options, tol=1e-8, max_iter=100_000, random_state=0).fit(X, y)
+    machine = LinearSVC(**options, tol=1e-6).fit(X, y)
+    signs = np.where(y[:, None] == np.unique(y)[-len(peer.coef_) :], 1.0, -1.0)
+
+    def objective(w):
+        margin = (1 - signs * (X @ w.T)).clip(0)
+        return np.square(w).sum() / 2 + 0.1 * (margin ** (1 + (loss != "hinge"))).sum()
+
+    assert objective(machine.coef_) == pytest.approx(objective(peer.coef_), rel=1e-5)
+    assert machine.gap_ <= 1e-6
+    assert not machine.intercept_.any()
+
+
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_losses_of_a_linear_svr_reach_the_optimum_of_liblinear(power, fit_intercept):
+    """LIBLINEAR penalises its intercept, but a large intercept_scaling makes that negligible."""
+    X, y = datasets.load_diabetes(return_X_y=True)
+    X, y = X / X.std(axis=0), y / y.std()
+    options = {
+        "loss": "squared_" * (power - 1) + "epsilon_insensitive",
+        "C": 0.5,
+        "epsilon": 0.2,
+        "fit_intercept": fit_intercept,
+    }
+    peer = svm.LinearSVR(
+        **options, intercept_scaling=100, tol=1e-8, max_iter=10**6, random_state=0
+    ).fit(X, y)
+    machine = LinearSVR(**options, tol=1e-6).fit(X, y)
+
+    def objective(fitted):
+        residual = y - X @ fitted.coef_ - fitted.intercept_
+        losses = (abs(residual) - 0.2).clip(0) ** power
+        return np.square(fitted.coef_).sum() / 2 + 0.5 * losses.sum()
+
+    # The peer ends a little above its optimum.
+    assert 0.999 * objective(peer) < objective(machine) < objective(peer) * (1 + 1e-5)
+    assert machine.model_.outcome.primal == pytest.approx(objective(machine), rel=1e-9)
+    assert bool(machine.intercept_.any()) == fit_intercept
+
+
+@pytest.mark.parametrize("kind", [LinearSVC, LinearSVR])
+def test_a_model_without_intercept_is_read_by_liblinear_and_updated_without(tmp_path, kind):
+    X, y = small(200)
+    machine = kind(fit_intercept=False).fit(X, y)
+    machine.save(tmp_path / "m")
+    assert "\nbias -1\n" in (tmp_path / "m").read_text()
+    again = kind.from_model(tmp_path / "m")
+    assert not again.fit_intercept
+    assert again.predict(X).tolist() == machine.predict(X).tolist()
+    labels, f = oracle.liblinear_predictions(tmp_path / "m", X)
+    assert f.ravel() == pytest.approx(machine.model_.decision_function(X))
+    assert (f if kind is LinearSVR else labels).ravel() == pytest.approx(machine.predict(X))
+    assert not machine.partial_fit(X, y).intercept_.any()
+
+
 @pytest.mark.parametrize("C", [1e-3, 1.0, 1e4])
 def test_the_dual_of_a_linear_svc_is_below_every_objective(C):
     """Random weights have objectives above D."""
@@ -278,7 +342,6 @@ def test_every_parameter_of_scikit_learn_is_taken_with_its_default(name):
     [
         ({"penalty": "l1", "dual": False}, "Unsupported set of arguments: penalty='l1'"),
         ({"loss": "hinge", "dual": False}, "Unsupported set of arguments.*'hinge' needs the dual"),
-        ({"fit_intercept": False}, "fit_intercept must be True"),
         ({"multi_class": "ovo"}, "multi_class must be"),
     ],
 )
@@ -291,9 +354,8 @@ def test_parameters_of_a_linear_svc_that_are_refused(parameters, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"loss": "squared_epsilon_insensitive"}, "loss must be 'epsilon_insensitive'"),
+        ({"loss": "hinge"}, "is epsilon-insensitive or squared-epsilon-insensitive"),
         ({"dual": False}, "needs the dual"),
-        ({"fit_intercept": False}, "fit_intercept must be True"),
         ({"epsilon": -1.0}, "epsilon"),
     ],
 )

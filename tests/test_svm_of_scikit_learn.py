@@ -38,14 +38,6 @@ FAILING = {
         "test_dense_liblinear_intercept_handling",
         "test_linearsvm_liblinear_sample_weight[LinearSVC-params0]",
     ],
-    "there is no squared epsilon-insensitive loss": [
-        "test_linearsvm_liblinear_sample_weight[LinearSVR-params5]",
-        "test_linearsvm_liblinear_sample_weight[LinearSVR-params6]",
-    ],
-    "an intercept is always fitted": [
-        "test_crammer_singer_binary",
-        "test_lsvc_intercept_scaling_zero",
-    ],
     "two machines within the gap agree in 3 digits and not in 6": [
         "test_precomputed",
         "test_svc_clone_with_callable_kernel",

@@ -1,7 +1,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-EPSILON_INSENSITIVE: int
 OUTSIDE: int
 
 # Places in `state`.
@@ -26,6 +25,7 @@ def steps(
     counts_weights: bool,
     kind: int,
     crammer_singer_loss: bool,
+    is_regression: bool,
     epsilon: float,
     origin: float,
     lambda_: float,

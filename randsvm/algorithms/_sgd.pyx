@@ -18,7 +18,7 @@ q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the ch
     hinge                  min(a, (1 - z) / q)
     squared hinge          (1 - z) / q (1 - exp(-2 a q))
     logistic               d / q with d + exp(z) (exp(d) - 1) = a q, by Newton's iteration
-    epsilon-insensitive    min(a, (|y - f| - epsilon) / q)
+    epsilon-insensitive    as hinge with z = 1 + epsilon - |y - f|; its square as squared hinge
     Crammer and Singer     min(a, (1 - z) / (2 q)), exact as long as the rival stays the same
     outside                min(a, eta - z / q), since a row at f = 0 must be able to move
 
@@ -26,16 +26,14 @@ q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the ch
 
 from libc.math cimport exp, expm1, log1p
 
-# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; that of a regression; that of
-# novelty detection, which is how far a row lies outside.
+# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; that of novelty detection,
+# which is how far a row lies outside.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
     LOG = 2
-    REGRESSION = 3
-    NOVELTY = 4
+    NOVELTY = 3
 
-EPSILON_INSENSITIVE = REGRESSION
 OUTSIDE = NOVELTY
 
 # Places in `state`.
@@ -96,7 +94,7 @@ cdef inline void add(double step, const float* x, double* v, Py_ssize_t n) noexc
 
 cdef struct Options:
     int kind                # of loss
-    bint crammer_singer
+    bint crammer_singer, is_regression
     double epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon, fixed_rate
 
 
@@ -222,6 +220,16 @@ cdef inline void shrink(Model *model, double eta_lambda, Py_ssize_t d) noexcept 
         model.s = 1
 
 
+cdef inline double held_back(
+    const Options *how, const Row *row, double eta, double bias_rate,
+) noexcept nogil:
+    """Return the divisor that makes a step on the squared hinge implicit: 1 + 2 eta weight q, where
+    q = |x|^2 + bias rate is how far f moves for a change of 1."""
+    if how.kind != SQUARED_HINGE or row.aware:
+        return 1
+    return 1 + row.weight * (reach(row, bias_rate) * (2 * eta))
+
+
 # The loss of a row. Each of these functions fills `change` (column k of w is to move by change[k]
 # times x), adds to the sums of losses and of mistakes, and returns whether any change is not 0.
 
@@ -230,17 +238,22 @@ cdef inline bint regression(
     const Options *how, const Row *row, double eta, double bias_rate, const double *f,
     double *change, double *losses,
 ) noexcept nogil:
-    """L = max(0, |y - f| - epsilon)."""
-    cdef double z = row.target - f[0]
-    cdef double sign = 1 if z > 0 else -1
-    cdef bint outside = sign * z > how.epsilon
-    losses[0] += row.weight * (sign * z - how.epsilon) if outside else 0
-    change[0] = sign * eta if outside else 0
-    if outside and row.aware:
-        # The hinge loss at 1 - distance is the distance of the row from the tube.
+    """L = max(0, |y - f| - epsilon), or its square: the hinge at 1 - distance from the tube."""
+    cdef double residual = row.target - f[0]
+    cdef double sign = 1 if residual > 0 else -1
+    cdef double distance = sign * residual - how.epsilon
+    if distance <= 0:
+        change[0] = 0
+        return False
+    losses[0] += row.weight * (distance * distance if how.kind == SQUARED_HINGE else distance)
+    if row.aware:
         change[0] = sign * aware_change(
-            HINGE, 1 - (sign * z - how.epsilon), row.weight, eta, reach(row, bias_rate))
-    return outside
+            how.kind, 1 - distance, row.weight, eta, reach(row, bias_rate))
+    elif how.kind == SQUARED_HINGE:
+        change[0] = sign * 2 * distance * eta / held_back(how, row, eta, bias_rate)
+    else:
+        change[0] = sign * eta
+    return True
 
 
 cdef inline bint crammer_singer(
@@ -265,16 +278,6 @@ cdef inline bint crammer_singer(
         return False
     change[row.right], change[rival] = step, -step
     return True
-
-
-cdef inline double held_back(
-    const Options *how, const Row *row, double eta, double bias_rate,
-) noexcept nogil:
-    """Return the divisor that makes a step on the squared hinge implicit: 1 + 2 eta weight q, where
-    q = |x|^2 + bias rate is how far f moves for a change of 1."""
-    if how.kind != SQUARED_HINGE or row.aware:
-        return 1
-    return 1 + row.weight * (reach(row, bias_rate) * (2 * eta))
 
 
 cdef inline bint one_vs_rest(
@@ -352,8 +355,8 @@ def steps(
     const int[::1] starts, const int[::1] columns, const float[::1] values,
     const int[::1] classes, const double[::1] targets,
     const int[::1] order, const double[::1] weights, const double[::1] row_weights,
-    bint counts_weights, int kind, bint crammer_singer_loss, double epsilon, double origin,
-    double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
+    bint counts_weights, int kind, bint crammer_singer_loss, bint is_regression,
+    double epsilon, double origin, double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
     double fixed_rate,
     double[:, ::1] v, double[::1] b, double[:, ::1] A, double[::1] b_sum,
     double[::1] f, double[::1] change, double[::1] state,
@@ -365,7 +368,7 @@ def steps(
     are not empty. With counts_weights a row of weight h counts as h steps, else as one. K = 1:
     class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k against the rest, or with
     crammer_singer_loss the loss is of f[class] - max of the others. A regression has K = 1, targets
-    instead of classes and the loss max(0, |y - f| - epsilon). Steps on the squared hinge are
+    instead of classes and the loss max(0, |y - f| - epsilon), or its square. Steps on the squared hinge are
     implicit (its slope is taken at the f that the step leads to). It is the only loss whose
     negative_gradient is unbounded: an explicit step on a row with a large norm or weight would
     overshoot the minimum of the row's loss.
@@ -378,7 +381,7 @@ def steps(
     before its step.
     """
     cdef Options how = Options(
-        kind, crammer_singer_loss, epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon,
+        kind, crammer_singer_loss, is_regression, epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon,
         fixed_rate,
     )
     cdef Model model = Model(v.shape[1], &v[0, 0], &b[0], NULL, state[0], state[1])
@@ -396,7 +399,7 @@ def steps(
             if columns.shape[0] > 0:
                 row.columns = &columns[starts[number]]
             row.length = starts[number + 1] - starts[number]
-            row.right = 0 if kind == REGRESSION else classes[number]
+            row.right = 0 if is_regression else classes[number]
             row.target, row.weight = targets[number], weights[row.right]
             row.aware, row.own, count = row_weights.shape[0] > 0, 1, 1
             if row.aware:
@@ -410,7 +413,7 @@ def steps(
             eta = rate(&how, t)
             b_rate = bias_rate_at(&how, t)
             shrink(&model, count * (eta * lambda_), v.shape[0])
-            if kind == REGRESSION:
+            if is_regression:
                 moved = regression(&how, &row, eta, b_rate, &f[0], &change[0], &losses)
             elif crammer_singer_loss:
                 moved = crammer_singer(

@@ -1,6 +1,6 @@
 """Train linear SVMs to a duality gap, by Newton's method on the primal objective.
 
-    P = 1/2 |w|^2 + sum_i C_i loss(y_i, f_i),  f = <w, x> + b,  b is not regularised
+    P = 1/2 |w|^2 + sum_i C_i loss(y_i, f_i),  f = <w, x> + b,  b is 0 or not regularised
 
 The hinge loss and the epsilon-insensitive loss have no second derivative. The augmented Lagrangian
 of the dual replaces them by smooth functions: Yan, Li, "An Efficient Augmented Lagrangian Method
@@ -9,11 +9,12 @@ for Support Vector Machine", Optimization Methods and Software 35, 2020. Each ro
     beta = argmax beta (y - f) - epsilon |beta| - (beta - beta0)^2 / (2 sigma)  in its box,
 
 and sum beta x is the negative gradient of the smoothed losses by w. As soon as the smoothed problem
-is solved better than it resembles the real one, beta0 = beta. The squared hinge is the case
-beta0 = 0, sigma = 2 C, without an upper bound, and is not approximated.
+is solved better than it resembles the real one, beta0 = beta. The squares of these losses are the
+case beta0 = 0, sigma = 2 C, without an upper bound, and are not approximated.
 
-Scaled so that its two signs have equal sums, beta is feasible for the dual, whose value is a lower
-bound of P. The gap between the lowest P and the highest D so far ends the training.
+Scaled so that its two signs have equal sums, which a free b needs, beta is feasible for the dual,
+whose value is a lower bound of P. The gap between the lowest P and the highest D so far ends the
+training.
 
 The steps are solved by conjugate gradients over columns of mean 0 and variance 1, so that the units
 of the columns do not matter. The penalty stays that of the original columns.
@@ -56,13 +57,14 @@ class DualForm:
     """The losses of rows as the dual sees them.
 
     terms(chunk): returns y and C of its rows for each decision function, both (m, K) float64.
-    squared: whether the loss is the squared hinge. epsilon: the half width of a regression's tube;
-    None: classes, whose y is 1 or -1.
+    squared: whether the loss is squared. epsilon: the half width of a regression's tube; None:
+    classes, whose y is 1 or -1. bias: whether b is free, else 0.
     """
 
     terms: Callable[[Chunk], tuple[np.ndarray, np.ndarray]]
     squared: bool = False
     epsilon: float | None = None
+    bias: bool = True
 
 
 class Solution(NamedTuple):
@@ -85,7 +87,7 @@ def minimise(D: Dataset, form: DualForm, start: Linear, gap: float) -> Iterator[
     Decision functions are independent: as many are trained at once as the memory for the
     coefficients of the rows suffices for.
     """
-    scale, K = Standardised(D), len(start.b)
+    scale, K = Standardised(D, form.bias), len(start.b)
     w, b = start.w.copy(), start.b.copy()
     primal, dual, before = np.full(K, np.inf), np.full(K, -np.inf), 0
     for at in slices(K, max(1, MAX_COEFFICIENTS // D.n)):
@@ -99,10 +101,11 @@ def minimise(D: Dataset, form: DualForm, start: Linear, gap: float) -> Iterator[
 class Standardised:
     """Columns of mean 0 and variance 1 as a change of variables.
 
-    u : (d + 1, K) holds w times the standard deviations, and b + <mean, w> as its last row.
+    u : (d + 1, K) holds w times the standard deviations, and b + <mean, w> as its last row. Without
+    b the columns are divided by the roots of their mean squares, and the last row stays 0.
     """
 
-    def __init__(self, D: Dataset) -> None:
+    def __init__(self, D: Dataset, bias: bool) -> None:
         def sums(shard: Shard) -> np.ndarray:
             return np.sum([column_sums(one.X) for one in D.chunks(shard)], axis=0)
 
@@ -110,7 +113,8 @@ class Standardised:
             parts = [_squared_deviations(one.X, self.mean) for one in D.chunks(shard)]
             return np.sum(parts, axis=0)
 
-        self.mean = np.sum(list(D.map(sums)), axis=0) / D.n
+        self.bias = bias
+        self.mean = np.sum(list(D.map(sums)), axis=0) / D.n if bias else np.zeros(D.d)
         self.deviation = np.sqrt(np.sum(list(D.map(squares)), axis=0) / D.n)
         # The weight of a constant column is 0 at the optimum, as b is free.
         self.deviation[self.deviation <= ROUNDING * np.abs(self.mean)] = 1.0
@@ -130,7 +134,7 @@ class Standardised:
     def products(self, sums: np.ndarray) -> np.ndarray:
         """Return X^T q and sum q of standardised columns from those of the original ones."""
         centred = (sums[:-1] - self.mean[:, None] * sums[-1]) / self.deviation[:, None]
-        return np.vstack([centred, sums[-1:]])
+        return np.vstack([centred, sums[-1:] * self.bias])
 
 
 class _Point(NamedTuple):
@@ -229,8 +233,11 @@ class _Problem:
         numbers, positive, negative = (np.sum(one, axis=0) for one in zip(*parts, strict=True))
         loss, smoothed, proximal, curvature = numbers[:4]
         (up, value_up, square_up), (down, value_down, square_down) = numbers[4:7], numbers[7:]
-        # b is free: feasible coefficients have the sum 0. The larger side is scaled down.
-        shorter_up, shorter_down = np.minimum(1, _ratio(down, up)), np.minimum(1, _ratio(up, down))
+        shorter_up = shorter_down = np.ones(len(up))
+        if self.form.bias:
+            # Feasible coefficients have the sum 0. The larger side is scaled down.
+            shorter_up = np.minimum(1, _ratio(down, up))
+            shorter_down = np.minimum(1, _ratio(up, down))
         w = positive * shorter_up + negative * shorter_down
         dual = value_up * shorter_up + value_down * shorter_down - np.square(w).sum(axis=0) / 2
         if squared:
@@ -255,7 +262,7 @@ class _Problem:
             residual = y - linear.decision(chunk.X)
             sigma = 2 * C if form.squared else C / self.width
             most = np.inf if form.squared else C
-            low, high = (-C, C) if form.epsilon is not None else (
+            low, high = (-most, most) if form.epsilon is not None else (
                 np.where(y < 0, -most, 0.0), np.where(y > 0, most, 0.0))  # fmt: skip
             moved = beta0 + sigma * residual
             moved -= np.clip(moved, -sigma * epsilon, sigma * epsilon)

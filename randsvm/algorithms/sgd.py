@@ -52,8 +52,9 @@ class SgdSchedule:
     horizon: the number T of steps after which the step size is 0; 0: the step size has no factor
     1 - t/T. fixed_rate: a constant step size; 0: the step size falls. weights : (classes,)
     float64, the factor of the losses of each class. epsilon: half width of a regression's tube,
-    None for classes. origin: weight, for each row, of a row of zeros with y = -1 (novelty
-    detection); with the loss OUTSIDE it is nu.
+    None for classes; the loss of a regression is the hinge loss, or its square, at 1 minus the
+    distance of y from the tube. origin: weight, for each row, of a row of zeros with y = -1
+    (novelty detection); with the loss OUTSIDE it is nu.
 
     mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.
     counts_weights: whether a row of weight h counts as h steps, else as one.
@@ -77,8 +78,6 @@ class SgdSchedule:
     @property
     def loss_number(self) -> int:
         """Return the number of the loss in the compiled code."""
-        if self.epsilon is not None:
-            return _sgd.EPSILON_INSENSITIVE
         if self.loss == OUTSIDE:
             return _sgd.OUTSIDE
         return LOSS_NAMES.index(self.loss)
@@ -184,8 +183,9 @@ class Learner:
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
             steps.weights, row_weights, steps.counts_weights, steps.loss_number,
-            steps.crammer_singer, steps.epsilon or 0.0, steps.origin, steps.lambda_, steps.eta0,
-            steps.bias_rate, bias_lambda, steps.horizon, steps.fixed_rate,
+            steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
+            steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
+            steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
         self.rows_learned += len(batch.order)

@@ -46,9 +46,10 @@ class LinearMachine(BaseSVM):
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
-        gap = recorded_options(fitted.model).get("gap")
-        if isinstance(gap, float):
-            self.tol = gap
+        recorded = recorded_options(fitted.model)
+        self.fit_intercept = not recorded.get("no_bias", False)
+        if isinstance(recorded.get("gap"), float):
+            self.tol = recorded["gap"]
 
     def _functions(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights, (functions, d), and the intercepts of the decision functions."""
@@ -69,12 +70,6 @@ class LinearMachine(BaseSVM):
             weights[:, columns] = w
         self._coef = weights
 
-    def _check_parameters(self) -> None:
-        if not self.fit_intercept:
-            raise ValueError(
-                "fit_intercept must be True: the intercept is always fitted, and not regularised"
-            )
-
     @property
     def _certified(self) -> bool:
         """Whether the loss has a duality gap."""
@@ -82,7 +77,7 @@ class LinearMachine(BaseSVM):
 
     def _fit(self, X: Any, arrays: Arrays) -> None:
         certified = self._certified
-        given = {"C": self.C, **self._own_options(arrays), **self._common_options()}
+        given = self._options(arrays)
         if certified:
             given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
         else:
@@ -112,6 +107,11 @@ class LinearMachine(BaseSVM):
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
         self._coef = _dense(self._coef)
 
+    def _options(self, arrays: Arrays) -> dict[str, Any]:
+        """Return the options of fit and of the first partial_fit."""
+        both = {"C": self.C, "no_bias": not self.fit_intercept}
+        return {**both, **self._own_options(arrays), **self._common_options()}
+
     def _partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> LinearMachine:
@@ -123,8 +123,7 @@ class LinearMachine(BaseSVM):
         begins = not hasattr(self, "model_")
         X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
         if begins:
-            options = {"C": self.C, **self._own_options(arrays), **self._common_options()}
-            fitted = api.train_sgd(arrays, epochs=1, **options)
+            fitted = api.train_sgd(arrays, epochs=1, **self._options(arrays))
         else:
             fitted = self._updated(arrays)
         self._set_training_attributes(arrays, fitted)
@@ -255,7 +254,6 @@ class LinearSVC(Classifier, LinearMachine):
         return X, Arrays(X, codes, label_texts(self.classes_), weights)
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
             raise ValueError(
                 f"Unsupported set of arguments: penalty={self.penalty!r}, loss={self.loss!r}, "
@@ -272,19 +270,17 @@ class LinearSVC(Classifier, LinearMachine):
 class LinearSVR(RegressorMixin, LinearMachine):
     """Linear regression for many rows and sparse features.
 
-    It trains as LinearSVC does, with the epsilon-insensitive loss, whose sum over the rows is
-    multiplied by C.
+    It trains as LinearSVC does, with the epsilon-insensitive loss or its square, whose sum over the
+    rows is multiplied by C.
     """
 
     epsilon: float = 0.0
     loss: str = "epsilon_insensitive"
 
     def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.loss != "epsilon_insensitive" or self.dual is False:
+        if self.loss == "epsilon_insensitive" and self.dual is False:
             raise ValueError(
-                f"Unsupported set of arguments: loss={self.loss!r}, dual={self.dual!r}; loss must "
-                "be 'epsilon_insensitive', which needs the dual"
+                "Unsupported set of arguments: loss='epsilon_insensitive' needs the dual"
             )
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> LinearSVR:
@@ -313,7 +309,8 @@ class LinearSVR(RegressorMixin, LinearMachine):
         return self
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {"task": "svr", "epsilon": self.epsilon}
+        loss = self.loss.replace("_", "-")
+        return {"task": "svr", "epsilon": self.epsilon, "loss": loss}
 
     def _set_solution_of_model(self) -> None:
         super()._set_solution_of_model()

@@ -75,15 +75,15 @@ PARAMETERS = {
     "n_jobs": ("int or None", "Number of threads; None and -1: all cores."),
     "loss": (
         "str",
-        "Loss of a row: 'hinge', 'squared_hinge' or 'log' of LinearSVC, 'epsilon_insensitive' of "
-        "LinearSVR.",
+        "Loss of a row: 'hinge', 'squared_hinge' or 'log' of LinearSVC, 'epsilon_insensitive' or "
+        "'squared_epsilon_insensitive' of LinearSVR.",
     ),
     "penalty": ("{{'l2'}}", "Norm of the weights in the objective."),
     "dual": (
         "bool or 'auto'",
         f"{WITHOUT_EFFECT} dual=False is refused with loss='hinge' and loss='epsilon_insensitive'.",
     ),
-    "fit_intercept": ("True", "An intercept is always fitted."),
+    "fit_intercept": ("bool", "Whether there is an intercept, else it is 0."),
     "intercept_scaling": ("float", f"{WITHOUT_EFFECT} The intercept is not regularised."),
 }
 # Descriptions of the attributes that differ from scikit-learn's.

@@ -140,8 +140,8 @@ def write(model: LinearModel, path: str) -> None:
         "nr_class": (len(model.labels) or 2,),
         "label": model.c_labels if has_labels else None,
         "nr_feature": (len(w),),
-        "bias": (1,),
-        # The offset is the last row of w.
+        # The offset is the last row of w; without one LIBLINEAR's bias is -1.
+        "bias": (1 if model.b.any() else -1,),
         "rho": (0,) if one_class else None,
     }
     trailer = trailer_of(model, labels=bool(model.labels))
@@ -152,7 +152,7 @@ def write(model: LinearModel, path: str) -> None:
     with files.create_output(path) as stream:
         sealed = SealedStream(stream)
         sealed.write(render_header(HEADER_FORMAT, header, own_layout))
-        for text in _render_rows(np.vstack([w, model.b])):
+        for text in _render_rows(np.vstack([w, model.b]) if model.b.any() else w):
             sealed.write(text)
         sealed.seal(trailer)
 

@@ -112,14 +112,17 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
     """Return the values of a command line that `command_line` made, by field.
 
     Numbers are floats, class weights a dictionary by label (of BALANCED 1.0), and other values
-    texts. Words that are no option of the groups are skipped, and so are flags without a value.
+    texts; of flags True. Words that are no option of the groups are skipped.
     """
     fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in options(group)}
     found: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
         name, spec = fields.get(word, ("", None))
-        if spec is None or isinstance(spec.kind, Flag):
+        if spec is None:
+            continue
+        if isinstance(spec.kind, Flag):
+            found[name] = True
             continue
         text = next(rest, "")
         if isinstance(spec.kind, Weights):

@@ -39,6 +39,7 @@ FIXED_BY_MODEL = frozenset(
         "lambda_",
         "loss",
         "multiclass",
+        "no_bias",
         "epochs",
         "early_stopping",
     }
@@ -75,8 +76,10 @@ LOSSES = {
     "log": MarginLoss("L2R_LR", log_loss),
     OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (-z).clip(0.0), margin=0.0),
 }
-# The losses that a user chooses from.
+# The losses of classes that a user chooses from.
 LOSS_NAMES = tuple(name for name in LOSSES if name != OUTSIDE)
+# The losses of a regression. The second is the square of the first.
+REGRESSION_LOSSES = ("epsilon-insensitive", "squared-epsilon-insensitive")
 MULTICLASS_NAMES = ("ovr", "crammer-singer")
 
 
@@ -143,11 +146,17 @@ class SgdParams(MachineParams):
     )
     loss: str | None = option(
         None,
-        Choice(*LOSS_NAMES),
+        Choice(*LOSS_NAMES, *REGRESSION_LOSSES),
         "--loss",
-        help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)).  "
-        "[default: hinge]",
-        brief="hinge, squared-hinge or log.",
+        help="Loss of a row with z = y f: max(0, 1-z), its square, or log(1+exp(-z)); of -s svr "
+        "max(0, |y-f|-p), or its square.  [default: hinge, epsilon-insensitive]",
+        brief="hinge, squared-hinge, log; for svr squared-epsilon-insensitive.",
+    )
+    no_bias: bool = option(
+        False,
+        Flag(),
+        "--no-bias",
+        help="Train f = <w, x>, without an offset b.",
     )
     epochs: int | None = option(
         None,
@@ -221,6 +230,10 @@ class SgdParams(MachineParams):
             f"class weights and --multiclass are for -s svc, not {self.task}",
         )
         require(self.C is None or self.lambda_ is None, "give one of -c and --lambda, not both")
+        require(
+            self.task != "one-class" or not self.no_bias,
+            "-s one-class finds the offset b: no --no-bias",
+        )
         self._check_gap()
 
     def _check_gap(self) -> None:
@@ -240,8 +253,10 @@ class SgdParams(MachineParams):
         )
 
     def _check_loss(self) -> None:
+        losses = REGRESSION_LOSSES if self.task == "svr" else LOSS_NAMES
         require(
-            self.task != "svr" or self.loss is None, "-s svr has a loss of its own: give no --loss"
+            self.loss is None or self.loss in losses,
+            f"--loss of -s {self.task} is {' or '.join(losses)}, not {self.loss}",
         )
         require(
             self.multiclass != "crammer-singer" or self.loss in (None, "hinge"),
@@ -268,13 +283,18 @@ class SgdParams(MachineParams):
         )
         for f, spec in options(self):
             require(
-                f.name not in FIXED_BY_MODEL or getattr(self, f.name) is None,
+                f.name not in FIXED_BY_MODEL or not getattr(self, f.name),
                 f"--update keeps the options of the model: it takes no {spec.flags[-1]}",
             )
 
     @property
     def is_linear(self) -> bool:
         return True
+
+    @property
+    def squares_loss(self) -> bool:
+        """Return whether the loss is the square of a hinge."""
+        return self.loss in ("squared-hinge", REGRESSION_LOSSES[1])
 
     def resolved(self, n: int) -> SgdParams:
         """Return the parameters with the defaults for n rows."""

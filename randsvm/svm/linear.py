@@ -39,9 +39,11 @@ class Loss:
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
-# LIBLINEAR's solvers of the hinge loss of f[class] - max of the others, and of a regression.
+# LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
 CRAMMER_SINGER = "MCSVM_CS"
+# LIBLINEAR's solvers of a regression.
 EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
+SQUARED_EPSILON_INSENSITIVE = "L2R_L2LOSS_SVR"
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,19 @@ class Classes(Loss):
 
 @dataclass(frozen=True)
 class Targets(Loss):
-    """The epsilon-insensitive loss of a regression: y holds targets, and K = 1."""
+    """The epsilon-insensitive loss of a regression, or its square: y holds targets, and K = 1."""
 
     epsilon: float
-    solver = EPSILON_INSENSITIVE
+    squared: bool = False
+
+    @property
+    def solver(self) -> str:  # type: ignore[override]
+        return SQUARED_EPSILON_INSENSITIVE if self.squared else EPSILON_INSENSITIVE
 
     def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
         task, value = Task((1.0, 1.0), self.epsilon), f[:, 0]
         loss = task.loss(y, value)
-        return LossValue(loss, loss > 0, (y - value) ** 2)
+        return LossValue(loss**2 if self.squared else loss, loss > 0, (y - value) ** 2)
 
 
 class Linear(NamedTuple):

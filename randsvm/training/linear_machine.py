@@ -39,6 +39,7 @@ from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
+    SQUARED_EPSILON_INSENSITIVE,
     Classes,
     Linear,
     LinearFindings,
@@ -182,7 +183,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         R2, of_means = sgd.squares(D)
         self.share_of_means = of_means / R2
         self.until = until - EVALUATION_FACTOR * (time.perf_counter() - began)
-        self.start, spread = _start(D, objective)
+        self.start, spread = _start(D, objective, params)
         self.steps = _steps(params, D, R2, spread, objective)
         self.rng = Draws(trainer.job.data_params.seed)
         self.learner = Learner.new(self.steps, D.d, self.start)
@@ -253,7 +254,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     def _reach(self, gap: float) -> None:
         """Make Newton steps until the duality gap, or as many as are allowed."""
         C = self.params.cost_and_lambda(self.D.total_weight())[0]
-        form = self.objective.dual_form(C)
+        form = self.objective.dual_form(C, self.params)
         most = self.params.max_iterations
         for found in newton.minimise(self.D, form, self.learner.linear, gap):
             self.newton = found
@@ -373,13 +374,19 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         )
 
 
-def _start(D: Dataset, objective: LinearObjective) -> tuple[np.ndarray | None, float]:
-    """Return b at the start, (K,) float64 or None for zero, and the expected spread of f."""
+def _start(
+    D: Dataset, objective: LinearObjective, params: SgdParams
+) -> tuple[np.ndarray | None, float]:
+    """Return b at the start, (K,) float64 or None for zero, and the expected spread of f.
+
+    The spread is relative to the slope of the loss there, which of a square grows with it: 1.
+    """
     if not objective.is_regression:
-        return objective.best_constant, 1.0
+        return None if params.no_bias else objective.best_constant, 1.0
     y = D.points(D.sample(Draw(0, 0), sgd.SAMPLE)).y
-    middle = median(y)
-    return np.array([middle]), float(np.abs(y - middle).mean()) or 1.0
+    middle = 0.0 if params.no_bias else median(y)
+    spread = 1.0 if params.squares_loss else float(np.abs(y - middle).mean()) or 1.0
+    return np.array([middle]), spread
 
 
 def _steps(
@@ -387,7 +394,7 @@ def _steps(
 ) -> SgdSchedule:
     n, weight = D.n, D.total_weight()
     lambda_, eta0 = params.cost_and_lambda(weight)[1], spread / (R2 * objective.mean_step)
-    bias_rate = BIAS_RATE * R2
+    bias_rate = 0.0 if params.no_bias else BIAS_RATE * R2
     if objective.share is not None:
         # The objective is homogeneous: f and the steps of w scale with 1 / lambda. The steps of b
         # stay as they are.
@@ -401,7 +408,7 @@ def _steps(
         # weights would become too small before b is near its optimum.
         bias_lambda=min(lambda_, 1 / (n * eta0)),
         weights=objective.weights,
-        loss=OUTSIDE if objective.share is not None else params.loss or "hinge",
+        loss=OUTSIDE if objective.share is not None else _margin_loss(params),
         crammer_singer=objective.loss_function.solver == CRAMMER_SINGER,
         epsilon=objective.epsilon,
         origin=objective.origin,
@@ -410,6 +417,13 @@ def _steps(
         # Divided by their mean, the weights of all rows sum to n: an epoch has n steps.
         counts_weights=D.summary.weighted,
     )
+
+
+def _margin_loss(params: SgdParams) -> str:
+    """Return the loss of z, which for a regression is 1 minus the distance from the tube."""
+    if params.task == "svr":
+        return "squared-hinge" if params.squares_loss else "hinge"
+    return params.loss or "hinge"
 
 
 def _split(D: Dataset, share: float | None, rng: Draws) -> tuple[Dataset, Dataset | None]:
@@ -476,7 +490,8 @@ class LinearObjective:
         labels that the data does not have.
         """
         if params.task == "svr":
-            return LinearObjective(np.ones(1), Targets(params.epsilon), params.epsilon)
+            loss = Targets(params.epsilon, params.squares_loss)
+            return LinearObjective(np.ones(1), loss, params.epsilon)
         assert params.loss
         if params.has_share:
             # Schoelkopf et al. 2001: nu/2 |w|^2 + nu b + mean max(0, -f).
@@ -504,16 +519,16 @@ class LinearObjective:
     def is_regression(self) -> bool:
         return self.epsilon is not None
 
-    def dual_form(self, C: float) -> newton.DualForm:
+    def dual_form(self, C: float, params: SgdParams) -> newton.DualForm:
         """Return the losses of rows, times C, as Newton's method takes them.
 
         Only for the hinge, its square, and a regression.
         """
-        if self.epsilon is not None:
-            return newton.DualForm(partial(_targets_and_costs, C), epsilon=self.epsilon)
-        assert isinstance(self.loss_function, Classes)
-        squared = self.loss_function.loss == "squared-hinge"
-        return newton.DualForm(partial(_signs_and_costs, C * self.weights), squared)
+        if self.is_regression:
+            terms: Any = partial(_targets_and_costs, C)
+        else:
+            terms = partial(_signs_and_costs, C * self.weights)
+        return newton.DualForm(terms, params.squares_loss, self.epsilon, not params.no_bias)
 
     @property
     def mean_step(self) -> float:
@@ -684,6 +699,8 @@ def _steps_of(old: LinearModel, params: SgdParams, path: str) -> tuple[SgdSchedu
     if params.weights:
         weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
     losses = [name for name, loss in LOSSES.items() if loss.solver == old.solver]
+    if old.solver == SQUARED_EPSILON_INSENSITIVE:
+        losses = ["squared-hinge"]
     return SgdSchedule(
         lambda_=lambda_,
         eta0=eta0,

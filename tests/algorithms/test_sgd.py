@@ -139,7 +139,11 @@ def test_steps_equal_those_of_the_reference(kind, classes, schedule, dense):
 @schedules
 @pytest.mark.parametrize(
     "task",
-    [{"epsilon": 0.3}, *({"loss": loss, "origin": 0.6} for loss in (*LOSS_NAMES, "outside"))],
+    [
+        {"epsilon": 0.3},
+        {"epsilon": 0.3, "loss": "squared-hinge"},
+        *({"loss": loss, "origin": 0.6} for loss in (*LOSS_NAMES, "outside")),
+    ],
     ids=str,
 )
 def test_steps_of_regression_and_novelty_detection_equal_those_of_the_reference(

@@ -101,6 +101,10 @@ LINES = [
     # sgd and its updates
     ("sgd --lambda nan two m", 2, "must be > 0 and finite"),
     ("sgd --multiclass crammer-singer --loss log two m", 2, "has the hinge loss, not log"),
+    ("sgd -s svr --loss hinge two m", 2, "--loss of -s svr is epsilon-insensitive or squared-"),
+    ("sgd --loss epsilon-insensitive two m", 2, "--loss of -s svc is hinge or squared-hinge or"),
+    ("sgd -s one-class --no-bias two m", 2, "-s one-class finds the offset b"),
+    (f"{UPDATE} --no-bias two m", 2, f"{KEPT}no-bias"),
     ("sgd --epochs 0 two m", 2, "must be >= 1"),
     ("sgd --early-stopping 1.5 two m", 2, "must be > 0 and < 1"),
     ("sgd --early-stopping 0 two m", 2, "must be > 0 and < 1"),

@@ -64,7 +64,7 @@ class Plain:
         eta = self.rate()
         gradient = np.zeros(K)
         if steps.epsilon is not None:
-            return self.move(x, eta, self.tube(label - f[0]))
+            return self.move(x, eta, self.tube(label - f[0]) / self.held_back(x, eta))
         if steps.crammer_singer:
             rival = max((k for k in range(K) if k != label), key=lambda k: f[k])
             z = f[label] - f[rival]
@@ -94,10 +94,13 @@ class Plain:
         return 1 + 2 * eta * (np.dot(x, x) + self.bias_rate())
 
     def tube(self, z: float) -> np.ndarray:
-        """Return dL/df of max(0, |z| - epsilon), z = y - f."""
-        outside = abs(z) > self.steps.epsilon
-        self.losses += max(0.0, abs(z) - self.steps.epsilon)
-        return np.array([-np.sign(z) * outside])
+        """Return dL/df of L = max(0, |z| - epsilon), or of its square, z = y - f."""
+        distance = max(0.0, abs(z) - self.steps.epsilon)
+        if self.steps.loss == "squared-hinge":
+            self.losses += distance**2
+            return np.array([-2 * np.sign(z) * distance])
+        self.losses += distance
+        return np.array([-np.sign(z) * (distance > 0)])
 
     def move(self, x: np.ndarray, eta: float, gradient: np.ndarray) -> None:
         """Take a step, and for novelty detection one for the origin, a row of zeros with y = -1.
