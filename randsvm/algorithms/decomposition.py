@@ -119,46 +119,16 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
 def start_from(solution: SavedSolution) -> Start:
     """Return the start of a fold, or of another C, from a solution for all rows of a subtask.
 
-    The coefficients of rows that the fold holds out, of weight 0, become 0. Rows that the solution
-    leaves out, but the fold does not, start with the coefficients that `_expected` returns. Then
-    the sum is repaired.
+    The coefficients of rows that the fold holds out, of weight 0, become 0. Then the sum is
+    repaired.
     """
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.resume(solution)
-        now = scan.coefficients
-        joining = solution.left_out & (True if scan.weights is None else scan.weights > 0)
-        if joining.any():
-            joined, beta = _expected(scan, joining)
-            now = now.after(joined, beta)
-        step, free = by_coefficients(scan, now.rows, now.beta)
+        step, free = by_coefficients(scan, scan.coefficients.rows, scan.coefficients.beta)
         return step, working_set(scan, r, free)
 
     return start
-
-
-def _expected(scan: Scan, joining: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that join a solution, ascending, and the coefficients expected of them.
-
-    The share of bounded ones among them is that among other rows, within each class. The bounded
-    ones are those whose y is furthest above u, or below it for a lower bound. The others start with
-    0: where unbounded coefficients share what few rows say, all of them at once would exceed it.
-
-    joining : (n,) bool
-    """
-    y, u, beta = scan.D.labels(), scan.u, scan.beta
-    lower, upper = scan.task.box(y, scan.weights)
-    trained = ~joining if scan.weights is None else ~joining & (scan.weights > 0)
-    expected = np.zeros(scan.D.n)
-    for group in (y > 0, y <= 0) if scan.task.one_sided else (np.ones(scan.D.n, bool),):
-        others, rows = group & trained, np.flatnonzero(group & joining)
-        ranked = rows[np.argsort((y - u)[rows], kind="stable")]
-        for bound, order in ((lower, ranked), (upper, ranked[::-1])):
-            bounded = np.count_nonzero(others & (bound != 0) & (beta == bound))
-            count = len(rows) * int(bounded) // max(int(np.count_nonzero(others)), 1)
-            expected[order[:count]] = bound[order[:count]]
-    joined = np.flatnonzero(joining)
-    return joined, expected[joined]
 
 
 def working_set(scan: Scan, r: int, free: np.ndarray) -> WorkingSet:

@@ -313,42 +313,27 @@ def run_concurrently(
     at_once: int,
     until: float,
     stage: str,
-    patience: Callable[[int, Sequence[float]], float] = lambda left, taken: inf,
+    most: float = inf,
 ) -> Iterator[Result]:
     """Yield the results of the tasks as they complete; no task begins after the moment `until`.
 
-    patience: the seconds that a task may take, from the number of tasks that have not ended and the
-    seconds that each of the others took. A task that takes longer ends by the exception Cancelled
-    and has no result. The time that a task waits for a free worker does not count.
+    most: seconds; a task that takes longer ends by the exception Cancelled and has no result. The
+    time that a task waits for a free worker does not count.
     """
-    ended: list[None] = []
-    taken: list[float] = []
 
     def run(task: Callable[[], Result], cancelled: Event) -> Result:
-        begun = latest = 0.0
-
-        def begin() -> None:
-            nonlocal begun, latest
-            begun = time.perf_counter()
-            latest = begun + patience(len(tasks) - len(ended), taken)
+        latest = time.perf_counter() + most
 
         def watch(event: object) -> None:
+            nonlocal latest
             if isinstance(event, Queued):
-                begin()
+                latest = time.perf_counter() + most
             if cancelled.is_set() or time.perf_counter() >= latest:
                 raise Cancelled
 
-        begin()
-        try:
-            if begun >= until:
-                raise Cancelled
-            # The events of a fit are dropped; the listener only cancels it.
-            with listening(watch):
-                result = task()
-        finally:
-            ended.append(None)
-        taken.append(time.perf_counter() - begun)
-        return result
+        # The events of a fit are dropped; the listener only cancels it.
+        with listening(watch):
+            return task()
 
     calls = [partial(run, task) for task in tasks]
     yield from completed_results(calls, at_once, stage, "fit", until)

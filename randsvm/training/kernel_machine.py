@@ -286,17 +286,14 @@ class KernelTrainer(Trainer[KernelParams]):
     def fits_probabilities(self, params: KernelParams) -> bool:
         return params.probability and params.prediction_type != "one-class"
 
-    def start(
-        self, params: KernelParams, clock: Clock, until: float, first_fit: SeededFit | None
-    ) -> KernelTrainingRun:
+    def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        seeds = {} if first_fit is None else dict(enumerate(first_fit[1]))
-        return KernelTrainingRun(self, params, subtasks, clock, until, seeds, at_once)
+        return KernelTrainingRun(self, params, subtasks, clock, until, at_once=at_once)
 
 
-# A fit from which others start, with a larger C, on other rows, or the final training: the subtasks
-# of all rows, and the solution of each; None: the fit has no rows of one of its sides.
+# A fit from which others start, with a larger C or on other rows: the subtasks of all rows, and the
+# solution of each; None: the fit has no rows of one of its sides.
 SeededFit = tuple[Subtasks, list[SavedSolution | None]]
 
 

@@ -111,9 +111,7 @@ class LinearTrainer(Trainer[SgdParams]):
         # A logistic regression has probabilities of its own.
         return params.probability and params.loss != "log"
 
-    def start(
-        self, params: SgdParams, clock: Clock, until: float, first_fit: Any
-    ) -> LinearTrainingRun:
+    def start(self, params: SgdParams, clock: Clock, until: float) -> LinearTrainingRun:
         run = self._training(self.D, params, clock, until)
         if (
             run.share_of_means > FAR_FROM_ZERO

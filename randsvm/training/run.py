@@ -392,13 +392,8 @@ class Trainer(ABC, Generic[AnyParams]):
         return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
-    def start(
-        self, params: AnyParams, clock: Clock, until: float, first_fit: Any
-    ) -> BatchRun[AnyParams]:
-        """Return a training on all rows that has time until the moment `until`.
-
-        first_fit: the first fit of `search_fits` with these parameters, to start from, or None
-        """
+    def start(self, params: AnyParams, clock: Clock, until: float) -> BatchRun[AnyParams]:
+        """Return a training on all rows that has time until the moment `until`."""
 
 
 # --- from data to a model --------------------------------------------------------------------
@@ -441,19 +436,15 @@ def train(
             arguments = [*_arguments_of(params), *own, *command_line(job.data_params, job.search)]
             return [trainer.name, *arguments]
 
-        searched, first_fit = None, None
+        searched = None
         if job.search.is_wanted:
             from randsvm.training.search import search
 
             until = clock.share(SEARCH_TIME)
             fit, fits = trainer.for_search().fit_for_scores, trainer.search_fits()
-            searched, params, first_fit = search(
-                trainer.D, params, fit, job, configuration, until, fits
-            )
+            searched, params = search(trainer.D, params, fit, job, configuration, until, fits)
         until = clock.share(1 / (1 + PROBABILITY_TIME * trainer.holds_out(params)))
-        run = trainer.start(params, clock, until, first_fit)
-        # The training frees the first fit of the search, part by part.
-        del first_fit
+        run = trainer.start(params, clock, until)
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
         with run.saved_if_interrupted():
             run.run()

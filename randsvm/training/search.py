@@ -205,11 +205,8 @@ AMPLE_TIME = 1 / 4
 # rows of the first stage, each other on ROW_GROWTH times the rows of the one before.
 FINER_FACTORS = (2.0, sqrt(2.0))
 
-# Under a time limit, a fit is cancelled after
-# max(PATIENCE_FACTOR usual, min(PATIENCE_FACTOR share, MAX_TIME_PART left)) seconds, with the usual
-# seconds of a fit, the equal share of a fit in the time left, and the time left. Before the usual
-# seconds are known, it is cancelled after MAX_TIME_PART left.
-PATIENCE_FACTOR, MAX_TIME_PART = 4.0, 1 / 8
+# Under a time limit, the fits of a chain are given up after this part of the time that is left.
+MAX_TIME_PART = 1 / 8
 # The seconds of a fit grow at most as this power of the rows.
 COST_POWER = 1.5
 
@@ -221,7 +218,6 @@ MAX_RACING_VALUES = 1 << 24
 MIN_CHAINS = 6
 
 Key = tuple[tuple[str, float], ...]
-Rank = tuple[bool, float, int]
 # The fits of one fold: indices of candidates that differ in C alone, ascending, and the fold. Each
 # fit after the first starts from the one before.
 Chain = tuple[Sequence[int], int]
@@ -251,12 +247,11 @@ def search(
     configuration: Callable[[AnyParams, Job], list[str]],
     until: float,
     search_fits: Sequence[SearchFit[AnyParams]] = (),
-) -> tuple[Searched | None, AnyParams, Any]:
+) -> tuple[Searched | None, AnyParams]:
     """Cross-validate every combination of the grid; return the results and the best parameters.
 
     Without a grid, the parameters alone are cross-validated. The first result is of the best
     combination. No results (None): there was no time for any; the first combination is returned.
-    Third, the fit with these parameters on all rows but the first fold; None: there is none.
 
     configuration: returns the words that make parameters and a job
     until: the moment when the search ends with the results so far
@@ -277,15 +272,14 @@ def search(
     if not scores.results:
         first = "" if len(candidates) == 1 else ": the first combination is taken"
         emit(Notice(f"no time for cross-validation{first}"))
-        return None, candidates[0].params, None
-    first_fit, ranked = scores.first_fit_of_best(), scores.ranked
+        return None, candidates[0].params
+    ranked = scores.ranked
     simplest = simplest_within_error(ranked, scores.criterion.sign)
     found = Searched(ranked, time.perf_counter() - began, len(scores.candidates), simplest)
     emit(found)
     if len(ranked) > 1 and len({one.score for one in ranked}) == 1:
         emit(Notice(f"all {len(ranked):,} scores are equal: they do not show which one is best"))
-    best = replace(params, **ranked[0].values)  # type: ignore[arg-type]
-    return found, best, first_fit
+    return found, replace(params, **ranked[0].values)  # type: ignore[arg-type]
 
 
 # --- stages ----------------------------------------------------------------------------------
@@ -417,13 +411,8 @@ class CandidateScores(Generic[AnyParams]):
         self.candidates: dict[Key, Candidate[AnyParams]] = {}
         self.results: dict[Key, tuple[int, Tried]] = {}
         self.candidate_seconds, self.timed_rows = 0.0, 1
-        # The candidates that each one was tried with.
-        self.tried_with: dict[Key, Sequence[Candidate[AnyParams]]] = {}
-        # The best candidate so far of a race on all rows, and its fit for the first fold.
-        self.best_fit: tuple[Rank, Key, Any] | None = None
-        # All results so far, with the rows of their stages; the candidates of the stage that is
-        # under way, its rows, and the scores of those that are not finished, by index and fold.
-        self.emitted: list[tuple[int, Tried]] = []
+        # The candidates of the stage that is under way, its rows, and the scores of those that are
+        # not finished, by index and fold.
         self.underway: Stage[AnyParams] = (), 0
         self.parts: dict[int, dict[int, FoldScore]] = {}
 
@@ -431,30 +420,30 @@ class CandidateScores(Generic[AnyParams]):
     def seconds_left(self) -> float:
         return self.until - time.perf_counter()
 
-    def stage(
-        self, candidates: Sequence[Candidate[AnyParams]], rows: int
-    ) -> list[Candidate[AnyParams]]:
+    def stage(self, candidates: Sequence[Candidate[AnyParams]], rows: int) -> bool:
         """Cross-validate on a random subset of this number of rows.
 
-        Returns the candidates that were scored in time, the best first. If these are at most half,
-        and this is not the first stage, their scores are discarded and the list is empty.
+        Returns whether enough were scored in time: more than half of them, except in the first
+        stage. Otherwise the scores are discarded.
         """
         self.candidates |= {one.key: one for one in candidates}
-        known = {one.key for one in candidates if self.results.get(one.key, (0,))[0] == rows}
-        missing = [one for one in candidates if one.key not in known]
-        began = time.perf_counter()
-        done = {one.key: (rows, tried) for one, tried in self._tried(missing, rows)}
-        if len(done) < len(missing):
+        before, began = dict(self.results), time.perf_counter()
+        missing = [one for one in candidates if before.get(one.key, (0,))[0] != rows]
+        done = 0
+        for done, (one, resumed, result) in enumerate(self._results(missing, rows), 1):
+            place = {"number": done, "of": len(missing), "resumed": resumed}
+            self._emit_tried(one, rows, {**place, **result})
+        if done < len(missing):
             where = "" if rows == self.D.n else f" on {rows:,} rows"
-            of = f"{len(missing) - len(done)} of {len(candidates)} combinations"
+            of = f"{len(missing) - done} of {len(candidates)} combinations"
             emit(Notice(f"no time for {of}{where}"))
         if done and self.until < inf:
-            self.candidate_seconds = (time.perf_counter() - began) / len(done)
+            self.candidate_seconds = (time.perf_counter() - began) / done
             self.timed_rows = rows
-        if self.results and 2 * (len(known) + len(done)) <= len(candidates):
-            return []
-        self.results |= done
-        return self._of_stage(candidates, rows)
+        is_enough = not before or 2 * (len(candidates) - len(missing) + done) > len(candidates)
+        if not is_enough:
+            self.results = before
+        return is_enough and bool(self.results)
 
     def _of_stage(
         self, candidates: Sequence[Candidate[AnyParams]], rows: int
@@ -492,49 +481,36 @@ class CandidateScores(Generic[AnyParams]):
     def _best_first(self) -> list[Key]:
         """The combinations that were tried, best first; equals in the order of the grid."""
 
-        def rank(key: Key) -> tuple[int, bool, Rank]:
-            rows, tried = self.results[key]
-            return -rows, tried.dropped_after is not None, self._rank_of_score(key, tried.score)
+        def rank(key: Key) -> tuple[int, bool, bool, float]:
+            rows, one = self.results[key]
+            score = -self.criterion.sign * one.score
+            return -rows, one.dropped_after is not None, isnan(score), score
 
-        return sorted(self.results, key=rank)
-
-    def _rank_of_score(self, key: Key, score: float) -> Rank:
-        """Return the rank of a score among those on the same rows; smaller is better."""
-        return isnan(score), -self.criterion.sign * score, list(self.candidates).index(key)
+        return sorted((key for key in self.candidates if key in self.results), key=rank)
 
     # --- results -----------------------------------------------------------------------------
 
-    def _tried(
-        self, candidates: Sequence[Candidate[AnyParams]], rows: int
-    ) -> Iterator[tuple[Candidate[AnyParams], Tried]]:
-        """Yield results as they complete, and emit each; results of the log come first."""
-        for number, (one, result, resumed) in enumerate(self._results(candidates, rows), 1):
-            place = {"number": number, "of": len(candidates), "resumed": resumed}
-            yield one, self._emit_tried(one, rows, {**place, **result})
-
     def _results(
         self, candidates: Sequence[Candidate[AnyParams]], rows: int
-    ) -> Iterator[tuple[Candidate[AnyParams], dict[str, Any], bool]]:
-        """Yield a candidate, the values of RESULT_FIELDS, and whether the log had them."""
-        self.tried_with |= {one.key: candidates for one in candidates}
-        folds_of: dict[int, int] = {}
-        for index, line in enumerate(self._known_lines(candidates, rows)):
-            if line is not None:
-                folds_of[index] = len(line["scores"])
-                result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
-                yield candidates[index], {**result, DROPPED: line.get(DROPPED)}, True
-        if len(folds_of) == len(candidates):
-            return
-        self.underway, self.parts = (candidates, rows), {}
+    ) -> Iterator[tuple[Candidate[AnyParams], bool, dict[str, Any]]]:
+        """Yield candidates as they are scored, those of the log first.
+
+        With each: whether the log has the result, and the values of RESULT_FIELDS and DROPPED.
+        """
         with self._folds(candidates, rows) as folds:
-            for index, scores, fit in folds.scored(folds_of, self.parts):
-                one, result = candidates[index], self.criterion.of_folds(scores)
-                dropped = len(scores) if len(scores) < self.folds else None
-                if dropped is None and rows == self.D.n and fit is not None:
-                    rank = self._rank_of_score(one.key, result["score"])
-                    if self.best_fit is None or rank < self.best_fit[0]:
-                        self.best_fit = rank, one.key, fit
-                yield one, {**result, DROPPED: dropped}, False
+            lines = self._known_lines(candidates, rows)
+            # Scores do not depend on the log: the fits of a family start from each other.
+            known = [family for family in folds.families if all(lines[i] for i in family)]
+            for index in sorted(index for family in known for index in family):
+                line = lines[index] or {}
+                result = {name: _with_nan(line[name]) for name in RESULT_FIELDS}
+                yield candidates[index], True, {**result, DROPPED: line.get(DROPPED)}
+            unknown = [family for family in folds.families if family not in known]
+            self.underway, self.parts = (candidates, rows), {}
+            for index, scores in folds.scored(unknown, self.parts):
+                result = self.criterion.of_folds(scores)
+                result[DROPPED] = len(scores) if len(scores) < self.folds else None
+                yield candidates[index], False, result
         self.parts = {}
 
     def _emit_tried(self, one: Candidate[AnyParams], rows: int, result: Mapping[str, Any]) -> Tried:
@@ -548,7 +524,7 @@ class CandidateScores(Generic[AnyParams]):
             standard_error=error,
             **result,
         )
-        self.emitted.append((rows, tried))
+        self.results[one.key] = rows, tried
         try:
             emit(tried)
         except Interrupted:
@@ -559,7 +535,7 @@ class CandidateScores(Generic[AnyParams]):
     def emit_unfinished(self) -> None:
         """Emit the results of candidates that an interruption leaves with some of their folds."""
         candidates, rows = self.underway
-        number = sum(own == rows for own, _ in self.emitted)
+        number = sum(own == rows for own, _ in self.results.values())
         for index in sorted(self.parts):
             part = self.parts[index]
             done = list(takewhile(part.__contains__, range(self.folds)))
@@ -580,9 +556,9 @@ class CandidateScores(Generic[AnyParams]):
             score = -inf if isnan(one.score) else sign * one.score
             return rows, one.dropped_after is None, one.interrupted_after is None, score
 
-        if not self.emitted:
+        if not self.results:
             return "no combination has a score"
-        best = max(self.emitted, key=rank)[1]
+        best = max(self.results.values(), key=rank)[1]
         unit = "%" if best.score_name in PERCENT_SCORES else ""
         words = f"{best.score_name} {best.score:.6g}{unit}"
         if best.interrupted_after is not None:
@@ -637,22 +613,6 @@ class CandidateScores(Generic[AnyParams]):
             finally:
                 fits.close()
 
-    def first_fit_of_best(self) -> Any:
-        """Return the fit for the first fold of the best candidate, from which training starts.
-
-        None: its folds started from nothing, or were of fewer rows than all. The result is the same
-        whether scores come from a log or not, except under a time limit.
-        """
-        best = self._best_first[0]
-        if self.best_fit is not None and self.best_fit[1] == best:
-            return self.best_fit[2]
-        if self.results[best][0] < self.D.n or self.until < inf:
-            return None
-        candidates = self.tried_with[best]
-        number = [one.key for one in candidates].index(best)
-        with self._folds(candidates, self.D.n) as folds:
-            return folds.first_fit(number)
-
 
 # --- folds -----------------------------------------------------------------------------------
 
@@ -681,7 +641,6 @@ class SearchFolds(Generic[AnyParams]):
         self.families = families_of(candidates, fits.starts_from_fits)
         self.first_fits: dict[int, Any] = {}
         self.late: set[int] = set()
-        self.missing: set[int] = set()
 
     @property
     def races(self) -> bool:
@@ -697,41 +656,38 @@ class SearchFolds(Generic[AnyParams]):
         return len(self.candidates) > 1 and values <= MAX_RACING_VALUES
 
     def scored(
-        self, folds_of: Mapping[int, int], parts: dict[int, dict[int, FoldScore]]
-    ) -> Iterator[tuple[int, list[FoldScore], Any]]:
-        """Yield the candidates that are not in the log as they are done, see `_done`.
+        self, families: Sequence[Sequence[int]], parts: dict[int, dict[int, FoldScore]]
+    ) -> Iterator[tuple[int, list[FoldScore]]]:
+        """Yield the candidates of some families as they are done, and their scores.
 
         A race goes fold by fold; after each, or each two, it drops the candidates that are
         significantly worse than the best one. Otherwise few families are scored at a time, so that
         some are done if the time is over or a signal comes.
 
-        folds_of: the number of folds of each candidate in the log, which is fitted as a start only,
-        so that scores do not depend on the log
         parts: receives the scores of those that are not done, by fold
         """
-        self.missing = set(range(len(self.candidates))) - folds_of.keys()
-        some = len(self.families) if self.races else self.validation.at_once
-        for at in range(0, len(self.families), some):
-            families = self.families[at : at + some]
-            own = {i for family in families for i in family if i in self.missing}
-            parts |= {index: {} for index in sorted(own)}
-            left, every = list(self.validation.folds), len(self.validation.folds)
-            while left and own & parts.keys():
-                folds, left = self._next_folds(families, parts, left)
+        every = len(self.validation.folds)
+        some = len(families) if self.races else self.validation.at_once
+        for at in range(0, len(families), some):
+            together = families[at : at + some]
+            parts |= {index: {} for index in sorted(index for one in together for index in one)}
+            left = list(self.validation.folds)
+            while left and parts:
+                folds, left = self._next_folds(together, parts, left)
                 chains = [
                     (chain, fold)
                     for fold in folds
-                    for family in families
-                    if (chain := self._chain(family, fold, folds_of, parts))
+                    for family in together
+                    if (chain := [index for index in family if index in parts])
                 ]
                 for index, fold, score in self._run(chains):
                     parts[index][fold] = score
-                if self.races and left:
-                    for index in self._worse(parts):
-                        yield self._done(index, parts)
-            for index in sorted(own & parts.keys()):
-                if len(parts[index]) == every:
+                for index in self._worse(parts) if self.races and left else ():
                     yield self._done(index, parts)
+            for index in list(parts):
+                found = self._done(index, parts)
+                if len(found[1]) == every:
+                    yield found
 
     def _next_folds(
         self, families: Sequence[Sequence[int]], parts: Mapping[int, Any], left: Sequence[int]
@@ -743,19 +699,6 @@ class SearchFolds(Generic[AnyParams]):
             count = len(left) if not self.races else 2 if alive < MIN_CHAINS else 1
         return left[:count], list(left[count:])
 
-    def _chain(
-        self,
-        family: Sequence[int],
-        fold: int,
-        folds_of: Mapping[int, int],
-        parts: Mapping[int, Any],
-    ) -> Sequence[int]:
-        """Return the candidates of a family to fit for a fold, up to the last that is scored."""
-        some = [i for i in family if i in parts or folds_of.get(i, 0) > fold]
-        while some and some[-1] not in parts:
-            some.pop()
-        return some
-
     def _worse(self, parts: Mapping[int, Mapping[int, FoldScore]]) -> list[int]:
         losses = {
             index: np.concatenate([own[fold].losses for fold in sorted(own)])
@@ -765,21 +708,21 @@ class SearchFolds(Generic[AnyParams]):
 
     def _done(
         self, index: int, parts: dict[int, dict[int, FoldScore]]
-    ) -> tuple[int, list[FoldScore], Any]:
-        """Return a candidate that needs no more folds, its scores, and its fit for the first."""
+    ) -> tuple[int, list[FoldScore]]:
+        """Return a candidate that needs no more folds, and its scores."""
         folds = parts.pop(index)
-        return index, [folds[fold] for fold in sorted(folds)], self.first_fits.pop(index, None)
+        self.first_fits.pop(index, None)
+        return index, [folds[fold] for fold in sorted(folds)]
 
     def _run(self, chains: Sequence[Chain]) -> Iterator[tuple[int, int, FoldScore]]:
         """Run chains side by side, and yield their scores as they complete."""
         validation = self.validation
         calls = [partial(self._scores, *chain) for chain in chains]
-        mean_length = sum(len(family) for family, _ in chains) / max(len(chains), 1)
-        patience = partial(self._patience, mean_length)
         folds = [fold + 1 for _, fold in chains]
         last = f" to {max(folds)}" if len(set(folds)) > 1 else ""
         stage, until = f"chains of C, fold {min(folds, default=1)}{last}", self.scores.until
-        for found in run_concurrently(calls, validation.at_once, until, stage, patience):
+        most = MAX_TIME_PART * self.scores.seconds_left
+        for found in run_concurrently(calls, validation.at_once, until, stage, most):
             yield from found
 
     def _scores(self, family: Sequence[int], fold: int) -> list[tuple[int, int, FoldScore]]:
@@ -788,7 +731,8 @@ class SearchFolds(Generic[AnyParams]):
         If one takes too long, larger values of C and other folds are not fitted.
         """
         found, validation = [], self.validation
-        criterion, held_out = self.scores.criterion, validation.held_out(fold)
+        criterion, training = self.scores.criterion, validation.training(fold)
+        held_out = validation.held_out(fold)
         D, previous = validation.D, self.first_fits.get(family[0])
         y, weights = D.labels()[held_out], D.weights()
         own = None if weights is None else weights[held_out]
@@ -796,11 +740,10 @@ class SearchFolds(Generic[AnyParams]):
             for index in family:
                 if index in self.late:
                     raise Cancelled
-                f, previous = self._fit(index, fold, previous)
-                if index in self.missing:
-                    kept = KeptValues(y, criterion.keep(f, y), own)
-                    score = criterion.of_fold(kept)
-                    found.append((index, fold, score if self.races else score.without_losses()))
+                params = self.candidates[index]
+                f, previous = self.fits.fit(D, params, previous, training, held_out)
+                score = criterion.of_fold(KeptValues(y, criterion.keep(f, y), own))
+                found.append((index, fold, score if self.races else score.without_losses()))
                 starts = self.races or index == family[0]
                 if fold == validation.folds[0] and starts and self._starts_folds:
                     self.first_fits[index] = previous
@@ -811,39 +754,6 @@ class SearchFolds(Generic[AnyParams]):
     @property
     def _starts_folds(self) -> bool:
         return self.fits.starts_from_fits and not self.validation.forward
-
-    def _fit(self, index: int, fold: int, start: Any) -> tuple[np.ndarray, Any]:
-        D, validation = self.validation.D, self.validation
-        training, held_out = validation.training(fold), validation.held_out(fold)
-        return self.fits.fit(D, self.candidates[index], start, training, held_out)
-
-    def first_fit(self, number: int) -> Any:
-        """Return the fit of a candidate for the first fold, as its chain makes it."""
-        if not self._starts_folds:
-            return None
-        family = next(one for one in self.families if number in one)
-        found = None
-        for index in family[: family.index(number) + 1]:
-            found = self._fit(index, self.validation.folds[0], found)[1]
-        return found
-
-    def _patience(self, fits: float, left: int, taken: Sequence[float]) -> float:
-        """Return the seconds that a chain may take before it is given up.
-
-        fits: the mean number of fits of a chain. left: chains that are not done. taken: seconds of
-        those that are.
-        """
-        scores, at_once = self.scores, self.validation.at_once
-        if scores.until == inf:
-            return inf
-        time_left = scores.seconds_left
-        most, fair = MAX_TIME_PART * time_left, time_left * at_once / left
-        rows = self.validation.D.n
-        usual = fits * scores.expected_seconds(1, rows) * at_once / scores.folds
-        if taken:
-            usual = max(usual, sorted(taken)[len(taken) // 2])
-        factor = PATIENCE_FACTOR
-        return max(factor * usual, min(factor * fair, most)) if usual else most
 
 
 def families_of(candidates: Sequence[AnyParams], together: bool) -> list[list[int]]:

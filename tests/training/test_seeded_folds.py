@@ -1,50 +1,12 @@
-"""Test folds that start from a first fit against folds that are trained from nothing."""
+"""Test races of combinations against searches of all folds, and against scipy's paired test."""
 
 from __future__ import annotations
 
 import numpy as np
-import oracle
-import pytest
 from learning import gaussians, learn
 from scipy import stats
-from task_sets import SETS
 
 from randsvm.training import cross_validation
-
-# ---- the final model ----------------------------------------------------------------------------
-
-FINAL_SETS = {
-    "two classes": (gaussians(800), ("-g", "0.05,0.5")),
-    "three classes": (SETS["several"], ("-g", "0.05,0.5")),
-    "tight gap": (gaussians(800), ("-g", "0.05,0.5", "--gap", 1e-6)),
-    "regression": (SETS["svr"], ("-s", "svr", "-g", "0.05,0.5")),
-}
-
-
-@pytest.mark.parametrize("few_rows", [True, False])
-@pytest.mark.parametrize("name", FINAL_SETS)
-def test_the_final_training_starts_from_the_fit_of_the_search(tmp_path, set_sizes, name, few_rows):
-    if not few_rows:
-        set_sizes(few_rows=0)
-    (y, X), words = FINAL_SETS[name]
-    path = oracle.write_svmlight(tmp_path / "d", y, X)
-    # With a gap for the search, few rows start from each other's fits as many rows do.
-    own = "--sample-size", 60, "--search-gap", 0.01, *words
-    found = learn("randsvm", path, tmp_path / "m", "-v", 3, "-c", "1,10,100", *own)
-    best = found.of("searched")[0]["tried"][0]["values"]
-    task = ("-s", "svr") if "-s" in words else ()
-    gap = words[words.index("--gap") :] if "--gap" in words else ()
-    chosen = "-c", best["C"], "-g", best["gamma"], "--sample-size", 60, *task, *gap
-    cold = learn("randsvm", path, tmp_path / "cold", *chosen)
-    (warm_end,), (cold_end,) = found.of("trained"), cold.of("trained")
-    # The first round of a cold start has a working set alone, so that most coefficients change.
-    assert warm_end["iterations"] < cold_end["iterations"]
-    assert warm_end["gap"] <= warm_end["gap_asked"]
-    wanted = max(warm_end["gap_asked"], 1e-5) * abs(cold_end["primal"])
-    assert warm_end["primal"] == pytest.approx(cold_end["primal"], abs=wanted)
-    assert warm_end["dual"] <= cold_end["primal"] * (1 + 1e-6)
-    assert cold_end["dual"] <= warm_end["primal"] * (1 + 1e-6)
-
 
 # ---- racing -------------------------------------------------------------------------------------
 
