@@ -8,7 +8,7 @@ svmlight.py writes the error message. The loops run without the GIL.
 from libc.math cimport NAN
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char *text, char **stop, void *overflow) except? -1.0
@@ -955,6 +955,39 @@ cdef class Lines:
             p = put_value(p + 1, values[i])
         self.entry = stop
         return p
+
+
+# ---- rows of numbers --------------------------------------------------------------------------
+
+def first_numbers(bytes text, double[:, ::1] numbers, uint8_t[::1] rest):
+    """Read the numbers that lines begin with; return the number of lines that have enough of them.
+
+    text: complete lines and PADDING; numbers : (lines, count), count > 0. rest: a copy of the
+    lines, in which blanks replace the numbers.
+    """
+    cdef Text start = <Text> <const char *> text
+    cdef Py_ssize_t line = 0
+    if rest.shape[0]:
+        with nogil:
+            line = read_numbers(start, start + rest.shape[0], numbers, &rest[0])
+    return line
+
+
+cdef Py_ssize_t read_numbers(
+    Text start, Text end, double[:, ::1] numbers, uint8_t *rest
+) noexcept nogil:
+    cdef Text p = start, stop
+    cdef Py_ssize_t line, column
+    for line in range(numbers.shape[0]):
+        for column in range(numbers.shape[1]):
+            p = skip_blanks(p)
+            stop = end_of_token(p)
+            if not read_number_label(p, stop, False, &numbers[line, column]):
+                return line
+            memset(rest + (p - start), SPACE, stop - p)
+            p = stop
+        p = <Text> memchr(p, NEWLINE, end - p) + 1
+    return numbers.shape[0]
 
 
 # ---- decimals as float32 ----------------------------------------------------------------------

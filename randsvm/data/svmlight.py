@@ -198,6 +198,19 @@ def parse(
     return in_file(block, first_line)
 
 
+def first_numbers(text: bytes, lines: int, count: int) -> tuple[np.ndarray, bytes]:
+    """Return the numbers that lines begin with, (read, count), and the text with blanks instead.
+
+    text : complete lines; lines, count : their number, and that of the numbers of each, at least 1.
+    read : the number of lines before the first one without enough numbers.
+    """
+    # A number takes two bytes at least, so memory depends on the text alone.
+    most = min(lines, len(text) // (2 * count) + 1)
+    numbers, rest = np.empty((most, count)), bytearray(text)
+    read = _svmlight.first_numbers(text + PADDING, numbers, rest)
+    return numbers[:read], bytes(rest)
+
+
 def data_error(name: str, fault: Fault, first_line: int, hint: str = "") -> DataError:
     line, column, problem = fault
     return DataError(name, first_line + line - 1, column, problem + hint)

@@ -287,11 +287,17 @@ class Compiled(Layout):
 
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
         panels, beta = centres
-        u = u.reshape(len(u), -1)
-        for at in slices(len(beta), PANEL_COLUMNS):
-            some = np.zeros((len(u), at.stop - at.start))
-            self._run(rows, panels, None, beta[at], some)
-            u[:, at] += some
+        if len(beta) <= PANEL_COLUMNS:
+            sums = np.zeros((len(u), len(beta)))
+            self._run(rows, panels, None, beta, sums)
+            u += sums.reshape(u.shape)
+            return None
+        # A product of matrices is faster for many sums over the same values.
+        weights = beta.T
+        for at in slices(len(u), BLOCK_ROWS * BLOCK_CENTRES // len(weights)):
+            block: np.ndarray = np.empty((at.stop - at.start, len(weights)), self.dtype)
+            self._run(self._some(rows, at), panels, block)
+            u[at] += block @ weights
         return None
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
@@ -628,8 +634,7 @@ def choose_layout(
         if not is_single:
             return Differences(kernel, dtype)
         centre = None if sample is None else column_sums(sample) / max(sample.shape[0], 1)
-        fits = d <= PANEL_FEATURES and sums <= PANEL_COLUMNS
-        layout = (Dense if fits else Blocks)(kernel, dtype, centre)
+        layout = (Dense if d <= PANEL_FEATURES else Blocks)(kernel, dtype, centre)
     if is_single and not is_accurate(layout):
         return layout.in_float64
     if isinstance(layout, Dense) and profits is not None and d > 0:

@@ -12,7 +12,7 @@ from randsvm import files
 from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
 from randsvm.data.svmlight import Block
-from randsvm.decimals import is_number, join_rows
+from randsvm.decimals import join_rows
 from randsvm.errors import DataError, quoted
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -21,7 +21,6 @@ from randsvm.models.model_text import (
     Header,
     SealedStream,
     check_finite,
-    finite_numbers,
     read_header,
     reading,
     render_header,
@@ -246,7 +245,7 @@ def _parse_rows(header: Header, columns: int, float64: bool) -> tuple[np.ndarray
     header.check_rows(total_sv, "support vectors (total_sv)")
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header)
-    others, text = _first_coefficients(text, columns - 1, header)
+    others, text = _first_coefficients(text, (total_sv, columns - 1), header)
     block = svmlight.parse(
         text,
         name=header.name,
@@ -258,7 +257,7 @@ def _parse_rows(header: Header, columns: int, float64: bool) -> tuple[np.ndarray
     if len(block.y) != total_sv:
         blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
         raise header.error(header.first_row_line + blank, "a support vector", "a blank line")
-    return np.column_stack([*others, block.y])[:, :columns], block
+    return np.column_stack([others, block.y])[:, :columns], block
 
 
 def _row_numbers(header: Header, rows: Block) -> np.ndarray:
@@ -272,27 +271,23 @@ def _row_numbers(header: Header, rows: Block) -> np.ndarray:
     return values.astype(np.int32)
 
 
-def _first_coefficients(text: bytes, count: int, header: Header) -> tuple[list[np.ndarray], bytes]:
-    """Return the first `count` coefficients of each row, by column, and the text without them.
+def _first_coefficients(
+    text: bytes, shape: tuple[int, int], header: Header
+) -> tuple[np.ndarray, bytes]:
+    """Return the first coefficients of each row, (rows, count), and the text without them.
 
-    Blanks replace them, so that later errors name the right column.
+    shape : rows and count. Blanks replace the coefficients, so that later errors name the right
+    column.
     """
+    rows, count = shape
     if count <= 0:
-        return [], text
-    lines: list[bytes] = []
-    found: list[bytes] = []
-    wanted = f"{count + 1} coefficients of a support vector"
-    for number, line in enumerate(text.split(b"\n")[:-1], header.first_row_line):
-        *words, rest = line.split(None, count) or [b""]
-        if len(words) < count:
-            raise header.error(number, wanted, line)
-        found += words
-        lines.append(b" " * (len(line) - len(rest)) + rest)
-    numbers = finite_numbers(found)
-    if numbers is None:
-        at = next(at for at, word in enumerate(found) if not is_number(word)) // count
-        raise header.error(header.first_row_line + at, wanted, text.split(b"\n", at + 1)[at])
-    return list(numbers.reshape(-1, count).T), b"\n".join([*lines, b""])
+        return np.empty((rows, 0)), text
+    found, rest = svmlight.first_numbers(text, rows, count)
+    if len(found) < rows:
+        wanted = f"{count + 1} coefficients of a support vector"
+        line = text.split(b"\n", len(found) + 1)[len(found)]
+        raise header.error(header.first_row_line + len(found), wanted, line)
+    return found, rest
 
 
 # First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,

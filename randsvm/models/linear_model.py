@@ -12,6 +12,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import to_csr
+from randsvm.data import svmlight
 from randsvm.decimals import is_number, words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
@@ -21,7 +22,6 @@ from randsvm.models.model_text import (
     Header,
     SealedStream,
     check_finite,
-    finite_numbers,
     read_header,
     reading,
     render_header,
@@ -294,11 +294,12 @@ def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
     blocks = [np.empty(0)]
     number = header.first_row_line
     for text in _blocks_of_lines(header.content, header.size, header.end):
-        block = finite_numbers(text.split()) if _has_columns(text, columns) else None
-        if block is None:
+        lines = text.count(b"\n")
+        block, rest = svmlight.first_numbers(text, lines, columns)
+        if len(block) < lines or rest.strip():
             raise _first_error(header, number, text, columns)
-        blocks.append(block)
-        number += text.count(b"\n")
+        blocks.append(block.ravel())
+        number += lines
     return np.concatenate(blocks).reshape(rows, columns)
 
 
@@ -308,17 +309,6 @@ def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
         stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
         yield content[start:stop]
         start = stop
-
-
-def _has_columns(text: bytes, columns: int) -> bool:
-    """Return whether every line of text has `columns` words."""
-    characters = np.frombuffer(text, np.uint8)
-    blank = characters <= ord(" ")  # a word with another control character is not a number
-    word_start = ~blank
-    word_start[1:] &= blank[:-1]
-    newlines = np.flatnonzero(characters == ord("\n"))
-    words_before = np.searchsorted(np.flatnonzero(word_start), newlines)
-    return bool((words_before == columns * np.arange(1, len(newlines) + 1)).all())
 
 
 def _first_error(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:

@@ -111,18 +111,6 @@ def check_finite(path: str, **arrays: np.ndarray | float) -> None:
             raise ModelError(f"{path}: expected finite numbers in {name}, found others")
 
 
-def finite_numbers(words: Sequence[bytes]) -> np.ndarray | None:
-    """Return the number that each word is, (n,) float64; None if one is not a finite number.
-
-    float() also accepts inf, nan and 1_0, which `is_number` refuses.
-    """
-    try:
-        numbers = np.array(list(map(float, words)), np.float64)
-    except ValueError:
-        return None
-    return numbers if np.isfinite(numbers).all() and b"_" not in b"".join(words) else None
-
-
 # --- the trailer ---------------------------------------------------------------------------
 
 
