@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learning import two_classes
+from rows import (
+    by_class,
+    matrix_of,
+    open_rows,
+    parts_of,
+    random_subset,
+    sample,
+    shuffled_batches,
+    two_classes,
+    without_parsing,
+)
 from sizes import change_sizes
 
-from randsvm.data import dataset, reading
-from randsvm.data.batches import shuffled_batches
-from randsvm.data.classes import labelled_classes
-from randsvm.data.dataset import random_subset
-from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draw, Draws
-from randsvm.parameters.run import Resources
-
-SMALL = ParseOptions(chunk_rows=64, chunk_nonzeros=512)
-
-
-class SpillingResources(Resources):
-    """Resources with so little memory that all data goes to the spill file; the option's minimum is
-    16M.
-    """
-
-    data_bytes = 0
-
-
-def open_dataset(path, options=SMALL, resources=None):
-    return closing(dataset.load(str(path), options, resources or Resources(jobs=2)))
+SMALL = {"chunk_rows": 64, "chunk_nonzeros": 512}
 
 
 def contents(D):
-    """Return copies of everything that the chunks hold, with their places."""
-    return [
-        (chunk.start, *(array.tolist() for array in (chunk.y, X.indptr, X.indices, X.data)))
-        for shard in D.shards
-        for chunk in D.chunks(shard)
-        for X in [chunk.X]
-    ]
-
-
-def rows_of(D):
-    return np.vstack([chunk.X.toarray() for shard in D.shards for chunk in D.chunks(shard)])
+    """Return all that the chunks hold."""
+    parts = [(part.start, part.X.tolist(), part.y.tolist()) for part in parts_of(D)]
+    return D.summary.features.tolist(), parts
 
 
 @pytest.fixture(scope="module")
@@ -99,20 +79,17 @@ def test_chunk_boundaries_depend_on_the_rows_alone(
             held = 0
     with pytest.MonkeyPatch.context() as patch:
         change_sizes(patch, block_bytes=block_size)
-        for resources in (Resources(jobs=1), SpillingResources(jobs=2)):
-            with open_dataset(
-                path, ParseOptions(chunk_rows=rows, chunk_nonzeros=nonzeros), resources
-            ) as D:
-                starts = [start for start, *_ in contents(D)]
-                assert starts == expected[:-1]
-                assert [int(x.sum()) for x in rows_of(D)] == lengths
+        for place in ({"jobs": 1}, {"memory": 0}):
+            with open_rows(path, chunk_rows=rows, chunk_nonzeros=nonzeros, **place) as D:
+                assert [part.start for part in parts_of(D)] == expected[:-1]
+                assert matrix_of(D).sum(axis=1).tolist() == lengths
 
 
 def test_the_digest_depends_on_labels_weights_indices_and_values_not_on_their_notation(
     small,
 ):
     def digest(text):
-        with open_dataset(small(text)) as D:
+        with open_rows(small(text)) as D:
             return D.summary.digest
 
     plain = digest("+1 1:0.5 3:2\n-1 2:1\n")
@@ -131,51 +108,48 @@ def test_the_digest_depends_on_labels_weights_indices_and_values_not_on_their_no
 
 @pytest.fixture
 def cached(tmp_path):
-    """Write a source and its cache; return (path, resources, digest())."""
-    path, resources = tmp_path / "a.svm", Resources(cache=str(tmp_path / "cache"))
-    oracle.write_svmlight(path, *oracle.two_gaussians(300))
+    """Write a source and its cache; return the path and what reading it with the cache gives."""
+    path = oracle.write_svmlight(tmp_path / "a.svm", *oracle.two_gaussians(300))
 
-    def features(options=SMALL):
-        with open_dataset(path, options, resources) as D:
-            return [D.summary.features.tolist(), contents(D)]
+    def found(**options):
+        return uncached(path, cache=tmp_path / "cache", **options)
 
-    features()
-    return path, Path(str(resources.cache)), features
+    found()
+    return path, found
 
 
-def uncached(path, options=SMALL):
-    with open_dataset(path, options) as D:
-        return [D.summary.features.tolist(), contents(D)]
+def uncached(path, **options):
+    with open_rows(path, **{**SMALL, **options}) as D:
+        return contents(D)
 
 
 def test_a_cache_is_used_while_its_source_is_unchanged(cached, monkeypatch):
-    path, _, features = cached
+    path, found = cached
     expected = uncached(path)
-    monkeypatch.setattr(reading, "read_blocks", None)
-    assert features() == expected
+    without_parsing(monkeypatch)
+    assert found() == expected
 
 
 @pytest.mark.parametrize("keeps_time", [False, True])
 @pytest.mark.parametrize("changed", ["first row", "last row"])
 def test_a_cache_of_a_changed_source_is_rebuilt(cached, set_sizes, changed, keeps_time):
     """The new text has the same length."""
-    path, _, features = cached
+    path, found = cached
     set_sizes(cache_end_bytes=100)
-    features()
+    found()
     before, text = path.stat(), path.read_text()
     at = 0 if changed == "first row" else text.rindex("\n", 0, -1) + 1
     path.write_text(text[:at] + {"+": "-", "-": "+"}[text[at]] + text[at + 1 :])
     if keeps_time:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
-    assert features() == uncached(path)
+    assert found() == uncached(path)
 
 
 def test_a_cache_of_other_options_is_rebuilt(cached):
-    path, _, features = cached
-    assert features(ParseOptions(zero_based=True)) == uncached(path, ParseOptions(zero_based=True))
-    assert features(ParseOptions(labels="number")) == uncached(path, ParseOptions(labels="number"))
-    assert features() == uncached(path)
+    path, found = cached
+    for options in ({"zero_based": True}, {"labels": "number"}, {}):
+        assert found(**options) == uncached(path, **options)
 
 
 # ---- rows and samples -----------------------------------------------------------------------
@@ -187,9 +161,9 @@ def test_the_first_subset_has_rows_of_a_rare_class_and_the_requested_size(small,
     """It has ten rows of a class, or the whole class, limited to half of the subset."""
     labels = ["-1"] * (1000 - rare) + ["+1"] * rare
     path = small("".join(f"{label} 1:{i}\n" for i, label in enumerate(labels)))
-    with open_dataset(path) as D:
+    with open_rows(path, **SMALL) as D:
         D = two_classes(D)
-        S = D.points(random_subset(D, r, Draws(0)))
+        S = D.points(random_subset(D, r, 0))
         assert np.count_nonzero(S.y > 0) >= min(least, rare)
         assert len(S) == r
 
@@ -207,7 +181,7 @@ def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data
     y, X = oracle.sparse_rows(900)
     X = X[:, X.any(axis=0)]
     rows = np.array(sorted(wanted), np.int64)
-    with open_dataset(source, SMALL, SpillingResources() if spilt else None) as whole:
+    with open_rows(source, memory=0 if spilt else None, **SMALL) as whole:
         D = two_classes(whole)
         view = D.subset(D.mask(rows))
         assert_equals_rows(view, y[rows], X[rows])
@@ -221,10 +195,10 @@ def test_a_view_of_some_rows_behaves_like_a_data_set(source, wanted, spilt, data
 def assert_equals_rows(D, y, X):
     m = len(y)
     assert (D.n, D.d) == X.shape
-    assert (rows_of(D) == X).all()
-    chunks = [chunk for shard in D.shards for chunk in D.chunks(shard)]
-    assert [c.start + i for c in chunks for i in range(len(c.y))] == list(range(m))
-    assert np.concatenate([chunk.y for chunk in chunks]).tolist() == y.tolist()
+    parts = parts_of(D)
+    assert (np.concatenate([part.X for part in parts]) == X).all()
+    assert [c.start + i for c in parts for i in range(len(c.y))] == list(range(m))
+    assert np.concatenate([part.y for part in parts]).tolist() == y.tolist()
     bounds = [(shard.start, shard.stop) for shard in D.shards]
     assert [start for start, _ in bounds] + [m] == [0] + [stop for _, stop in bounds]
     some = np.arange(0, m, 3)
@@ -233,8 +207,7 @@ def assert_equals_rows(D, y, X):
     assert (points.X.toarray() == X[some]).all()
     assert points.y.tolist() == y[some].tolist()
     keys = np.random.Philox(key=np.array([9, 4], np.uint64)).random_raw(m)
-    sample = sorted(np.argsort(keys)[:20].tolist())
-    assert D.sample(Draw(9, 4), 20).tolist() == sample
+    assert sample(D, 20, 9, 4).tolist() == sorted(np.argsort(keys)[:20].tolist())
 
 
 # ---- rows in random order -------------------------------------------------------------------
@@ -255,12 +228,12 @@ def numbered(small):
     return small("".join(lines))
 
 
-def rows_in_pass_order(D, draw):
+def rows_in_pass_order(D, *key):
     """Return row numbers in the order of a pass, batch by batch, after checks of labels and
     columns.
     """
     found = []
-    for batch in shuffled_batches(D, draw):
+    for batch in shuffled_batches(D, *key):
         rows = []
         for i in batch.order:
             at = slice(batch.starts[i], batch.starts[i + 1])
@@ -279,10 +252,10 @@ def concatenated(batches):
 @pytest.mark.parametrize("some", [False, True])
 def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
     kept = np.flatnonzero(np.arange(900) % 5 != 2) if some else np.arange(900)
-    with open_dataset(numbered) as whole:
-        D, _ = labelled_classes(whole, str(numbered))
+    with open_rows(numbered, **SMALL) as whole:
+        D, _ = by_class(whole, numbered)
         D = D.subset(D.mask(kept)) if some else D
-        one, two, other = (rows_in_pass_order(D, Draw(*key)) for key in ((3, 1), (3, 2), (4, 1)))
+        one, two, other = (rows_in_pass_order(D, *key) for key in ((3, 1), (3, 2), (4, 1)))
         assert len(one) > 5
         for batches in (one, two, other):
             assert sorted(concatenated(batches)) == kept.tolist()
@@ -290,7 +263,7 @@ def test_a_pass_visits_every_row_once_in_a_random_order(numbered, pieces, some):
         # Neighbours in the file are not neighbours in a pass; 4 of 900 are expected by chance.
         adjacent = np.abs(np.diff(concatenated(one))) == 1
         assert adjacent.sum() < 40
-        assert rows_in_pass_order(D, Draw(3, 1)) == one
+        assert rows_in_pass_order(D, 3, 1) == one
 
 
 @pytest.mark.parametrize("rows, nonzeros", [(80_000, 1), (2000, 2000)], ids=["short", "wide"])
@@ -300,9 +273,9 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     tail = " ".join(f"{j}:1" for j in range(1, nonzeros + 1)) + "\n"
     path = tmp_path / "a"
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
-    with open_dataset(path, ParseOptions()) as whole:
-        D, _ = labelled_classes(whole, str(path))
-        found = [batch.classes[batch.order] for batch in shuffled_batches(D, Draw(0, draw))]
+    with open_rows(path) as whole:
+        D, _ = by_class(whole, path)
+        found = [batch.classes[batch.order] for batch in shuffled_batches(D, 0, draw)]
     assert len(found) > 1
     for classes in found:
         assert 0.1 < classes.mean() < 0.9
@@ -326,7 +299,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
 )
 def test_the_positive_class_is_libsvms_first_label(small, labels, y):
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
-    with open_dataset(path) as D:
+    with open_rows(path) as D:
         assert two_classes(D).points(np.arange(D.n)).y.tolist() == y
 
 
@@ -337,8 +310,7 @@ def test_the_positive_class_is_libsvms_first_label(small, labels, y):
 def test_classes_of_a_model_begin_with_libsvms_first_label(small, labels, places):
     """This holds for two labels; more labels are in the order of their first rows."""
     path = small("".join(f"{label} 1:1\n" for label in labels.split()))
-    with open_dataset(path) as whole:
-        D, order = labelled_classes(whole, str(path))
+    with open_rows(path) as whole:
+        D, names = by_class(whole, path)
         assert D.points(np.arange(D.n)).y.tolist() == places
-        names = [whole.summary.names[i] for i in order]
         assert [names[place] for place in places] == labels.split()

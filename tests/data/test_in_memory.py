@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
+from rows import matrix_of, open_rows, parts_of, summary_of
 from scipy import sparse
 
-from randsvm.data import cache, dataset
-from randsvm.data.in_memory import Arrays, ArrayStore, read, to_matrix
-from randsvm.data.reading import ParseOptions
+from randsvm import Arrays
 from randsvm.errors import ContentError
-from randsvm.parameters.run import Resources
 
 SMALL = {"chunk_rows": 7, "chunk_nonzeros": 20}
 
@@ -37,49 +35,36 @@ def write(path, y, X):
 def test_arrays_have_the_chunks_counts_and_digest_of_the_file_of_the_same_rows(
     tmp_path, share, labels
 ):
-    X, options = rows(share=share), ParseOptions(labels=labels, **SMALL)
-    y = np.array([3, -1, 3, 12, -1] * 10)
-    file, store = cache.read([write(tmp_path / "d", y, X)], options, Resources(jobs=1))
-    summary, own = read(Arrays(X, y), options)
-    assert {**vars(summary), "features": 0} == {**vars(file), "features": 0}
-    assert summary.features.tolist() == file.features.tolist()
-    assert own.sizes.tolist() == store.sizes.tolist()
-    for number in range(len(own.sizes)):
-        for name in ("y", "indptr", "indices", "values"):
-            mine, theirs = (getattr(of.read(number), name) for of in (own, store))
-            assert mine.tolist() == theirs.tolist()
-        assert own.nonzeros(number) == store.nonzeros(number)
-        assert own.part(number, 0, 1).values.tolist() == store.part(number, 0, 1).values.tolist()
-        assert own.labels(number).tolist() == store.labels(number).tolist()
+    X, y = rows(share=share), np.array([3, -1, 3, 12, -1] * 10)
+    seen = []
+    for source in (write(tmp_path / "d", y, X), Arrays(X, y)):
+        with open_rows(source, labels=labels, **SMALL) as D:
+            parts = [(part.start, part.X.tolist(), part.y.tolist()) for part in parts_of(D)]
+            seen.append((summary_of(D), parts, D.labels().tolist()))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, list])
 def test_every_type_of_matrix_gives_the_same_rows(kind):
     X = rows(share=0.3)
     given = X.tolist() if kind is list else kind(X)
-    y, digests = np.arange(50) % 2, set()
-    for one in (X, given):
-        digests.add(read(Arrays(one, y), ParseOptions())[0].digest)
-    assert len(digests) == 1
+    with open_rows(Arrays(given, np.arange(50) % 2)) as D:
+        assert (matrix_of(D) == X).all()
 
 
 def test_rows_are_not_copied():
-    dense = rows().astype(np.float32)
-    assert np.shares_memory(to_matrix(dense), dense)
-    csr = sparse.csr_matrix(rows(share=0.3).astype(np.float32))
-    mine = to_matrix(csr)
-    assert np.shares_memory(mine.data, csr.data)
-    assert np.shares_memory(mine.indices, csr.indices)
-    dense = rows()
-    _, store = read(Arrays(dense, np.arange(50) % 2), ParseOptions(**SMALL))
-    assert np.shares_memory(store.read(3).values, dense)
+    dense, csr = rows(), sparse.csr_matrix(rows(share=0.3))
+    for given, values in ((dense, dense), (csr, csr.data)):
+        with open_rows(Arrays(given, np.arange(50) % 2), **SMALL) as D:
+            assert np.shares_memory(D.store.read(3).values, values)
 
 
 def test_the_given_arrays_are_not_modified():
     """This includes matrices with unsorted or duplicate columns."""
     parts = np.array([1.0, 2.0, 4.0]), np.array([2, 0, 2]), np.array([0, 3])
     X = sparse.csr_matrix(parts, shape=(1, 3))
-    assert to_matrix(X).toarray().tolist() == [[2.0, 0.0, 5.0]]
+    with open_rows(Arrays(X, [1.0]), labels="number") as D:
+        assert matrix_of(D).tolist() == [[2.0, 5.0]]
     assert X.indices.tolist() == [2, 0, 2]
 
 
@@ -93,9 +78,10 @@ def test_the_given_arrays_are_not_modified():
     ],
 )
 def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
-    summary, store = read(Arrays(rows(3), labels), ParseOptions())
-    assert (summary.names, summary.values, summary.counts) == (names, values, (2, 1))
-    assert store.labels(0).tolist() == [0, 1, 0]
+    with open_rows(Arrays(rows(3), labels)) as D:
+        found = D.summary
+        assert (found.names, found.values, found.counts) == (names, values, (2, 1))
+        assert D.labels().tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -113,15 +99,14 @@ def test_labels_have_the_spelling_and_order_of_a_file(labels, names, values):
     ],
 )
 def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message):
-    with pytest.raises(ContentError, match=message) as caught:
-        read(Arrays(X, y), ParseOptions())
+    with pytest.raises(ContentError, match=message) as caught, open_rows(Arrays(X, y)):
+        pass
     assert isinstance(caught.value, ValueError)
 
 
 def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays():
     X = rows(share=0.3)
-    D = dataset.load(Arrays(X, np.arange(50.0)), ParseOptions("number", **SMALL), Resources(jobs=1))
-    points = D.points(np.array([49, 3, 20]))
-    assert isinstance(D.store, ArrayStore)
+    with open_rows(Arrays(X, np.arange(50.0)), labels="number", **SMALL) as D:
+        points = D.points(np.array([49, 3, 20]))
     assert points.y.tolist() == [3, 20, 49]
     assert points.X.toarray().tolist() == oracle.as_float32(X)[[3, 20, 49]].tolist()

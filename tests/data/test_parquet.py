@@ -5,19 +5,17 @@ from __future__ import annotations
 import csv
 import math
 import re
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_table import census, load
+from rows import columns_of
+from test_table import assert_refused, census, open_table
 
 import randsvm
-from randsvm import files
-from randsvm.data import table
-from randsvm.data.columns import Column, TableOptions
 from randsvm.errors import ContentError, DataError, RandsvmError
 from randsvm.parameters.run import PredictParams
 
@@ -25,7 +23,6 @@ pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
 SVM = {"C": 1.0, "gamma": 0.1, "label_column": "income", "ignore_columns": "id"}
-OPTIONS = TableOptions("parquet", "y")
 
 
 def typed_census(n, seed=0):
@@ -142,23 +139,17 @@ def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
         writer.writerows([map(as_csv, row) for row in zip(*cells.values(), strict=True)])
 
     def found(name):
-        options = TableOptions(name, "y", fill=True)  # type: ignore[arg-type]
         try:
-            D = load(folder / f"t.{name}", options)
+            with open_table(folder / f"t.{name}", fill=True) as D:
+                return D.summary.digest, columns_of(D), D.summary.names
         except RandsvmError as error:
             return (str(error).split(": ", 1)[1],)
-        with closing(D):
-            assert D.summary.columns is not None
-            return D.summary.digest, D.summary.columns.columns, D.summary.names
 
     assert found("parquet") == found("csv")
 
 
-def parquet_of(path, **options):
-    return load(path, TableOptions("parquet", "income", "id", fill=True, **options))
-
-
-def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
+def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path, set_sizes):
+    set_sizes(table_block_bytes=5000)
     rng = np.random.default_rng(0)
     values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
     values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
@@ -167,10 +158,8 @@ def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
     arrays = {"x": values, "s": list(map(repr, values.tolist())), "y": ["p", "q"] * 1500}
     for rows in (7, 1000, 3000):
         pq.write_table(pa.table(arrays), tmp_path / "t.parquet", row_group_size=rows)
-        options = TableOptions("parquet", "y", fill=True)
-        path = str(tmp_path / "t.parquet")
-        columns = table.learn([path], options, 2, files.open_input, block_size=5000)
-        assert columns.columns == (Column("x", None, expected), Column("s", None, expected))
+        with open_table(tmp_path / "t.parquet", fill=True) as D:
+            assert columns_of(D) == [("x", None, expected), ("s", None, expected)]
 
 
 @pytest.mark.parametrize(
@@ -199,8 +188,7 @@ def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path):
 def test_an_error_has_its_row_and_column(tmp_path, columns, problem):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({name: list(one) for name, one in columns.items()}), path)
-    with pytest.raises(DataError, match=rf"t\.parquet:{problem}"):
-        load(path, OPTIONS)
+    assert_refused(rf"t\.parquet:{problem}", path)
     assert DataError.exit_code == 65
 
 
@@ -209,12 +197,10 @@ def test_an_error_counts_the_rows_of_all_batches(tmp_path):
     values[140_000] = None
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"y": ["p", "q"] * 75_000, "a": values}), path)
-    with pytest.raises(DataError, match=r"t\.parquet:140001:2: expected a value in column 'a'"):
-        load(path, OPTIONS)
+    assert_refused(r"t\.parquet:140001:2: expected a value in column 'a'", path)
     texts = [f"{i}.x" for i in range(150_000)]
     pq.write_table(pa.table({"y": ["p", "q"] * 75_000, "a": texts}), path)
-    with pytest.raises(DataError, match=r"t\.parquet:1:2: expected numbers or at most 10,000"):
-        load(path, OPTIONS)
+    assert_refused(r"t\.parquet:1:2: expected numbers or at most 10,000", path)
 
 
 def test_a_file_that_is_not_parquet_is_refused(tmp_path):
@@ -223,8 +209,9 @@ def test_a_file_that_is_not_parquet_is_refused(tmp_path):
     content = path.read_bytes()
     for damaged in (b"", b"a,y\n1,p\n", content[:-100], content[:200] + content[300:]):
         path.write_bytes(damaged)
-        with pytest.raises(ContentError, match=r"t\.parquet: expected a Parquet file"):
-            parquet_of(path)
+        message = r"t\.parquet: expected a Parquet file"
+        with pytest.raises(ContentError, match=message), open_table(path, "income", ignored="id"):
+            pass
     assert ContentError.exit_code == 65
 
 
@@ -247,5 +234,5 @@ def test_a_changed_byte_is_read_or_refused(tmp_path):
     content = path.read_bytes()
     for at in rng.integers(4, len(content), 60).tolist():
         path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
-        with suppress(ContentError, DataError):
-            parquet_of(path).close()
+        with suppress(ContentError, DataError), open_table(path, "income", ignored="id"):
+            pass

@@ -10,14 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rows import matrix_of, numbers_of, open_rows, parse, stored
 from scipy import sparse
 
-from randsvm.data import dataset, svmlight
-from randsvm.data.chunks import as_stored, numbers_of
-from randsvm.data.columns import TableOptions
-from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
-from randsvm.parameters.run import Resources
+from randsvm import Arrays
 
 rng = np.random.default_rng(0)
 ROWS = 200
@@ -46,9 +42,9 @@ NUMBERS = {
 
 @pytest.mark.parametrize("X, is_float32", NUMBERS.values(), ids=NUMBERS)
 def test_numbers_come_back_from_storage(X, is_float32):
-    stored = as_stored(X.ravel())
-    assert stored.dtype == (np.float32 if is_float32 else np.float64)
-    assert numbers_of(stored).tolist() == X.ravel().tolist()
+    values = stored(X.ravel())
+    assert values.dtype == (np.float32 if is_float32 else np.float64)
+    assert numbers_of(values).tolist() == X.ravel().tolist()
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1))
@@ -73,7 +69,7 @@ def test_a_float32_stands_for_the_decimal_that_numpy_prints(values):
 )
 def test_values_are_those_of_python(texts, float64):
     row = " ".join(f"{i}:{text}" for i, text in enumerate(texts, 1))
-    block = svmlight.parse(f"1 {row}\n".encode(), name="f", labels="class", float64=float64)
+    block = parse(f"1 {row}\n".encode(), float64=float64)
     assert numbers_of(block.values).tolist() == [float(text) for text in texts]
 
 
@@ -92,11 +88,10 @@ def table_of(X):
     ).encode()
 
 
-def rows_of(D):
-    X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
-    np.testing.assert_array_equal(D.points(np.array([1, ROWS - 1])).X.toarray(), X[[1, -1]])
-    D.close()
-    return X
+def assert_rows(X, source, **options):
+    with open_rows(source, **options) as D:
+        np.testing.assert_array_equal(matrix_of(D), X)
+        np.testing.assert_array_equal(D.points(np.array([1, ROWS - 1])).X.toarray(), X[[1, -1]])
 
 
 WAYS = ["text", "gzip", "pipe", "cache", "kept cache", "spill file", "CSV", "Parquet"]
@@ -105,25 +100,24 @@ WAYS += ["array", "Fortran order", "CSR"]
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("late", [False, True], ids=["from the start", "in the last rows"])
-def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late, set_sizes):
+def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late):
     X = NORMAL if not late else np.where(np.arange(ROWS)[:, None] < 180, NORMAL.round(3), NORMAL)
-    path, options, resources = tmp_path / "data", ParseOptions(chunk_rows=64), Resources()
+    path, options = tmp_path / "data", {"chunk_rows": 64}
     path.write_bytes(table_of(X) if way == "CSV" else text_of(X))
-    source = str(path)
+    source = path
     if way == "gzip":
         path.write_bytes(gzip.compress(text_of(X)))
     elif way == "pipe":
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text_of(X))))
         source = "-"
     elif way in ("cache", "kept cache"):
-        resources = Resources(cache=str(tmp_path / "cache"))
+        options["cache"] = tmp_path / "cache"
         if way == "kept cache":
-            dataset.load(source, options, resources).close()
+            assert_rows(X, source, **options)
     elif way == "spill file":
-        set_sizes(data_bytes=1000)
+        options["memory"] = 2000
     elif way in ("CSV", "Parquet"):
-        table = TableOptions(format="csv" if way == "CSV" else "parquet", label="y")
-        options = ParseOptions(chunk_rows=64, table=table)
+        options["table"] = {"format": way.lower(), "label": "y"}
         if way == "Parquet":
             pyarrow = pytest.importorskip("pyarrow")
             columns = dict(zip("abc", X.T, strict=True))
@@ -133,10 +127,9 @@ def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late, set_size
         kinds = {"array": X, "Fortran order": np.asfortranarray(X), "CSR": sparse.csr_matrix(X)}
         if way in kinds:
             source = Arrays(kinds[way], np.arange(ROWS) % 2)
-    np.testing.assert_array_equal(rows_of(dataset.load(source, options, resources)), X)
+    assert_rows(X, source, **options)
 
 
 def test_float32_arrays_are_their_own_numbers():
     X = NORMAL.astype(np.float32)
-    D = dataset.load(Arrays(X, np.arange(ROWS) % 2), ParseOptions(), Resources())
-    np.testing.assert_array_equal(rows_of(D), X.astype(np.float64))
+    assert_rows(X.astype(np.float64), Arrays(X, np.arange(ROWS) % 2))

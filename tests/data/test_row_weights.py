@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import gzip
 import json
-from contextlib import closing
 
 import numpy as np
 import pytest
 from commands import run_predict, run_train
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import open_rows, summary_of
 from sklearn import metrics as reference
 
-from randsvm import api
-from randsvm.data import dataset
-from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
+from randsvm import Arrays, api
 from randsvm.errors import DataError, ParameterError
-from randsvm.parameters.run import Resources
 
 ROWS = ["a 1:1\n", "# a comment\n", "b 2:1\n", "\n", "a 1:2 # x\n", "b 1:3\n"]
 
 
-def load(paths, weights, cache=None):
-    options = ParseOptions(row_weights=str(weights), chunk_rows=3)
-    return dataset.load(
-        tuple(map(str, paths)),
-        options,
-        Resources(jobs=2, cache=None if cache is None else str(cache)),
-    )
-
-
-def weights_of(D):
-    weights = D.weights()
-    return None if weights is None else weights.tolist()
+def read(*paths, weights=None, cache=None):
+    """Return the summary of files, and the weights of their rows."""
+    own = None if weights is None else str(weights)
+    with open_rows(tuple(map(str, paths)), row_weights=own, cache=cache, chunk_rows=3) as D:
+        found = D.weights()
+        return summary_of(D), None if found is None else found.tolist()
 
 
 @given(st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, 1e-9]), min_size=2, max_size=20))
@@ -53,12 +43,9 @@ def test_a_file_of_weights_gives_the_data_of_cost_in_the_rows(tmp_path_factory, 
         )
     )
     (folder / "w").write_text("# weights\n" + "".join(f" {weight!r}\r\n\n" for weight in numbers))
-    with closing(dataset.load(str(folder / "costs"), ParseOptions(chunk_rows=3), Resources())) as D:
-        expected, weights = vars(D.summary), weights_of(D)
+    expected = read(folder / "costs")
     for cache in (None, folder / "cache", folder / "cache"):
-        with closing(load(parts, folder / "w", cache)) as D:
-            assert {**vars(D.summary), "features": 0} == {**expected, "features": 0}
-            assert weights_of(D) == weights
+        assert read(*parts, weights=folder / "w", cache=cache) == expected
 
 
 def test_a_cache_is_rebuilt_for_other_weights(tmp_path):
@@ -67,10 +54,8 @@ def test_a_cache_is_rebuilt_for_other_weights(tmp_path):
     for numbers in ([1, 2, 3, 4], [4, 3, 2, 5]):
         weights.write_text("".join(f"{number}\n" for number in numbers))
         for _ in range(2):
-            with closing(load([data], weights, cache)) as D:
-                assert weights_of(D) == numbers
-    with closing(dataset.load(str(data), ParseOptions(), Resources(cache=str(cache)))) as D:
-        assert D.weights() is None
+            assert read(data, weights=weights, cache=cache)[1] == numbers
+    assert read(data, cache=cache)[1] is None
 
 
 NOT_A_WEIGHT = "expected a weight from 0 to 3.4e38, found"
@@ -100,7 +85,7 @@ def test_bad_weights_are_refused_with_their_place(tmp_path, monkeypatch, text, m
     (tmp_path / "d").write_text("".join(ROWS))
     (tmp_path / "w").write_text(text)
     with pytest.raises(DataError) as caught:
-        load(["d"], "w")
+        read("d", weights="w")
     assert str(caught.value) == message
     assert caught.value.exit_code == 65
 
@@ -112,7 +97,7 @@ def test_weights_come_from_one_place(tmp_path):
     with pytest.raises(
         ParameterError, match=r"give one of --row-weights and cost: in .*, not both"
     ):
-        load([data], weights)
+        read(data, weights=weights)
     for source, name in ((Arrays([[1.0], [2.0]], [1, 2]), str(weights)), (str(data), "-")):
         with pytest.raises(ParameterError, match="--row-weights"):
             api.train_sgd(source, row_weights=name)

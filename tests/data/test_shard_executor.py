@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import operator
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-
-from randsvm.data.shard_executor import Shard, StateCell, ThreadExecutor
-from randsvm.parallel import ThreadPool
-
-SHARDS = [Shard(0, 0, 5), Shard(1, 5, 9), Shard(2, 9, 10)]
+from rows import shard_states, state_cell
 
 
 def append_word(word):
@@ -20,8 +17,8 @@ def append_word(word):
 
 @pytest.fixture
 def states():
-    with ThreadPool(2) as pool:
-        yield ThreadExecutor(pool).states(lambda shard: [shard.number], SHARDS)
+    with shard_states([5, 4, 1]) as found:
+        yield found
 
 
 def read_states(states):
@@ -63,8 +60,8 @@ def test_a_query_waits_for_an_interrupted_query_of_the_same_state():
         assert go_on.wait(60)
         state.append("slow")
 
-    cell = StateCell[list]([])
-    with ThreadPool(2) as pool:
+    cell = state_cell()
+    with ThreadPoolExecutor(2) as pool:
         interrupted = pool.submit(cell.query, 0, [slow], list)
         assert begun.wait(60)
         later = pool.submit(cell.query, 0, [slow, append_word("next")], list)

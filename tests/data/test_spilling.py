@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import chunk, fail_once, spilling_writer
+from scipy import sparse
 
-from randsvm.data import chunks
-from randsvm.data.chunks import FileStore, RawChunk, SpillingWriter
 from randsvm.errors import SpillError
 
 ROWS = 10
 
 
 def chunk_of(number):
-    values = np.full(ROWS, number, np.float32)
-    indptr, indices = np.arange(ROWS + 1), np.ones(ROWS, np.int32)
-    return RawChunk(np.full(ROWS, float(number)), indptr, indices, values)
+    rows = np.ones(ROWS, np.int32), np.arange(ROWS + 1)
+    X = sparse.csr_matrix((np.full(ROWS, number, np.float32), *rows), shape=(ROWS, 2))
+    return chunk(np.full(ROWS, float(number)), X)
 
 
 @pytest.mark.parametrize("operation", ["append", "finish"])
 @pytest.mark.parametrize("limit", [0, chunk_of(0).nbytes])
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
 def test_a_single_failed_write_loses_no_chunk(monkeypatch, operation, limit, failing):
-    calls, real = [], getattr(FileStore, operation)
-
-    def fails_once(store, *words):
-        calls.append(words)
-        real(store, *words)
-        if len(calls) == failing + 1:
-            raise store.write_error("writing the spill file: No space left on device")
-
-    monkeypatch.setattr(chunks.FileStore, operation, fails_once)
-    writer, kept, failed = SpillingWriter(limit, None), [], []
+    calls = fail_once(monkeypatch, operation, failing)
+    writer, kept, failed = spilling_writer(limit), [], []
     for number in (3, 1, 5, 0, 4, 2):
         try:
             writer.append(chunk_of(number))

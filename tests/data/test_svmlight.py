@@ -15,21 +15,14 @@ import pytest
 import svmlight_reference as reference
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rows import label_table, numbers_of, parse, read_blocks, write_svmlight
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from randsvm.data import svmlight
-from randsvm.data.chunks import numbers_of
-from randsvm.data.labels import LabelTable
-from randsvm.data.svmlight import Spelling
 from randsvm.errors import ContentError, DataError
 
 
-def parse(text, labels="class", **options):
-    return svmlight.parse(text, name="a.svm", labels=labels, **options)
-
-
-def read(path, labels="class", **options):
-    return list(svmlight.read_blocks(str(path), labels=labels, **options))
+def read(path, *labels, **options):
+    return list(read_blocks(path, *labels, **options))
 
 
 @pytest.fixture
@@ -48,9 +41,9 @@ def file(tmp_path, monkeypatch):
 
 def problem_of(path, table=None, **options):
     """Return the message of the first error while reading everything and mapping the labels."""
-    table = table or LabelTable(path)
+    table = table or label_table(path)
     with pytest.raises(DataError) as caught:
-        for block in svmlight.read_blocks(path, **{"labels": "class", **options}):
+        for block in read_blocks(path, **options):
             table.classes(block)
     return str(caught.value)
 
@@ -98,7 +91,7 @@ def test_legal_notations_give_the_expected_rows(file, text):
 
 def test_a_block_holds_labels_and_rows_in_file_order():
     block = parse(b"b 1:0.5 3:2\na 2:1\nb\n")
-    assert block.spellings == [Spelling("b", 1, 1), Spelling("a", 2, 1)]
+    assert block.spellings == [("b", 1, 1), ("a", 2, 1)]
     assert block.codes.tolist() == [0, 1, 0]
     assert block.indptr.tolist() == [0, 2, 3, 3]
     assert block.indices.tolist() == [1, 3, 2]
@@ -122,7 +115,7 @@ def test_rows_of_weight_0_leave_their_labels_and_no_features():
 
 def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
-    table = LabelTable("a.svm", unlabelled=True)
+    table = label_table("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
     assert table.names == []
     assert table.numeric is None
@@ -364,7 +357,7 @@ def test_a_number_may_have_any_number_of_digits(text):
 
 
 def test_notations_of_one_number_are_one_class():
-    table = LabelTable("a.svm")
+    table = label_table("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
     assert table.names == ["+1", "-0", "-1"]
@@ -374,14 +367,14 @@ def test_notations_of_one_number_are_one_class():
 
 
 def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
-    table = LabelTable("a.svm", unlabelled=True, names=["2", "-1"])
+    table = label_table("a.svm", unlabelled=True, names=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
     assert table.names == ["2", "-1", "7"]
 
 
 def test_number_labels_are_refused_for_a_model_with_names(file):
-    table = LabelTable("a.svm", names=["spam", "ham"])
+    table = label_table("a.svm", names=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
 
@@ -412,7 +405,7 @@ def test_scikit_learn_reads_and_writes_the_same_rows(tmp_path, density):
 
 def written(labels, indptr, indices, values):
     stream = io.BytesIO()
-    svmlight.write(stream, labels, np.array(indptr), np.array(indices), values)
+    write_svmlight(stream, labels, np.array(indptr), np.array(indices), values)
     return stream.getvalue()
 
 

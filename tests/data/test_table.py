@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
-from contextlib import closing
 from fractions import Fraction
 
 import numpy as np
@@ -14,16 +13,22 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import (
+    columns_json,
+    columns_of,
+    exact_sums,
+    matrix_of,
+    open_rows,
+    reread_columns,
+    scaled,
+    table_blocks,
+)
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm.arrays import CsrMatrix
-from randsvm.data import dataset, table
-from randsvm.data.columns import Column, Columns, TableOptions
-from randsvm.data.reading import ParseOptions
 from randsvm.errors import DataError
 from randsvm.events import Notice
-from randsvm.parameters.run import PredictParams, Resources
+from randsvm.parameters.run import PredictParams
 
 SVM = {"C": 1.0, "gamma": 0.1, "gap": 1e-3}
 
@@ -62,15 +67,21 @@ def one_hot(frame):
     return np.hstack(parts)
 
 
-def load(path, options):
-    return dataset.load(str(path), ParseOptions(table=options), Resources(jobs=2))
+def open_table(path, label="y", **options):
+    """Open a table, whose format is the suffix of its name, as D."""
+    return open_rows(path, {"format": path.suffix[1:], "label": label, **options})
+
+
+def assert_refused(message, path, **options):
+    with pytest.raises(DataError, match=message), open_table(path, **options):
+        pass
 
 
 def matrix(D, columns):
     """Return all rows of D, with a column for each feature, also for those that are always 0."""
     X = np.zeros((D.n, columns))
     at = D.summary.features - 1
-    X[:, at] = CsrMatrix.vstack([D.chunk_matrix(shard) for shard in D.shards]).toarray()
+    X[:, at] = matrix_of(D)
     return X
 
 
@@ -78,7 +89,7 @@ def test_a_table_is_what_pandas_makes_of_it(tmp_path):
     frame = census(3000)
     frame.to_csv(tmp_path / "t.csv", index=False)
     expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
-    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))) as D:
+    with open_table(tmp_path / "t.csv", "income", ignored="id") as D:
         assert np.array_equal(
             matrix(D, expected.shape[1]).astype(np.float32), expected.astype(np.float32)
         )
@@ -173,32 +184,25 @@ def test_what_the_csv_module_writes_is_read(
     for number, (name, values) in enumerate(named, 1):
         name = name if header else str(number)
         if isinstance(values[0], float):
-            columns.append(Column(name, None, float(np.sum(values) / n)))  # type: ignore[arg-type]
+            columns.append((name, None, float(np.sum(values) / n)))
             X.append(np.array(values)[:, None])
             continue
         texts = sorted({text for text in values if text}, key=str.encode)  # type: ignore[arg-type]
-        columns.append(Column(name, tuple(texts)))  # type: ignore[arg-type]
+        columns.append((name, tuple(texts), None))
         X.append(np.array([[text == one for one in texts] for text in values], float))
     label = "label" if header else str(len(named) + 1)
-    options = TableOptions("csv", label, header=header, fill=True)
-    with closing(load(path, options)) as D:
-        found = D.summary.columns
-        assert [(c.name, c.categories) for c in found.columns] == [  # type: ignore[union-attr]
-            (c.name, c.categories) for c in columns
-        ]
-        for one, other in zip(found.columns, columns, strict=True):  # type: ignore[union-attr]
-            assert (one.mean is None) == (other.mean is None)
-            assert one.mean is None or abs(one.mean - other.mean) <= 1e-9 * max(1, abs(other.mean))  # type: ignore[arg-type]
+    with open_table(path, label, header=header, fill=True) as D:
+        for found, other in zip(columns_of(D), columns, strict=True):
+            assert found[:2] == other[:2]
+            assert found[2] == (None if other[2] is None else pytest.approx(other[2], 1e-9, 1e-9))
         expected = np.hstack(X)
         assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
         assert [D.summary.names[int(code)] for code in D.labels()] == labels
-    # The same rows in small blocks, which cut quoted fields and line ends anywhere.
-    blocks = list(
-        table.read_blocks(str(path), found, labels="class", block_size=2400, float64=True)
-    )  # type: ignore[arg-type]
+        # The same rows in small blocks, which cut quoted fields and line ends anywhere.
+        blocks = table_blocks(path, D, block_size=2400, float64=True)
     assert sum(map(len, blocks)) == n
-    values = np.concatenate([block.values for block in blocks])  # type: ignore[assignment]
-    assert np.array_equal(values, expected[expected != 0])  # type: ignore[arg-type]
+    values = np.concatenate([block.values for block in blocks])
+    assert np.array_equal(values, expected[expected != 0])
 
 
 def test_missing_values_become_the_mean_of_pandas(tmp_path):
@@ -209,10 +213,10 @@ def test_missing_values_become_the_mean_of_pandas(tmp_path):
     filled = frame.drop(columns=["id", "income"])
     filled["hours"] = filled.hours.fillna(filled.hours.mean())
     expected = one_hot(filled)
-    with closing(load(tmp_path / "t.csv", TableOptions("csv", "income", "1", fill=True))) as D:
+    with open_table(tmp_path / "t.csv", "income", ignored="1", fill=True) as D:
         assert np.allclose(matrix(D, expected.shape[1]), expected, rtol=1e-6)
-    with pytest.raises(DataError, match=r"t\.csv:2:\d+: expected a value in column"):
-        load(tmp_path / "t.csv", TableOptions("csv", "income", "id"))
+    message = r"t\.csv:2:\d+: expected a value in column"
+    assert_refused(message, tmp_path / "t.csv", label="income", ignored="id")
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -222,9 +226,9 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 @settings(max_examples=300, deadline=None)
 def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
     parts = [values[at : at + size] for at in range(0, len(values), size)]
-    sums = [table.exact_sums(np.array([part, [-x for x in part]], np.float64)) for part in parts]
+    sums = [exact_sums(np.array([part, [-x for x in part]], np.float64)) for part in parts]
     total, negative = (sum(one) for one in zip(*sums, strict=True)) if sums else (0, 0)
-    assert Fraction(total, 1 << table.EXPONENT) == sum(map(Fraction, values))
+    assert total == sum(map(Fraction, values))
     assert negative == -total
 
 
@@ -264,8 +268,7 @@ def test_a_sum_is_exact_for_any_magnitudes_and_pieces(values, size):
 def test_an_error_has_its_place(tmp_path, text, place):
     path = tmp_path / "t.csv"
     path.write_text(text, newline="")
-    with pytest.raises(DataError, match=rf"t\.csv:{place}"):
-        load(path, TableOptions("csv", "y"))
+    assert_refused(rf"t\.csv:{place}", path)
     assert DataError.exit_code == 65
 
 
@@ -273,21 +276,18 @@ def test_a_number_column_with_too_many_texts_names_the_first_one(tmp_path):
     rows = [f"{i}.5,{'pq'[i % 2]}" for i in range(12_000)]
     rows[5000] = "5000.x,p"
     (tmp_path / "t.csv").write_text("a,y\n" + "\n".join(rows) + "\n")
-    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected a number in column 'a', which"):
-        load(tmp_path / "t.csv", TableOptions("csv", "y"))
-    options = TableOptions("csv", "y", categorical="a")
-    with pytest.raises(DataError, match=r"t\.csv:5002:1: expected numbers or at most 10,000"):
-        load(tmp_path / "t.csv", options)
+    place = r"t\.csv:5002:1: expected "
+    assert_refused(f"{place}a number in column 'a', which", tmp_path / "t.csv")
+    assert_refused(f"{place}numbers or at most 10,000", tmp_path / "t.csv", categorical="a")
 
 
 def test_numbers_are_categories_of_a_column_with_other_texts(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n01,1,p\n2,2,q\nZ,?,p\n01,4,p\n")
-    options = TableOptions("csv", "y", fill=True, categorical="a")
-    with closing(load(tmp_path / "t.csv", options)) as D:
-        first, second = D.summary.columns.columns  # type: ignore[union-attr]
-        assert first.categories == ("01", "2", "Z") and second.mean == pytest.approx(7 / 3)
+    with open_table(tmp_path / "t.csv", fill=True, categorical="a") as D:
+        (_, categories, _), (_, _, mean) = columns_of(D)
+        assert categories == ("01", "2", "Z") and mean == pytest.approx(7 / 3)
         expected = [[1, 0, 0, 1], [0, 1, 0, 2], [0, 0, 1, 7 / 3], [1, 0, 0, 4]]
-        assert np.allclose(matrix(D, 4), expected)  # type: ignore[arg-type]
+        assert np.allclose(matrix(D, 4), expected)
 
 
 def test_forms_of_a_file_do_not_change_the_model(tmp_path):
@@ -355,16 +355,17 @@ def test_a_damaged_line_of_columns_is_refused(value, number):
     import json
 
     for key in ("columns", "format", "label", "header", "fill", "others"):
-        columns = Column("a"), Column("b", ("u", "v"))
-        good = Columns("csv", True, "y", False, columns, ((1, "y"), (3, "id"))).to_json()
-        assert Columns.from_json(good).to_json() == good
+        others = (1, "y"), (3, "id")
+        good = columns_json([("a",), ("b", ("u", "v"))], format="csv", header=True, label="y",
+                            fill=False, others=others)  # fmt: skip
+        assert reread_columns(good) == good
         damaged = json.dumps({**json.loads(good), key: value})
         try:
-            found = Columns.from_json(damaged)
+            found = reread_columns(damaged)
         except ValueError as error:
             assert "expected the columns of a table" in str(error)
         else:
-            assert json.loads(found.to_json()).get(key, []) == value
+            assert json.loads(found).get(key, []) == value
 
 
 # ---- files without a header -------------------------------------------------------------------
@@ -402,9 +403,8 @@ def test_scaling_centres_numbers_and_leaves_0_where_a_category_is_another(tmp_pa
     """Even if most features of a row are not 0."""
     lines = "".join(f"{3 + i % 5},{7 - i % 3},{'ab'[i % 2]},{i % 2}\n" for i in range(30))
     (tmp_path / "t.csv").write_text("x,z,kind,y\n" + lines)
-    with closing(load(tmp_path / "t.csv", TableOptions("csv", "y"))) as D:
-        scaled = D.scaled(dataset.scaling_of(D, "standard"))
-        X = matrix(scaled, 4)
+    with open_table(tmp_path / "t.csv") as D:
+        X = matrix(scaled(D, "standard"), 4)
     assert X[:, :2].mean(axis=0) == pytest.approx(0, abs=1e-6)
     assert (X[:, 2:] == np.array([[2.0, 0], [0, 2]])[np.arange(30) % 2]).all()
 
@@ -419,12 +419,10 @@ def test_named_texts_and_numbers_are_missing(tmp_path, format_):
         frame.to_csv(path, index=False)
     else:
         frame.to_parquet(path)
-    options = TableOptions(format_, "y", fill=True, missing=" - ,-999")
-    with closing(load(path, options)) as D:
-        assert D.summary.columns is not None
-        one, two, three = D.summary.columns.columns
-        assert (one.mean, two.mean) == (2.0, pytest.approx(8 / 3))
-        assert three.categories == ("-", "u", "v")
+    with open_table(path, fill=True, missing=" - ,-999") as D:
+        (_, _, one), (_, _, two), (_, categories, _) = columns_of(D)
+        assert (one, two) == (2.0, pytest.approx(8 / 3))
+        assert categories == ("-", "u", "v")
         expected = [[1, 1.5, 0, 1, 0], [2, 8 / 3, 1, 0, 0], [3, 2.5, 0, 0, 1], [2, 4, 0, 1, 0]]
         assert np.allclose(matrix(D, 5), expected * 10)
     # A prediction reads what the model calls missing.
@@ -445,5 +443,4 @@ def test_named_texts_and_numbers_are_missing(tmp_path, format_):
 def test_another_encoding_than_utf_8_is_refused(tmp_path, content, place):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=rf"t\.csv:{place}: expected UTF-8 in "):
-        load(path, TableOptions("csv", "y"))
+    assert_refused(rf"t\.csv:{place}: expected UTF-8 in ", path)

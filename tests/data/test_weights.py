@@ -5,66 +5,20 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import open_rows, parts_of, summary_of
 from scipy import sparse
 
-from randsvm.data import dataset, in_memory
-from randsvm.data.chunks import (
-    RawChunk,
-    join_chunks,
-)
-from randsvm.data.dataset import ParseOptions
-from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import Totals
+from randsvm import Arrays
 from randsvm.errors import ContentError, DataError
-from randsvm.parameters.run import Resources
-
-
-def chunk_of(m, seed, *, weighted):
-    """Return random rows, of which some are empty. Labels are 0 and 1."""
-    rng = np.random.default_rng(seed)
-    X = sparse.random(m, 7, 0.4, "csr", np.float32, rng)
-    weights = rng.integers(1, 9, m) / 4 if weighted else None
-    y = rng.integers(0, 2, m).astype(float)
-    return RawChunk(y, X.indptr.astype(np.int64), X.indices.astype(np.int32), X.data, weights)
 
 
 def equal(one, other):
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
-
-
-def test_sums_of_weights_are_those_of_the_rows_of_each_class():
-    sums = Totals()
-    chunks = [chunk_of(9, 1, weighted=False), chunk_of(9, 2, weighted=True)]
-    for chunk in chunks:
-        sums.add(chunk, classes=True)
-    whole = join_chunks(chunks)
-    expected = [whole.weights[whole.y == label].sum() for label in (0, 1)]
-    found = sums.fields(["a", "b"])
-    assert {name: found[name] for name in ("n", "weighted", "weight_sum", "class_weight_sums")} == {
-        "n": 18,
-        "weighted": True,
-        "weight_sum": pytest.approx(sum(expected)),
-        "class_weight_sums": pytest.approx(expected),
-    }
-    plain = Totals()
-    plain.add(chunks[0], classes=True)
-    assert "weighted" not in plain.fields(["a", "b"])
-
-
-def test_one_chunk_of_float64_values_makes_a_data_set_of_them():
-    totals, chunk = Totals(), chunk_of(9, 1, weighted=False)
-    totals.add(chunk, classes=True)
-    assert not totals.fields([])["float64"]
-    totals.add(replace(chunk, values=chunk.values.astype(np.float64)), classes=True)
-    totals.add(chunk, classes=True)
-    assert totals.fields([])["float64"]
 
 
 # ---- from files and arrays ---------------------------------------------------------------------
@@ -100,21 +54,16 @@ def text_of(labels, features, weights):
 
 def seen_in(D):
     """Return the rows, labels and weights of a data set, by three ways that must agree."""
-    # A chunk of a file is valid until the next is read.
-    parts = [
-        (chunk.X.toarray(), chunk.y, chunk.weights)
-        for shard in D.shards
-        for chunk in D.chunks(shard)
-    ]
+    _, X, y, own = zip(*parts_of(D), strict=True)
     weights, points = D.weights(), D.points(np.arange(D.n))
-    X, y = np.vstack([X for X, _, _ in parts]), np.concatenate([y for _, y, _ in parts])
     assert equal(weights, points.weights)
     if weights is None:
-        assert all(of is None for _, _, of in parts)
+        assert set(own) == {None}
     else:
-        assert weights.tolist() == np.concatenate([of for _, _, of in parts]).tolist()
+        assert weights.tolist() == np.concatenate(own).tolist()
         assert D.total_weight() == weights.sum()
-    return X.tolist(), y.tolist(), None if weights is None else weights.tolist()
+    X, y = np.concatenate(X).tolist(), np.concatenate(y).tolist()
+    return X, y, None if weights is None else weights.tolist()
 
 
 @given(rows(), st.sampled_from(list(OPENERS)), st.booleans())
@@ -133,31 +82,24 @@ def test_weights_do_not_depend_on_where_rows_are_kept(tmp_path_factory, content,
         [float(labels[i] == "b") for i in kept],
         [numbers[i] for i in kept] if any(numbers[i] != 1 for i in kept) else None,
     )
-    options, found = ParseOptions(**SMALL), []
-    spilling = replace(Resources(jobs=1), tmpdir=str(folder))
-    object.__setattr__(spilling, "memory", 0)
-    cache = str(folder / "cache")
-    ways = [Resources(jobs=1), Resources(jobs=3), spilling, *[Resources(cache=cache)] * 2]
-    for resources in ways:
-        with closing(dataset.load(str(path), options, resources)) as D:
+    found = []
+    for way in ({"jobs": 1}, {"jobs": 3}, {"memory": 0}, *[{"cache": folder / "cache"}] * 2):
+        with open_rows(path, **SMALL, **way) as D:
             assert seen_in(D) == expected
-            found.append(D.summary)
+            found.append(summary_of(D))
     X = np.zeros((len(labels), 7))
     for row, pairs in enumerate(features):
         X[row, [index - 1 for index, _ in pairs]] = [value for _, value in pairs]
     matrix = sparse.csr_matrix(X)
     arrays = Arrays(X if dense else matrix, labels, weights=numbers)
-    summary, _ = in_memory.read(arrays, options)
-    if not dense and (X != 0).sum() < 0.5 * X.size:
-        found.append(summary)
-    assert summary.class_weight_sums == found[0].class_weight_sums
-    for other in found[1:]:
-        assert {**vars(other), "features": 0} == {**vars(found[0]), "features": 0}
-        assert other.features.tolist() == found[0].features.tolist()
     by_class = [sum(numbers[i] for i in kept if labels[i] == label) for label in "ab"]
-    assert found[0].total_weight_by_class == pytest.approx(by_class)
-    assert found[0].total_weight == pytest.approx(sum(by_class))
-    assert found[0].zero_weights == len(labels) - len(kept)
+    with open_rows(arrays, **SMALL) as D:
+        assert D.summary.total_weight_by_class == pytest.approx(by_class)
+        assert D.summary.total_weight == pytest.approx(sum(by_class))
+        if not dense and (X != 0).sum() < 0.5 * X.size:
+            found.append(summary_of(D))
+    assert all(other == found[0] for other in found[1:])
+    assert found[0]["zero_weights"] == len(labels) - len(kept)
 
 
 @pytest.fixture
@@ -165,7 +107,7 @@ def weighted(tmp_path):
     """Return D with 30 rows, weights 0.5, 1, 1.5, ... and y = -1 or +1."""
     text = "".join(f"{'ab'[i % 2]} cost:{(i + 1) / 2} 1:{i + 1} 2:1\n" for i in range(30))
     (tmp_path / "d").write_text(text)
-    with closing(dataset.load(str(tmp_path / "d"), ParseOptions(**SMALL), Resources())) as D:
+    with open_rows(tmp_path / "d", **SMALL) as D:
         yield D.relabel(np.array([-1.0, 1.0]))
 
 
@@ -201,8 +143,8 @@ def test_every_view_has_the_weights_of_its_rows(weighted):
 def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
     path = tmp_path / "d"
     path.write_text(text)
-    with pytest.raises(DataError) as caught:
-        dataset.load(str(path), ParseOptions(), Resources())
+    with pytest.raises(DataError) as caught, open_rows(path):
+        pass
     assert str(caught.value) == f"{path}:{message}"
     assert caught.value.exit_code == 65
 
@@ -221,5 +163,6 @@ def test_bad_weights_are_refused_with_their_place(tmp_path, text, message):
     ],
 )
 def test_bad_weights_of_arrays_are_refused(weights, message):
-    with pytest.raises(ContentError, match=message):
-        in_memory.read(Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights), ParseOptions())
+    arrays = Arrays([[1.0], [2], [3]], ["a", "b", "a"], weights=weights)
+    with pytest.raises(ContentError, match=message), open_rows(arrays):
+        pass

@@ -15,9 +15,6 @@ import oracle
 import pytest
 from commands import run_train
 
-from randsvm.data.classes import labelled_classes, one_versus_rest
-from randsvm.data.dataset import Dataset
-
 # ---- data -------------------------------------------------------------------------------------
 
 
@@ -43,11 +40,6 @@ def board(rows: int, seed: int = 0) -> Data:
 
 
 MAKERS = {"gaussians": gaussians, "board": board}
-
-
-def two_classes(whole: Dataset) -> Dataset:
-    """Return a view with y = +1 for the first label of the data set's model, -1 for the other."""
-    return one_versus_rest(labelled_classes(whole, "")[0], 0)
 
 
 def in_order(y: np.ndarray) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import oracle
-from learning import two_classes
+from rows import two_classes
 
 from randsvm.data import dataset
 from randsvm.data.classes import one_class

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from randsvm.data import svmlight
+from randsvm.data import svmlight, table
 from randsvm.data.reading import ParseOptions
 from randsvm.training import run
 
@@ -45,6 +45,11 @@ CONSTANTS = {
     "side_by_side_rows": ["training.subtasks.SIDE_BY_SIDE_ROWS"],
     "silence_seconds": ["cluster.workers.SILENCE_SECONDS"],
 }
+# Functions with the argument block_size.
+READERS: dict[str, list[Any]] = {
+    "block_bytes": [svmlight.read_blocks],
+    "table_block_bytes": [table.learn, table.read_blocks],
+}
 
 # Data sets are read in several blocks of text, and in shards of 20 rows.
 MANY_SHARDS = {"block_bytes": 2000, "chunk_rows": 20, "batch_rows": 60, "piece_rows": 10}
@@ -59,9 +64,9 @@ def change_sizes(patch: pytest.MonkeyPatch, **sizes: Any) -> None:
     for name, size in sizes.items():
         if name == "chunk_rows":
             patch.setattr(run, "ParseOptions", partial(ParseOptions, chunk_rows=size))
-        elif name == "block_bytes":
-            defaults: Any = svmlight.read_blocks.__kwdefaults__
-            patch.setitem(defaults, "block_size", size)
+        elif name in READERS:
+            for reader in READERS[name]:
+                patch.setitem(reader.__kwdefaults__, "block_size", size)
         else:
             for constant in CONSTANTS[name]:
                 patch.setattr(f"randsvm.{constant}", size)

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import oracle
 import pytest
-from learning import board, two_classes
+from learning import board
+from rows import two_classes
 from scans import KERNELS, TASKS, case, problem, task_file, working_set
 
 from randsvm.arrays import CsrMatrix

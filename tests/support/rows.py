@@ -1,0 +1,258 @@
+"""Rows as the package reads, keeps and draws them, given as plain arrays.
+
+The only way from tests to the modules of randsvm.data: a change there changes this module alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import randsvm
+from randsvm.arrays import CsrMatrix
+from randsvm.data import batches, dataset, matching, svmlight, table
+from randsvm.data import chunks as storage
+from randsvm.data.chunks import RawChunk, SpillingWriter
+from randsvm.data.classes import labelled_classes, one_class, one_versus_rest
+from randsvm.data.columns import Column, Columns, TableOptions
+from randsvm.data.dataset import Dataset
+from randsvm.data.labels import LabelTable
+from randsvm.data.reading import ParseOptions
+from randsvm.data.sampling import Draw, Draws
+from randsvm.data.shard_executor import Shard, StateCell, ThreadExecutor
+from randsvm.errors import SpillError
+from randsvm.parallel import ThreadPool
+from randsvm.parameters.run import Resources
+
+# ---- the data set D ---------------------------------------------------------------------------
+
+
+@contextmanager
+def open_rows(
+    data: Any,
+    table: dict[str, Any] | None = None,
+    *,
+    jobs: int = 2,
+    memory: int | None = None,
+    cache: Path | None = None,
+    **options: Any,
+) -> Iterator[Dataset]:
+    """Open files or Arrays as D.
+
+    table: how a table is read, fields of TableOptions. memory: in bytes; 0: a spill file has the
+    rows. options: fields of ParseOptions, such as chunk_rows=100 or labels="number".
+    """
+    if not isinstance(data, (randsvm.Arrays, tuple)):
+        data = str(data)
+    options["table"] = None if table is None else TableOptions(**table)
+    resources = Resources(jobs=jobs, cache=None if cache is None else str(cache))
+    if memory is not None:  # may be below the least value of the option
+        object.__setattr__(resources, "memory", memory)
+    with closing(dataset.load(data, ParseOptions(**options), resources)) as D:
+        yield D
+
+
+class Part(NamedTuple):
+    """The rows of a chunk: the number of the first, X (m, d), y (m,), weights (m,) or None."""
+
+    start: int
+    X: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+
+
+def parts_of(D: Dataset) -> list[Part]:
+    """Return copies of the rows of D, chunk by chunk; X is float64."""
+    found = []
+    for shard in D.shards:
+        for start, X, y, weights in D.chunks(shard):
+            dense = X.toarray() if isinstance(X, CsrMatrix) else X.astype(float)
+            own = None if weights is None else weights.copy()
+            found.append(Part(start, dense, y.copy(), own))
+    return found
+
+
+def matrix_of(D: Dataset) -> np.ndarray:
+    """Return X of all rows, (n, d) float64."""
+    return np.concatenate([part.X for part in parts_of(D)])
+
+
+def summary_of(D: Dataset) -> dict[str, Any]:
+    """Return the counts, names and digest of a data set as values that can be compared."""
+    return {**vars(D.summary), "features": D.summary.features.tolist()}
+
+
+def two_classes(whole: Dataset) -> Dataset:
+    """Return a view with y = +1 for the first label of the data set's model, -1 for the other."""
+    return one_versus_rest(labelled_classes(whole, "")[0], 0)
+
+
+def by_class(whole: Dataset, path: object = "") -> tuple[Dataset, list[str]]:
+    """Return a view whose y is the number of the class in the model, and the names in order."""
+    D, order = labelled_classes(whole, str(path))
+    return D, [whole.summary.names[i] for i in order]
+
+
+def without_labels(whole: Dataset) -> Dataset:
+    """Return a view for a one-class problem."""
+    return one_class(whole)
+
+
+def scaled(D: Dataset, name: str) -> Dataset:
+    return D.scaled(dataset.scaling_of(D, name))
+
+
+def columns_of(D: Dataset) -> list[tuple[str, tuple[str, ...] | None, float | None]]:
+    """Return name, categories and mean of each column of a table."""
+    assert D.summary.columns is not None
+    return [(one.name, one.categories, one.mean) for one in D.summary.columns.columns]
+
+
+def without_parsing(patch: pytest.MonkeyPatch) -> None:
+    """Let any parsing of text fail: rows can only come from a cache."""
+    patch.setattr("randsvm.data.reading.read_blocks", None)
+
+
+# ---- random rows ------------------------------------------------------------------------------
+
+
+def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
+    """Return m rows drawn with the key (seed, number of the draw)."""
+    return D.sample(Draw(*key), m)
+
+
+def random_subset(D: Dataset, r: int, seed: int) -> np.ndarray:
+    """Return the first random subset S of a run with this seed."""
+    return dataset.random_subset(D, r, Draws(seed))
+
+
+def shuffled_batches(D: Dataset, *key: int) -> Iterator[Any]:
+    """Yield the batches of a pass over the rows in the order of a draw."""
+    return batches.shuffled_batches(D, Draw(*key))
+
+
+# ---- svmlight ---------------------------------------------------------------------------------
+
+
+def parse(text: bytes, labels: Any = "class", *, name: str = "a.svm", **options: Any) -> Any:
+    """Return the block of rows of a text: codes, spellings, indptr, indices, values, y."""
+    return svmlight.parse(text, name=name, labels=labels, **options)
+
+
+def read_blocks(path: object, labels: Any = "class", **options: Any) -> Iterator[Any]:
+    """Yield the blocks of rows of a file."""
+    return svmlight.read_blocks(str(path), labels=labels, **options)
+
+
+def label_table(name: str, **options: Any) -> Any:
+    """Return a table that maps spellings of labels to numbers of classes."""
+    return LabelTable(name, **options)
+
+
+def write_svmlight(
+    stream: Any, labels: Any, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
+) -> None:
+    """Write labels, and rows in CSR form."""
+    svmlight.write(stream, labels, indptr, indices, values)
+
+
+def numbers_of(values: np.ndarray) -> np.ndarray:
+    """Return the float64 numbers that stored values stand for."""
+    return storage.numbers_of(values)
+
+
+def stored(numbers: np.ndarray) -> np.ndarray:
+    """Return numbers as chunks keep them: float32 where it stands for all of them."""
+    return storage.as_stored(numbers)
+
+
+# ---- tables -----------------------------------------------------------------------------------
+
+
+def columns_json(columns: list[tuple[Any, ...]], **fields: Any) -> str:
+    """Return the line of a model that describes the columns of its table."""
+    return Columns(columns=tuple(Column(*one) for one in columns), **fields).to_json()
+
+
+def reread_columns(text: str) -> str:
+    """Return the line again after it was read. Raises ValueError for a damaged line."""
+    return Columns.from_json(text).to_json()
+
+
+def exact_sums(values: np.ndarray) -> list[Fraction]:
+    """Return the sum of each row of numbers without rounding."""
+    return [Fraction(one, 1 << table.EXPONENT) for one in table.exact_sums(values)]
+
+
+def table_blocks(path: Path, D: Dataset, **options: Any) -> list[Any]:
+    """Return the blocks of a table that has the columns of D."""
+    assert D.summary.columns is not None
+    return list(table.read_blocks(str(path), D.summary.columns, labels="class", **options))
+
+
+# ---- chunks and states of shards --------------------------------------------------------------
+
+
+def chunk(
+    y: np.ndarray, X: Any, values: np.ndarray | None = None, weights: np.ndarray | None = None
+) -> RawChunk:
+    """Return a chunk of the rows of a CSR matrix; values: other values of its nonzeros."""
+    return RawChunk(
+        y,
+        X.indptr.astype(np.int64),
+        X.indices.astype(np.int32),
+        X.data if values is None else values,
+        weights,
+    )
+
+
+def spilling_writer(limit: int) -> SpillingWriter:
+    """Return a writer of chunks that keeps `limit` bytes in memory."""
+    return SpillingWriter(limit, None)
+
+
+def fail_once(patch: pytest.MonkeyPatch, operation: str, failing: int) -> list[Any]:
+    """Let a call of "append" or "finish" of a spill file fail; return the list of all calls.
+
+    failing: the number of the call that fails, from 0
+    """
+    calls, real = [], getattr(storage.FileStore, operation)
+
+    def fails_once(store: Any, *words: Any) -> None:
+        calls.append(words)
+        real(store, *words)
+        if len(calls) == failing + 1:
+            raise SpillError("writing the spill file: No space left on device")
+
+    patch.setattr(storage.FileStore, operation, fails_once)
+    return calls
+
+
+@contextmanager
+def shard_states(sizes: list[int]) -> Iterator[Any]:
+    """Yield states of shards with these numbers of rows; each is a list with the shard's number."""
+    ends = np.cumsum([0, *sizes]).tolist()
+    shards = [Shard(i, ends[i], ends[i + 1]) for i in range(len(sizes))]
+    with ThreadPool(2) as pool:
+        yield ThreadExecutor(pool).states(lambda shard: [shard.number], shards)
+
+
+def state_cell() -> StateCell[list[Any]]:
+    """Return the state of one shard, an empty list."""
+    return StateCell([])
+
+
+# ---- rows by content --------------------------------------------------------------------------
+
+NOT_FOUND = matching.NOT_FOUND
+
+
+def matches(D: Dataset, Z: Any, features: np.ndarray) -> matching.Matches:
+    """Return which rows of D equal the rows of a CSR matrix with these features."""
+    return matching.matches(D, Z, features)
