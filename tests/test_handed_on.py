@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from math import inf
-
 import numpy as np
 import pytest
 from commands import run_predict
 from learning import gaussians, learn
+from trainings import cross_fitted_sigmoid, fit_sigmoid, folds_of_probabilities, open_task
 
 from randsvm import SVC
-from randsvm.arrays import to_dense
-from randsvm.data.dataset import load as load_dataset
-from randsvm.data.reading import ParseOptions
 from randsvm.errors import ParameterError
-from randsvm.parameters.run import DataParams, Resources
-from randsvm.parameters.svm import KernelParams
-from randsvm.training.cross_validation import CrossValidation, fit_by_cross_validation
-from randsvm.training.job import Job
-from randsvm.training.probabilities import calibration_of, fit_sigmoid
-from randsvm.training.run import labelled
 
 
 def test_the_output_of_a_prediction_is_not_the_file_of_weights(tmp_path):
@@ -52,19 +41,10 @@ def weighted_rows(tmp_path):
 
 def test_weights_and_the_seed_reach_the_folds_of_probabilities(tmp_path):
     path, x, _, w = weighted_rows(tmp_path)
-
-    def fit(D, params, seconds):
-        return lambda X: to_dense(X).astype(float)
-
-    with closing(load_dataset(str(path), ParseOptions("class", False), Resources(jobs=1))) as whole:
-        D = labelled(whole, str(path), "svc")[0]
-        params, first = KernelParams(), D.labels() == 0
-        found = fit_by_cross_validation(D, params, fit, calibration_of(params, True), Job(), inf)
-        assert found["sigmoid"].ravel() == pytest.approx(fit_sigmoid(x, first, w), rel=1e-5)
-        assert found["sigmoid"].ravel() != pytest.approx(fit_sigmoid(x, first), rel=1e-2)
-        assigned = []
-        for seed in 0, 0, 1:
-            job = Job(data_params=DataParams(seed=seed))
-            of = CrossValidation.of(D, 5, job)
-            assigned.append(of.assigned[0].tolist())
+    with open_task(path) as D:
+        first = D.labels() == 0
+        found = cross_fitted_sigmoid(D, lambda X: X.toarray().astype(float))
+        assert found == pytest.approx(fit_sigmoid(x, first, w), rel=1e-5)
+        assert found != pytest.approx(fit_sigmoid(x, first), rel=1e-2)
+        assigned = [folds_of_probabilities(D, seed).tolist() for seed in (0, 0, 1)]
     assert assigned[0] == assigned[1] != assigned[2]

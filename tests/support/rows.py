@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from fractions import Fraction
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +27,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
+from randsvm.data.scaling import Scaling, Statistics
 from randsvm.data.shard_executor import Shard, StateCell, ThreadExecutor
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
@@ -108,6 +111,16 @@ def scaled(D: Dataset, name: str) -> Dataset:
     return D.scaled(dataset.scaling_of(D, name))
 
 
+def scaling(name: str, *factors: Any) -> Scaling:
+    """Return a scaling by given shifts and factors of the features."""
+    return Scaling(name, *factors)
+
+
+def fitted_scaling(name: str, parts: list[CsrMatrix], centred: np.ndarray) -> Scaling:
+    """Return the scaling that is fitted to the rows of all parts."""
+    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), centred)
+
+
 def columns_of(D: Dataset) -> list[tuple[str, tuple[str, ...] | None, float | None]]:
     """Return name, categories and mean of each column of a table."""
     assert D.summary.columns is not None
@@ -143,6 +156,13 @@ def shuffled_batches(D: Dataset, *key: int) -> Iterator[Any]:
 def parse(text: bytes, labels: Any = "class", *, name: str = "a.svm", **options: Any) -> Any:
     """Return the block of rows of a text: codes, spellings, indptr, indices, values, y."""
     return svmlight.parse(text, name=name, labels=labels, **options)
+
+
+def groups_of(text: bytes) -> np.ndarray:
+    """Return the group of each row of a text, (m,) int64: its qid modulo 2^64."""
+    block, _, fault = svmlight.parse_piece(text + svmlight.PADDING, labels="class", groups=True)
+    assert fault is None and block.groups is not None
+    return block.groups
 
 
 def read_blocks(path: object, labels: Any = "class", **options: Any) -> Iterator[Any]:

@@ -1,20 +1,10 @@
-"""A small data set for each task, opened as cross-validation opens it."""
+"""A small data set for each task."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
 
 import numpy as np
 import oracle
 from learning import Data, gaussians
-
-from randsvm.data import dataset
-from randsvm.data.dataset import Dataset
-from randsvm.data.reading import ParseOptions
-from randsvm.parameters.run import Resources
-from randsvm.training.run import labelled
 
 ROWS, GAMMA = 200, 0.5
 
@@ -38,14 +28,3 @@ SETS = {
     "svr": regression(ROWS),
     "one-class": novelties(ROWS),
 }
-
-
-@contextmanager
-def open_dataset(
-    path: Path, kind: str, jobs: int = 2, *, groups: bool = False
-) -> Iterator[Dataset]:
-    """Open the data set as cross-validation does."""
-    task = kind if kind in ("svr", "one-class") else "svc"
-    options = ParseOptions("number" if kind == "svr" else "class", False, groups=groups)
-    with closing(dataset.load(str(path), options, Resources(jobs=jobs))) as whole:
-        yield labelled(whole, str(path), task)[0]

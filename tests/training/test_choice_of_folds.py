@@ -8,18 +8,14 @@ import numpy as np
 import pytest
 from learning import gaussians, learn
 from sklearn.model_selection import TimeSeriesSplit
-from task_sets import open_dataset
-
-from randsvm.parameters.run import DataParams, Resources, Search
-from randsvm.training.cross_validation import CrossValidation, forward_folds, subset_of
-from randsvm.training.job import Job
-
-
-def folds_of(path, search):
-    job = Job(resources=Resources(jobs=1), search=search)
-    with open_dataset(path, "svc") as D:
-        return CrossValidation.of_search(D, job)
-
+from trainings import (
+    folds_of,
+    folds_of_probabilities,
+    forward_folds,
+    open_task,
+    splits_of,
+    subset_of,
+)
 
 # ---- repetitions --------------------------------------------------------------------------------
 
@@ -27,18 +23,18 @@ def folds_of(path, search):
 def test_each_repetition_spreads_the_rows_over_other_folds(tmp_path):
     path = gaussians(203).save(tmp_path / "d")
     y = gaussians(203).y
-    folds = folds_of(path, Search(folds="5x3"))
-    assert list(folds.folds) == list(range(15))
+    with open_task(path) as D:
+        splits = splits_of(D, folds="5x3")
+        first, second, _ = folds_of(D, folds="5x3")
+        (once,) = folds_of(D, folds=5)
+    assert len(splits) == 15
     for repetition in range(3):
-        held = np.array([folds.held_out(5 * repetition + k) for k in range(5)])
+        held = np.array([held for _, held in splits[5 * repetition :][:5]])
         assert (held.sum(axis=0) == 1).all()
         for label in (-1, 1):
             assert np.ptp(held[:, y == label].sum(axis=1)) <= 1
-    for number in folds.folds:
-        assert (folds.training(number) == ~folds.held_out(number)).all()
-    first, second = folds.assigned[:2]
+    assert all((training == ~held).all() for training, held in splits)
     assert 0.1 < np.mean(first == second) < 0.3
-    (once,) = folds_of(path, Search(folds=5)).assigned
     assert (first == once).all()
 
 
@@ -77,16 +73,13 @@ def test_forward_folds_are_those_of_scikit_learn(n, folds):
 def test_the_seed_chooses_the_held_out_rows(tmp_path, kind):
     path, found = gaussians(203).save(tmp_path / "d"), list[Any]()
     for seed in (0, 0, 1):
-        job = Job(
-            data_params=DataParams(seed=seed), resources=Resources(jobs=1), search=Search(folds=5)
-        )
-        with open_dataset(path, "svc") as D:
+        with open_task(path) as D:
             if kind == "subset":
                 found.append(subset_of(D, 100, seed).points(np.arange(100)).X.data)
             elif kind == "search":
-                found.append(CrossValidation.of_search(D, job).assigned[0])
+                found.append(folds_of(D, seed, folds=5)[0])
             else:
-                found.append(CrossValidation.of(D, 5, job).assigned[0])
+                found.append(folds_of_probabilities(D, seed))
     assert (found[0] == found[1]).all()
     assert (found[0] != found[2]).any()
 
@@ -95,5 +88,6 @@ def test_small_classes_begin_in_different_folds(tmp_path):
     """Seven classes of two rows each fill five folds with three or two rows."""
     path = tmp_path / "d"
     path.write_text("".join(f"{label} 1:{row}\n" for label in range(7) for row in range(2)))
-    (fold,) = folds_of(path, Search(5)).assigned
+    with open_task(path) as D:
+        (fold,) = folds_of(D, folds=5)
     assert sorted(np.bincount(fold, minlength=5)) == [2, 3, 3, 3, 3]

@@ -11,10 +11,7 @@ import pytest
 from commands import run_predict
 from learning import learn
 from libsvm import svmutil
-
-from randsvm.data import cache, dataset
-from randsvm.data.reading import ParseOptions
-from randsvm.parameters.run import Resources
+from rows import matrix_of, open_rows
 
 ROWS = 400
 OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
@@ -107,18 +104,6 @@ def test_an_offset_changes_no_accuracy(tmp_path, at, features):
 # ---- ways to read -----------------------------------------------------------------------------
 
 
-def read(path, memory=1 << 30, chunk_rows=64):
-    options = ParseOptions(chunk_rows=chunk_rows)
-    return dataset.load(str(path), options, Resources(memory=memory))
-
-
-def values_of(D):
-    # A chunk of a file is valid until the next is read.
-    X = np.concatenate([D.chunk_matrix(shard).toarray() for shard in D.shards])
-    assert X.dtype == np.float64
-    return X
-
-
 LATE = {
     "absent at first": lambda X: np.where(np.arange(ROWS)[:, None] < 100, 0.5, X),
     "a few rows at the end": lambda X: X[: 64 * 6 + 3],
@@ -132,14 +117,10 @@ def test_rows_have_their_numbers_wherever_float32_lacks_one(tmp_path, change):
     X = change(X)
     path = tmp_path / "data"
     path.write_text(text_of(y[: len(X)], X))
-    D = read(path)
-    assert D.summary.float64
-    np.testing.assert_array_equal(values_of(D), X)
-    again, store = cache.read(
-        [str(path)], ParseOptions(chunk_rows=64), Resources(cache=str(tmp_path / "cache"))
-    )
-    assert again.float64
-    assert again.digest == D.summary.digest
-    assert store.read(len(store.sizes) - 1).values.dtype == np.float64
-    store.close()
-    D.close()
+    digests = set()
+    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
+        with open_rows(path, cache=cache, chunk_rows=64) as D:
+            assert D.summary.float64
+            assert matrix_of(D).tolist() == X.tolist()
+            digests.add(D.summary.digest)
+    assert len(digests) == 1

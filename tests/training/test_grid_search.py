@@ -15,17 +15,13 @@ from learning import Data, learn
 from sklearn.metrics import mean_squared_error, r2_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC, SVR, OneClassSVM
-from task_sets import GAMMA, SETS, open_dataset
+from task_sets import GAMMA, SETS
+from trainings import folds_of, open_task, rows_of_subset, splits_of, subset_of
 
 from randsvm import api
 from randsvm.cli.report import Report
-from randsvm.data.sampling import Draw
 from randsvm.errors import Interrupted
 from randsvm.events import Progress, Tried
-from randsvm.parameters.run import Resources, Search
-from randsvm.training import cross_validation
-from randsvm.training.cross_validation import CrossValidation
-from randsvm.training.job import Job
 
 # The options of the command, and scikit-learn's estimators.
 WORDS = {
@@ -66,12 +62,10 @@ def score(kind, y, said):
     return mean_squared_error(y, said) if kind == "svr" else 100 * float(np.mean(y == said))
 
 
-def splits_of(path, kind, groups=None):
+def four_splits(path, kind, groups=None):
     """Return masks of the training rows and of the held-out rows of four folds."""
-    search = Search(folds=4, groups=groups)
-    with open_dataset(path, kind, groups=groups == "qid") as D:
-        folds = CrossValidation.of_search(D, Job(resources=Resources(jobs=1), search=search))
-        return [(folds.training(k), folds.held_out(k)) for k in folds.folds]
+    with open_task(path, kind, groups=groups == "qid") as D:
+        return splits_of(D, folds=4, groups=groups)
 
 
 def scores_by_hand(kind, data, splits):
@@ -105,7 +99,7 @@ def test_scores_equal_scikit_learns_on_the_same_folds(
     algorithm, *words = WAYS[way]
     words += [] if groups is None else ["--groups", groups]
     learnt = learn(algorithm, path, tmp_path / "m", "-v", 4, *words, *WORDS[kind])
-    scores, held, said = scores_by_hand(kind, data, splits_of(path, kind, groups))
+    scores, held, said = scores_by_hand(kind, data, four_splits(path, kind, groups))
     (found,) = scored(learnt)
     # One row in 50 may be too close to the hyperplane to decide.
     close = {"rel": 5e-3} if kind == "svr" else {"abs": 2.51}
@@ -133,7 +127,7 @@ def test_scores_of_sgd_equal_those_of_a_file_for_each_fold(tmp_path, write_set, 
     path, data = write_set(kind), SETS[kind]
     words = ("--epochs", 50, *WORDS[kind][:-2])
     (found,) = scored(learn("sgd", path, tmp_path / "m", "-v", 4, *words))
-    splits, lines = splits_of(path, kind), path.read_text().splitlines(keepends=True)
+    splits, lines = four_splits(path, kind), path.read_text().splitlines(keepends=True)
     for (_, held), its_score in zip(splits, found["scores"], strict=True):
         for name, some in (("train", ~held), ("test", held)):
             rows = [line for line, wanted in zip(lines, some, strict=True) if wanted]
@@ -213,10 +207,10 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
 def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
     path, data = write_set("svc"), SETS["svc"]
     learnt = learn("randsvm", path, tmp_path / "m", "-v", 4, "--subset", 80, *WORDS["svc"])
-    with open_dataset(path, "svc") as D:
-        rows = D.sample(Draw(0, cross_validation.SUBSET_DRAW), 80)
-        some = cross_validation.subset_of(D, 80, 0)
-        fold = cross_validation.assign_folds(some, 4, Draw(0, cross_validation.FOLDS_DRAW))
+    with open_task(path) as D:
+        rows = rows_of_subset(D, 80)
+        some = subset_of(D, 80, 0)
+        (fold,) = folds_of(some, folds=4)
         assert (some.labels() == D.labels()[rows]).all()
     splits = [(fold != part, fold == part) for part in range(4)]
     scores, _, _ = scores_by_hand("svc", Data(data.y[rows], data.X[rows]), splits)

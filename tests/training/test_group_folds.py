@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -12,17 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from learning import learn
+from rows import groups_of
 from scipy import sparse
+from trainings import folds_of, group_folds, open_task
 
 import randsvm
-from randsvm.data import dataset, svmlight
-from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draw
 from randsvm.errors import DataError
-from randsvm.parameters.run import Resources, Search
-from randsvm.training.cross_validation import CrossValidation, assign_groups
-from randsvm.training.job import Job
-from randsvm.training.run import labelled
 
 GROUPS, ROWS_IN_GROUP = 40, 6
 N = GROUPS * ROWS_IN_GROUP
@@ -52,18 +46,6 @@ def path(tmp_path):
     return tmp_path / "d"
 
 
-def opened(path, **given):
-    options = ParseOptions(groups=True, **given)
-    return labelled(dataset.load(str(path), options, Resources(jobs=1)), "", "svc")[0]
-
-
-def folds_of(D, folds, seed=0):
-    job = Job(search=Search(folds=folds, groups="qid"))
-    job = Job(data_params=type(job.data_params)(seed=seed), search=job.search)
-    validation = CrossValidation.of_search(D, job)
-    return list(validation.assigned)
-
-
 # ---- folds --------------------------------------------------------------------------------------
 
 
@@ -74,7 +56,7 @@ def folds_of(D, folds, seed=0):
 )
 def test_groups_stay_together_and_no_fold_is_empty(rows, folds, seed):
     groups, y = np.array(rows, np.int64).T
-    fold = assign_groups(groups, y, folds, Draw(seed, 1))
+    fold = group_folds(groups, y, folds, seed)
     of_group = [set(fold[groups == group].tolist()) for group in np.unique(groups)]
     assert all(len(numbers) == 1 for numbers in of_group)
     assert len(set.union(*of_group)) == min(folds, len(of_group))
@@ -84,8 +66,8 @@ def test_groups_stay_together_and_no_fold_is_empty(rows, folds, seed):
 def test_folds_of_some_rows_keep_their_groups(path):
     _, _, qids = near_duplicates()
     some = np.arange(N) % 3 > 0
-    with closing(opened(path)) as D:
-        (fold,) = folds_of(D.subset(some), 3)
+    with open_task(path, groups=True) as D:
+        (fold,) = folds_of(D.subset(some), folds=3, groups="qid")
     of_group = [set(fold[qids[some] == qid].tolist()) for qid in np.unique(qids)]
     assert all(len(numbers) == 1 for numbers in of_group)
     assert set.union(*of_group) == {0, 1, 2}
@@ -165,10 +147,7 @@ def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
         f"{i % 2} {before}qid:{value:+04d} {after}1:2\n# a comment\n"
         for i, value in enumerate(values)
     )
-    text = text.encode() + svmlight.PADDING
-    block, _, fault = svmlight.parse_piece(text, labels="class", groups=True)
-    assert fault is None
-    assert block.groups.view(np.uint64).tolist() == [value % 2**64 for value in values]
+    assert groups_of(text.encode()).view(np.uint64).tolist() == [value % 2**64 for value in values]
 
 
 # ---- errors -------------------------------------------------------------------------------------
@@ -186,7 +165,6 @@ def test_groups_are_qids_modulo_2_to_the_64(values, before, after):
 )
 def test_a_row_without_a_qid_is_refused(tmp_path, line, place, found):
     (tmp_path / "d").write_text(f"1 qid:4 1:1\n-1 qid:5 2:1\n{line}\n1 1:1\n")
-    with pytest.raises(
-        DataError, match=re.escape(f"d:{place}: expected qid:number, found {found}")
-    ):
-        opened(tmp_path / "d")
+    message = re.escape(f"d:{place}: expected qid:number, found {found}")
+    with pytest.raises(DataError, match=message), open_task(tmp_path / "d", groups=True):
+        pass

@@ -5,7 +5,6 @@ LIBSVM refuses the model.
 from __future__ import annotations
 
 import signal
-from contextlib import closing
 
 import numpy as np
 import oracle
@@ -13,16 +12,11 @@ import pytest
 from learning import Data, in_order, learn
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
+from trainings import open_task, refuse_subtasks, subtasks
 
 from randsvm import api
-from randsvm.data.classes import labelled_classes
 from randsvm.errors import Interrupted
 from randsvm.events import Iteration
-from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import KernelParams
-from randsvm.training import run
-from randsvm.training.job import Job
-from randsvm.training.subtasks import Subtasks
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA, "--multiclass", "ovr")
@@ -204,10 +198,6 @@ def assert_two_classes_trained(model, training_set, predict, training_file, stop
     assert (f[:, 2:] == -1).all()
 
 
-def without_reading(*words):
-    raise AssertionError("read for nothing")
-
-
 def test_a_signal_between_classes_keeps_the_trained_ones(
     tmp_path,
     predict,
@@ -218,7 +208,7 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
     """Rows of untrained classes are only counted, not read."""
 
     def strike():
-        monkeypatch.setattr(Subtasks, "__getitem__", without_reading)
+        refuse_subtasks(monkeypatch)
         raise Interrupted(signal.SIGTERM)
 
     meddler, model = AtFirstRound(f"+{in_order(training_set.y)[1]:g}", strike), tmp_path / "m"
@@ -233,16 +223,15 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 @pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
 def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
-    with closing(run.load_rows(str(training_file), KernelParams(), Job())) as whole:
-        D, _ = labelled_classes(whole, str(training_file))
+    with open_task(training_file) as D:
         D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
-        subtasks = Subtasks(D, KernelParams(gamma=1.0, multiclass=multiclass), Resources())
-        for number in range(len(subtasks)):
-            task, (rising, falling) = subtasks[number], subtasks.sides(number)
+        several = subtasks(D, gamma=1.0, multiclass=multiclass)
+        for number in range(len(several)):
+            task, (rising, falling) = several[number], several.sides(number)
             y = task.D.labels()
             assert (rising, falling) == (np.count_nonzero(y > 0), np.count_nonzero(y < 0))
-            SV, certificate = subtasks.constant_solution(number)
+            SV, certificate = several.constant_solution(number)
             # With f = 1 or f = -1 each row of the other class has loss 2.
             assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
             assert SV.problem == task.problem
-        subtasks.close()
+        several.close()

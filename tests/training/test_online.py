@@ -17,8 +17,8 @@ import sgd_reference
 from commands import run_train
 from learning import learn
 from liblinear import liblinearutil
+from trainings import step_sizes
 
-from randsvm.algorithms.sgd import SgdSchedule
 from randsvm.errors import Interrupted
 
 KINDS = {
@@ -63,7 +63,7 @@ def reference_of(path, d, rate=0.0):
     plain = sgd_reference.Plain(
         d,
         len(old.label),
-        SgdSchedule(
+        step_sizes(
             lambda_,
             eta0,
             bias_rate,

@@ -11,10 +11,10 @@ from libsvm import svmutil
 from scipy import optimize, sparse
 from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import log_loss
+from trainings import fit_sigmoid
 
 from randsvm import Arrays, train_randsvm
 from randsvm.errors import ModelError
-from randsvm.training import probabilities
 
 # ---- the sigmoid --------------------------------------------------------------------------------
 
@@ -42,7 +42,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_sigmoid_minimises_platts_loss(case):
     f, positive = CASES[case]
-    found = np.array(probabilities.fit_sigmoid(f, positive))
+    found = np.array(fit_sigmoid(f, positive))
     size = np.abs(f).max() or 1.0
     best = optimize.minimize(
         lambda AB: platts_loss(AB / [size, 1], f, positive), [-1.0, 0.0], method="BFGS", tol=1e-9
@@ -142,7 +142,7 @@ def test_the_held_out_log_loss_is_close_to_libsvms(tmp_path, predict, german, al
         sign * predict(tmp_path / name, learnt.model, "--scores").scores
         for name in ("train", "test")
     )
-    A, B = probabilities.fit_sigmoid(f, y > 0)
+    A, B = fit_sigmoid(f, y > 0)
     assert log_loss(test_y > 0, 1 / (1 + np.exp(A * test_f + B))) > 1.15 * mine
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import closing
-from functools import reduce
-from operator import add
 
 import numpy as np
 import oracle
@@ -14,14 +11,9 @@ from csr_rows import csr
 from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
+from rows import fitted_scaling, matrix_of, open_rows, scaled, scaling
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
-
-from randsvm.arrays import CsrMatrix
-from randsvm.data import dataset
-from randsvm.data.reading import ParseOptions
-from randsvm.data.scaling import Scaling, Statistics
-from randsvm.parameters.run import Resources
 
 DENSE = {
     "minmax": lambda: MinMaxScaler((-1, 1)),
@@ -54,7 +46,7 @@ def huge_means():
 def fitted(name, X, centred, pieces):
     """Fit a scaling to several parts of the rows."""
     parts = [csr(part.astype(np.float32)) for part in np.array_split(X, pieces)]
-    return Scaling.fitted(name, reduce(add, map(Statistics.of, parts)), np.full(6, centred))
+    return fitted_scaling(name, parts, np.full(6, centred))
 
 
 @pytest.mark.parametrize("pieces", [1, 7])
@@ -76,7 +68,7 @@ def test_unit_rows_have_length_1(size):
     X[3, 2] = 1
     rows = csr(X.astype(np.float32))
     X[3, 2] = rows.data[rows.indptr[3]] = 0
-    scaled = Scaling("unit").apply(rows).toarray()
+    scaled = scaling("unit").apply(rows).toarray()
     # scikit-learn's Normalizer does not change rows shorter than 2e-15.
     length = np.linalg.norm(X, axis=1, keepdims=True)
     assert scaled == pytest.approx(X / np.where(length > 0, length, 1), rel=1e-6)
@@ -87,7 +79,7 @@ def test_scaled_values_beyond_float32_are_clipped():
     largest = np.finfo(np.float32).max
     X = csr(np.array([[3e38, 1.0], [-3e38, 0.5]], np.float32))
     for shift in (np.zeros(2), None):
-        scaled = Scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
+        scaled = scaling("minmax", shift, np.array([1e30, 2.0])).apply(X)
         assert scaled.toarray().tolist() == [[largest, 2.0], [-largest, 1.0]]
 
 
@@ -184,11 +176,11 @@ def test_a_full_feature_of_sparse_rows_is_centred(tmp_path, name):
     expected = SPARSE[name]().fit_transform(sparse.csr_matrix(data.X)).toarray()
     expected[:, 7] = DENSE[name]().fit_transform(data.X[:, 7:8]).ravel()
     path = str(data.save(tmp_path / "d"))
-    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as D:
-        scaled = D.scaled(dataset.scaling_of(D, name))
-        X = CsrMatrix.vstack([scaled.chunk_matrix(shard) for shard in scaled.shards])
-    assert X.toarray() == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
-    assert D.nnz <= X.nnz <= scaled.nnz <= D.nnz + D.n
+    with open_rows(path) as D:
+        view = scaled(D, name)
+        found = matrix_of(view)
+    assert found == pytest.approx(expected[:, D.summary.features - 1], rel=1e-5, abs=1e-6)
+    assert D.nnz <= np.count_nonzero(found) <= view.nnz <= D.nnz + D.n
 
 
 @pytest.mark.parametrize("name", DENSE)

@@ -14,14 +14,11 @@ import numpy as np
 import oracle
 import pytest
 from learning import gaussians, learn
-from task_sets import SETS, open_dataset
+from task_sets import SETS
+from trainings import open_task
+from trainings import search as search_grid
 
 from randsvm.events import Notice, Tried, listening
-from randsvm.parameters.option import command_line
-from randsvm.parameters.run import Resources, Search
-from randsvm.parameters.svm import KernelParams
-from randsvm.training import search as searches
-from randsvm.training.job import Job
 
 ROWS = 1200
 
@@ -89,30 +86,18 @@ class SearchEvents:
         return [one.text for one in self.of(Notice)]
 
 
-def search(
-    path,
-    fit,
-    search,
-    clock,
-    until=math.inf,
-    task="svc",
-):
+def search(path, fit, grid, clock, *, task="svc", **options):
     found = SearchEvents()
-    job = Job(resources=Resources(jobs=1), search=search.resolved())
 
     def timed(D, params):
         clock.now += D.n
         return fit(D, params)
 
-    def configuration(params, job):
-        return command_line(params, job.search)
-
-    with open_dataset(path, task) as D, listening(found.events.append):
-        best = searches.search(D, KernelParams(task, gamma=0.5), timed, job, configuration, until)
-    return *best[:2], found
+    with open_task(path, task) as D, listening(found.events.append):
+        return *search_grid(D, timed, grid, task=task, **options), found
 
 
-C_GRID = (("C", tuple(2.0**power for power in range(12))),)
+C_GRID = {"C": tuple(2.0**power for power in range(12))}
 
 
 # ---- under a time limit -------------------------------------------------------------------------
@@ -122,7 +107,7 @@ def test_all_combinations_are_scored_on_few_rows_and_the_best_on_more(labelled_f
     def fit(D, params):
         return predict_share(0.9 - abs(math.log2(params.C) - 7) / 20)
 
-    searched, params, found = search(labelled_file, fit, Search(3, None, C_GRID), clock, 30_000)
+    searched, params, found = search(labelled_file, fit, C_GRID, clock, until=30_000)
     assert found.by_rows == {200: 12, 800: 3, 1200: 2}
     assert params.C == 2**7
     assert [one.rows for one in searched.tried] == [1200, 1200, 800, *[200] * 9]
@@ -156,8 +141,8 @@ def test_a_score_of_nan_is_the_worst(tmp_path, clock):
         value = {1: 3.0, 2: np.nan, 3: 0.0, 4: 9.0}[params.C]
         return lambda X: np.full((X.shape[0], 1), value)
 
-    grid = (("C", (1.0, 2.0, 3.0, 4.0)),)
-    searched, _, _ = search(tmp_path / "d", fit, Search(2, None, grid), clock, task="svr")
+    grid = {"C": (1.0, 2.0, 3.0, 4.0)}
+    searched, _, _ = search(tmp_path / "d", fit, grid, clock, task="svr", folds=2)
     assert [one.values["C"] for one in searched.tried] == [3, 1, 4, 2]
 
 
@@ -169,14 +154,14 @@ def small_stages(set_sizes):
     set_sizes(coarse_rows=60)
 
 
-AUTO = (("C", "auto"), ("gamma", "auto"))
+AUTO = {"C": "auto", "gamma": "auto"}
 
 
 def test_a_range_is_searched_coarsely_and_then_finely(labelled_file, small_stages, clock):
     """The search starts with LIBSVM's grid, at least 5 powers of 2 around the best, and ends at the
     best power of sqrt(2).
     """
-    searched, params, found = search(labelled_file, by_log_distance, Search(3, None, AUTO), clock)
+    searched, params, found = search(labelled_file, by_log_distance, AUTO, clock)
     assert set(found.by_rows) == {60, 240, 960}
     assert found.by_rows[60] == 11 * 10
     # A quarter of the grid, and all neighbours of its best combination.

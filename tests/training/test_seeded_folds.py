@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from learning import gaussians, learn
 from scipy import stats
-
-from randsvm.training import cross_validation
+from trainings import significantly_worse
 
 # ---- racing -------------------------------------------------------------------------------------
 
@@ -64,7 +63,7 @@ def test_candidates_are_dropped_by_the_paired_test_of_scipy():
         if index and stats.ttest_rel(loss, best, alternative="greater").pvalue < 0.01
     ]
     assert 0 < len(expected) < len(losses) - 1
-    assert cross_validation.significantly_worse(losses, m) == expected
+    assert significantly_worse(losses, m) == expected
     # Repetitions do not make differences significant.
     twice = {index: np.tile(loss, 2) for index, loss in losses.items()}
-    assert cross_validation.significantly_worse(twice, m) == expected
+    assert significantly_worse(twice, m) == expected

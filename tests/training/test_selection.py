@@ -12,14 +12,18 @@ from sklearn import metrics
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, cross_val_score
 from sklearn.svm import SVC, SVR
-from task_sets import SETS, open_dataset
+from task_sets import SETS
+from trainings import (
+    fit_sigmoid,
+    folds_of,
+    mean_and_error,
+    open_task,
+    score_of,
+    significantly_worse,
+    simplest_within_error,
+)
 
-from randsvm.data.sampling import Draw
 from randsvm.events import Tried
-from randsvm.parameters.run import SELECTION_METRICS, Search
-from randsvm.parameters.svm import KernelParams
-from randsvm.training import cross_validation
-from randsvm.training.probabilities import fit_sigmoid
 
 
 def cross_fitted_loss(y, f, w):
@@ -49,18 +53,6 @@ REFERENCES = {
 }
 
 
-def criterion(name, classes):
-    task = "svr" if name.endswith("error") else "svc"
-    labels = [str(label) for label in range(classes)]
-    return cross_validation.criterion_of(Search(5, select_by=name), KernelParams(task), labels)
-
-
-def score_of(name, classes, y, f, w=None):
-    found = criterion(name, classes)
-    kept = found.keep(f[:, None] if f.ndim == 1 else f, y)
-    return found.of_fold(cross_validation.KeptValues(y, kept, w))
-
-
 def rows_for(name, classes, rows=60):
     rng = np.random.default_rng([classes, rows])
     if name.endswith("error"):
@@ -75,7 +67,7 @@ def rows_for(name, classes, rows=60):
 
 CASES = [
     (name, classes)
-    for name in SELECTION_METRICS
+    for name in REFERENCES
     for classes in (2, 3)
     if classes == 2 or name in ("accuracy", "balanced-accuracy", "f1")
 ]
@@ -136,7 +128,7 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
             losses = {i: score_of(name, 2, y, f).losses for i, f in enumerate([right, wrong])}
             if name == "auc":
                 losses[1] = score_of(name, 2, y, -right).losses
-            assert cross_validation.significantly_worse(losses, 200) == expected, (name, rare)
+            assert significantly_worse(losses, 200) == expected, (name, rare)
 
 
 # ---- mean and standard error ---------------------------------------------------------------
@@ -144,12 +136,12 @@ def test_six_rows_of_a_rare_class_are_the_fewest_that_a_race_drops_by():
 
 def test_the_standard_error_is_that_of_the_mean():
     scores = [1.0, 2.0, 4.0, 5.0]
-    mean, error = cross_validation.mean_and_error(scores, 4)
+    mean, error = mean_and_error(scores, 4)
     assert mean == 3
     assert error == pytest.approx(float(np.std(scores, ddof=1)) / 2)
     # The same rows once more say nothing new.
-    assert cross_validation.mean_and_error(scores * 3, 4) == pytest.approx((mean, error))
-    assert isnan(cross_validation.mean_and_error([1.0], 4)[1])
+    assert mean_and_error(scores * 3, 4) == pytest.approx((mean, error))
+    assert isnan(mean_and_error([1.0], 4)[1])
 
 
 def tried(C, gamma, score, error=1.0, **other):
@@ -168,10 +160,10 @@ def test_the_simplest_combination_within_one_standard_error_is_marked():
         tried(0.01, 1, 89.5, dropped_after=1),
         tried(0.01, 0.1, 90, rows=5),
     ]
-    assert cross_validation.simplest_within_error(several, 1) == {"C": 1, "gamma": 0.5}
-    assert cross_validation.simplest_within_error([tried(10, 1, 90, float("nan"))], 1) is None
+    assert simplest_within_error(several, 1) == {"C": 1, "gamma": 0.5}
+    assert simplest_within_error([tried(10, 1, 90, float("nan"))], 1) is None
     errors = [tried(10, 1, 0.5, 0.1), tried(1, 1, 0.6), tried(0.1, 1, 0.61)]
-    assert cross_validation.simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
+    assert simplest_within_error(errors, -1) == {"C": 1, "gamma": 1}
 
 
 # ---- the command ----------------------------------------------------------------------------
@@ -198,8 +190,8 @@ def test_a_search_selects_by_scikit_learns_score(tmp_path, name, scoring, capsys
     path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
     grid = "-g", "0.01,0.5,20"
     found = search(path, tmp_path / "m", "-s", kind, "--no-racing", "--select-by", name, *grid)
-    with open_dataset(path, kind) as D:
-        fold = cross_validation.assign_folds(D, 3, Draw(0, cross_validation.FOLDS_DRAW))
+    with open_task(path, kind) as D:
+        (fold,) = folds_of(D, folds=3)
     splits = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(3)]
     (searched,) = found.of("searched")
     scale = 100 if name == "balanced-accuracy" else 1

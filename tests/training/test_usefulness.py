@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from commands import run_train
 from sklearn.exceptions import ConvergenceWarning
+from trainings import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 import randsvm
 from randsvm.events import Notice
-from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
 N, D = 1200, 12
 

@@ -8,11 +8,11 @@ import pytest
 from learning import learn
 from scans import case, problem
 from sklearn import svm
+from trainings import kept_values
 
 from randsvm import Arrays, train_osuna, train_randsvm
 from randsvm.estimators import NuSVC
 from randsvm.events import Trained
-from randsvm.training.cross_validation import kept_values
 
 ROWS = 300
 # The task, the number of classes (0: a regression) and the parameters of each case.
@@ -133,7 +133,7 @@ def test_scores_of_folds_have_the_weights_of_their_rows(made):
         weights = np.arange(450) / 100
         D = one.D.reweighted(weights).subset(np.arange(450) % 2 == 0)
         zeros = np.zeros((100, 1))
-        found = kept_values(D, lambda X: zeros[: X.shape[0]], lambda f, y: f[:, 0])
+        found = kept_values(D, lambda X: zeros[: X.shape[0]])
         assert found.weights is not None
         assert found.weights.tolist() == weights[::2].tolist()
         assert len(found.kept) == len(found.y) == 225

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import open_rows
 from sklearn.datasets import make_blobs, make_regression
+from trainings import offset_for_share
 
 from randsvm import Arrays, load, train_sgd
-from randsvm.data.dataset import load as load_dataset
-from randsvm.data.reading import ParseOptions
 from randsvm.events import Epoch, Trained
-from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSSES
-from randsvm.svm.linear import Linear, with_share_outside
 
 ROWS = 1500
 CASES = {
@@ -90,11 +87,8 @@ def test_the_share_outside_is_one_of_the_weight():
     outside = np.asarray(fitted.decision_function(X)).ravel() <= 0
     assert weights[outside].sum() <= 0.2 * weights.sum()
     assert weights[outside].sum() > 0.2 * weights.sum() - weights.max()
-    D = load_dataset(
-        Arrays([[1.0], [2.0], [3.0]], weights=[1, 2, 5]), ParseOptions(any_label=True), Resources()
-    )
-    found = with_share_outside(D, Linear(np.ones((1, 1)), np.zeros(1)), 0.375)
-    assert found.b.tolist() == [-2.5]
+    with open_rows(Arrays([[1.0], [2.0], [3.0]], weights=[1, 2, 5]), any_label=True) as D:
+        assert offset_for_share(D, [1.0], 0.375) == -2.5
 
 
 def written(path, X, y, costs=None):
@@ -106,7 +100,14 @@ def written(path, X, y, costs=None):
     return str(path)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "log"])
+LOSSES = {
+    "hinge": lambda z: np.maximum(0, 1 - z),
+    "squared-hinge": lambda z: np.maximum(0, 1 - z) ** 2,
+    "log": lambda z: np.logaddexp(0, -z),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
     X, y = rows(2)
     y = 2 * y - 1
@@ -128,7 +129,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
         train_sgd(data, str(tmp_path / name), update=start, **options)
         model = load(str(tmp_path / name)).model
         z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
-        losses[name] = float(weights @ LOSSES[loss].of(z)) / weights.sum()
+        losses[name] = float(weights @ LOSSES[loss](z)) / weights.sum()
         w[name] = np.append(model.w, model.b)
         assert float(model.metadata["t"]) == 300 + (len(y) if name == "plain" else weights.sum())
     assert (w["cost"] == w["file"]).all()
@@ -148,7 +149,7 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
     model = load(start).model
     f = X @ model.w[:, 0] + model.b[0]
     z = y * f * (1 if model.labels[0] == "1" else -1)
-    expected = np.average(LOSSES["hinge"].of(z), weights=weights)
+    expected = np.average(LOSSES["hinge"](z), weights=weights)
     assert found.progressive_loss == pytest.approx(expected)
     assert found.progressive_errors == pytest.approx(np.average(z <= 0, weights=weights))
 
@@ -168,6 +169,6 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
 def test_rows_with_equal_values_are_on_the_same_side(u, share, outside, weights):
     """At most the share of the rows has f <= 0."""
     rows = Arrays([[1.0, one] for one in u], weights=weights)
-    D = load_dataset(rows, ParseOptions(any_label=True), Resources())
-    found = with_share_outside(D, Linear(np.array([[0.0], [1.0]]), np.zeros(1)), share)
-    assert np.count_nonzero(np.array(u) + found.b <= 0) == outside
+    with open_rows(rows, any_label=True) as D:
+        b = offset_for_share(D, [0.0, 1.0], share)
+    assert np.count_nonzero(np.array(u) + b <= 0) == outside

@@ -1,0 +1,196 @@
+"""Folds, scores, searches and sigmoids of the package, given as plain arrays.
+
+The only way from tests to the modules of randsvm.training and randsvm.algorithms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rows import open_rows
+
+from randsvm.algorithms.sgd import SgdSchedule
+from randsvm.data.dataset import Dataset
+from randsvm.data.sampling import Draw
+from randsvm.parameters.option import command_line
+from randsvm.parameters.run import DataParams, Resources, Search
+from randsvm.parameters.svm import KernelParams
+from randsvm.svm.linear import Linear, with_share_outside
+from randsvm.training import cross_validation, kernel_machine, probabilities
+from randsvm.training import search as searches
+from randsvm.training.cross_validation import CrossValidation
+from randsvm.training.job import Job
+from randsvm.training.run import labelled
+from randsvm.training.subtasks import Subtasks
+
+
+@contextmanager
+def open_task(path: Path, kind: str = "svc", **options: Any) -> Iterator[Dataset]:
+    """Open a data set as a training does. kind: "svr", "one-class", or another for classes."""
+    task = kind if kind in ("svr", "one-class") else "svc"
+    labels = "number" if kind == "svr" else "class"
+    with open_rows(path, labels=labels, **options) as whole:
+        yield labelled(whole, str(path), task)[0]
+
+
+# ---- folds --------------------------------------------------------------------------------------
+
+
+def _job(seed: int, search: Search) -> Job:
+    return Job(data_params=DataParams(seed=seed), resources=Resources(jobs=1), search=search)
+
+
+def splits_of(D: Dataset, seed: int = 0, **search: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return masks of the training rows and of the held-out rows of each fold of a search.
+
+    search: fields of Search, such as folds=5
+    """
+    folds = CrossValidation.of_search(D, _job(seed, Search(**search)))
+    return [(folds.training(k), folds.held_out(k)) for k in folds.folds]
+
+
+def folds_of(D: Dataset, seed: int = 0, **search: Any) -> list[np.ndarray]:
+    """Return the number of the fold that holds out each row, for each repetition of a search."""
+    return list(CrossValidation.of_search(D, _job(seed, Search(**search))).assigned)
+
+
+def folds_of_probabilities(D: Dataset, seed: int) -> np.ndarray:
+    """Return the number of the fold of -b that holds out each row."""
+    return CrossValidation.of(D, 5, _job(seed, Search())).assigned[0]
+
+
+def group_folds(groups: np.ndarray, y: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Return the number of the fold of each row; rows of a group stay together."""
+    return cross_validation.assign_groups(groups, y, folds, Draw(seed, 1))
+
+
+def forward_folds(n: int, folds: int) -> np.ndarray:
+    """Return the number of the fold of each of n rows in the order of time."""
+    return cross_validation.forward_folds(n, folds)
+
+
+def subset_of(D: Dataset, rows: int, seed: int) -> Dataset:
+    """Return the random rows of D that a search with --subset scores on."""
+    return cross_validation.subset_of(D, rows, seed)
+
+
+def rows_of_subset(D: Dataset, rows: int) -> np.ndarray:
+    """Return the numbers of these rows, for the seed 0."""
+    return D.sample(Draw(0, cross_validation.SUBSET_DRAW), rows)
+
+
+# ---- scores -------------------------------------------------------------------------------------
+
+
+def score_of(
+    name: str, classes: int, y: np.ndarray, f: np.ndarray, w: np.ndarray | None = None
+) -> Any:
+    """Return the score of decision values f by a metric of --select-by, with the loss of rows."""
+    params = KernelParams("svr" if name.endswith("error") else "svc")
+    labels = [str(label) for label in range(classes)]
+    criterion = cross_validation.criterion_of(Search(5, select_by=name), params, labels)
+    kept = criterion.keep(f[:, None] if f.ndim == 1 else f, y)
+    return criterion.of_fold(cross_validation.KeptValues(y, kept, w))
+
+
+def kept_values(D: Dataset, decision: Callable[[Any], np.ndarray]) -> Any:
+    """Return y, decision values and weights of all rows of D, as a fold keeps them."""
+    return cross_validation.kept_values(D, decision, lambda f, y: f[:, 0])
+
+
+def significantly_worse(losses: dict[int, np.ndarray], rows: int) -> list[int]:
+    """Return the combinations that a race drops."""
+    return cross_validation.significantly_worse(losses, rows)
+
+
+def mean_and_error(scores: list[float], folds: int) -> tuple[float, float]:
+    """Return the mean of the scores of folds, and its standard error."""
+    return cross_validation.mean_and_error(scores, folds)
+
+
+def simplest_within_error(tried: list[Any], sign: int) -> Any:
+    """Return the values of the simplest combination within one standard error of the best."""
+    return cross_validation.simplest_within_error(tried, sign)
+
+
+def search(
+    D: Dataset,
+    fit: Callable[[Dataset, Any], Any],
+    grid: dict[str, Any],
+    *,
+    task: str = "svc",
+    until: float = math.inf,
+    folds: int = 3,
+) -> tuple[Any, Any]:
+    """Search a grid with fits by a function; return the results and the best parameters."""
+    own = Search(folds, None, tuple(grid.items())).resolved()
+    job = Job(resources=Resources(jobs=1), search=own)
+    params = KernelParams(task, gamma=0.5)
+
+    def configuration(params: KernelParams, job: Job) -> list[str]:
+        return command_line(params, job.search)
+
+    searched, best, *_ = searches.search(D, params, fit, job, configuration, until)
+    return searched, best
+
+
+# ---- probabilities ------------------------------------------------------------------------------
+
+
+def fit_sigmoid(f: np.ndarray, positive: np.ndarray, *weights: np.ndarray) -> tuple[float, float]:
+    """Return A and B of P(positive) = 1 / (1 + exp(A f + B))."""
+    return probabilities.fit_sigmoid(f, positive, *weights)
+
+
+def cross_fitted_sigmoid(D: Dataset, decision: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """Return A and B fitted to the values of a decision function on folds of D."""
+    params = KernelParams()
+    calibration = probabilities.calibration_of(params, True)
+    found = cross_validation.fit_by_cross_validation(
+        D, params, lambda *_: decision, calibration, Job(), math.inf
+    )
+    return np.ravel(found["sigmoid"])
+
+
+# ---- notices ------------------------------------------------------------------------------------
+
+OVERFITTED = kernel_machine.OVERFITTED
+CONSTANT_DECISION = kernel_machine.CONSTANT_DECISION
+POOR_FIT_NOTICES = kernel_machine.POOR_FIT_NOTICES
+
+
+# ---- linear machines ----------------------------------------------------------------------------
+
+
+def step_sizes(*rule: Any, **rules: Any) -> SgdSchedule:
+    """Return the step sizes of sgd; see SgdSchedule."""
+    return SgdSchedule(*rule, **rules)
+
+
+def offset_for_share(D: Dataset, w: list[float], share: float) -> float:
+    """Return b of the novelty detection with weights w for which a share of D has f <= 0."""
+    found = with_share_outside(D, Linear(np.array(w)[:, None], np.zeros(1)), share)
+    return float(found.b[0])
+
+
+# ---- subtasks -----------------------------------------------------------------------------------
+
+
+def subtasks(D: Dataset, **params: Any) -> Subtasks:
+    """Return the binary problems of D, whose y are numbers of classes."""
+    return Subtasks(D, KernelParams(**params), Resources())
+
+
+def refuse_subtasks(patch: pytest.MonkeyPatch) -> None:
+    """Let any reading of the rows of a binary problem fail."""
+
+    def refused(*_: Any) -> None:
+        raise AssertionError("read for nothing")
+
+    patch.setattr(Subtasks, "__getitem__", refused)
