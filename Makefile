@@ -32,9 +32,10 @@ lint: .venv/ready  ## run ruff, mypy and stubtest
 	  --allowlist tests/support/stubtest_allowlist.txt $(COMPILED)
 
 # One thread each, as the commands have it: the scan has a worker per core, and threads that spin
-# while another waits cost a factor of 10 on a busy machine.
+# while another waits cost a factor of 10 on a busy machine. Files in their own order: by their
+# numbers of tests the longest tests would come last, one beside an idle core.
 test: lint  ## lint, types, tests
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # FUZZ holds options, as in FUZZ="--fuzz-seed 1". `make test` runs a small share, always the same.
 fuzz: .venv/ready  ## thousands of random cases, damaged files and property tests (hours; FUZZ='--fuzz-seed 1')

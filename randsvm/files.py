@@ -10,7 +10,6 @@ import contextlib
 import errno
 import glob
 import io
-import json
 import os
 import select
 import stat
@@ -280,6 +279,8 @@ def read_json_lines(path: str) -> list[dict[str, Any]]:
 
     Raises InputError if the file cannot be opened.
     """
+    import json  # not for --help
+
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:

@@ -16,17 +16,41 @@ import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import oracle
 import pytest
-import real_sets
 from commands import run_predict, run_train
-from fixtures import PredictRun, TrainRun
 from fork_server import ForkServer
 from hypothesis import HealthCheck, settings
 from sizes import change_sizes
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+class TrainRun(NamedTuple):
+    """The model file of a training run, and its text on stderr."""
+
+    model: Path
+    stderr: str
+
+    @property
+    def metadata(self):
+        return oracle.trailer(self.model)
+
+
+class PredictRun(NamedTuple):
+    """The lines that a prediction wrote, and its text on stdout and stderr."""
+
+    lines: list[str]
+    out: str
+    err: str
+
+    @property
+    def scores(self):
+        return np.array(self.lines, float)
+
 
 # `make test` tries the same examples each time; `make fuzz` tries new ones, with the profile "new".
 # An example takes any time on a busy machine.
@@ -57,10 +81,7 @@ def asks_for_fuzz(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Mark the tests that need real data; leave out the long fuzz tests unless -m names them."""
-    for item in items:
-        if "real" in getattr(item, "fixturenames", ()):
-            item.add_marker("real_data")
+    """Leave out the long fuzz tests unless -m names them."""
     if not asks_for_fuzz(config):
         long = [item for item in items if item.get_closest_marker("fuzz")]
         items[:] = [item for item in items if not item.get_closest_marker("fuzz")]
@@ -103,30 +124,11 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"certificates: {count} {how}")
 
 
-def pytest_report_header():
-    """Report where the real data sets are, or that the tests on them are skipped."""
-    return real_sets.summary()
-
-
 @pytest.fixture
 def script(monkeypatch):
     """Import a module of the folder scripts by its name."""
     monkeypatch.syspath_prepend(SCRIPTS)
     return importlib.import_module
-
-
-@pytest.fixture(scope="session")
-def real(tmp_path_factory):
-    """real(name): a real data set, decompressed because LIBSVM's own reader does not read xz."""
-    folder = tmp_path_factory.mktemp("real")
-
-    def find(name):
-        plain = folder / name
-        if not plain.exists():
-            plain.write_bytes(real_sets.content(name))
-        return plain
-
-    return find
 
 
 @pytest.fixture(scope="session")

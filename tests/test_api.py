@@ -162,6 +162,8 @@ def test_weights_are_a_dictionary(weights):
         ({"cache": 5}, ParameterError, "cache must be the name of a file, got 5"),
         ({"weights": 3}, ParameterError, "weights must be a dictionary of labels and numbers, got"),
         ({"weights": {"1": "x"}}, ParameterError, "weights must be a dictionary of labels and"),
+        ({"folds": 2.5}, ParameterError, "folds"),
+        ({"reduce": 2.5}, ParameterError, "reduce"),
         ({"params": object(), "gamma": 1}, TypeError, "there is no option 'params'"),
     ],
 )
@@ -245,25 +247,6 @@ def test_functions_of_model_files_take_names_of_files(tmp_path):
         with pytest.raises(ParameterError, match="expected names of files, found Arrays"):
             call()
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"epochs": 2.5},
-        {"epochs": "many"},
-        {"epochs": [2]},
-        {"epochs": math.nan},
-        {"folds": 2.5},
-        {"gamma": ["scale", 0.1]},
-    ],
-)
-def test_values_of_a_wrong_type_are_parameter_errors(given):
-    X = np.random.default_rng(0).normal(size=(20, 2))
-    with pytest.raises(ParameterError):
-        randsvm.train_sgd(randsvm.Arrays(X, X[:, 0] > 0), **given)
-    with pytest.raises(ParameterError):
-        randsvm.train_randsvm(randsvm.Arrays(X, X[:, 0] > 0), reduce=2.5)
 
 
 def test_an_estimator_of_a_model_of_a_table_takes_features(tmp_path):

@@ -206,6 +206,12 @@ def test_the_reference_of_python_has_every_public_name():
         assert pkgutil.resolve_name(name) is not None
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_named_function_exists(page):
+    for path, name in re.findall(r"`([\w/]+\.py):(\w+)`", page.read_text()):
+        assert f"def {name}(" in (ROOT / "randsvm" / path).read_text()
+
+
 def anchors(page):
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}

@@ -68,16 +68,6 @@ def is_event(name):
     return hasattr(value, "_fields")
 
 
-def test_every_field_of_an_event_has_a_comment():
-    """On its line, or on the lines above it."""
-    lines = inspect.getsource(events).partition("class _Signals")[0].splitlines()
-    fields = [i for i, line in enumerate(lines) if re.match(r"    \w+: \S", line)]
-    bare = [lines[i] for i in fields if "  # " not in lines[i] and "    # " not in lines[i - 1]]
-    own = {name for value in vars(events).values() for name in getattr(value, "_fields", ())}
-    assert [line for line in bare if line.split(":")[0].strip() in own] == []
-    assert len(fields) > 100
-
-
 def methods(cls):
     """Public methods and properties that a class of this package defines, inherited ones too."""
     return sorted(

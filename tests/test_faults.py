@@ -160,18 +160,6 @@ def test_an_output_that_would_destroy_something_else_is_73(command, folder, line
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("words", ["", "--scores", "-b 1", "--labels libsvm"])
-def test_predictions_replace_predictions(command, folder, words):
-    """Predictions of any kind, or an empty file, may be replaced."""
-    learn("randsvm", folder / "data", folder / "both", "-g", 5, "-b", 1)
-    kinds = ["", "--scores", "-b 1", "--labels libsvm"]
-    (folder / "o").write_text("")
-    for kind in (words, *kinds):
-        ended = command("predict", *kind.split(), "-q", "data", "both", "o")
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert (folder / "o").stat().st_size > 0
-
-
 @pytest.mark.parametrize(
     "old",
     [

@@ -33,23 +33,6 @@ def test_a_set_is_the_beginning_of_a_larger_set(name):
     assert made[2].startswith(made[1])
 
 
-def test_a_folder_that_is_missing_is_one_line(tmp_path):
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        run("make_data.py", "sinc", tmp_path / "no" / "data")
-    assert failed.value.stderr.startswith(b"Error: cannot create ")
-    assert failed.value.stderr.count(b"\n") == 1
-
-
-MODULES = sorted(path.relative_to(SCRIPTS).with_suffix("") for path in SCRIPTS.rglob("*.py"))
-
-
-@pytest.mark.parametrize("module", MODULES, ids=str)
-def test_a_script_finds_its_imports(module):
-    if "matplotlib" in (SCRIPTS / module).with_suffix(".py").read_text():
-        pytest.importorskip("matplotlib")
-    run("-c", f"import {'.'.join(module.parts)}")
-
-
 # ---- real sets, and the page ------------------------------------------------------------------
 
 

@@ -20,22 +20,6 @@ from randsvm.errors import ParameterError
 BOTH = ("osuna", "osuna-closest")
 ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
 WORDS = "-t 2 -g 5"
-START = ("working_set", "frozen", "support_vectors", "bounded", "violators", "primal", "dual")
-
-
-def test_osuna_and_osuna_closest_start_from_the_same_working_set(tmp_path):
-    path = board(2000).save(tmp_path / "data")
-    words = ("-g", 5, "--working-set", 300, "--max-iterations", 2)
-    first, second = {}, {}
-    for algorithm in BOTH:
-        for seed in (0, 1):
-            learnt = learn(algorithm, path, tmp_path / "m", *words, "--seed", seed)
-            of_round = [[event[name] for name in START] for event in learnt.rounds]
-            first[algorithm, seed], second[algorithm, seed] = of_round
-    for seed in (0, 1):
-        assert first["osuna", seed] == first["osuna-closest", seed]
-        assert second["osuna", seed] != second["osuna-closest", seed]
-    assert first["osuna", 0] != first["osuna", 1]
 
 
 @pytest.mark.parametrize("algorithm", BOTH)
@@ -80,9 +64,6 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
         assert (lower <= beta).all() and (beta <= upper).all()
         total = asked.coefficient_sum
         assert beta.sum() == pytest.approx(total, abs=1e-9 * upper.max())
-
-
-# ---- other kernels, real data ---------------------------------------------------------------
 
 
 def test_a_working_set_that_exceeds_the_memory_is_refused(tmp_path):

@@ -6,20 +6,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import sys
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import oracle
 import pytest
-from commands import run_train
 from learning import board, learn
-
-import randsvm
-from randsvm.parameters.rounds import RandsvmParams
-from randsvm.svm import subproblem_qp
 
 # BOARD needs several rounds of sampling; SMALL is small enough for many runs.
 BOARD = ("checkerboard", 5000)
@@ -84,16 +76,6 @@ def test_a_run_without_progress_ends_and_reports_it(made, train):
     assert trained.metadata["gap"] is None
 
 
-def test_the_default_bound_on_support_vectors_is_kbh07s():
-    assert RandsvmParams().resolved(100_000).support_bound == 10_404
-    assert RandsvmParams(separable=True).resolved(100_000).support_bound == 5_202
-    formula = math.ceil(32 * math.log(4 * 1000 / 0.5) / 0.1**2)
-    assert RandsvmParams(distortion=0.1, delta=0.5).resolved(1000).support_bound == formula
-    for given in (RandsvmParams(), RandsvmParams(support_bound=7), RandsvmParams(sample_size=9)):
-        resolved = given.resolved(5000)
-        assert resolved.sample_size > resolved.support_bound >= 1
-
-
 # ---- blocks of near rows --------------------------------------------------------------------
 
 
@@ -121,26 +103,3 @@ def test_no_subproblem_of_kbh07_exceeds_its_size(tmp_path):
     learnt = learn("randsvm", path, tmp_path / "m", *words)
     sizes = [event["working_set"] for event in learnt.rounds]
     assert len(sizes) > 1 and max(sizes) <= 300
-
-
-def test_the_calls_to_libsvm_are_those_that_the_architecture_lists(tmp_path, monkeypatch):
-    """The calls of the first solve lead from the command to LIBSVM's problem."""
-    stacks, plain = [], subproblem_qp.c_svc
-    package = Path(randsvm.__file__).parent
-
-    def recorded(*arguments):
-        frame, own = sys._getframe(1), []
-        while frame is not None:
-            path = Path(frame.f_code.co_filename)
-            if package in path.parents:
-                own.append(f"{path.relative_to(package).as_posix()}:{frame.f_code.co_name}")
-            frame = frame.f_back
-        stacks.append(own[::-1])
-        return plain(*arguments)
-
-    monkeypatch.setattr(subproblem_qp, "c_svc", recorded)
-    path = board(40).save(tmp_path / "data")
-    run_train("randsvm", "-q", "-c", 8, path, tmp_path / "m")
-    calls = stacks[0][stacks[0].index("cli/train.py:randsvm") :]
-    text = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
-    assert [*calls, "svm/libsvm.py:c_svc"] == re.findall(r"`([\w/]+\.py:\w+)`", text)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner
 from commands import run_predict, run_train
@@ -177,26 +176,6 @@ def test_without_a_command_it_is_randsvm(toy, words):
         contents.append(toy.with_name("m").read_bytes())
     assert contents[0] == contents[1]
     assert b'configuration "randsvm ' in contents[0]
-
-
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ("-c 0", "'-c' / '--cost': must be > 0 and finite, got 0"),
-        ("--cost=-1e0", "'-c' / '--cost': must be > 0 and finite, got -1e0"),
-        ("-c-1", "'-c' / '--cost': must be > 0 and finite, got -1"),
-        ("-g 1,-2", "'-g' / '--gamma': must be >= 0 and finite, got 1,-2"),
-        ("--memory 1M", "'--memory': must be >= 16M, got 1M"),
-        ("--time-limit 0m", "'--time-limit': must be > 0 seconds, got 0m"),
-        ("--gap 1", "'--gap': must be > 0 and < 1, got 1"),
-        ("-v 1", "'-v' / '--folds': must be from 2 to 1000, got 1"),
-        ("-w1 0", "'-w' / '--weight': must be > 0 and finite, got 0"),
-    ],
-)
-def test_errors_name_the_option_and_the_value_as_typed(toy, words, message):
-    with pytest.raises(click.BadParameter) as raised:
-        run_train(*words.split(), toy)
-    assert raised.value.format_message() == f"Invalid value for {message}"
 
 
 def test_a_model_in_the_place_of_data(toy):

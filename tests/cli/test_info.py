@@ -66,16 +66,6 @@ def test_a_model_of_libsvm(tmp_path, info, words, expected):
     assert (found["version"], found["gap"], found["configuration"]) == (None, None, None)
 
 
-def test_text_has_a_line_for_each_fact_that_is_known(tmp_path, capsys, data):
-    trained = learn("randsvm", data, tmp_path / "m", "-g", 0.5, "--gap", 0.01)
-    run_predict("info", trained.model)
-    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert lines["gap"] == f"{trained.outcome['gap']:.6g}"
-    assert lines["labels"] == "+1 -1"
-    assert (lines["probabilities"], lines.get("scaling")) == ("no", None)
-    assert lines["model"] == str(trained.model)
-
-
 def test_info_takes_one_model_and_a_prediction_three_files(tmp_path):
     for words in (["info"], ["predict"], ["x"], ["x", "y"]):
         with pytest.raises(click.MissingParameter):

@@ -59,10 +59,7 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, 
         assert max(event["frozen"], event["bounded"]) <= event["support_vectors"]
         assert event["dual"] <= whole.primal * (1 + 1e-6)
         assert event["primal"] >= whole.dual * (1 - 1e-6)
-    for name in ("seconds", "bytes_read"):
-        values = [event[name] for event in rounds]
-        assert values == sorted(values)
-        assert values[0] > 0
+        assert event["seconds"] > 0
     # The gap is of the best so far: lowest P, highest D of any round, less what rounding may have
     # added to it.
     P = np.minimum.accumulate([event["primal"] for event in rounds])

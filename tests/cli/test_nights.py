@@ -93,27 +93,6 @@ def test_under_nohup_a_hangup_is_not_heard(tmp_path, rows):
 
 # ---- files of another kind ------------------------------------------------------------------
 
-KINDS = {"m": "a model", "--log": "a log", "--cache": "a cache"}
-
-
-def words_with(other):
-    """Return files of a training without data: an output must be refused before data is read."""
-    return ("missing", "precious") if other == "m" else (other, "precious", "missing", "m")
-
-
-@pytest.mark.parametrize("algorithm", ["osuna", "sgd"])
-@pytest.mark.parametrize("other", KINDS)
-@pytest.mark.parametrize("content", [b"+1 1:2\n", b"\n", b"\0" * 9, b"a word"], ids=repr)
-def test_a_file_of_another_kind_is_not_replaced(command, tmp_path, content, other, algorithm):
-    (tmp_path / "precious").write_bytes(content)
-    ended = command("train", algorithm, *words_with(other))
-    assert (ended.returncode, ended.stdout) == (73, "")
-    assert ended.stderr == (
-        f"randsvm-train: cannot create precious: the file exists and is not {KINDS[other]}, so it "
-        f"is not replaced: choose another name (the last of several names is the output)\n"
-    )
-    assert (tmp_path / "precious").read_bytes() == content
-
 
 # ---- records --------------------------------------------------------------------------------
 

@@ -13,6 +13,31 @@ UPDATE = "sgd --update linear"
 KEPT = "the options of the model: it takes no --"
 # A training (MODEL_FILE m, unless words name files), the exit code, and words of the last line.
 LINES = [
+    # words and numbers of options
+    ("randsvm --gama 1 two m", 2, "'--gama'"),
+    ("randsvm -C 1 two m", 2, "Did you mean"),
+    ("randsvm -c 0 two m", 2, "'-c' / '--cost': must be > 0 and finite, got 0"),
+    ("randsvm -c nan two m", 2, "'-c' / '--cost': must be > 0 and finite, got nan"),
+    ("randsvm --cost=-1e0 two m", 2, "'-c' / '--cost': must be > 0 and finite, got -1e0"),
+    ("randsvm -c-1 two m", 2, "'-c' / '--cost': must be > 0 and finite, got -1"),
+    ("randsvm -c x two m", 2, "auto, found 'x'"),
+    ("randsvm -g -1 two m", 2, "'-g' / '--gamma': must be >= 0 and finite, got -1"),
+    ("randsvm -g 1,-2 two m", 2, "'-g' / '--gamma': must be >= 0 and finite, got 1,-2"),
+    ("randsvm -t 7 two m", 2, "expected one of linear (0), poly (1), rbf (2)"),
+    ("randsvm -t gauss two m", 2, "found 'gauss'"),
+    ("randsvm --format csv --missing median two m", 2, "expected mean, found 'median'"),
+    ("randsvm -k 9 --sample-size 9 two m", 2, "got r=9, k=9; raise"),
+    ("randsvm --memory 1M two m", 2, "'--memory': must be >= 16M, got 1M"),
+    ("randsvm --memory much two m", 2, "expected a size as 512M or 4G, found 'much'"),
+    ("randsvm --jobs 0 two m", 2, "'--jobs': must be >= 1, got 0"),
+    ("randsvm --seed -1 two m", 2, "'--seed': must be >= 0 and < 2^64, got -1"),
+    ("randsvm --time-limit 0m two m", 2, "'--time-limit': must be > 0 seconds, got 0m"),
+    ("randsvm --gap 1 two m", 2, "'--gap': must be > 0 and < 1, got 1"),
+    ("randsvm -v 1 two m", 2, "'-v' / '--folds': must be from 2 to 1000, got 1"),
+    ("randsvm -w1 0 two m", 2, "'-w' / '--weight': must be > 0 and finite, got 0"),
+    ("randsvm", 2, "Missing argument 'TRAIN_FILE'"),
+    ("randsvm -", 2, "training from standard input needs a MODEL_FILE"),
+    ("randsvm --cache c - m", 2, "--cache needs a named file"),
     # probabilities, reduction, features
     ("randsvm -b 1 -s svr --components 9 two m", 2, "linear machines are for -s svc, not svr"),
     ("osuna -b 1 -s 2 --components 9 two m", 2, "linear machines are for -s svc, not one-class"),
@@ -28,6 +53,20 @@ LINES = [
     ("sgd -t poly -r -1 two m", 2, "coef0"),
     ("sgd -t sigmoid two m", 2, "expected one of linear (0), poly (1), rbf (2), found 'sigmoid'"),
     # files
+    ("randsvm none m", 66, "cannot open none: No such file or directory"),
+    ("randsvm --cache c none m", 66, "cannot open none: No such file or directory"),
+    ("randsvm . m", 66, "cannot open .: Is a directory"),
+    ("randsvm two .", 73, "cannot create .: Is a directory"),
+    ("randsvm two no/m", 73, "cannot create no/m: No such file or directory"),
+    ("randsvm --cache no/c two m", 73, "cannot create no/c: No such file or directory"),
+    # a file of another kind, which is refused before data are read
+    ("osuna none words", 73, "words: the file exists and is not a model, so it is not replaced"),
+    ("osuna --log words none m", 73, "words: the file exists and is not a log, so it is not repl"),
+    ("osuna --cache words none m", 73, "words: the file exists and is not a cache, so it is not "),
+    ("osuna none zeros", 73, "zeros: the file exists and is not a model, so it is not replaced"),
+    ("sgd none blank", 73, "blank: the file exists and is not a model, so it is not replaced"),
+    ("sgd --log zeros none m", 73, "zeros: the file exists and is not a log, so it is not repl"),
+    ("sgd --cache blank none m", 73, "blank: the file exists and is not a cache, so it is not "),
     ("randsvm t*", 2, "give a MODEL_FILE"),
     ("randsvm two types two", 2, "is both TRAIN_FILE"),
     ("sgd --update linear t* m", 2, "one TRAIN_FILE"),
@@ -49,7 +88,6 @@ LINES = [
     ("randsvm -v 60 --groups time two m", 2, "-v 60: there are only 60 rows"),
     ("randsvm -v 3 --group-column who two m", 2, "--group-column is for tables"),
     ("randsvm -v 4 --groups qid qids m", 2, "there are only 3 groups of rows"),
-    ("randsvm -v 1 none m", 2, "must be from 2 to 1000"),
     ("randsvm -v 1001 none m", 2, "must be from 2 to 1000"),
     ("randsvm -v 61 two m", 2, "-v 61: there are only 60 rows to cross-validate on"),
     ("randsvm -v 50 --subset 40 two m", 2, "-v 50: there are only 40 rows to cross-validate on"),
@@ -65,7 +103,6 @@ LINES = [
     # ends of a run
     ("osuna --gap 0 two m", 2, "must be > 0 and < 1"),
     ("osuna --gap nan two m", 2, "must be > 0 and < 1"),
-    ("osuna --time-limit 0s two m", 2, "must be > 0 seconds"),
     ("osuna --time-limit 5d two m", 2, "expected a time as 90s, 10m or 2h, found '5d'"),
     ("osuna --max-iterations 0 two m", 2, "must be >= 1"),
     ("osuna --swap 0 two m", 2, "must be >= 1 rows"),
@@ -148,6 +185,8 @@ def inputs(tmp_path_factory):
     (folder / "one").write_text("1 1:1\n1 1:2\n")
     (folder / "rare").write_text("".join(f"{+1 if i < 10 else -1} 1:{i}\n" for i in range(60)))
     (folder / "log").write_text('{"event": "notice", "text": "yesterday"}\n')
+    (folder / "zeros").write_bytes(b"\0" * 9)
+    (folder / "blank").write_text("\n")
     run_train("randsvm", "-q", two, folder / "kernel")
     for name, *words in (
         ("linear",),

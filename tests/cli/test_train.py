@@ -47,60 +47,6 @@ def test_words_and_libsvms_numbers_mean_the_same(train, toy, word, number):
 
 
 @pytest.mark.parametrize(
-    "words, message",
-    [
-        ("--gama 1 toy.svm", "No such option '?--gama'?.*--gamma"),
-        ("-C 1 toy.svm", "No such option '?-C'?. Did you mean '?-c'?"),
-        ("-c 0 toy.svm", r"'-c' / '--cost': must be > 0 and finite, got 0$"),
-        ("-c nan toy.svm", r"'--cost': must be > 0 and finite, got nan"),
-        (
-            "-c x toy.svm",
-            r"'-c' / '--cost': expected a number, several as 1,2,8, a range as .*, auto, found 'x'",
-        ),
-        ("-g -1 toy.svm", r"'--gamma': must be >= 0 and finite, got -1"),
-        ("-t 7 toy.svm", r"expected one of linear \(0\), poly \(1\).*, found '7'"),
-        ("--format csv --missing median toy.svm", r"expected mean, found 'median'"),
-        ("-t gauss toy.svm", r"expected one of .*rbf \(2\).*, found 'gauss'"),
-        ("-k 9 --sample-size 9 toy.svm", r"sample size r must exceed .*, got r=9, k=9; raise"),
-        ("--memory 1 toy.svm", r"'--memory': must be >= 16M, got 1$"),
-        ("--memory much toy.svm", r"expected a size as 512M or 4G, found 'much'"),
-        ("--jobs 0 toy.svm", r"'--jobs': must be >= 1, got 0"),
-        ("--seed -1 toy.svm", r"'--seed': must be >= 0 and < 2\^64, got -1"),
-        ("-t sigmoid --gap 0.01 toy.svm", r"--gap needs a positive semidefinite kernel"),
-        ("", r"Missing argument 'TRAIN_FILE'"),
-        ("-", r"training from standard input needs a MODEL_FILE"),
-        ("--cache c - m", r"--cache needs a named file"),
-    ],
-)
-def test_a_mistaken_command_line_ends_with_one_clear_sentence(command, toy, words, message):
-    ended = command("train", "randsvm", *words.split())
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert re.search(message, ended.stderr.splitlines()[-1])
-    assert "Traceback" not in ended.stderr
-    assert names(toy.parent) == ["toy.svm"]
-
-
-@pytest.mark.parametrize(
-    "words, code, message",
-    [
-        ("missing.svm m", 66, "cannot open missing.svm: No such file or directory"),
-        ("--cache c missing.svm m", 66, "cannot open missing.svm: No such file or directory"),
-        (". m", 66, "cannot open .: Is a directory"),
-        ("toy.svm .", 73, "cannot create .: Is a directory"),
-        ("toy.svm no/m", 73, "cannot create no/m: No such file or directory"),
-        ("--cache no/c toy.svm m", 73, "cannot create no/c: No such file or directory"),
-        ("--warm-start missing.model toy.svm m", 66, "cannot open missing.model"),
-    ],
-)
-def test_files_that_cannot_be_opened_or_created(command, toy, words, code, message):
-    ended = command("train", "randsvm", *words.split())
-    assert (ended.returncode, ended.stdout) == (code, "")
-    assert ended.stderr.splitlines()[-1].startswith(f"randsvm-train: {message}")
-    assert "Traceback" not in ended.stderr
-    assert names(toy.parent) == ["toy.svm"]
-
-
-@pytest.mark.parametrize(
     ("words", "pair"),
     [
         ("toy.svm toy.svm", ("TRAIN_FILE", "MODEL_FILE")),
@@ -173,55 +119,6 @@ def test_a_quiet_run_says_that_its_gap_was_not_reached(train, made, words, said)
 
 
 # ---- refused data ---------------------------------------------------------------------------
-
-GOOD = "+1 1:1\n-1 2:1\n"
-
-
-@pytest.mark.parametrize(
-    "text, problem",
-    [
-        (
-            "+1 0:1\n",
-            "1:4: expected an index of 1 or more (from 0: train with --zero-based), found 0",
-        ),
-        (GOOD + "+1 2:1 2:3\n", "3:8: expected an index above 2, found 2"),
-        (GOOD + "# note\n\n+1 3:1 2:3\n", "5:8: expected an index above 3, found 2"),
-        (GOOD + "+1 1:nan\n", "3:4: expected a finite value, found 'nan'"),
-        (GOOD + "+1 1:1 2:-inf\n", "3:8: expected a finite value, found '-inf'"),
-        (GOOD + "nan 1:1\n", "3:1: expected a finite label, found 'nan'"),
-        (GOOD + "-Inf 1:1\n", "3:1: expected a finite label, found '-Inf'"),
-        (GOOD + "+1 1:1e39\n", "3:4: expected a value within float32 (3.4e38), found '1e39'"),
-        (GOOD + "+1 1:1 0.5\n", "3:8: expected index:value, found '0.5'"),
-        (GOOD + "+1 1:1 2:\n", "3:8: expected index:value, found '2:'"),
-        (GOOD + "+1 1:0x1p3\n", "3:4: expected a number after 1:, found '0x1p3'"),
-        (GOOD + "+1 1:1,5\n", "3:4: expected a number after 1:, found '1,5'"),
-        (GOOD + "+1 a:1\n", "3:4: expected an index in digits, found 'a'"),
-        (GOOD + "+1 -3:1\n", "3:4: expected an index in digits, found '-3'"),
-        (GOOD + "+1 1:1\0\n", "3:7: expected text, found a NUL byte"),
-        ("", "1:1: expected a row, found an empty file"),
-        (GOOD + "1,2 1:1\n", "3:1: expected one label, found '1,2'"),
-        (GOOD + "1:1 2:1\n", "3:1: expected a label, found '1:1'"),
-        (
-            GOOD + "1.5 1:1\n",
-            "3:1: expected a whole number as class (or -s svr for regression), found '1.5'",
-        ),
-        (GOOD + "spam 1:1\n", "3:1: expected a number like the first label, '+1', found 'spam'"),
-        ("spam 1:1\n1 1:1\n", "2:1: expected a name like the first label, 'spam', found '1'"),
-        (
-            GOOD + "? 1:1\n",
-            "3:1: expected a label (unlabelled rows are for prediction only), found '?'",
-        ),
-        ("2 1:1\n2.0 1:2\n", "1:1: expected two classes, found only the label 2"),
-    ],
-)
-def test_bad_data_is_refused_like_a_compiler_would(command, tmp_path, text, problem):
-    (tmp_path / "a.svm").write_text(text)
-    (tmp_path / "a.svm.model").write_text(OLD_MODEL)
-    ended = command("train", "randsvm", "a.svm")
-    assert (ended.returncode, ended.stdout) == (65, "")
-    assert ended.stderr == f"a.svm:{problem}\n"
-    assert (tmp_path / "a.svm.model").read_text() == OLD_MODEL
-    assert names(tmp_path) == ["a.svm", "a.svm.model"]
 
 
 # ---- what is said, and where ----------------------------------------------------------------

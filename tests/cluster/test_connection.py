@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from contextlib import ExitStack, closing, suppress
@@ -206,13 +205,3 @@ def test_a_run_ends_with_the_last_local_worker(no_loops, processes):
             process.wait()
         with pytest.raises(ClusterError, match="workers of this machine have ended"):
             worker_pool.members()
-
-
-def test_dask_is_imported_only_with_the_option(tmp_path, path):
-    words = ["randsvm", "-q", "--gap", "0.5", str(path), str(tmp_path / "m")]
-    code = (
-        "import sys; from randsvm.cli import train; "
-        f"train.train.main({words!r}, standalone_mode=False); "
-        "sys.exit(any(name.partition('.')[0] in ('dask', 'distributed') for name in sys.modules))"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

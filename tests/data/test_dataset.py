@@ -287,23 +287,6 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
 
 
 @pytest.mark.parametrize(
-    "labels, y",
-    [
-        ("-1 +1 -1", [-1, 1, -1]),
-        ("1 -1", [1, -1]),
-        ("2 1 2", [1, -1, 1]),
-        ("1.0 2 1", [1, -1, 1]),
-        ("spam ham spam", [1, -1, 1]),
-        ("0 +1 1.0", [1, -1, -1]),
-    ],
-)
-def test_the_positive_class_is_libsvms_first_label(small, labels, y):
-    path = small("".join(f"{label} 1:1\n" for label in labels.split()))
-    with open_rows(path) as D:
-        assert two_classes(D).points(np.arange(D.n)).y.tolist() == y
-
-
-@pytest.mark.parametrize(
     "labels, places",
     [("-1 +1", [1, 0]), ("2 1", [0, 1]), ("ham spam", [0, 1]), ("3 1 2 1", [0, 1, 2, 1])],
 )

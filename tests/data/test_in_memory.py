@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import oracle
 import pytest
 from rows import matrix_of, open_rows, parts_of, summary_of
 from scipy import sparse
@@ -102,11 +101,3 @@ def test_values_that_no_file_can_hold_are_refused_with_their_place(X, y, message
     with pytest.raises(ContentError, match=message) as caught, open_rows(Arrays(X, y)):
         pass
     assert isinstance(caught.value, ValueError)
-
-
-def test_points_of_a_dataset_over_arrays_are_rows_of_the_arrays():
-    X = rows(share=0.3)
-    with open_rows(Arrays(X, np.arange(50.0)), labels="number", **SMALL) as D:
-        points = D.points(np.array([49, 3, 20]))
-    assert points.y.tolist() == [3, 20, 49]
-    assert points.X.toarray().tolist() == oracle.as_float32(X)[[3, 20, 49]].tolist()

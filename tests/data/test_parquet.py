@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import re
 from contextlib import suppress
 
@@ -146,20 +145,6 @@ def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
             return (str(error).split(": ", 1)[1],)
 
     assert found("parquet") == found("csv")
-
-
-def test_a_mean_is_exact_for_any_groups_of_rows(tmp_path, set_sizes):
-    set_sizes(table_block_bytes=5000)
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=3000) * 10.0 ** rng.integers(-40, 38, 3000)
-    values[::2] = -values[1::2] * (1 + 1e-15 * rng.integers(0, 3, 1500))
-    expected = math.fsum(values) / 3000
-    assert expected != values.sum() / 3000
-    arrays = {"x": values, "s": list(map(repr, values.tolist())), "y": ["p", "q"] * 1500}
-    for rows in (7, 1000, 3000):
-        pq.write_table(pa.table(arrays), tmp_path / "t.parquet", row_group_size=rows)
-        with open_table(tmp_path / "t.parquet", fill=True) as D:
-            assert columns_of(D) == [("x", None, expected), ("s", None, expected)]
 
 
 @pytest.mark.parametrize(

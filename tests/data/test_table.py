@@ -85,19 +85,6 @@ def matrix(D, columns):
     return X
 
 
-def test_a_table_is_what_pandas_makes_of_it(tmp_path):
-    frame = census(3000)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    expected = one_hot(pd.read_csv(tmp_path / "t.csv").drop(columns=["id", "income"]))
-    with open_table(tmp_path / "t.csv", "income", ignored="id") as D:
-        assert np.array_equal(
-            matrix(D, expected.shape[1]).astype(np.float32), expected.astype(np.float32)
-        )
-        assert sorted(D.summary.names) == ["- 50000.", "50000+."]
-        names = np.array(D.summary.names)[D.labels().astype(int)]
-    assert np.array_equal(names, frame.income.str.strip())
-
-
 def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path):
     frame, test = census(600), census(200, seed=1).sample(frac=1, axis=1, random_state=0)
     frame.to_csv(tmp_path / "t.tsv", index=False, sep="\t")

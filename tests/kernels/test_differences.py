@@ -104,7 +104,7 @@ def summed(x, z, beta, gamma, widest):
 @pytest.mark.parametrize("widest", WIDTHS)
 def test_the_float64_exponential_is_accurate_to_two_units_in_the_last_place(widest):
     """Check all exponents down to -708, where float64 ends; below it the result is 0."""
-    e = np.concatenate([np.linspace(0, 707.9, 100_001), np.geomspace(1e-18, 1, 1001)])
+    e = np.concatenate([np.linspace(0, 707.9, 30_001), np.geomspace(1e-18, 1, 1001)])
     x = np.column_stack([np.zeros(len(e)), e])
     u = summed(x, np.zeros((1, 1)), np.ones((1, 1)), 1.0, widest)[:, 0]
     assert u == pytest.approx([math.exp(-v) for v in e], rel=2.0**-51, abs=0)

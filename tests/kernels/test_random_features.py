@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from randsvm.errors import ContentError, ParameterError
 from randsvm.kernels import random_features as features
-from randsvm.kernels.random_features import RandomMap, normals
+from randsvm.kernels.random_features import RandomMap
 
 RBF = RandomMap("rbf", 64, 0.7)
 POLY = RandomMap("poly", 64, 0.5, 1.0, 3)
@@ -147,17 +147,6 @@ def test_a_component_does_not_depend_on_the_number_of_components(m):
     few, many = seeded(m, 3, 7), seeded(m, 3, 3001)
     a, b = z(few, X)[:, :7] * math.sqrt(7), z(many, X)[:, :7] * math.sqrt(3001)
     assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
-
-
-def test_normal_numbers_follow_box_and_muller():
-    words = np.random.default_rng(0).integers(0, 2**64, 2000, np.uint64, endpoint=False)
-    halves = [0, 1, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
-    edges = [upper << 32 | lower for upper in halves for lower in halves]
-    words = np.concatenate([words, np.array(edges, np.uint64)])
-    expected = [plain_normal(int(bits), sine) for bits in words for sine in (False, True)]
-    assert normals(words).dtype == np.float32
-    assert normals(words) == pytest.approx(np.array(expected), rel=1e-6, abs=1e-8)
-    assert normals(words.reshape(2, -1)).ravel().tolist() == normals(words).tolist()
 
 
 # --- coefficients and degrees ------------------------------------------------------------------

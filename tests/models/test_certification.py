@@ -14,6 +14,7 @@ import random_problems
 from commands import run_predict, run_train
 from libsvm import svm as bindings
 from libsvm import svmutil
+from oracle import write_rows
 from scipy import sparse
 
 import randsvm
@@ -41,11 +42,6 @@ TRAININGS = {
 # LIBSVM scales its objective: of nu-SVC by 1/rho^2.
 SCALED = ("nu classes", "several nu classes")
 EXACT = "-e 1e-7"
-
-
-def written(path, y, X):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
-    return path
 
 
 def solved(y, X, options, path):
@@ -92,7 +88,7 @@ def changed(path, change):
 @pytest.mark.parametrize("name", TRAININGS)
 def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
     y, X, options = TRAININGS[name]
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
     optimum, _ = solved(y, X, options, path)
     found = certificate_of(train, path, options)
     if name not in SCALED:
@@ -109,7 +105,7 @@ def test_the_certificate_has_libsvms_objective_and_a_small_gap(tmp_path, name):
 def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
     """Twice each coefficient is infeasible, and so is half of a sum that must be nu n."""
     y, X, options = TRAININGS[name]
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
     solved(y, X, options, path)
     optimum = certificate_of(train, path, options)
     for factor in (0.5, 2.0):
@@ -129,7 +125,7 @@ def test_a_dual_bound_stays_a_bound_for_infeasible_coefficients(tmp_path, name):
 @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
 def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, multiclass):
     y, X = oracle.clouds(300)
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
     options = "-c", 2, "-g", 0.3, "-w", 2, 3
     run_train("-q", *options, "--multiclass", multiclass, train, path)
     found = certificate_of(train, path, "-c 2 -w2 3")
@@ -140,10 +136,6 @@ def test_our_models_of_several_classes_have_the_gap_that_they_report(tmp_path, m
     assert found.gap == pytest.approx(float(said["gap"]), abs=2e-5)
 
 
-def weighted_text(y, X, weights):
-    return oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights)
-
-
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     """LIBSVM solves the repeated rows; the sums of their coefficients are those of the weights."""
@@ -152,11 +144,11 @@ def test_a_row_of_weight_w_is_w_equal_rows(tmp_path, name):
     y, X = np.asarray(y), oracle.as_float32(X)
     times, path = np.repeat(np.arange(len(y)), weights), tmp_path / "model"
     solved(y[times], X[times], options, path)
-    repeated = certificate_of(written(tmp_path / "repeated", y[times], X[times]), path, options)
-    (tmp_path / "costs").write_text(weighted_text(y, X, weights))
+    repeated = certificate_of(write_rows(tmp_path / "repeated", y[times], X[times]), path, options)
+    write_rows(tmp_path / "costs", y, X, 1, weights)
     (tmp_path / "w").write_text("".join(f"{weight}\n" for weight in weights))
     params = replace(params_of(options), row_weights=str(tmp_path / "w"))
-    plain = written(tmp_path / "plain", y, X)
+    plain = write_rows(tmp_path / "plain", y, X)
     for found in (
         certificate_of(tmp_path / "costs", path, options),
         randsvm.certify(plain, path, params=params),
@@ -178,9 +170,8 @@ def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path, weighted):
     weights = np.where(i % 5 == 0, 0.0, 1.0 + i % 3) if weighted else np.ones(80)
     train, plain = tmp_path / "train", tmp_path / "plain"
     numbered = np.column_stack([i + 1, K])
-    labels = [f"{label:g}" for label in y]
-    train.write_text(oracle.svmlight_text(labels, numbered, 0, weights))
-    plain.write_text(weighted_text(y, X, weights))
+    write_rows(train, y, numbered, 0, weights)
+    write_rows(plain, y, X, 1, weights)
     words = "-q", "-c", 1, "--gap", 1e-5
     run_train(*words, "-t", "precomputed", train, tmp_path / "m")
     run_train(*words, "-g", 0.5, plain, tmp_path / "n")
@@ -195,17 +186,17 @@ def test_a_precomputed_kernel_is_judged_by_its_numbers(tmp_path, weighted):
 def test_support_vectors_that_are_no_rows_of_the_file_give_no_bound(tmp_path):
     """Without a class's rows, or with moved rows, the coefficients are those of other rows."""
     y, X = oracle.two_gaussians(200)
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
     _, model = solved(y, X, "-c 1 -g 0.5", path)
-    fewer = written(tmp_path / "fewer", y[50:], X[50:])
+    fewer = write_rows(tmp_path / "fewer", y[50:], X[50:])
     found = certificate_of(fewer, path, "-c 1")
     rows = np.array(model.get_sv_indices()) - 1
     assert found.unknown_support_vectors == (rows < 50).sum() > 0
     own, _ = solved(y[50:], X[50:], "-c 1 -g 0.5", tmp_path / "own")
     assert found.dual <= -own * (1 + 1e-9)
-    moved = certificate_of(written(tmp_path / "moved", y, X + 1e-3), path, "-c 1")
+    moved = certificate_of(write_rows(tmp_path / "moved", y, X + 1e-3), path, "-c 1")
     assert moved.unknown_support_vectors == len(rows)
-    swapped = certificate_of(written(tmp_path / "swapped", -y, X), path, "-c 1")
+    swapped = certificate_of(write_rows(tmp_path / "swapped", -y, X), path, "-c 1")
     # No row is left in the class of its coefficient; the rows are those of the other one.
     assert not swapped.feasible
     assert swapped.dual == pytest.approx(0, abs=1e-9)
@@ -216,9 +207,9 @@ def test_each_row_serves_for_one_support_vector(tmp_path):
     """Two support vectors at C on one row are more than the row's bound allows."""
     y, X = oracle.two_gaussians(100)
     doubled, single = np.tile(y, 2), np.tile(X, (2, 1))
-    train, path = written(tmp_path / "train", y, X), tmp_path / "model"
+    train, path = write_rows(tmp_path / "train", y, X), tmp_path / "model"
     solved(doubled, single, "-c 1 -g 0.5", path)
-    assert certificate_of(written(tmp_path / "both", doubled, single), path, "-c 1").feasible
+    assert certificate_of(write_rows(tmp_path / "both", doubled, single), path, "-c 1").feasible
     found = certificate_of(train, path, "-c 1")
     assert not found.feasible
     assert found.beyond_bounds == pytest.approx(1)
@@ -256,17 +247,6 @@ def test_the_command_prints_the_certificate_and_requires_a_gap(tmp_path, capsys)
     assert caught.value.exit_code == 75
 
 
-def test_results_for_a_model_on_standard_input_are_on_standard_output(tmp_path, command):
-    y, X = oracle.checkerboard(200)
-    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
-    solved(y, X, "-c 1 -g 2", path)
-    for words in (["certify", train, "-", "-c", 1],):
-        ended = command("predict", *words, stdin=path.read_bytes())
-        assert (ended.returncode, bool(ended.stdout)) == (0, True)
-        ended = command("predict", *words, "--report", "json", stdin=path.read_bytes())
-        assert json.loads(ended.stdout)["exit_code"] == 0
-
-
 def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
     y, X = oracle.two_gaussians(100)
     train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
@@ -300,28 +280,6 @@ def test_mistakes_are_told_in_one_line(tmp_path):
     (tmp_path / "bad").write_text("+1 1:1\n2 1:1\n")
     with pytest.raises(DataError, match="bad:2:1: expected one of the labels 1, -1"):
         run_predict("certify", tmp_path / "bad", path)
-
-
-@pytest.mark.parametrize(
-    ("name", "layout"),
-    [
-        *((name, "dense") for name in ("two classes", "weights", "sparse rows", "several classes")),
-        ("sparse rows", "csr"),
-    ],
-)
-def test_libsvm_reads_a_model_of_scikit_learn(script, tmp_path, name, layout):
-    """The peers write this file, and it predicts the same as LIBSVM's own model."""
-    pytest.importorskip("sklearn")
-    y, X, options = TRAININGS[name]
-    train, path, own = written(tmp_path / "train", y, X), tmp_path / "theirs", tmp_path / "own"
-    words = [*options.split(), "--layout", layout]
-    script("benchmarks.peers").machine("sklearn", str(train), str(path), *words)
-    solved(y, X, options, own)
-    theirs, ours = (svmutil.svm_load_model(str(each)) for each in (path, own))
-    rows = sparse.csr_matrix(X)
-    predicted = [svmutil.svm_predict(y, rows, model, "-q") for model in (theirs, ours)]
-    assert predicted[0][0] == predicted[1][0]
-    assert certificate_of(train, path, options).gap < 5e-3
 
 
 # Numbers of wide_case: all tasks and kernels, duplicates, weights, large and small C and gamma.
@@ -359,7 +317,7 @@ def test_equal_rows_with_other_targets_and_weights_are_no_obstacle(tmp_path, see
     rng = np.random.default_rng(seed)
     X, y = rng.integers(1, 6, (300, 1)).astype(float), rng.normal(size=300).round(4)
     train, path = tmp_path / "train", tmp_path / "model"
-    train.write_text(weighted_text(y, X, 10 ** rng.uniform(-1.5, 1.5, 300)))
+    write_rows(train, y, X, 1, 10 ** rng.uniform(-1.5, 1.5, 300))
     words = *options.split(), "-g", 1e9, "-c", 0.01
     run_train("-q", *words, "--gap", 0.01, "--sample-size", 25, train, path)
     found = certificate_of(train, path, f"{options} -c 0.01".replace("-s svr ", ""))

@@ -9,9 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
-import click
 import numpy as np
 import oracle
 import pytest
@@ -21,8 +19,6 @@ import randsvm
 from randsvm.errors import ExportError, ModelError, OutputError, ParameterError
 from randsvm.models import export as exporting
 from randsvm.models.model import Model
-from randsvm.models.normal_form import normal_form
-from randsvm.parameters.kernel import KERNELS
 
 ROWS = 10_000
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-Wundef"]
@@ -60,6 +56,12 @@ KINDS = {
     "sgd one-class": ("two", "sgd -s one-class -n 0.3"),
     "sgd, minmax, zero-based": ("zero-based", "sgd --scale minmax --zero-based"),
 }
+# Kinds that differ in the functions of the program.
+PROGRAMS = (
+    "rbf", "linear kernel, names", "polynomial kernel, minmax", "one against one", "regression",
+    "one against the rest, standard", "one-class", "sgd, several classes", "fourier features",
+    "maclaurin features", "sparse rows", "sparse linear kernel", "float64", "zero-based",
+)  # fmt: skip
 WITHOUT_DATA = ("one against one", "fourier features", "polynomial kernel, minmax", "sparse rows")
 
 
@@ -219,6 +221,7 @@ def compiled(source, *options):
 
 
 @needs_compiler
+@pytest.mark.parametrize("trained", PROGRAMS, indirect=True)
 def test_the_program_reads_rows_of_svmlight(trained, tmp_path):
     """The rows have labels, and sanitizers watch the program."""
     name, data, path, _ = trained
@@ -240,6 +243,7 @@ def test_the_program_reads_rows_of_svmlight(trained, tmp_path):
 
 
 @needs_compiler
+@pytest.mark.parametrize("trained", PROGRAMS, indirect=True)
 def test_the_program_computes_in_float(trained, tmp_path):
     name, data, path, X = trained
     randsvm.export(path, tmp_path / "m.c", data)
@@ -251,19 +255,6 @@ def test_the_program_computes_in_float(trained, tmp_path):
     f = Library(tmp_path / "m.c", ctypes.c_float).decisions(X[:500])
     expected = randsvm.load(str(path)).decision_function(X[:500]).reshape(500, -1)
     np.testing.assert_allclose(f, expected, atol=2e-3 * np.abs(expected).max())
-
-
-@needs_compiler
-def test_code_with_another_coefficient_is_not_written(small, monkeypatch):
-    right = exporting.c_source
-
-    def wrong(model, form):
-        return right(model, replace(form, b=form.b + 1e-3))
-
-    monkeypatch.setitem(exporting.EXPORTERS, "c", (wrong, exporting.EXPORTERS["c"][1]))
-    with pytest.raises(ExportError, match="for row 1, and the model"):
-        randsvm.export(small, small.with_name("m.c"))
-    assert not small.with_name("m.c").exists()
 
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)
@@ -304,20 +295,6 @@ def test_an_export_that_predicts_other_labels_is_a_bug(small, monkeypatch):
     assert out.read_bytes() == before
 
 
-@needs_compiler
-def test_an_export_that_decides_one_row_otherwise_is_a_bug(small, monkeypatch):
-    right = exporting.run_program
-
-    def run(*arguments):
-        found = right(*arguments)
-        found.f[2] *= 1.001
-        return found
-
-    monkeypatch.setattr(exporting, "run_program", run)
-    with pytest.raises(ExportError, match="for row 3, and the model"):
-        randsvm.export(small, small.with_name("m.c"))
-
-
 def test_without_a_compiler_the_export_is_written_and_says_so(small, monkeypatch, capsys):
     monkeypatch.setenv("CC", "no-such-compiler")
     run_predict("export", "c", small, small.with_name("m.c"))
@@ -343,19 +320,6 @@ def test_an_export_replaces_no_other_file(small):
     assert data.read_bytes() == before
     with pytest.raises(ParameterError, match="is both"):
         randsvm.export(small, small)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["export", "c", "--scores", "m", "o"], "--scores is an option of"),
-        (["export", "c", "-c", "2", "m", "o"], "-c is an option of"),
-        (["-c", "2", "d", "m", "o"], "-c is an option of"),
-    ],
-)
-def test_options_that_have_no_effect_are_refused(words, message):
-    with pytest.raises(click.NoSuchOption, match=message):
-        run_predict(*words)
 
 
 def test_models_without_code_are_refused(tmp_path):
@@ -417,14 +381,6 @@ def test_skl2onnx_writes_a_pipeline_that_ends_with_an_estimator(name):
         np.testing.assert_allclose(abs(f[:, 0]), abs(pipeline.decision_function(X)), rtol=1e-9)
 
 
-def test_the_input_of_a_graph_is_floats():
-    pytest.importorskip("onnx")
-    pytest.importorskip("sklearn")
-    y, X = oracle.two_gaussians(80)
-    with pytest.raises(ValueError, match="dtype must be float64 or float32"):
-        randsvm.SVC().fit(X, y).to_onnx(np.int64)
-
-
 def test_without_onnx_the_message_names_the_extra(small, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(ParameterError, match=re.escape("pip install 'randsvm[onnx]'")):
@@ -437,11 +393,3 @@ def test_without_onnxruntime_the_graph_is_written_and_says_so(small, monkeypatch
     run_predict("export", "onnx", small, small.with_name("m.onnx"))
     assert "the exported graph was not run" in capsys.readouterr().err
     assert small.with_name("m.onnx").stat().st_size
-
-
-def test_an_unknown_kernel_is_not_exported(monkeypatch):
-    monkeypatch.setitem(KERNELS, "laplace", ("gamma",))
-    y, X = oracle.two_gaussians(40)
-    model = randsvm.train_randsvm(randsvm.Arrays(X, y)).model
-    with pytest.raises(ModelError, match="found laplace"):
-        normal_form(replace(model, kernel=replace(model.kernel, name="laplace")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from commands import run_train
 from csr_rows import csr
 from libsvm import svmutil
-from oracle import svmlight_text
 
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
@@ -76,8 +74,7 @@ def by_libsvm(kind, y, X, words):
 
 
 def by_us(kind, y, X, words):
-    data = kind.model.with_name("d")
-    data.write_text(svmlight_text([f"{label:g}" for label in y], X, kind.base))
+    data = oracle.write_rows(kind.model.with_name("d"), y, X, kind.base)
     run_train(*words.split(), data, kind.model)
 
 
@@ -113,7 +110,7 @@ class Kind:
         words = f"-q -s {svm_type} -t {kernel} -b {b} -n {nu} -g 0.3 -r 0.5 -e 0.01 {weights}"
         train(self, y, X, words)
         self.rows = self.dictionaries(rows)
-        self.test.write_text(svmlight_text([f"{label:g}" for label in target], rows, self.base))
+        oracle.write_rows(self.test, target, rows, self.base)
 
     def dictionaries(self, X):
         return [dict(enumerate(x, self.base)) for x in X.tolist()]
@@ -229,30 +226,6 @@ def test_a_model_of_one_class_has_no_support_vectors(tmp_path):
     (tmp_path / "m").write_text(text + "0.5 1:1 \n")
     with pytest.raises(ModelError, match="expected nr_class 1 with total_sv 0 and nr_sv 0"):
         load(str(tmp_path / "m"))
-
-
-def pairwise(tmp_path, **changes):
-    kind = Kind(tmp_path, 0, 2, 1, 3, blobs)
-    model = load(str(kind.model))
-    assert isinstance(model, PairwiseModel)
-    return kind, dataclasses.replace(model, **changes)
-
-
-def test_names_of_several_classes_are_kept_and_refused_by_libsvm(tmp_path):
-    kind, model = pairwise(tmp_path, labels=("spam", "ham", "egg"))
-    path = tmp_path / "named"
-    save(model, str(path))
-    assert path.read_bytes().startswith(b"randsvm_model 2\n")
-    assert svmutil.svm_load_model(str(path)) is None
-    found = load(str(path))
-    assert isinstance(found, PairwiseModel) and found.labels == ("spam", "ham", "egg")
-    numbers = found.own, model.own
-    for one, other in (numbers, (found.beta, model.beta), (found.sigmoid, model.sigmoid)):
-        assert one.tobytes() == other.tobytes()
-    with pytest.raises(ModelError, match="labels that are whole numbers, found 'spam'"):
-        predict_file(
-            str(kind.test), str(path), str(tmp_path / "o"), params=PredictParams(labels="libsvm")
-        )
 
 
 def test_the_first_of_the_classes_with_most_votes_wins():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from liblinear import liblinear as bindings
 from liblinear import liblinearutil
@@ -317,6 +317,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(keys.filter(lambda key: key not in ("format", "sha256")), values))
+@settings(max_examples=40)
 def test_values_come_back_and_stay_on_their_lines(items):
     content = sealed(items=items)
     assert content.count(b"\n") == BODY.count(b"\n") + len(items) + 2

@@ -86,24 +86,6 @@ def test_values_and_base_value_add_up_to_f(tmp_path, kind, capsys):
     assert bool(unseen) == ("--scale" not in KINDS[kind])
 
 
-def test_the_values_of_a_row_are_those_of_its_model(tmp_path):
-    data = written(tmp_path / "train", "two classes")
-    run_train("-g", "0.4", "-q", data, tmp_path / "m")
-    randsvm.explain(data, tmp_path / "m", tmp_path / "phi")
-    model = randsvm.load(str(tmp_path / "m")).model
-    Z, beta = model.Z.toarray().astype(float), model.beta[:, 0]
-    x = np.zeros(FEATURES)
-    for word in data.read_text().splitlines()[4].split()[1:]:
-        j, value = word.split(":")
-        x[int(j) - 1] = np.float32(value)
-    expected = oracle.shapley_by_definition(np.exp(-0.4 * (x - Z) ** 2), beta)
-    found = np.zeros(FEATURES)
-    for word in (tmp_path / "phi").read_text().splitlines()[5].split()[1:]:
-        j, value = word.split(":")
-        found[int(j) - 1] = float(value)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
 def test_other_kernels_and_other_files_are_refused(tmp_path):
     data = written(tmp_path / "train", "two classes")
     run_train("-q", "-t", "linear", data, tmp_path / "m")

@@ -18,7 +18,7 @@ import numpy as np
 from liblinear import liblinear, liblinearutil
 from libsvm import svm as bindings
 from libsvm import svmutil
-from scipy import optimize, sparse
+from scipy import sparse
 
 LIBSVM_KERNELS = ("linear", "poly", "rbf", "sigmoid")
 
@@ -67,13 +67,22 @@ def as_float32(X: np.ndarray) -> np.ndarray:
 def svmlight_text(
     labels: Iterable[object], X: np.ndarray, base: int = 1, weights: np.ndarray | None = None
 ) -> str:
-    """Return rows as svmlight text without zeros, every value in full."""
+    """Return rows as svmlight text without zeros, every number in full."""
     lines = []
     for i, (label, x) in enumerate(zip(labels, X, strict=True)):
         cost = [] if weights is None else [f"cost:{float(weights[i])!r}"]
         entries = [f"{j + base}:{float(x[j])!r}" for j in np.flatnonzero(x)]
-        lines.append(" ".join([str(label), *cost, *entries]))
+        word = str(label)
+        if not isinstance(label, str):
+            word = np.format_float_positional(float(label), trim="-")  # type: ignore[arg-type]
+        lines.append(" ".join([word, *cost, *entries]))
     return "\n".join(lines) + "\n"
+
+
+def write_rows(path: Path, labels: Iterable[object], X: np.ndarray, *more: Any) -> Path:
+    """Write rows with any labels; more: arguments of svmlight_text."""
+    path.write_text(svmlight_text(labels, X, *more))
+    return path
 
 
 def write_svmlight(path: Path, y: np.ndarray, X: np.ndarray) -> Path:
@@ -344,35 +353,6 @@ def linear_truth(
         int((z < 1).any(axis=1).sum()),
         int((model.labels(X) != y).sum()),
     )
-
-
-def linear_optimum(
-    y: np.ndarray,
-    X: np.ndarray,
-    C: float = 1.0,
-    loss: str = "hinge",
-    weights: dict[float, float] | None = None,
-) -> float:
-    """Return the smallest P, b not regularised: LIBSVM's D for the hinge loss, else by L-BFGS.
-
-    y : -1 or +1.
-    """
-    if loss == "hinge":
-        words = " ".join(f"-w{int(label):d} {weight}" for label, weight in (weights or {}).items())
-        solved = libsvm_train(y, X, f"-t 0 -c {C} -e 0.0001 {words}")
-        beta = solved.dense(len(y))
-        return objectives(y, X @ (X.T @ beta), beta, solved.b, C).dual
-    weight = np.array([(weights or {}).get(label, 1.0) for label in y])
-
-    def primal(wb: np.ndarray) -> tuple[float, np.ndarray]:
-        w, z = wb[:-1], y * (X @ wb[:-1] + wb[-1])
-        slope = -1 / (1 + np.exp(z)) if loss == "log" else -2 * np.maximum(0, 1 - z)
-        negative_gradient = C * weight * slope * y
-        value = w @ w / 2 + C * (weight @ LINEAR_LOSSES[loss](z))
-        return value, np.append(w + X.T @ negative_gradient, negative_gradient.sum())
-
-    found = optimize.minimize(primal, np.zeros(X.shape[1] + 1), jac=True, method="L-BFGS-B")
-    return float(found.fun)
 
 
 # ---- LIBLINEAR --------------------------------------------------------------------------------

@@ -96,9 +96,7 @@ class Case:
         return [self.algorithm, *self.words, str(data), str(model)]
 
     def save(self, path: Path) -> Path:
-        labels = [f"{int(y):+d}" if self.classes else repr(float(y)) for y in self.y]
-        path.write_text(oracle.svmlight_text(labels, self.X, weights=self.weights))
-        return path
+        return oracle.write_rows(path, self.y, self.X, 1, self.weights)
 
     @property
     def classes(self) -> bool:
@@ -145,16 +143,9 @@ class Case:
         return (exact(self.gamma) * products + exact(self.coef0)) ** self.degree
 
 
-# Task families of the same share, for case_of.
-SHARES = (("svc", "weighted"), ("svr",), ("one-class",), ("nu-svc",), ("nu-svr",))
-
-
-def case_of(seed: int, number: int, *, equal: bool = False) -> Case:
-    """Return the case of a seed and a number. Every fourth has a nu task; with `equal` each family
-    of SHARES has the same share."""
-    tasks: tuple[str, ...] = NU_TASKS if number % 4 == 3 else TASKS
-    if equal:
-        tasks = SHARES[number % len(SHARES)]
+def case_of(seed: int, number: int) -> Case:
+    """Return the case of a seed and a number. Every fourth has a nu task."""
+    tasks = NU_TASKS if number % 4 == 3 else TASKS
     return made(random.Random(f"{seed} training {number}"), tasks)
 
 

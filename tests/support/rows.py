@@ -21,7 +21,7 @@ from randsvm.arrays import CsrMatrix
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
 from randsvm.data.chunks import RawChunk, SpillingWriter
-from randsvm.data.classes import labelled_classes, one_class, one_versus_rest
+from randsvm.data.classes import labelled_classes, one_versus_rest
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
@@ -100,11 +100,6 @@ def by_class(whole: Dataset, path: object = "") -> tuple[Dataset, list[str]]:
     """Return a view whose y is the number of the class in the model, and the names in order."""
     D, order = labelled_classes(whole, str(path))
     return D, [whole.summary.names[i] for i in order]
-
-
-def without_labels(whole: Dataset) -> Dataset:
-    """Return a view for a one-class problem."""
-    return one_class(whole)
 
 
 def scaled(D: Dataset, name: str) -> Dataset:

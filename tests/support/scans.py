@@ -152,6 +152,5 @@ def task_file(folder: Path, problem: Problem, rows: int = 450) -> tuple[Path, np
     y, X = oracle.two_gaussians(rows)
     if problem.task == "svr":
         y = X[:, 0] + np.random.default_rng(3).normal(size=rows) / 4
-        (folder / "data").write_text(oracle.svmlight_text([repr(float(each)) for each in y], X))
-        return folder / "data", y, X
+        return oracle.write_rows(folder / "data", y, X), y, X
     return oracle.write_svmlight(folder / "data", y, X), y, X

@@ -148,16 +148,6 @@ def fit_sigmoid(f: np.ndarray, positive: np.ndarray, *weights: np.ndarray) -> tu
     return probabilities.fit_sigmoid(f, positive, *weights)
 
 
-def cross_fitted_sigmoid(D: Dataset, decision: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """Return A and B fitted to the values of a decision function on folds of D."""
-    params = KernelParams()
-    calibration = probabilities.calibration_of(params, True)
-    found = cross_validation.fit_by_cross_validation(
-        D, params, lambda *_: decision, calibration, Job(), math.inf
-    )
-    return np.ravel(found["sigmoid"])
-
-
 # ---- notices ------------------------------------------------------------------------------------
 
 OVERFITTED = kernel_machine.OVERFITTED
@@ -180,11 +170,6 @@ def offset_for_share(D: Dataset, w: list[float], share: float) -> float:
 
 
 # ---- subtasks -----------------------------------------------------------------------------------
-
-
-def subtasks(D: Dataset, **params: Any) -> Subtasks:
-    """Return the binary problems of D, whose y are numbers of classes."""
-    return Subtasks(D, KernelParams(**params), Resources())
 
 
 def refuse_subtasks(patch: pytest.MonkeyPatch) -> None:

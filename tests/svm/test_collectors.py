@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from randsvm.data.sampling import Draw, Draws, SmallestKeys
+from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.svm.working_set import (
     Collector,
     ShardViolators,
@@ -56,14 +56,6 @@ def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, 
     keys = philox(seed, 3, ROWS)
     rows = np.flatnonzero(offered)
     assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
-
-
-def test_draws_differ_within_a_run_and_repeat_in_another_run():
-    draws, again = Draws(5), Draws(5)
-    first, second = draws.next().keys(0, 8), draws.next().keys(0, 8)
-    assert not set(first) & set(second)
-    assert again.next().keys(0, 8).tolist() == first.tolist()
-    assert not set(first) & set(Draws(6).next().keys(0, 8))
 
 
 # ---- two sides ----------------------------------------------------------------------------------

@@ -220,18 +220,6 @@ def test_a_gap_is_relative_to_the_larger_objective(P, D, gap):
     assert Certificate(P, D).gap == gap
 
 
-@pytest.mark.parametrize(("nonzeros", "audited"), [(2, 512), (256, 256), (1024, 128)])
-def test_fewer_rows_are_audited_if_they_have_many_nonzeros(tmp_path, nonzeros, audited):
-    """Their audit takes at most as long as that of 512 rows of 128 nonzeros, or of 128 rows."""
-    row = " ".join(f"{k}:1" for k in range(1, nonzeros + 1))
-    data = tmp_path / "data"
-    data.write_text(f"+1 {row}\n-1 {row}\n" * (FEW_ROWS // 2 + 1))
-    with closing(dataset.load(str(data), ParseOptions(), Resources(jobs=1))) as whole:
-        values = RunningValues(two_classes(whole), problem(), 0)
-        assert len(values.audit) == audited
-        values.forget()
-
-
 @pytest.mark.parametrize("C", [1.0, 1e3, 1e6])
 @pytest.mark.parametrize("problem", TASKS.values(), ids=TASKS)
 def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, problem, C):
@@ -257,8 +245,8 @@ def error_of_u(one):
 @pytest.mark.slow
 def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
-    with case(*made("two_gaussians", 2000), problem(gamma=0.5, C=1e5)) as one:
-        for rows in (np.arange(0, 2000, 2), np.arange(0, 2000, 3)):
+    with case(*made("two_gaussians", 1000), problem(gamma=0.5, C=1e5)) as one:
+        for rows in (np.arange(0, 1000, 2), np.arange(0, 1000, 3)):
             step = svmlearn(one.scan, working_set(rows, whole=True))
             one.scan.after(step, KEEP_ALL)
             assert one.scan.kernel_layout.dtype is np.float64
@@ -314,21 +302,6 @@ def test_unused_rows_are_released_when_memory_is_full(tmp_path):
             assert values.row_reader.cache.nbytes < 120_000
         assert len(values.row_reader.cache.missing(support_vectors)) == 0
         values.forget()
-
-
-def test_sparse_and_dense_layouts_agree(made, monkeypatch):
-    path, y, X = made("sparse_rows", 450)
-    for which in KERNELS.values():
-        seen = []
-        for dense in (True, False):
-            monkeypatch.setattr(layouts, "prefers_dense", lambda *_, dense=dense: dense)
-            with case(path, y, X, which) as one:
-                _, V = one.scan.after(one.step(one.some(0)), KEEP_ALL)
-                is_sparse = isinstance(one.scan.kernel_layout, layouts.SparseBlocks)
-                assert is_sparse is not dense
-                seen.append((one.u, V.certificate.primal))
-        assert seen[0][0] == pytest.approx(seen[1][0], rel=1e-4, abs=1e-4)
-        assert seen[0][1] == pytest.approx(seen[1][1], rel=1e-5)
 
 
 # ---- b ----------------------------------------------------------------------------------------

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import qp
-from scans import TASKS, case, problem, task_file, working_set
+from scans import TASKS, case, task_file, working_set
 
 from randsvm.data.sampling import Draw
-from randsvm.svm import running_values, subproblem
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.working_set import Collector, largest_violation
 
@@ -77,55 +76,3 @@ def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
         # TIGHT: a share of the possible gain.
         assert best - doubt <= found * (1 + 1e-9 * np.sign(found))
         assert found - best <= 2e-3 * (start - best) + doubt + 1e-9 * abs(best)
-
-
-@pytest.mark.parametrize("task", ["C-SVC", "epsilon-SVR"])
-def test_the_only_solve_of_a_problem_is_as_exact_as_the_gap_asks(tmp_path, task):
-    """The certificate comes from a scan of all rows."""
-    asked = replace(TASKS[task], bounds=(30.0, 30.0))
-    iterations = []
-    for gap in (None, 1e-5, 1e-2):
-        with case(*task_file(tmp_path, asked), asked) as one:
-            one.scan.only_gap = gap
-            step = svmlearn(one.scan, working_set(np.arange(450), whole=True))
-            _, V = one.scan.after(step, COLLECTOR)
-            iterations.append(step.iterations)
-            assert V.certificate.gap <= max(gap or 0.0, 1e-3)
-    # A small gap does not tighten the tolerance: rounding ends a solve.
-    assert iterations[0] == iterations[1] > 1.2 * iterations[2]
-
-
-def test_a_working_set_without_a_violating_pair_is_unchanged(made, monkeypatch):
-    """LIBSVM is not called."""
-    monkeypatch.setattr(subproblem, "one_sum", None)
-    with case(*made("two_gaussians", 450), problem()) as one:
-        rows = np.flatnonzero(one.y > 0)[:9]
-        step = svmlearn(one.scan, working_set(rows, whole=False))
-        assert step.beta.tolist() == [0.0] * 9 and step.ended
-
-
-def test_rounds_of_all_rows_compute_their_kernel_values_once(made, monkeypatch):
-    computed, plain = [], running_values.gram_of
-
-    def counted(*words, **named):
-        computed.append(plain(*words, **named))
-        return computed[-1]
-
-    monkeypatch.setattr(running_values, "gram_of", counted)
-    with case(*made("two_gaussians", 450), problem()) as one:
-        everything, some = np.arange(450), np.arange(0, 450, 2)
-        first = one.scan.gram(one.scan.points(everything))
-        X = one.scan.points(everything).X.toarray().astype(float)
-        squares = np.square(X[:, None] - X[None]).sum(axis=2)
-        expected = np.exp(-one.problem.gamma * squares)
-        assert first == pytest.approx(expected, abs=1e-5)
-        assert one.scan.gram(one.scan.points(everything)) is first
-        assert len(computed) == 1
-        part = one.scan.gram(one.scan.points(some))
-        assert part == pytest.approx(expected[np.ix_(some, some)], abs=1e-5)
-        one.scan.refine()
-        layout = one.scan.state.gram_layout.in_float64
-        one.scan.state = replace(one.scan.state, gram_layout=layout)
-        again = one.scan.gram(one.scan.points(everything))
-        assert len(computed) == 3
-        assert again == pytest.approx(expected, abs=1e-7)

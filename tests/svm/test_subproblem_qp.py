@@ -6,22 +6,104 @@ import ctypes
 
 import numpy as np
 import pytest
-from qp import minimum, objective, solution
-from random_subproblems import (
-    BOUNDS,
-    assert_near_minimum,
-    frozen_gradient,
-    kernel_matrix,
-    random_size,
-    random_start,
-)
+import qp
+from qp import minimum, objective
 
 from randsvm.svm import libsvm, subproblem_qp
 from randsvm.svm.libsvm import PrecomputedNodes
-from randsvm.svm.subproblem_qp import one_sum
+from randsvm.svm.subproblem_qp import one_sum, two_sums
 
 SEEDS = range(12)
 MAX_CALLS = 200
+# Bounds C of the coefficients.
+BOUNDS = (1e-3, 0.3, 1.0, 30.0, 1e4)
+
+
+# ---- random problems ----------------------------------------------------------------------------
+
+
+def kernel_matrix(rng, m, name):
+    """Return K : (m, m) float32, positive semidefinite in float32; about every fifth row is a
+    duplicate.
+
+    For the linear kernel the rows have few digits.
+    """
+    X = np.round(rng.normal(size=(m, 4)) * 4) / 4
+    twice = rng.random(m) < 0.2
+    X[twice] = X[rng.integers(0, m, twice.sum())]
+    squares = (X**2).sum(axis=1)
+    if name == "linear":
+        return (X @ X.T).astype(np.float32)
+    distances = np.maximum(0, squares[:, None] + squares - 2 * X @ X.T)
+    return np.exp(-2.0 * distances).astype(np.float32)
+
+
+def frozen_gradient(rng, m, C):
+    """Return the gradient of frozen coefficients, of the size of a few kernel values times C."""
+    return rng.normal(size=m) * rng.choice([0.0, 1.0, 3 * C])
+
+
+def random_start(rng, lower, upper):
+    """Return a start with coefficients at both bounds and between them; its sum is arbitrary."""
+    share = rng.choice([0.1, 0.5, 0.95])
+    height = np.where(rng.random(len(lower)) < share, 1.0, 0.0)
+    free = rng.random(len(lower)) < rng.choice([0.0, 0.3, 1.0])
+    height[free] = rng.random(free.sum())
+    return np.where(height == 1, upper, lower + height * (upper - lower))
+
+
+def of_classes(y, negative, positive):
+    return np.where(y > 0, 0.0, -negative), np.where(y > 0, positive, 0.0)
+
+
+# The linear term, both bounds and epsilon of a task. y: signs; t: targets; w: a width for each row.
+TASKS = {
+    "svc": lambda y, t, w, C: (y, *of_classes(y, C, C), 0.0),
+    **{
+        f"class weights {ratio}": lambda y, t, w, C, r=ratio: (y, *of_classes(y, C, C * r), 0.0)
+        for ratio in (1.01, 2.0, 30.0, 1 / 7)
+    },
+    **{
+        f"svr {epsilon}": lambda y, t, w, C, e=epsilon: (t, -C + 0 * t, C + 0 * t, e)
+        for epsilon in (0.0, 0.1, 1.0)
+    },
+    "one-class": lambda y, t, w, C: (0 * t, 0 * t, 1 + 0 * t, 0.0),
+    "row weights": lambda y, t, w, C: (y, *of_classes(y, C * w, C * w), 0.0),
+    "row weights of svr": lambda y, t, w, C: (t, -C * w, C * w, 0.2),
+}
+
+
+def random_problem(task, C, seed):
+    """Return K, the linear term, both bounds, epsilon, a feasible start and the generator."""
+    rng = np.random.default_rng([seed, list(TASKS).index(task), 1])
+    m = int(rng.choice([2, 3, 5, 17, 40, 60]))
+    # With few features and a large C, SMO itself needs millions of steps.
+    is_slow = "row" in task or ("svr" in task and C >= 100)
+    name = "rbf" if is_slow else rng.choice(["rbf", "linear"])
+    K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
+    y[:2] = 1, -1
+    widths = 10 ** rng.uniform(-1.5, 1.5, m)
+    h, lower, upper, epsilon = TASKS[task](y, rng.normal(size=m), widths, C)
+    start = random_start(rng, lower, upper)
+    return K, h - frozen_gradient(rng, m, C), lower, upper, epsilon, start, rng
+
+
+def accuracy_of(task, C):
+    return 2e-4 if "row" in task or C > 100 else 1e-6
+
+
+def assert_near_minimum(reference, K, h, epsilon, beta, accuracy):
+    """Check the objective of beta.
+
+    reference : the smallest objective found by qp.py, and how far above the minimum it may be
+    """
+    best, doubt = reference
+    value = objective(K, h, epsilon, beta)
+    # If the minimum is near 0, errors are relative to the terms of its sum.
+    terms = np.abs(h) @ np.abs(beta) + np.abs(beta) @ np.abs(K) @ np.abs(beta) / 2
+    scale = max(abs(best), 1e-3 * terms, 1e-12)
+    assert doubt <= 0.3 * accuracy * scale, "the oracle is not accurate enough"
+    assert abs(value - best) <= accuracy * scale
 
 
 def solve(K, h, lower, upper, s, start=None, *more, **named):
@@ -29,84 +111,35 @@ def solve(K, h, lower, upper, s, start=None, *more, **named):
     return one_sum(K, h, lower, upper, s, start, *more, **named)
 
 
-def check(
-    K,
-    h,
-    lower,
-    upper,
-    s,
-    start,
-    epsilon=0.0,
-    accuracy=1e-6,
-):
-    """Solve, check the solution, and return its distance from the optimum."""
-    size = 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
+def check(K, h, lower, upper, start, epsilon=0.0, accuracy=1e-6):
+    """Solve with the sum of `start`, and check the solution."""
+    s, size = start.sum(), 1 + np.abs(h).max() + np.abs(K).max() * (upper - lower).max()
     found = solve(K, h, lower, upper, s, start, 1e-8 * size, epsilon)
     beta = found.beta
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
     assert abs(beta.sum() - s) <= 1e-9 * max(1.0, (upper - lower).max())
-    return assert_near_minimum(
-        minimum(K, h, lower, upper, s, epsilon), K, h, epsilon, beta, accuracy
-    )
+    assert_near_minimum(minimum(K, h, lower, upper, s, epsilon), K, h, epsilon, beta, accuracy)
 
 
-@pytest.mark.parametrize("name", ["rbf", "linear"])
+# ---- one sum ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("C", BOUNDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_is_solved(seed, C, name):
-    rng = np.random.default_rng([seed, 1])
-    m = random_size(rng)
-    K, y = kernel_matrix(rng, m, name), rng.choice([-1.0, 1.0], m)
-    lower, upper = np.minimum(0, y * C), np.maximum(0, y * C)
-    start = random_start(rng, lower, upper)
-    check(K, y - frozen_gradient(rng, m, C), lower, upper, start.sum(), start)
-
-
-@pytest.mark.parametrize("ratio", [1.01, 2.0, 30.0, 1 / 7])
-@pytest.mark.parametrize("C", BOUNDS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_c_svc_with_class_weights_is_solved(seed, C, ratio):
-    rng = np.random.default_rng([seed, 2])
-    m = random_size(rng)
-    K, y = kernel_matrix(rng, m, rng.choice(["rbf", "linear"])), rng.choice([-1.0, 1.0], m)
-    y[:2] = 1, -1
-    lower, upper = np.where(y > 0, 0, -C), np.where(y > 0, C * ratio, 0)
-    start = random_start(rng, lower, upper)
-    check(K, y - frozen_gradient(rng, m, C), lower, upper, start.sum(), start)
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("C", BOUNDS)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_epsilon_svr_is_solved(seed, C, epsilon):
-    rng = np.random.default_rng([seed, 3])
-    m = random_size(rng)
-    # With few features and a large C, SMO itself needs millions of steps.
-    K, y = (
-        kernel_matrix(rng, m, rng.choice(["rbf", "linear"]) if C < 100 else "rbf"),
-        rng.normal(size=m),
-    )
-    lower, upper = np.full(m, -C), np.full(m, C)
-    start = np.where(rng.random(m) < 0.4, 0.0, random_start(rng, lower, upper))
-    check(K, y - frozen_gradient(rng, m, C), lower, upper, start.sum(), start, epsilon)
+def test_a_subproblem_is_solved(seed, C, task):
+    K, h, lower, upper, epsilon, start, _ = random_problem(task, C, seed)
+    check(K, h, lower, upper, start, epsilon, accuracy_of(task, C))
 
 
 @pytest.mark.parametrize("away", [1.0, 0.1, 0.001])
-@pytest.mark.parametrize("ratio, epsilon", [(30.0, 0.0), (1 / 2, 0.0), (1.0, 0.02), (1.0, 0.5)])
+@pytest.mark.parametrize("task", ["class weights 30.0", "class weights 2.0", "svr 0.1", "svr 1.0"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_starts_near_the_solution_and_far_from_it_end_there(seed, ratio, epsilon, away):
-    rng = np.random.default_rng([seed, 9])
-    m = random_size(rng)
-    K, y = kernel_matrix(rng, m, rng.choice(["rbf", "linear"])), rng.normal(size=m)
-    lower, upper = np.full(m, -1.0), np.full(m, 1.0)
-    if not epsilon:
-        y = np.where(y > 0, 1.0, -1.0)
-        lower, upper = np.where(y > 0, 0, -1.0), np.where(y > 0, ratio, 0)
-    h, start = y - frozen_gradient(rng, m, 1.0), random_start(rng, lower, upper)
-    best = solution(K.astype(float), h, lower, upper, start.sum(), epsilon)
-    start = best + away * (start - best)
-    check(K, h, lower, upper, start.sum(), start, epsilon)
+def test_starts_near_the_solution_and_far_from_it_end_there(seed, task, away):
+    K, h, lower, upper, epsilon, start, _ = random_problem(task, 1.0, seed)
+    best = qp.solution(K.astype(float), h, lower, upper, start.sum(), epsilon)
+    check(K, h, lower, upper, best + away * (start - best), epsilon)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05])
@@ -127,56 +160,83 @@ def test_single_solves_never_lose_and_end_at_the_solution(epsilon):
 
 
 def test_solutions_of_libsvm_that_lose_are_not_taken(monkeypatch):
-    rng, m = np.random.default_rng(14), 30
-    K, y = kernel_matrix(rng, m, "rbf"), rng.choice([-1.0, 1.0], m)
-    lower, upper = np.where(y > 0, 0, -5.0), np.where(y > 0, 5.0, 0)
-    start = random_start(rng, lower, upper)
+    K, h, lower, upper, _, start, rng = random_problem("svc", 5.0, 14)
 
     def wrong(nodes, rows, labels, *more):
         return libsvm.Outcome(rng.choice([0.0, 1.0], len(rows)), 1, True)
 
     monkeypatch.setattr(subproblem_qp, "c_svc", wrong)
-    found = solve(K, y, lower, upper, start.sum(), start, 1e-6)
-    assert objective(K, y, 0.0, found.beta) <= objective(K, y, 0.0, start)
+    found = solve(K, h, lower, upper, start.sum(), start, 1e-6)
+    assert objective(K, h, 0.0, found.beta) <= objective(K, h, 0.0, start)
 
 
-@pytest.mark.parametrize("name", ["rbf", "linear"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_one_class_is_solved(seed, name):
-    rng = np.random.default_rng([seed, 4])
-    m = random_size(rng)
-    K, lower, upper = kernel_matrix(rng, m, name), np.zeros(m), np.ones(m)
-    start = random_start(rng, lower, upper)
-    check(K, -frozen_gradient(rng, m, 1.0), lower, upper, start.sum(), start)
-
-
-WEIGHTS = [(1.0, 1.0), (1.0, 3.0), (3.0, 1.0)]
-
-
-@pytest.mark.parametrize("bounds", WEIGHTS)
+@pytest.mark.parametrize("bounds", [(1.0, 1.0), (1.0, 3.0), (3.0, 1.0)])
 def test_a_sum_out_of_reach_is_refused(bounds):
     y = np.array([1.0, -1.0])
-    lower, upper = np.where(y > 0, 0, -bounds[1]), np.where(y > 0, bounds[0], 0)
+    lower, upper = of_classes(y, bounds[1], bounds[0])
     with pytest.raises(ValueError, match="cannot sum to"):
         solve(np.eye(2, dtype=np.float32), y, lower, upper, bounds[0] + 0.01)
 
 
 @pytest.mark.parametrize("times", [3, 1000])
-@pytest.mark.parametrize("ratio", [1.0, 5.0])
-def test_the_objective_never_gets_worse(ratio, times):
+@pytest.mark.parametrize("task", ["svc", "class weights 2.0"])
+def test_the_objective_never_gets_worse(task, times):
     """An indefinite kernel has several minima; solve descends from the start."""
-    rng = np.random.default_rng(8)
-    m = 40
-    K = kernel_matrix(rng, m, "rbf")
-    y = rng.choice([-1.0, 1.0], m)
-    lower, upper = np.where(y > 0, 0, -times), np.where(y > 0, ratio * times, 0)
-    start = random_start(rng, lower, upper)
-    h = y - frozen_gradient(rng, m, times)
-    values = [objective(K, h, 0.0, start)]
-    for _ in range(3):
-        start = solve(K, h, lower, upper, start.sum(), start, tolerance=1e-3).beta
-        values.append(objective(K, h, 0.0, start))
-    assert (np.diff(values) <= 1e-6 * abs(values[-1])).all()
+    for seed in range(3):
+        K, h, lower, upper, _, start, _ = random_problem(task, times, seed)
+        values = [objective(K, h, 0.0, start)]
+        for _ in range(3):
+            start = solve(K, h, lower, upper, start.sum(), start, tolerance=1e-3).beta
+            values.append(objective(K, h, 0.0, start))
+        assert (np.diff(values) <= 1e-6 * abs(values[-1])).all()
+
+
+# ---- two sums -----------------------------------------------------------------------------------
+
+
+def check_two_sums(K, h, lower, upper, sums, start, accuracy):
+    """Solve with these sums of the coefficients above and below 0, and check the solution."""
+    C = (upper - lower).max()
+    size = 1 + np.abs(h).max() + np.abs(K).max() * C
+    found = two_sums(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
+    beta, room = found.beta, 1e-12 * len(h) * C
+    assert found.ended
+    assert (lower <= beta).all() and (beta <= upper).all()
+    assert beta.sum() == pytest.approx(sums[0] - sums[1], abs=room)
+    if (lower * upper == 0).all():
+        assert np.maximum(beta, 0).sum() == pytest.approx(sums[0], abs=room)
+    else:  # the two coefficients of one row cancel
+        assert np.abs(beta).sum() <= sum(sums) + room
+    best = qp.minimum_of_groups(K, h, lower, upper, sums)
+    assert_near_minimum(best, K, h, 0.0, beta, accuracy)
+
+
+@pytest.mark.parametrize(
+    "task, C",
+    [
+        *((task, C) for task in ("svc", "svr 0.0") for C in BOUNDS),
+        *((task, C) for task in ("row weights", "row weights of svr") for C in (0.3, 1.0)),
+    ],
+)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_subproblem_with_two_sums_is_solved(seed, C, task):
+    K, h, lower, upper, _, start, _ = random_problem(task, C, seed)
+    sums = np.maximum(start, 0).sum(), -np.minimum(start, 0).sum()
+    check_two_sums(K, h, lower, upper, sums, start, accuracy_of(task, C))
+
+
+def test_equal_rows_are_solved_without_dividing_by_rho():
+    """LIBSVM divides by 0 here: any coefficients with the sums are a solution."""
+    m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
+    lower, upper = of_classes(y, 1.0, 1.0)
+    K = np.ones((m, m), np.float32)
+    found = two_sums(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
+    assert np.isfinite(found.beta).all()
+    assert found.beta[y > 0].sum() == pytest.approx(2.5)
+    assert found.beta.sum() == pytest.approx(0, abs=1e-12)
+
+
+# ---- what LIBSVM is given -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("m", [1, 2, 5, 8])
@@ -194,48 +254,19 @@ def test_the_layout_of_kernel_values_is_the_one_that_libsvm_reads(m):
     assert (np.array(read) == K[np.ix_(index, index)]).all()
 
 
-@pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_an_interrupted_solve_does_not_affect_the_next_one(monkeypatch, ratio):
-    rng = np.random.default_rng(12)
-    y = np.where(np.arange(10) < 5, 1.0, -1.0)
-    task = (
-        kernel_matrix(rng, 10, "rbf"),
-        y,
-        np.where(y > 0, 0, -1.0),
-        np.where(y > 0, ratio, 0),
-        0.5,
-    )
-
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(libsvm, "run_in_daemon_thread", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            solve(*task)
-    check(*task, None)
-
-
-@pytest.mark.parametrize("ratio", [1.0, 4.0])
-def test_the_rows_of_an_interrupted_solve_live_until_it_ends(monkeypatch, ratio):
-    """A time limit leaves LIBSVM working: freed rows would crash it."""
-    rng = np.random.default_rng(12)
-    y = np.where(np.arange(10) < 5, 1.0, -1.0)
-    task = (
-        kernel_matrix(rng, 10, "rbf"),
-        y,
-        np.where(y > 0, 0, -1.0),
-        np.where(y > 0, ratio, 0),
-        0.5,
-    )
+@pytest.mark.parametrize("task", ["svc", "class weights 2.0"])
+def test_the_rows_of_an_interrupted_solve_live_until_it_ends(monkeypatch, task):
+    """A time limit leaves LIBSVM working: freed rows would crash it. The next solve is right."""
+    K, h, lower, upper, _, start, _ = random_problem(task, 1.0, 12)
     kept = []
 
     def interrupted(work, stage, memory):
         kept.append(memory)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(libsvm, "run_in_daemon_thread", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        solve(*task)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(libsvm, "run_in_daemon_thread", interrupted)
+        solve(K, h, lower, upper, start.sum(), start)
     (layout,) = kept
     assert isinstance(layout, PrecomputedNodes)
+    check(K, h, lower, upper, start)

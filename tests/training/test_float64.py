@@ -11,7 +11,6 @@ import pytest
 from commands import run_predict
 from learning import learn
 from libsvm import svmutil
-from rows import matrix_of, open_rows
 
 ROWS = 400
 OFFSETS = {"1e8": (1e8, 10.0), "seconds": (1.6e9, 1e5), "1e4": (1e4, 1.0), "1e6": (1e6, 1.0)}
@@ -99,28 +98,3 @@ def test_an_offset_changes_no_accuracy(tmp_path, at, features):
     assert np.mean(predicted(data.test, run.model) == y) > 0.85
     (searched,) = run.of("searched")
     assert searched["tried"][0]["score"] > 80
-
-
-# ---- ways to read -----------------------------------------------------------------------------
-
-
-LATE = {
-    "absent at first": lambda X: np.where(np.arange(ROWS)[:, None] < 100, 0.5, X),
-    "a few rows at the end": lambda X: X[: 64 * 6 + 3],
-    "only at the end": lambda X: np.where(np.arange(ROWS)[:, None] < 384, 0.25, X),
-}
-
-
-@pytest.mark.parametrize("change", LATE.values(), ids=LATE)
-def test_rows_have_their_numbers_wherever_float32_lacks_one(tmp_path, change):
-    y, X = rows_at(1e8, 10.0)
-    X = change(X)
-    path = tmp_path / "data"
-    path.write_text(text_of(y[: len(X)], X))
-    digests = set()
-    for cache in (None, tmp_path / "cache", tmp_path / "cache"):
-        with open_rows(path, cache=cache, chunk_rows=64) as D:
-            assert D.summary.float64
-            assert matrix_of(D).tolist() == X.tolist()
-            digests.add(D.summary.digest)
-    assert len(digests) == 1

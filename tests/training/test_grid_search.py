@@ -45,8 +45,7 @@ def write_set(tmp_path):
     def save(kind):
         y, X = SETS[kind]
         labels = [f"{label:g} qid:{i // 5}" for i, label in enumerate(y)]
-        (tmp_path / kind).write_text(oracle.svmlight_text(labels, X))
-        return tmp_path / kind
+        return oracle.write_rows(tmp_path / kind, labels, X)
 
     return save
 

@@ -10,9 +10,10 @@ import numpy as np
 import oracle
 import pytest
 from learning import Data, in_order, learn
+from oracle import write_rows
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import SVC
-from trainings import open_task, refuse_subtasks, subtasks
+from trainings import refuse_subtasks
 
 from randsvm import api
 from randsvm.errors import Interrupted
@@ -48,11 +49,6 @@ def one_vs_rest(data, X, C, gamma, **more):
     """
     machines = OneVsRestClassifier(SVC(C=C, gamma=gamma, tol=1e-4, **more)).fit(data.X, data.y)
     return machines.decision_function(X)[:, np.searchsorted(machines.classes_, in_order(data.y))]
-
-
-def write(path, labels, X):
-    path.write_text(oracle.svmlight_text(labels, X))
-    return path
 
 
 def matrix(lines):
@@ -117,7 +113,10 @@ def test_predicted_labels_have_the_spelling_of_the_training_labels(
     """The spelling does not change the training."""
     spelled = [str(NAMES[names][label]) for label in training_set.y]
     learnt = learn(
-        "randsvm", write(tmp_path / "d", spelled, training_set.X), tmp_path / "m", *WORDS
+        "randsvm",
+        write_rows(tmp_path / "d", spelled, training_set.X),
+        tmp_path / "m",
+        *WORDS,
     )
     plain = learn("randsvm", training_file, tmp_path / "plain", *WORDS)
     said = predict(tmp_path / "d", learnt.model)
@@ -218,20 +217,3 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
     assert_two_classes_trained(
         model, training_set, predict, training_file, "interrupted by signal 15"
     )
-
-
-@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
-@pytest.mark.parametrize("part", [False, True], ids=["all rows", "a view without one class"])
-def test_rows_are_counted_correctly_if_some_are_left_out(training_file, multiclass, part):
-    with open_task(training_file) as D:
-        D = D.subset((np.arange(D.n) % 3 > 0) & (D.labels() != 2)) if part else D
-        several = subtasks(D, gamma=1.0, multiclass=multiclass)
-        for number in range(len(several)):
-            task, (rising, falling) = several[number], several.sides(number)
-            y = task.D.labels()
-            assert (rising, falling) == (np.count_nonzero(y > 0), np.count_nonzero(y < 0))
-            SV, certificate = several.constant_solution(number)
-            # With f = 1 or f = -1 each row of the other class has loss 2.
-            assert certificate.primal == 2 * (falling if SV.b > 0 else rising) <= len(y)
-            assert SV.problem == task.problem
-        several.close()

@@ -13,11 +13,6 @@ from randsvm.models.kernel_model import KernelModel
 from randsvm.models.load import load
 
 
-def write_set(path, y, X):
-    path.write_text(oracle.svmlight_text([repr(float(t)) for t in y], X))
-    return path
-
-
 def curve(rows):
     """Return a parabola with Laplace noise of scale 0.3; one target in 50 is an outlier."""
     rng = np.random.default_rng(rows)
@@ -50,7 +45,7 @@ def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     y, X = curve(300)
     words = ("-s", task, "-c", 2, "-g", 0.5, "-p", 0.1, "-n", 0.5)
     learnt = learn(
-        "randsvm", write_set(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale
+        "randsvm", oracle.write_rows(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale
     )
     model = load(str(learnt.model))
     Z = (X - X.mean(axis=0)) / X.std(axis=0) if scale else X
@@ -61,7 +56,7 @@ def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
 
 
 def test_a_single_row_has_no_noise(tmp_path):
-    path = write_set(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
+    path = oracle.write_rows(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
     learnt = learn("randsvm", path, tmp_path / "m", "-s", 3, "-b", 1)
     assert "one row is too few for -b 1" in learnt.notices
     assert not load(str(learnt.model)).has_probabilities
@@ -73,7 +68,7 @@ def test_a_single_row_has_no_noise(tmp_path):
 @pytest.mark.parametrize("rows, nu", [(300, 0.3), (301, 0.07), (100, 0.9)])
 def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
     X, words = cloud(rows), f"-s 2 -n {nu} -g 0.5"
-    path = write_set(tmp_path / "d", np.ones(rows), X)
+    path = oracle.write_rows(tmp_path / "d", np.ones(rows), X)
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
     theirs = train_with_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
     svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
@@ -87,7 +82,7 @@ def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
 
 def test_the_density_marks_divide_the_rows_evenly(tmp_path, predict):
     """Each bin between marks has a tenth of the probability and a fifth of the rows of its side."""
-    path = write_set(tmp_path / "d", np.ones(400), cloud(400))
+    path = oracle.write_rows(tmp_path / "d", np.ones(400), cloud(400))
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "-s", 2, "-n", 0.5, "-g", 0.5)
     lines = predict(path, learnt.model, "-b", 1).lines
     assert lines[0] == "label normal outlier"

@@ -12,17 +12,11 @@ from scipy import sparse
 from randsvm.errors import ParameterError
 
 
-def save(path, task, y, X):
-    labels = [repr(float(t)) if task == "nu-svr" else f"{int(t):+d}" for t in y]
-    path.write_text(oracle.svmlight_text(labels, X))
-    return path
-
-
 def test_classes_that_overlap_more_than_nu_end_soon_with_a_notice(tmp_path):
     """LIBSVM divides by a rho near 0 of either sign here."""
     rng = np.random.default_rng(0)
     X = oracle.as_float32(rng.normal(size=(150, 2)))
-    path = save(tmp_path / "d", "nu-svc", rng.choice([-1.0, 1.0], 150), X)
+    path = oracle.write_rows(tmp_path / "d", rng.choice([-1.0, 1.0], 150), X)
     with pytest.raises(ParameterError, match="no margin"):
         learn("randsvm", path, tmp_path / "m", "-s", 1, "-n", 0.1, "-t", 0, "--gap", 1e-3)
     assert read_log(tmp_path / "m.jsonl")[-1]["event"] == "failed"
@@ -71,7 +65,7 @@ def test_a_regression_that_starts_with_many_rows_at_c_reaches_the_optimum(
 ):
     """With C = 10 the tube is 0 at the optimum, and sum |beta| falls far below C nu n."""
     y, X = noisy_targets(300 if "--swap" in words else 1000)
-    path = save(tmp_path / "d", "nu-svr", y, X)
+    path = oracle.write_rows(tmp_path / "d", y, X)
     given = ("-s", "nu-svr", "-c", C, "-n", nu, "-g", gamma, "--gap", 1e-3)
     learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
     best = best_dual("nu-svr", y, X, f"-s 4 -c {C} -n {nu}", gamma)
@@ -82,7 +76,7 @@ def test_a_regression_that_starts_with_many_rows_at_c_reaches_the_optimum(
 def test_a_classification_with_most_rows_at_bounds_reaches_the_optimum(tmp_path, words):
     targets, X = noisy_targets(300)
     y = np.where(targets > 0, 1.0, -1.0)
-    path = save(tmp_path / "d", "nu-svc", y, X)
+    path = oracle.write_rows(tmp_path / "d", y, X)
     given = ("-s", "nu-svc", "-n", 0.6, "-g", 0.2, "--gap", 1e-3)
     learnt = learn(words[0], path, tmp_path / "m", *given, *words[1:])
     best = best_dual("nu-svc", y, X, "-s 1 -n 0.6", 0.2)

@@ -6,6 +6,7 @@ import numpy as np
 import oracle
 import pytest
 from learning import learn
+from oracle import write_rows
 from sklearn.svm import OneClassSVM
 
 
@@ -14,13 +15,9 @@ def cloud(rows, seed=0):
     return oracle.as_float32(rng.normal(size=(rows, 3)))
 
 
-def write_set(path, X):
-    return oracle.write_svmlight(path, np.ones(len(X)), X)
-
-
 def test_labels_of_the_training_rows_are_ignored(tmp_path):
     X = cloud(800)
-    one = write_set(tmp_path / "one", X)
+    one = write_rows(tmp_path / "one", np.ones(len(X)), X)
     other = oracle.write_svmlight(tmp_path / "other", np.sign(X[:, 0]), X)
     bodies = [
         learn("osuna", path, tmp_path / f"{path.name}.m", "-s", "one-class", "-n", 0.1).model
@@ -30,7 +27,7 @@ def test_labels_of_the_training_rows_are_ignored(tmp_path):
 
 
 def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
-    path = write_set(tmp_path / "data", cloud(3000))
+    path = write_rows(tmp_path / "data", np.ones(len(cloud(3000))), cloud(3000))
     words = ("-s", "one-class", "-n", 0.2, "--gap", 1e-3, "--working-set")
     small, large = (
         learn("osuna", path, tmp_path / "m", *words, size).outcome for size in (100, 3000)
@@ -46,7 +43,7 @@ def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
 def test_the_objective_of_sgd_has_the_origin_as_the_only_negative_row(tmp_path):
     """P = 1/2 |w|^2 + C (weights of MADlib's balanced classes) over the rows and the origin."""
     X = oracle.as_float32(np.random.default_rng(3).normal(2, 1, (300, 3)))
-    path = write_set(tmp_path / "data", X)
+    path = write_rows(tmp_path / "data", np.ones(len(X)), X)
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-c", 0.5)
     text = learnt.model.read_text().partition("\nw\n")[2].partition("#")[0]
     *w, b = map(float, text.split())
@@ -75,7 +72,7 @@ def schoelkopf(X, nu, w, b):
 @pytest.mark.parametrize("name, scale", [*((name, 1.0) for name in SHARES), ("round", 1e-6)])
 def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, scale, nu):
     X = oracle.as_float32(SHARES[name](np.random.default_rng(0)))
-    path = write_set(tmp_path / "data", oracle.as_float32(X * scale))
+    path = write_rows(tmp_path / "data", np.ones(len(X)), oracle.as_float32(X * scale))
     learnt = learn("sgd", path, tmp_path / "m", "-s", "one-class", "-n", nu)
     model = oracle.read_linear(learnt.model, X.shape[1])
     w, b = model.w[:, 0], model.b[0]

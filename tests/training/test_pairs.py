@@ -16,7 +16,7 @@ from scipy import sparse
 
 from randsvm import api
 from randsvm.errors import GapError, ModelError
-from randsvm.events import Iteration, Notice, Trained
+from randsvm.events import Iteration, Notice
 
 C, GAMMA = 2.0, 0.1
 WORDS = ("-c", C, "-g", GAMMA)
@@ -137,14 +137,12 @@ class AfterRounds:
     """A listener that calls a function after a number of rounds."""
 
     def __init__(self, rounds, deed):
-        self.left, self.deed, self.outcome = rounds, deed, None
+        self.left, self.deed = rounds, deed
         self.notices = []
 
     def __call__(self, event):
         if isinstance(event, Notice):
             self.notices.append(event.text)
-        if isinstance(event, Trained):
-            self.outcome = event
         if isinstance(event, Iteration):
             self.left -= 1
             if self.left == 0:

@@ -39,9 +39,7 @@ class KernelRows(NamedTuple):
         return self.K[:, self.numbers - 1]
 
     def save(self, path):
-        labels = [f"{label:g}" if label % 1 == 0 else repr(float(label)) for label in self.y]
-        path.write_text(oracle.svmlight_text(labels, self.written, base=0))
-        return path
+        return oracle.write_rows(path, self.y, self.written, 0)
 
     def nodes(self):
         return [dict(enumerate(row)) for row in self.written.tolist()]
@@ -129,9 +127,7 @@ def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_
     D = some_rows(targets)
     words = ["-v", 4, "-e", 1e-6, "--gap", 1e-7]
     words += ["-s", "svr"] if targets == "numbers" else ["-b", 1]
-    labels = [f"{label:g}" if label % 1 == 0 else repr(float(label)) for label in D.y]
-    features = tmp_path / "features"
-    features.write_text(oracle.svmlight_text(labels, D.X))
+    features = oracle.write_rows(tmp_path / "features", D.y, D.X)
     one = learn("randsvm", features, tmp_path / "one", "-g", GAMMA, *words)
     two = learn("randsvm", D.save(tmp_path / "d"), tmp_path / "two", "-t", 4, *words)
     scores = [each.outcome["cross_validation"]["score"] for each in (one, two)]

@@ -7,6 +7,7 @@ import oracle
 import pytest
 from commands import run_train
 from libsvm import svmutil
+from oracle import write_rows
 from scipy import optimize
 
 import randsvm
@@ -43,15 +44,10 @@ SETS = {
 }
 
 
-def written(path, y, X):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
-    return path
-
-
 def trained(tmp_path, name, *words):
     """Train the full and the reduced machine; return both model files and the training file."""
     y, X, options, _ = SETS[name]
-    train = written(tmp_path / "train", y, X)
+    train = write_rows(tmp_path / "train", y, X)
     full, reduced = tmp_path / "full", tmp_path / "reduced"
     run_train("-q", *options, train, full)
     run_train("-q", *options, *words, train, reduced)
@@ -115,8 +111,8 @@ def test_a_row_of_weight_w_is_reduced_as_w_equal_rows(tmp_path):
     y, X, options, _ = SETS["svc"]
     weights = np.random.default_rng(3).choice([1, 1, 1, 20], len(y))
     train, model = tmp_path / "train", tmp_path / "m"
-    train.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
-    every = written(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
+    write_rows(train, y, X, 1, weights)
+    every = write_rows(tmp_path / "every", np.repeat(y, weights), np.repeat(X, weights, axis=0))
     run_train("-q", *options, "--gap", 1e-4, "--reduce", 5, train, model)
     judged = randsvm.certify(every, model, params=CertifyParams())
     assert judged.support_vectors == 5

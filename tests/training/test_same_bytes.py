@@ -49,22 +49,18 @@ KINDS = {
 ROWS = 120
 
 
-def write(path, y, X, first=1, weights=None):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, first, weights))
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")
     y, X = board(ROWS)
-    write(folder / "two", y, X)
-    write(folder / "weighted", y, X, weights=1 + np.arange(ROWS) % 7 / 4)
-    write(folder / "targets", np.round(np.sin(3 * X[:, 0]) + X[:, 1], 3), X)
-    write(folder / "three", *oracle.clouds(ROWS, classes=3))
-    write(folder / "large", y, 1e7 + X)
-    write(folder / "sparse", *oracle.sparse_rows(ROWS))
+    oracle.write_rows(folder / "two", y, X)
+    oracle.write_rows(folder / "weighted", y, X, 1, 1 + np.arange(ROWS) % 7 / 4)
+    oracle.write_rows(folder / "targets", np.round(np.sin(3 * X[:, 0]) + X[:, 1], 3), X)
+    oracle.write_rows(folder / "three", *oracle.clouds(ROWS, classes=3))
+    oracle.write_rows(folder / "large", y, 1e7 + X)
+    oracle.write_rows(folder / "sparse", *oracle.sparse_rows(ROWS))
     K = oracle.kernel_matrix("rbf", X, X, 2.0)
-    write(folder / "kernel", y, np.column_stack([1 + np.arange(ROWS), K]), 0)
+    oracle.write_rows(folder / "kernel", y, np.column_stack([1 + np.arange(ROWS), K]), 0)
     lines = (folder / "two").read_text().splitlines()
     of_groups = (line.replace(" ", f" qid:{i // 4} ", 1) for i, line in enumerate(lines))
     (folder / "qids").write_text("\n".join(of_groups) + "\n")
@@ -89,15 +85,11 @@ def parts(path):
 
 # Ways to run the same: options, and how the rows are given.
 WAYS = {
-    "3 jobs": ("--jobs 3", None),
-    "another kernel cache": ("--jobs 2 -m 0.5", None),
-    "time enough": ("--jobs 1 --time-limit 1h", None),
-    "little memory": ("--jobs 2 --memory 16M --tmpdir .", None),
+    "3 jobs, another kernel cache": ("--jobs 3 -m 0.5", None),
+    "time enough, gzip": ("--jobs 1 --time-limit 1h", packed(gzip.compress)),
+    "little memory, bzip2": ("--jobs 2 --memory 16M --tmpdir .", packed(bz2.compress)),
     "a new cache": ("--jobs 1 --cache c", None),
-    "a log": ("--jobs 1 --log log --report json", None),
-    "gzip": ("--jobs 2", packed(gzip.compress)),
-    "bzip2": ("--jobs 1", packed(bz2.compress)),
-    "two files": ("--jobs 2", parts),
+    "a log, two files": ("--jobs 1 --log log --report json", parts),
     "a pipe": ("--jobs 2", lambda path: ["-"]),
 }
 

@@ -11,6 +11,7 @@ from csr_rows import csr
 from learning import Data, learn
 from liblinear import liblinearutil
 from libsvm import svmutil
+from oracle import write_rows
 from rows import fitted_scaling, matrix_of, open_rows, scaled, scaling
 from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, StandardScaler
@@ -108,17 +109,15 @@ KINDS = {
 }
 
 
-def write_set(path, data):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in data.y], data.X))
-    return path
-
-
 @pytest.mark.parametrize("name", DENSE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_of_raw_rows_equal_libsvms_of_scaled_rows(tmp_path, predict, kind, name):
     of, words, theirs = KINDS[kind]
     data, test = of(raw(300)), of(raw(200, 1))
-    path, test_path = write_set(tmp_path / "d", data), write_set(tmp_path / "t", test)
+    path, test_path = (
+        write_rows(tmp_path / "d", *data),
+        write_rows(tmp_path / "t", *test),
+    )
     learnt = learn(
         "randsvm", path, tmp_path / "m", "--scale", name, "-e", 1e-4, "--gap", 1e-6, *words
     )
@@ -189,7 +188,7 @@ def test_written_zeros_and_new_features_do_not_change_predictions(tmp_path, pred
     data = two(raw(200))
     X = data.X.copy()
     X[::3, 1] = 0
-    path = write_set(tmp_path / "d", Data(data.y, X))
+    path = write_rows(tmp_path / "d", data.y, X)
     learnt = learn("randsvm", path, tmp_path / "m", "--scale", name, "-g", 0.3)
     written = re.sub(r"( 1:\S+) 3:", r"\1 2:0 3:", path.read_text())
     assert written.count(" 2:0 ") == np.count_nonzero(X[:, 1] == 0)

@@ -187,7 +187,7 @@ def test_a_search_selects_by_scikit_learns_score(tmp_path, name, scoring, capsys
     data = SETS["svr"] if kind == "svr" else gaussians(300)
     y, X = data
     path = tmp_path / "d"
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    oracle.write_rows(path, y, X)
     grid = "-g", "0.01,0.5,20"
     found = search(path, tmp_path / "m", "-s", kind, "--no-racing", "--select-by", name, *grid)
     with open_task(path, kind) as D:
@@ -224,7 +224,7 @@ def sorted_by_class(path, share, shift):
     y = np.where(np.arange(20_000) < share * 20_000, 1.0, -1.0)
     X = rng.normal(size=(len(y), 4)).round(3)
     X[:, 0] = (X[:, 0] + shift * y).round(3)
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X))
+    oracle.write_rows(path, y, X)
     return y, X
 
 

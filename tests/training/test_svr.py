@@ -12,10 +12,8 @@ import pytest
 from learning import learn
 from libsvm import svmutil
 from scipy import sparse
-from sklearn.svm import SVR
 
 from randsvm.errors import ParameterError
-from randsvm.svm.tasks import Task
 
 
 def noisy(rows, seed=0):
@@ -25,14 +23,9 @@ def noisy(rows, seed=0):
     return np.round(np.sin(X[:, 0]) + X[:, 1] + rng.normal(size=rows) * 0.3, 6), X
 
 
-def write_set(path, y, X):
-    path.write_text(oracle.svmlight_text([repr(float(target)) for target in y], X))
-    return path
-
-
 def test_scores_are_svm_predicts_lines(tmp_path, predict):
     y, X = noisy(400)
-    path = write_set(tmp_path / "data", y, X)
+    path = oracle.write_rows(tmp_path / "data", y, X)
     learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
     predicted = predict(path, learnt.model)
     _, (_, error, correlation), _ = svmutil.svm_predict(
@@ -46,38 +39,6 @@ def test_scores_are_svm_predicts_lines(tmp_path, predict):
     assert found
     assert float(found[1]) == pytest.approx(error, rel=1e-4)
     assert float(found[2]) == pytest.approx(correlation, rel=1e-4)
-
-
-def test_unlabelled_rows_are_predicted_and_left_out(tmp_path, predict):
-    y, X = noisy(200)
-    path = write_set(tmp_path / "data", y, X)
-    learnt = learn("osuna", path, tmp_path / "m", "-s", "svr", "-g", 0.5)
-    blank = tmp_path / "blank"
-    blank.write_text(re.sub(r"(?m)^\S+", "?", path.read_text()))
-    with_targets, without = predict(path, learnt.model), predict(blank, learnt.model)
-    assert without.lines == with_targets.lines
-    assert without.out == ""
-    assert "no score" in without.err
-
-
-def test_slopes_and_loss_of_the_task_hold_at_an_optimum():
-    """At scikit-learn's optimum no row violates a KKT condition, and the loss is
-    epsilon-insensitive.
-    """
-    y, X = noisy(300)
-    peer = SVR(C=1.0, gamma=0.5, epsilon=0.2, tol=1e-6).fit(X, y)
-    beta, b = np.zeros(300), float(peer.intercept_[0])
-    beta[peer.support_] = peer.dual_coef_[0]
-    u = oracle.kernel_matrix("rbf", X, X, 0.5) @ beta
-    task = Task((1.0, 1.0), epsilon=0.2)
-    rise, fall = task.slopes(y, u, beta)
-    assert rise.max() < b + 1e-3
-    assert fall.min() > b - 1e-3
-    free = (beta != 0) & (np.abs(beta) < 1)
-    assert rise[free] == pytest.approx(fall[free])
-    assert task.loss(y, u + b) == pytest.approx(np.maximum(np.abs(y - u - b) - 0.2, 0.0))
-    tube = float(y @ beta - 0.2 * np.abs(beta).sum())
-    assert task.linear(y, beta) == pytest.approx(tube)
 
 
 @pytest.mark.parametrize(("words", "size"), [("-t linear", 1.7e12), ("-t poly -g 1", 1e5)], ids=str)

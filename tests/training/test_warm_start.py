@@ -39,11 +39,6 @@ def test_the_same_rows_take_one_or_two_rounds(tmp_path, today, algorithm):
     assert len(again.rounds) <= 2 < len(old.rounds)
 
 
-def write(path, data, names):
-    path.write_text(oracle.svmlight_text([names[label] for label in data.y], data.X))
-    return path
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("names", [{1.0: "7", -1.0: "3"}, {1.0: "spam", -1.0: "ham"}], ids=str)
 def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, kind):
@@ -52,7 +47,7 @@ def test_labels_may_appear_in_another_order(tmp_path, yesterday, today, names, k
     order = [np.argsort(sign * today.y, kind="stable")[:1] for sign in (1, -1)]
     one, other = (np.concatenate([first, np.arange(NEW)]) for first in order)
     old_path, new_path = (
-        write(tmp_path / name, Data(today.y[rows], today.X[rows]), names)
+        oracle.write_rows(tmp_path / name, [names[y] for y in today.y[rows]], today.X[rows])
         for name, rows in (("old", one[: OLD + 1]), ("new", other))
     )
     old = learn(algorithm, old_path, tmp_path / "old.model", *words)
@@ -83,9 +78,7 @@ def start(
     """Return distinct rows; both sets begin with the same rows. weights: of the new rows."""
     paths, betas = [], []
     for name, (y, X), own in (("old", old, None), ("new", new, weights)):
-        labels = [f"{label:.9g}" for label in y]
-        (folder / name).write_text(oracle.svmlight_text(labels, X, weights=own))
-        paths.append(folder / name)
+        paths.append(oracle.write_rows(folder / name, y, X, 1, own))
     gap = () if "one-class" in before else ("--gap", 1e-4)
     first = learn("randsvm", paths[0], folder / "old.model", *before.split(), *gap)
     words = (*after.split(), "--warm-start", first.model, "--max-iterations", 1, "--gap", 1e-9)
@@ -156,8 +149,7 @@ def test_novelty_detection_adjusts_the_sum_of_coefficients(tmp_path, nu):
 
 def test_options_default_to_those_of_the_model(tmp_path):
     X = gaussians(200).X
-    path = tmp_path / "data"
-    path.write_text(oracle.svmlight_text([f"{label:.9g}" for label in targets(X)], X))
+    path = oracle.write_rows(tmp_path / "data", targets(X), X)
     given = "-s svr -t poly -d 2 -g 0.25 -r 1.5 -c 3 -p 0.2"
     words = given.split()
     old = learn("osuna", path, tmp_path / "old.model", *words)

@@ -139,24 +139,19 @@ def test_scores_of_folds_have_the_weights_of_their_rows(made):
         assert len(found.kept) == len(found.y) == 225
 
 
-def weighted_file(path, y, X, weights):
-    path.write_text(oracle.svmlight_text([f"{label:g}" for label in y], X, weights=weights))
-    return path
-
-
 @pytest.mark.parametrize("options", [(), ("-s", "svr", "-p", 0.3), ("-s", "one-class", "-n", 0.2)])
 def test_a_warm_start_goes_on_from_weighted_coefficients(tmp_path, options):
     """Also where weights have changed: a coefficient beyond its new bound moves to the bound."""
     y, X = oracle.checkerboard(1500)
     weights = np.random.default_rng(5).exponential(size=len(y))
     words = ("-g", 5, "-c", 2, "--gap", 1e-3, "--sample-size", 200, *options)
-    path = weighted_file(tmp_path / "old", y, X, weights)
+    path = oracle.write_rows(tmp_path / "old", y, X, 1, weights)
     old = learn("randsvm", path, tmp_path / "old.model", *words)
     warm = learn("randsvm", path, tmp_path / "m", *words, "--warm-start", old.model)
     assert len(warm.rounds) <= max(2, len(old.rounds) // 4)
     assert float(warm.metadata["primal"]) == pytest.approx(float(old.metadata["primal"]), rel=2e-3)
     weights[:300] = weights[:300] / 4
-    other = weighted_file(tmp_path / "new", y, X, weights)
+    other = oracle.write_rows(tmp_path / "new", y, X, 1, weights)
     cold = learn("randsvm", other, tmp_path / "cold.model", *words)
     warm = learn("randsvm", other, tmp_path / "warm.model", *words, "--warm-start", old.model)
     assert float(warm.metadata["gap"]) <= 1e-3
