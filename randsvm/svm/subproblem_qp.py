@@ -149,14 +149,10 @@ def own_svc(K: np.ndarray, y: np.ndarray, bounds: tuple[float, float], tol: floa
     order = np.argsort(-y, kind="stable")
     with PrecomputedNodes.of(K, order) as nodes:
         found = c_svc(nodes, np.arange(len(y)), y[order], bounds, tol)
-    beta = np.empty(len(y))
+    beta, zero = np.empty(len(y)), np.zeros(len(y))
     beta[order] = y[order] * found.alpha
-    C = np.where(y > 0, *bounds)
-    zeros = np.zeros(len(y), np.int64), np.zeros(1)
-    one = Subproblem(
-        K, np.arange(len(y)), y, np.minimum(0, y * C), np.maximum(0, y * C), *zeros, beta, tol
-    )
-    return Solution(one.at_bounds(beta), found.ended, found.iterations)
+    upper, lower = np.where(y > 0, bounds[0], zero), np.where(y > 0, zero, -bounds[1])
+    return Solution(at_bounds(beta, lower, upper, zero, zero[:1]), found.ended, found.iterations)
 
 
 def own_svr(K: np.ndarray, y: np.ndarray, C: float, epsilon: float, tol: float) -> Solution:
@@ -166,10 +162,30 @@ def own_svr(K: np.ndarray, y: np.ndarray, C: float, epsilon: float, tol: float) 
     check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()).max()))
     with PrecomputedNodes.of(K, np.arange(m)) as nodes:
         found = epsilon_svr(nodes, np.arange(m), y, C, epsilon, tol)
-    bound = np.full(m, C)
-    zeros = np.zeros(m, np.int64), np.zeros(1)
-    one = Subproblem(K, np.arange(m), y, -bound, bound, *zeros, found.alpha, tol)
-    return Solution(one.at_bounds(found.alpha), found.ended, found.iterations)
+    bound, zero = np.full(m, C), np.zeros(m)
+    beta = at_bounds(found.alpha, -bound, bound, zero, zero[:1])
+    return Solution(beta, found.ended, found.iterations)
+
+
+def at_bounds(
+    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, group: np.ndarray, sums: np.ndarray
+) -> np.ndarray:
+    """Return beta with values next to a bound set to it, and with the sums of the groups.
+
+    group : (variables,), the number of the group of each variable; sums : (groups,) float64.
+    """
+    near = np.minimum(NEAR_ROUNDING * np.abs(beta).max(initial=0.0), NEAR_SHARE * (upper - lower))
+    found = np.where(beta <= lower + near, lower, beta)
+    found = np.where(found >= upper - near, upper, found)
+    room = np.minimum(found - lower, upper - found)
+    for g, s in enumerate(sums.tolist()):
+        own = np.flatnonzero(group == g)
+        # The sum of a list is exact, too, and takes a fifth of the time.
+        rest = s - math.fsum(found[own][found[own] != 0].tolist())
+        i = own[np.argmax(room[own])]
+        if abs(rest) < room[i]:
+            found[i] += rest
+    return found
 
 
 # ---- moves ----------------------------------------------------------------------------------
@@ -308,7 +324,7 @@ class Subproblem:
             if after is beta:
                 break
             iterations += count
-            after = self.at_bounds(after)
+            after = at_bounds(after, self.lower, self.upper, self.group, self.sums)
             step = after - beta
             change = self._product(step)
             # Sums do not change, so the offset only adds rounding.
@@ -495,22 +511,6 @@ class Subproblem:
             others[pivot] = False
             beta[pivot] = self.sums[g] - math.fsum(beta[others])
         return beta
-
-    def at_bounds(self, beta: np.ndarray) -> np.ndarray:
-        """Return beta with values next to a bound set to it, and with the sums of the groups."""
-        near = np.minimum(
-            NEAR_ROUNDING * np.abs(beta).max(initial=0.0), NEAR_SHARE * (self.upper - self.lower)
-        )
-        found = np.where(beta <= self.lower + near, self.lower, beta)
-        found = np.where(found >= self.upper - near, self.upper, found)
-        room = np.minimum(found - self.lower, self.upper - found)
-        for g, s in enumerate(self.sums.tolist()):
-            own = np.flatnonzero(self.group == g)
-            rest = s - math.fsum(found[own])
-            i = own[np.argmax(room[own])]
-            if abs(rest) < room[i]:
-                found[i] += rest
-        return found
 
     def _within_boxes(
         self,
