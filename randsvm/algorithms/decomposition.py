@@ -22,7 +22,7 @@ from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.subproblem_qp import one_sum, two_sums
+from randsvm.svm.subproblem_qp import solve
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     Collector,
@@ -109,11 +109,9 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     share = weight / scan.total_weight
     K = scan.gram(points, centred=not task.coefficient_sum)
     h = y - task.epsilon * np.sign(y) * task.one_sided
-    if not task.absolute_sum:
-        total = task.coefficient_sum * share
-        return one_sum(K, h, lower, upper, total, np.clip(0.0, lower, upper)).beta
     half = min(task.absolute_sum / 2 * share, float(upper.sum()), float(-lower.sum()))
-    return two_sums(K, h, lower, upper, (half, half), np.zeros(m)).beta
+    sums = (half, half) if task.absolute_sum else (task.coefficient_sum * share,)
+    return solve(K, h, lower, upper, sums, np.zeros(m)).beta
 
 
 def start_from(solution: SavedSolution) -> Start:
@@ -124,7 +122,12 @@ def start_from(solution: SavedSolution) -> Start:
     """
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-        scan.resume(solution)
+        saved = solution.times(solution.best_factor(scan.problem, scan.D.labels()))
+        if saved.float64:
+            scan.refine()
+        exact = saved.float64 or scan.kernel_layout.dtype is np.float32
+        u = saved.u if exact else None
+        scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
         step, free = by_coefficients(scan, scan.coefficients.rows, scan.coefficients.beta)
         return step, working_set(scan, r, free)
 

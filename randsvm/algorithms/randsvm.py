@@ -36,6 +36,7 @@ from randsvm.data.points import Points
 from randsvm.kernels.expansion import Expansion
 from randsvm.parameters.svm import Problem
 from randsvm.svm.blocks import Blocks
+from randsvm.svm.running_values import Coefficients
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, ReducedMachine, Step
 from randsvm.svm.subproblem import svmlearn
@@ -182,7 +183,7 @@ def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
     u = scan.u_of(A)
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-        scan.take_over(rows, solution.beta, u)
+        scan.continue_from(Coefficients(rows, solution.beta), u)
         return no_step(scan, r)[0], W
 
     return start

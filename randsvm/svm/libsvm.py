@@ -7,7 +7,8 @@ problems that LIBSVM itself has.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -216,100 +217,95 @@ def check_sums(largest: float) -> None:
         )
 
 
-class _Library:
-    """The C library. Importing it is slow, so the first solve does it."""
+@functools.cache
+def _bindings() -> Any:
+    """Return the bindings of the C library. Their import is slow, so the first solve does it."""
+    from libsvm import svm
 
-    def __init__(self) -> None:
-        from libsvm import svm
+    return svm
 
-        self.svm = svm
-        self.one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
-        self.read_iterations = svm.PRINT_STRING_FUN(_solver.READ_ITERATIONS)
-        self.labels_type = ctypes.POINTER(ctypes.c_double)
-        self.rows_type = ctypes.POINTER(ctypes.POINTER(svm.svm_node))
 
-    def parameter(self, svm_type: int, variables: int, tolerance: float) -> Any:
-        # The constructor would change the print function of LIBSVM for all threads.
-        parameter = self.svm.svm_parameter.__new__(self.svm.svm_parameter)
-        parameter.svm_type = svm_type
-        parameter.kernel_type = PRECOMPUTED
+@functools.cache
+def _read_iterations() -> Any:
+    """Return a print function for LIBSVM that reads the number of iterations."""
+    return _bindings().PRINT_STRING_FUN(_solver.READ_ITERATIONS)
+
+
+def _solve(
+    svm_type: int,
+    memory: object,
+    pointers: np.ndarray,
+    labels: np.ndarray,
+    tolerance: float,
+    read: Callable[[Any], Result],
+    weights: Mapping[int, float] | None = None,
+    **fields: float,
+) -> Result:
+    """Solve in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
+
+    pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,) float64. If
+    this thread stops waiting, LIBSVM continues to read `memory`. read: takes the result from
+    LIBSVM's model. weights: factors of C by the label. fields: others of svm_parameter.
+    """
+    svm, variables = _bindings(), len(labels)
+    # The constructors of the bindings would change the print function of LIBSVM for all threads,
+    # and loop over the rows in Python.
+    parameter = svm.svm_parameter.__new__(svm.svm_parameter)
+    given = {
+        "svm_type": svm_type,
+        "kernel_type": PRECOMPUTED,
         # The cache may hold all values; LIBSVM allocates it row by row.
-        parameter.cache_size = variables * (variables * 4 + 64) / MEGABYTE + 1
-        parameter.eps = tolerance
-        parameter.shrinking = 1
-        return parameter
+        "cache_size": variables * (variables * 4 + 64) / MEGABYTE + 1,
+        "eps": tolerance,
+        "shrinking": 1,
+        **fields,
+    }
+    for name, value in given.items():
+        setattr(parameter, name, value)
+    if weights:
+        parameter.nr_weight = len(weights)
+        parameter.weight_label = (ctypes.c_int * len(weights))(*weights)
+        parameter.weight = (ctypes.c_double * len(weights))(*weights.values())
+    labels = np.ascontiguousarray(labels, np.float64)
+    problem = svm.svm_problem.__new__(svm.svm_problem)
+    problem.l = variables
+    problem.y = ctypes.cast(labels.ctypes.data, ctypes.POINTER(ctypes.c_double))
+    node = ctypes.POINTER(ctypes.POINTER(svm.svm_node))
+    problem.x = ctypes.cast(pointers.ctypes.data, node)
 
-    def machine(
-        self, parameter: Any, layout: PrecomputedNodes, rows: np.ndarray, labels: np.ndarray
-    ) -> TrainedSvm:
-        """Train in a daemon thread, as `train` does, and return LIBSVM's own machine.
-
-        rows : (variables,) integers, rows of the layout; labels : (variables,) float64
-        """
-        labels = np.ascontiguousarray(labels, np.float64)
-        solve = partial(self._solve, parameter, layout.starts[rows], labels, _machine)
-        return run_in_daemon_thread(solve, "solving", layout)
-
-    def train(
-        self, parameter: Any, pointers: np.ndarray, labels: np.ndarray, memory: object
-    ) -> Outcome:
-        """Solve in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
-
-        pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,)
-        float64. If this thread stops waiting, LIBSVM continues to read `memory`.
-        """
-        read = partial(_coefficients, variables=len(labels))
-
-        def solve() -> Outcome:
-            alpha = self._solve(parameter, pointers, labels, read)
-            iterations = _solver.iterations()
-            variables = len(labels) * (2 if parameter.svm_type == EPSILON_SVR else 1)
-            ended = iterations < max(MAX_ITERATIONS, MAX_FOR_EACH * variables)
-            return Outcome(alpha, iterations, ended)
-
-        return run_in_daemon_thread(solve, "solving", memory)
-
-    def _solve(
-        self,
-        parameter: Any,
-        pointers: np.ndarray,
-        labels: np.ndarray,
-        read: Callable[[Any], Result],
-    ) -> Result:
-        """Solve in this thread; return what `read` finds in LIBSVM's model."""
-        # The bindings' constructor loops over the rows in Python; this sets the same three fields.
-        problem = self.svm.svm_problem.__new__(self.svm.svm_problem)
-        problem.l = len(labels)
-        problem.y = ctypes.cast(labels.ctypes.data, self.labels_type)
-        problem.x = ctypes.cast(pointers.ctypes.data, self.rows_type)
+    def solve() -> Result:
         # This applies to the calling thread. LIBSVM's loops over one kernel row are too short for
         # OpenMP: when the other cores are busy, its spinning threads cost a factor of 10.
-        if self.one_thread is not None:
-            self.one_thread(1)
-        complaint = self.svm.libsvm.svm_check_parameter(problem, parameter)
+        one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
+        if one_thread is not None:
+            one_thread(1)
+        complaint = svm.libsvm.svm_check_parameter(problem, parameter)
         if complaint:
             raise RandsvmError(f"LIBSVM refuses the subproblem: {complaint.decode()}")
         # The print function is global in LIBSVM; the default prints to stdout, among the results.
-        self.svm.libsvm.svm_set_print_string_function(self.read_iterations)
-        handle = self.svm.libsvm.svm_train(problem, parameter)
+        svm.libsvm.svm_set_print_string_function(_read_iterations())
+        handle = svm.libsvm.svm_train(problem, parameter)
         try:
             return read(handle.contents)
         finally:
-            self.svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
+            svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
+
+    return run_in_daemon_thread(solve, "solving", (memory, pointers, labels))
 
 
-def _coefficients(model: Any, variables: int) -> np.ndarray:
-    """Return alpha of LIBSVM's model, (variables,) float64.
-
-    Its rho is ignored: it may be infinite if all coefficients are bounded.
-    """
+def _outcome(model: Any, variables: int) -> Outcome:
+    """Return LIBSVM's solution. Its rho is ignored: it may be infinite if all coefficients are
+    bounded."""
     assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
     alpha = np.zeros(variables)
     if model.l:
         # 1-based, grouped by class. np.ctypeslib.as_array would make a type for each length.
         at = np.frombuffer(ctypes.string_at(model.sv_indices, 4 * model.l), np.int32) - 1
         alpha[at] = np.frombuffer(ctypes.string_at(model.sv_coef[0], 8 * model.l))
-    return alpha
+    iterations = _solver.iterations()
+    if model.param.svm_type == EPSILON_SVR:
+        variables *= 2
+    return Outcome(alpha, iterations, iterations < max(MAX_ITERATIONS, MAX_FOR_EACH * variables))
 
 
 def _machine(model: Any) -> TrainedSvm:
@@ -331,16 +327,6 @@ def _machine(model: Any) -> TrainedSvm:
     )
 
 
-_library: _Library | None = None
-
-
-def _load_library() -> _Library:
-    global _library
-    if _library is None:
-        _library = _Library()
-    return _library
-
-
 def c_svc(
     layout: PrecomputedNodes,
     rows: np.ndarray,
@@ -353,14 +339,10 @@ def c_svc(
     rows : (variables,) integers, rows of the layout; labels : (variables,), y = -1 or 1, at least
     one of each; 0 <= a <= bounds[0] where y is 1, and <= bounds[1] where it is -1.
     """
-    library = _load_library()
-    parameter = library.parameter(C_SVC, len(rows), tolerance)
-    parameter.C = 1.0
-    parameter.nr_weight = 2
-    parameter.weight_label = (ctypes.c_int * 2)(1, -1)
-    parameter.weight = (ctypes.c_double * 2)(*bounds)
-    labels = np.ascontiguousarray(labels, np.float64)
-    return library.train(parameter, layout.starts[rows], labels, layout).positive
+    read = partial(_outcome, variables=len(rows))
+    weights = {1: bounds[0], -1: bounds[1]}
+    rows = layout.starts[rows]
+    return _solve(C_SVC, layout, rows, labels, tolerance, read, weights, C=1.0).positive
 
 
 def one_class(
@@ -371,13 +353,13 @@ def one_class(
     rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
     int(total) variables, the remainder for the next one, and 0 for the others.
     """
-    library, count = _load_library(), len(rows)
-    parameter = library.parameter(ONE_CLASS, count, tolerance)
+    count = len(rows)
     # The nu whose product with the number of variables is nearest to the sum, in float64.
     nu = total / count
     near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
-    parameter.nu = float(min(near, key=lambda each: abs(each * count - total)))
-    return library.train(parameter, layout.starts[rows], np.ones(count), layout).positive
+    nu = float(min(near, key=lambda each: abs(each * count - total)))
+    read, rows = partial(_outcome, variables=count), layout.starts[rows]
+    return _solve(ONE_CLASS, layout, rows, np.ones(count), tolerance, read, nu=nu).positive
 
 
 def epsilon_svr(
@@ -393,11 +375,8 @@ def epsilon_svr(
     LIBSVM starts at a = 0. rows : (variables,) integers, rows of the layout; targets : (variables,)
     float64. alpha of the outcome is a, with its signs.
     """
-    library = _load_library()
-    parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
-    parameter.C, parameter.p = C, epsilon
-    targets = np.ascontiguousarray(targets, np.float64)
-    return library.train(parameter, layout.starts[rows], targets, layout)
+    read, rows = partial(_outcome, variables=len(rows)), layout.starts[rows]
+    return _solve(EPSILON_SVR, layout, rows, targets, tolerance, read, C=C, p=epsilon)
 
 
 # --- whole machines ------------------------------------------------------------------------
@@ -416,15 +395,10 @@ def class_machine(
     rows : (variables,) integers, rows of the layout; classes : (variables,) float64, numbers of two
     or more classes; weights: of each class number
     """
-    library = _load_library()
-    parameter = library.parameter(C_SVC, len(rows), tolerance)
-    parameter.C = C
     # LIBSVM prints a warning about each weight of a class without rows.
-    present = np.unique(classes).astype(int).tolist()
-    parameter.nr_weight = len(present)
-    parameter.weight_label = (ctypes.c_int * len(present))(*present)
-    parameter.weight = (ctypes.c_double * len(present))(*[weights[k] for k in present])
-    return library.machine(parameter, layout, rows, classes)
+    of_class = {k: weights[k] for k in np.unique(classes).astype(int).tolist()}
+    rows = layout.starts[rows]
+    return _solve(C_SVC, layout, rows, classes, tolerance, _machine, of_class, C=C)
 
 
 def regression_machine(
@@ -436,10 +410,8 @@ def regression_machine(
     tolerance: float,
 ) -> TrainedSvm:
     """Train an epsilon-SVR. rows : (variables,) integers, rows of the layout; targets : (m,)."""
-    library = _load_library()
-    parameter = library.parameter(EPSILON_SVR, len(rows), tolerance)
-    parameter.C, parameter.p = C, epsilon
-    return library.machine(parameter, layout, rows, targets)
+    rows = layout.starts[rows]
+    return _solve(EPSILON_SVR, layout, rows, targets, tolerance, _machine, C=C, p=epsilon)
 
 
 # --- rows instead of kernel values ---------------------------------------------------------
@@ -453,27 +425,28 @@ def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float)
     y = points.y
     if problem.task == "svc" and np.all(y == y[0]):
         return Outcome(np.zeros(len(y)), 0, True)
-    library = _load_library()
-    parameter = library.parameter(SVM_TYPES[problem.task], len(y), tolerance)
-    parameter.kernel_type = KERNEL_NAMES.index(problem.kernel)
-    parameter.degree = problem.degree
-    parameter.gamma = problem.gamma
-    parameter.coef0 = problem.coef0
-    if problem.task == "svc":
-        parameter.C = 1.0
-        parameter.nr_weight = 2
-        parameter.weight_label = (ctypes.c_int * 2)(1, -1)
-        parameter.weight = (ctypes.c_double * 2)(*problem.bounds)
-    else:
-        parameter.C = problem.bounds[0]
-    parameter.p = problem.epsilon
     # One-class: alpha sums to nu n, where n counts all rows of D, or to m if m is smaller.
-    parameter.nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
-    parameter.cache_size = problem.kernel_cache
-    parameter.shrinking = int(problem.shrinking)
+    nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
     nodes, pointers = _nodes(points)
-    labels = np.ascontiguousarray(y, np.float64)
-    found = library.train(parameter, pointers, labels, nodes)
+    is_svc = problem.task == "svc"
+    found = _solve(
+        SVM_TYPES[problem.task],
+        nodes,
+        pointers,
+        y,
+        tolerance,
+        partial(_outcome, variables=len(y)),
+        {1: problem.bounds[0], -1: problem.bounds[1]} if is_svc else None,
+        kernel_type=KERNEL_NAMES.index(problem.kernel),
+        degree=problem.degree,
+        gamma=problem.gamma,
+        coef0=problem.coef0,
+        C=1.0 if is_svc else problem.bounds[0],
+        p=problem.epsilon,
+        nu=nu,
+        cache_size=problem.kernel_cache,
+        shrinking=int(problem.shrinking),
+    )
     if not np.isfinite(found.alpha).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
     return found

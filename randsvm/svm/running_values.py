@@ -314,17 +314,44 @@ class ScanState:
 
 @dataclass(frozen=True)
 class SavedSolution:
-    """A solution that scans of the same rows continue from: the state of its scan, and its u.
+    """A solution that scans of the same rows continue from.
 
-    u, absolute : (n,) float64, see ShardValues. bounds: of |beta|, see Problem. left_out : (n,)
-    bool, the rows of weight 0.
+    u, absolute : (n,) float64, see ShardValues. added: see ScanState. float64: whether u comes from
+    float64 sums. bounds: of |beta|, see Problem. left_out : (n,) bool, the rows of weight 0.
     """
 
-    state: ScanState
+    coefficients: Coefficients
     u: np.ndarray
     absolute: np.ndarray | None
+    added: Added
+    float64: bool
     bounds: tuple[float, float]
     left_out: np.ndarray
+
+    def best_factor(self, problem: Problem, y: np.ndarray) -> float:
+        """Return the multiple of these coefficients that has the largest D of those within the
+        bounds of a problem, whose C may be another one. y : (n,) labels.
+
+        D(s beta) = s linear - s^2 / 2 |w|^2. Where most coefficients are bounded, the best multiple
+        is in proportion to C. Where most are unbounded, it is little above 1.
+        """
+        most, rows = problem.bounds[0] / self.bounds[0], self.coefficients.rows
+        if most == 1.0 or not len(rows):
+            return most
+        linear = task_of(problem).linear(y[rows], self.coefficients.beta)
+        norm = float(self.coefficients.beta @ self.u[rows])
+        return min(most, linear / norm) if linear > 0 and norm > 0 else most
+
+    def times(self, factor: float) -> SavedSolution:
+        """Return the multiple of this solution, which rounds beta and u once more."""
+        coefficients, added = self.coefficients, self.added
+        return replace(
+            self,
+            coefficients=Coefficients(coefficients.rows, factor * coefficients.beta),
+            u=factor * self.u,
+            absolute=None if self.absolute is None else factor * self.absolute,
+            added=Added(added.passes + 2, added.centres, factor * added.total),
+        )
 
 
 class RowReader:
@@ -519,71 +546,43 @@ class RunningValues:
         ):
             self.refine()
 
-    def restart(self, X: CsrMatrix | None = None) -> None:
-        """Compute u from scratch. X: rows of the support vectors; None: they are read."""
-        rows, beta = self.coefficients.rows, self.coefficients.beta
-        self.values.restart(_set_all(rows, beta))
-        self.advance(self.rows(rows).X if X is None else X, beta, fresh=True)
-
     @property
     def saved_solution(self) -> SavedSolution:
-        """The current coefficients and their u, for `resume` of a scan of the same rows."""
+        """The current coefficients and their u, for scans of the same rows."""
         left_out = np.zeros(self.D.n, bool) if self.weights is None else self.weights == 0
-        values = self.u, self.absolute
-        return SavedSolution(self.state, *values, self.problem.bounds, left_out)
-
-    def resume(self, saved: SavedSolution) -> None:
-        """Continue from the coefficients of a scan of the same rows with the same kernel.
-
-        The rows may have other weights. If C differs, all coefficients and u are
-        multiplied by one factor, see `_best_factor`. If this scan is in float64 and the saved one
-        in float32, u is computed from scratch.
-        """
-        factor = self._best_factor(saved)
-        own, is_float64 = self.state, self.kernel_layout.dtype is np.float64
-        old, state = saved.state.coefficients, saved.state
-        coefficients, u = Coefficients(old.rows, factor * old.beta), factor * saved.u
-        self._update(
-            coefficients=coefficients,
-            exact=factor * state.exact,
-            kernel_layout=state.kernel_layout,
-            gram_layout=state.gram_layout,
-            # Multiplying rounds beta and u once more.
-            added=Added(state.added.passes + 2, state.added.centres, factor * state.added.total),
-            b=state.b,
+        return SavedSolution(
+            self.coefficients,
+            self.u,
+            self.absolute,
+            self.state.added,
+            self.kernel_layout.dtype is np.float64,
+            self.problem.bounds,
+            left_out,
         )
-        if is_float64 and state.kernel_layout.dtype is np.float32:
-            self._update(kernel_layout=own.kernel_layout, gram_layout=own.gram_layout)
-            self.restart()
+
+    def continue_from(
+        self,
+        coefficients: Coefficients,
+        u: np.ndarray | None = None,
+        absolute: np.ndarray | None = None,
+        added: Added | None = None,
+    ) -> None:
+        """Continue from coefficients.
+
+        u : (n,) float64, their decision values; None: they are computed from scratch. absolute,
+        added: see ShardValues and ScanState; without `added` the errors of u have no known bound.
+        """
+        rows, beta = coefficients.rows, coefficients.beta
+        self._update(coefficients=coefficients)
+        X, set_all = self.rows(rows).X, _set_all(rows, beta)
+        if u is None:
+            self.values.restart(set_all)
+            self.advance(X, beta, fresh=True)
             return
-        absolute = None if saved.absolute is None else factor * saved.absolute
-        self.values.restart(
-            _set_all(coefficients.rows, coefficients.beta),
-            partial(ShardValues.set_values, u=u, absolute=absolute),
-        )
-
-    def _best_factor(self, saved: SavedSolution) -> float:
-        """Return the multiple of saved coefficients that has the largest D of those within the
-        bounds of this problem, whose C may be another one.
-
-        D(s beta) = s linear - s^2 / 2 |w|^2. Where most coefficients are bounded, the best multiple
-        is in proportion to C. Where most are unbounded, it is little above 1.
-        """
-        most, coefficients = self.problem.bounds[0] / saved.bounds[0], saved.state.coefficients
-        if most == 1.0 or not len(coefficients.rows):
-            return most
-        linear = self.task.linear(self.D.labels()[coefficients.rows], coefficients.beta)
-        norm = float(coefficients.beta @ saved.u[coefficients.rows])
-        return min(most, linear / norm) if linear > 0 and norm > 0 else most
-
-    def take_over(self, rows: np.ndarray, beta: np.ndarray, u: np.ndarray) -> None:
-        """Continue from coefficients whose u is known. rows : (m,) int64, ascending; beta : (m,)
-        float64, nonzero; u : (n,) float64, whose errors have no known bound."""
-        self._update(coefficients=Coefficients(rows, beta), added=Added(1, len(rows), math.inf))
-        known = partial(ShardValues.set_values, u=u, absolute=None)
-        self.values.restart(_set_all(rows, beta), known)
-        float64 = Expansion(self.kernel_layout.in_float64, self.rows(rows).X, beta)
-        self._update(exact=float64.values(self.audit.X))
+        known = partial(ShardValues.set_values, u=u, absolute=absolute)
+        self.values.restart(set_all, known)
+        exact = Expansion(self.kernel_layout.in_float64, X, beta).values(self.audit.X)
+        self._update(exact=exact, added=added or Added(1, len(rows), math.inf))
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""
@@ -591,7 +590,7 @@ class RunningValues:
             return False
         layout = self.kernel_layout.in_float64
         self._update(kernel_layout=layout, gram_layout=layout)
-        self.restart()
+        self.continue_from(self.coefficients)
         return True
 
     def _passes_audit(

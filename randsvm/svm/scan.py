@@ -132,8 +132,7 @@ class Scan(RunningValues):
         if was_settled and len(at) < len(self.coefficients.rows):
             self.advance(points.X[at], step.beta[at] - points.beta[at])
         else:
-            same = np.array_equal(points.rows, self.coefficients.rows)
-            self.restart(points.X if same else None)
+            self.continue_from(self.coefficients)
         self.settled = True
         return len(at)
 

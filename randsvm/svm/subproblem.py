@@ -22,14 +22,7 @@ from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import (
-    Solution,
-    one_sum,
-    own_svc,
-    own_svr,
-    product,
-    two_sums,
-)
+from randsvm.svm.subproblem_qp import Solution, own_svc, own_svr, product, solve
 from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
@@ -133,7 +126,7 @@ def solution_of(
     partly = not whole and b is not None
     if task.absolute_sum:
         sums = _two_sums(beta, upper, slack)
-        return two_sums(K, h, lower, upper, sums, beta, tolerance, partly)
+        return solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
     weight = 1.0 if points.weights is None else float(points.weights[0])
     has_one_weight = points.weights is None or bool((points.weights == weight).all())
     if not beta.any() and np.array_equal(h, y) and has_one_weight:
@@ -142,8 +135,8 @@ def solution_of(
             return own_svc(K, y, (first, second), tolerance)
         if problem.task == "svr":
             return own_svr(K, y, first, problem.epsilon, tolerance)
-    s = float(beta.sum())
-    return one_sum(K, h, lower, upper, s, beta, tolerance, task.epsilon, partly, b)
+    s, epsilon = float(beta.sum()), task.epsilon
+    return solve(K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b)
 
 
 def step_to_solution(points: Points, found: Solution, problem: Problem, began: float) -> Step:

@@ -191,83 +191,49 @@ def at_bounds(
 # ---- moves ----------------------------------------------------------------------------------
 
 
-def one_sum(
+def solve(
     K: np.ndarray,
     h: np.ndarray,
     lower: np.ndarray,
     upper: np.ndarray,
-    s: float,
+    sums: tuple[float, ...],
     start: np.ndarray,
     tolerance: float = 5e-4,
+    *,
     epsilon: float = 0.0,
     partly: bool = False,
     b: float | None = None,
 ) -> Solution:
-    """Solve a subproblem whose coefficients have the sum s to `tolerance`, the largest difference
-    of two gradients.
+    """Solve a subproblem to `tolerance`, the largest difference of two gradients of a group.
 
     K : (m, m) float32, C-contiguous, symmetric; need not be positive semidefinite, as in LIBSVM.
-    h, lower, upper : (m,) float64; with epsilon lower < 0 < upper. start : (m,) float64, within the
-    bounds; the sum is restored if it differs. partly: whether another round follows, so that the
-    solves may end before they reach the tolerance. The solution is never worse than the start.
-    Raises ValueError if no coefficients within the bounds have the sum.
+    h, lower, upper : (m,) float64; with epsilon lower < 0 < upper. sums: (s,), the sum of beta, or
+    (p, q), the sums of the variables above 0 and below. start : (m,) float64, within the bounds;
+    the sums are restored if they differ. partly: whether another round follows, so that the solves
+    may end before they reach the tolerance. b: the offset so far of the only group. The solution is
+    never worse than the start. Raises ValueError if no coefficients within the bounds have the sum.
     """
-    h = np.ascontiguousarray(h, np.float64)
-    if epsilon:
-        h = np.concatenate([h - epsilon, h + epsilon])
-    return _of_groups(K, h, lower, upper, np.zeros(2), np.array([s]), start, tolerance, partly, b)
-
-
-def two_sums(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    sums: tuple[float, float],
-    start: np.ndarray,
-    tolerance: float = 5e-4,
-    partly: bool = False,
-) -> Solution:
-    """Solve a subproblem with the sums p of the variables above 0 and q below, see `one_sum`.
-
-    sums: p and q.
-    """
-    h = np.ascontiguousarray(h, np.float64)
-    if ((lower < 0) & (upper > 0)).any():
-        h = np.tile(h, 2)
-    totals = np.array([sums[0], -sums[1]])
-    return _of_groups(K, h, lower, upper, np.arange(2), totals, start, tolerance, partly)
-
-
-def _of_groups(
-    K: np.ndarray,
-    h: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    group_of_sign: np.ndarray,
-    sums: np.ndarray,
-    start: np.ndarray,
-    tolerance: float,
-    partly: bool,
-    b: float | None = None,
-) -> Solution:
-    """Solve a subproblem with one variable for each row, or with one for each sign of each row if h
-    has twice as many entries. group_of_sign: the group of variables above 0, and below."""
     m, zero = len(K), np.zeros(len(K))
-    if len(h) > m:
+    h, totals = np.ascontiguousarray(h, np.float64), np.array(sums)
+    if len(sums) > 1:
+        totals[1] = -totals[1]
+    if epsilon or (len(sums) > 1 and ((lower < 0) & (upper > 0)).any()):
+        # Two variables a row, one for each sign.
+        h = np.concatenate([h - epsilon, h + epsilon])
         above, below = np.maximum(start, 0.0), np.minimum(start, 0.0)
         if len(sums) > 1:
             # Sums above those of |beta| are reached by variables of the same rows: beta stays.
-            more = max(0.0, min(sums[0] - math.fsum(above), math.fsum(below) - sums[1]))
+            more = max(0.0, min(totals[0] - math.fsum(above), math.fsum(below) - totals[1]))
             both = fill_to_sum(zero, np.minimum(upper - above, below - lower), more, zero)
             above, below = above + both, below - both
         start = np.concatenate([above, below])
         lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
     # Only groups that have variables count.
-    present, group = np.unique(np.where(upper > 0, *group_of_sign), return_inverse=True)
-    sums = sums[present.astype(np.int64)]
+    present, group = np.unique((upper <= 0) * (len(sums) - 1), return_inverse=True)
     rows = np.arange(len(h)) % m
-    found = Subproblem(K, rows, h, lower, upper, group, sums, start, tolerance, partly, b).solve()
+    found = Subproblem(
+        K, rows, h, lower, upper, group, totals[present], start, tolerance, partly, b
+    ).solve()
     return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
 
 
@@ -277,8 +243,7 @@ class Subproblem:
 
     K : (m, m) float32, symmetric; rows : (variables,) int64, the row of K of each variable: those
     of all rows, once or twice; group : (variables,) int64, from 0; sums : (groups,) float64; all
-    others : (variables,) float64. start is within the boxes. tolerance: the largest difference of
-    two gradients of a group. partly: see `one_sum`.
+    others : (variables,) float64. start is within the boxes. tolerance, partly, b: see `solve`.
     """
 
     K: np.ndarray

@@ -20,7 +20,7 @@ from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import layouts
 from randsvm.parameters.run import Resources
-from randsvm.svm.running_values import FEW_ROWS, RunningValues
+from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
 from randsvm.svm.subproblem import svmlearn
@@ -152,7 +152,7 @@ def test_an_evaluation_sums_again_what_was_taken_over(made):
     with case(*made("two_gaussians", 450), problem(), float64=True) as one:
         beta = chain(one)[1]
         rows = np.flatnonzero(beta)
-        one.scan.take_over(rows, beta[rows], one.K @ beta + 2e-4)
+        one.scan.continue_from(Coefficients(rows, beta[rows]), one.K @ beta + 2e-4)
         solution, _ = one.scan.find_violators(KEEP_ALL)
         assert one.u == pytest.approx(one.K @ beta + 2e-4, abs=1e-5)
         evaluated, V = one.scan.sharpened(*one.scan.evaluate(solution))

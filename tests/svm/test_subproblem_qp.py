@@ -11,7 +11,6 @@ from qp import minimum, objective
 
 from randsvm.svm import libsvm, subproblem_qp
 from randsvm.svm.libsvm import PrecomputedNodes
-from randsvm.svm.subproblem_qp import one_sum, two_sums
 
 SEEDS = range(12)
 MAX_CALLS = 200
@@ -106,9 +105,10 @@ def assert_near_minimum(reference, K, h, epsilon, beta, accuracy):
     assert abs(value - best) <= accuracy * scale
 
 
-def solve(K, h, lower, upper, s, start=None, *more, **named):
+def solve(K, h, lower, upper, s, start=None, tolerance=5e-4, epsilon=0.0, **named):
     start = np.clip(np.zeros(len(h)), lower, upper) if start is None else start
-    return one_sum(K, h, lower, upper, s, start, *more, **named)
+    sums = (s,)
+    return subproblem_qp.solve(K, h, lower, upper, sums, start, tolerance, epsilon=epsilon, **named)
 
 
 def check(K, h, lower, upper, start, epsilon=0.0, accuracy=1e-6):
@@ -198,7 +198,7 @@ def check_two_sums(K, h, lower, upper, sums, start, accuracy):
     """Solve with these sums of the coefficients above and below 0, and check the solution."""
     C = (upper - lower).max()
     size = 1 + np.abs(h).max() + np.abs(K).max() * C
-    found = two_sums(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
+    found = subproblem_qp.solve(K, h, lower, upper, sums, start, tolerance=1e-8 * size)
     beta, room = found.beta, 1e-12 * len(h) * C
     assert found.ended
     assert (lower <= beta).all() and (beta <= upper).all()
@@ -230,7 +230,7 @@ def test_equal_rows_are_solved_without_dividing_by_rho():
     m, y = 12, np.where(np.arange(12) % 2, -1.0, 1.0)
     lower, upper = of_classes(y, 1.0, 1.0)
     K = np.ones((m, m), np.float32)
-    found = two_sums(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
+    found = subproblem_qp.solve(K, np.zeros(m), lower, upper, (2.5, 2.5), np.zeros(m))
     assert np.isfinite(found.beta).all()
     assert found.beta[y > 0].sum() == pytest.approx(2.5)
     assert found.beta.sum() == pytest.approx(0, abs=1e-12)
@@ -267,6 +267,6 @@ def test_the_rows_of_an_interrupted_solve_live_until_it_ends(monkeypatch, task):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(libsvm, "run_in_daemon_thread", interrupted)
         solve(K, h, lower, upper, start.sum(), start)
-    (layout,) = kept
+    ((layout, _, _),) = kept
     assert isinstance(layout, PrecomputedNodes)
     check(K, h, lower, upper, start)
