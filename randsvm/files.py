@@ -128,7 +128,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
     """Open a binary stream of the decompressed content of `path` (`-`: standard input).
 
     Raises InputError if it cannot be opened or this Python cannot decompress it. Read from the
-    stream with `read_block`, which raises errors of this package.
+    stream within `reading`, which raises errors of this package.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -227,15 +227,14 @@ def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
     return stream
 
 
-def read_block(stream: BinaryIO, size: int, path: str, *, prompt: bool = False) -> bytes:
-    """Return up to `size` bytes, b"" at the end; prompt: do not wait for a pipe to fill the block.
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn an error of reading a stream into one of this package.
 
     Raises ContentError for a damaged archive and TransferError for a failing device.
     """
     try:
-        if prompt and isinstance(stream, io.BufferedReader):
-            return stream.read1(size)
-        return stream.read(size)
+        yield
     except EOFError as error:
         raise ContentError(
             f"{display_name(path)}: expected the end of the compressed stream, "
@@ -268,8 +267,8 @@ def has_more(stream: BinaryIO, seconds: float) -> bool:
 def read_whole(path: str) -> bytes:
     """Return the decompressed content of `path` (`-`: standard input)."""
     content = io.BytesIO()  # joining blocks would hold them twice
-    with open_input(path) as stream:
-        while block := read_block(stream, READ_BYTES, path):
+    with open_input(path) as stream, reading(path):
+        while block := stream.read(READ_BYTES):
             content.write(block)
     return content.getvalue()
 

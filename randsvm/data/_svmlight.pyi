@@ -1,6 +1,11 @@
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
+
+# UTF-8 in any buffer.
+Text: TypeAlias = bytes | NDArray[np.uint8]
 
 PADDING: bytes
 
@@ -39,7 +44,7 @@ class Rows:
     def number_column(self) -> int: ...
     def parse(
         self,
-        text: bytes,
+        text: Text,
         numbers: bool,
         zero_based: bool,
         unlabelled: bool,
@@ -69,6 +74,7 @@ class Lines:
     def fill(self, into: NDArray[np.uint8]) -> int: ...
 
 def first_numbers(text: bytes, numbers: NDArray[np.float64], rest: bytearray) -> int: ...
-def count(text: bytes) -> tuple[int, int]: ...
+def end_of_lines(text: Text, size: int) -> int: ...
+def count(text: Text) -> tuple[int, int]: ...
 def round_decimals(values: NDArray[np.float64], out: NDArray[np.float32]) -> bool: ...
 def decimals(values: NDArray[np.float32], out: NDArray[np.float64]) -> None: ...

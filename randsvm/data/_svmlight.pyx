@@ -497,7 +497,7 @@ cdef class Rows:
     cdef readonly int64_t rows, entries, queries, lines, number, number_line, number_column
     cdef readonly bint beyond, weighted, few_digits
     cdef bint zero_based, unlabelled, numbered
-    cdef bytes text       # spellings and the fault point into it
+    cdef const uint8_t[::1] text   # spellings and the fault point into it
     cdef Text line_start  # of line number lines + 1, the one being read
     cdef int32_t *codes   # NULL if labels are numbers
     cdef double *y
@@ -523,7 +523,7 @@ cdef class Rows:
         free(self.table.items)
         free(self.table.slots)
 
-    def parse(self, bytes text, bint numbers, bint zero_based, bint unlabelled, bint numbered,
+    def parse(self, const uint8_t[::1] text, bint numbers, bint zero_based, bint unlabelled, bint numbered,
               int32_t[::1] codes, double[::1] y, int64_t[::1] indptr,
               int32_t[::1] indices, double[::1] values, int64_t[::1] groups=None):
         """Parse complete lines followed by PADDING into arrays of the lengths from `count`.
@@ -531,8 +531,8 @@ cdef class Rows:
         numbered: whether every row must begin with 0:number. groups: takes the qid of each row,
         modulo 2^64; every row must have one then.
         """
-        cdef Text start = <Text> <const char *> text
-        cdef Text end = start + len(text) - len(PADDING)
+        cdef Text start = &text[0]
+        cdef Text end = start + text.shape[0] - len(PADDING)
         cdef bint enough
         self.text = text
         self.zero_based = zero_based
@@ -1014,10 +1014,17 @@ def decimals(const float[::1] values, double[::1] out):
             out[i] = decimal_of(values[i])
 
 
-def count(bytes text):
+def end_of_lines(const uint8_t[::1] text, Py_ssize_t size):
+    """Return the end of the last complete line in the first bytes of a text, 0 if there is none."""
+    while size > 0 and text[size - 1] != NEWLINE:
+        size -= 1
+    return size
+
+
+def count(const uint8_t[::1] text):
     """Return the numbers of newlines and colons: bounds for rows (with padding) and entries."""
-    cdef Text p = <Text> <const char *> text
-    cdef Py_ssize_t size = len(text), i, start, stop
+    cdef Text p = &text[0]
+    cdef Py_ssize_t size = text.shape[0], i, start, stop
     cdef int64_t newlines = 0, colons = 0
     cdef uint8_t some_newlines, some_colons
     with nogil:

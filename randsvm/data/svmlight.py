@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedReader
-from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,6 +41,7 @@ MAX_INDEX = _svmlight.MAX_INDEX
 MAX_NUMBER = 1 << 24
 # The end of any text that is parsed.
 PADDING = _svmlight.PADDING
+NEWLINE = PADDING[0]
 
 # Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
 NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
@@ -224,62 +225,65 @@ class LineTooLongError(RandsvmError):
         super().__init__(f"expected a line of at most {LONGEST_LINE} bytes, found a longer one")
 
 
-def last_newline(text: bytes) -> int:
-    """Return the end of the last line that is complete, 0 if there is none."""
-    return text.rfind(b"\n") + 1
-
-
 def pieces(
-    stream: BinaryIO,
+    stream: Any,
     path: str,
     size: int,
     watch: Watch,
     prompt: bool = False,
-    record_end: Callable[[bytes], int] = last_newline,
-) -> Iterator[bytes]:
-    """Yield complete records and PADDING, about `size` bytes at a time.
+    end_of_records: Callable[[np.ndarray, int], int] = _svmlight.end_of_lines,
+) -> Iterator[np.ndarray]:
+    """Yield complete records and PADDING as uint8, about `size` bytes at a time.
 
-    record_end: called with each block of the stream in order; returns the position in the block
-    after the last record that ends in it, 0 if none does.
+    end_of_records: returns the end of the last complete record in the first bytes of a block, 0 if
+    there is none.
     """
     position = _Position(stream)
-    rest: list[bytes] = []  # the incomplete line, in parts: a long one is joined only once
-    first = True
+    read = stream.readinto1 if prompt and isinstance(stream, BufferedReader) else stream.readinto
+    block, held, first = np.empty(size + len(PADDING), np.uint8), 0, True
     while True:
         if prompt and position.read:
             beats = 0
             while not files.has_more(stream, HEARTBEAT):
                 beats += 1
                 watch(Progress("waiting for rows", beats, None, "beat"))
-        text = files.read_block(stream, size, path, prompt=prompt)
-        watch(Progress("reading", *position.after(len(text)), "B"))
-        if not text and position.cut_short():
+        with files.reading(path):
+            count = read(block.data[held : -len(PADDING)])
+        watch(Progress("reading", *position.after(count), "B"))
+        if not count and position.cut_short():
             raise TransferError(
                 f"reading {files.display_name(path)}: it became shorter while in use"
             )
-        if not text and position.has_changed():
+        if not count and position.has_changed():
             raise TransferError(f"reading {files.display_name(path)}: it changed while it was read")
-        cut = record_end(text)
-        if sum(map(len, rest)) + (text.find(b"\n") if cut else len(text)) > LONGEST_LINE:
+        filled = held + count
+        cut = end_of_records(block, filled) if count else filled
+        if filled > LONGEST_LINE and not _svmlight.end_of_lines(block, LONGEST_LINE + 1):
             raise LineTooLongError
-        if text and not cut:
-            rest.append(text)
+        if count and not cut:
+            # This moves no bytes where the system can map a long block to other addresses.
+            block.resize(filled + size + len(PADDING), refcheck=False)
+            held = filled
             continue
-        piece = b"".join([*rest, memoryview(text)[:cut], PADDING])
-        yield piece.removeprefix(BYTE_ORDER_MARK) if first else piece
-        if not text:
-            if any(rest) and position.is_pipe:
+        rest = block[cut:filled].copy()
+        block[cut : cut + len(PADDING)] = NEWLINE
+        piece = block[: cut + len(PADDING)]
+        has_mark = first and piece[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK
+        yield piece[len(BYTE_ORDER_MARK) :] if has_mark else piece
+        if not count:
+            if held and position.is_pipe:
                 name = files.display_name(path)
                 emit(Notice(f"{name} ends without a newline: was its writer cut short?"))
             return
-        rest = [text[cut:]]
-        first = False
+        held, first = len(rest), False
+        block = np.empty(held + size + len(PADDING), np.uint8)
+        block[:held] = rest
 
 
 class _Position:
     """The position in a stream: in bytes of the file, compressed or not, or of a pipe."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self.read = 0
         self.descriptor = None
         self.plain = isinstance(stream, BufferedReader)
@@ -317,7 +321,7 @@ class _Position:
 
 
 def parse_piece(
-    text: bytes,
+    text: bytes | np.ndarray,
     *,
     labels: Labels,
     zero_based: bool = False,

@@ -158,7 +158,9 @@ class _Text(io.RawIOBase):
 
     def __init__(self, stream: BinaryIO, path: str, block_size: int) -> None:
         self.progress: Any = None
-        self.blocks = pieces(stream, path, block_size, self._read_on, record_end=len)
+        self.blocks = pieces(
+            stream, path, block_size, self._read_on, end_of_records=lambda block, filled: filled
+        )
         self.rest = b""
         self.is_open_line = False
         self.quotes = 0
@@ -177,8 +179,9 @@ class _Text(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         least = max(size, 2)
         while len(self.rest) < least and (block := next(self.blocks, None)) is not None:
-            self.rest += block[: -len(PADDING)]
-            self.quotes += block.count(b'"')
+            text = block[: -len(PADDING)].tobytes()
+            self.rest += text
+            self.quotes += text.count(b'"')
             self.is_open_line = self.rest[-1:] != b"\n" if self.rest else self.is_open_line
         if not self.rest and self.is_open_line:
             self.rest, self.is_open_line = b"\n", False
