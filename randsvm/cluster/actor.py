@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 import cloudpickle
 import numpy as np
 
-from randsvm.data.chunks import RawChunk, SpillingWriter
+from randsvm.data.chunks import Store
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import Summary
-from randsvm.data.shard_executor import Change, SerialExecutor, Shard, StateCell
+from randsvm.data.shard_executor import Change, Executor, Shard, StateCell
 from randsvm.events import Waiting, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
@@ -47,56 +47,25 @@ class Request(NamedTuple):
     task: bytes | None
 
 
-class HeldChunks:
+class HeldChunks(Store):
     """A store with those chunks of a data set that its actor was sent.
 
-    They are kept in memory up to `limit` bytes, then in a spill file in `folder`.
-
-    sizes, counts : (chunks,) int64, the rows and nonzeros of each chunk of the data set.
+    sizes, nonzeros : (chunks,) int64, of each chunk of the data set.
     """
 
-    place = "a worker"
+    sizes = nonzeros = np.empty(0, np.int64)
 
     def __init__(
-        self, sizes: np.ndarray, counts: np.ndarray, limit: int, folder: str | None
+        self, sizes: np.ndarray, nonzeros: np.ndarray, limit: int, folder: str | None
     ) -> None:
-        self.sizes, self.counts = sizes, counts
-        self.kept = SpillingWriter(limit, folder)
-        # Number of a chunk -> its position in `kept.store`.
-        self.places: dict[int, int] = {}
+        super().__init__(limit, folder)
+        self.sizes, self.nonzeros = sizes, nonzeros
 
     def add(self, chunks: dict[int, bytes]) -> None:
         for number, chunk in chunks.items():
-            if number not in self.places:
-                self.kept.append(pickle.loads(chunk))
-                self.places[number] = len(self.kept.store) - 1
-        self.kept.store.finish()
-
-    @property
-    def nbytes(self) -> int:
-        return self.kept.store.nbytes
-
-    @property
-    def resident_bytes(self) -> int:
-        return self.kept.store.resident_bytes
-
-    def nonzeros(self, number: int) -> int:
-        return int(self.counts[number])
-
-    def read(self, number: int) -> RawChunk:
-        return self.kept.store.read(self.places[number])
-
-    def labels(self, number: int) -> np.ndarray:
-        return self.kept.store.labels(self.places[number])
-
-    def weights(self, number: int) -> np.ndarray | None:
-        return self.kept.store.weights(self.places[number])
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.kept.store.part(self.places[number], begin, end)
-
-    def close(self) -> None:
-        self.kept.store.close()
+            if number not in self.chunks:
+                self.append(pickle.loads(chunk), number)
+        self.finish()
 
 
 class HeldData(NamedTuple):
@@ -104,16 +73,16 @@ class HeldData(NamedTuple):
 
     summary: Summary
     sizes: np.ndarray
-    counts: np.ndarray
+    nonzeros: np.ndarray
     limit: int
     folder: str | None
 
     def dataset(self, threads: int, resident_bytes: int) -> Dataset:
         """Return the data set without chunks. resident_bytes: of other data sets of the actor."""
         limit = max(0, self.limit - resident_bytes)
-        store = HeldChunks(self.sizes, self.counts, limit, self.folder)
+        store = HeldChunks(self.sizes, self.nonzeros, limit, self.folder)
         D = Dataset(self.summary, store, threads)
-        D.executor = SerialExecutor(threads)
+        D.executor = Executor(None, threads)
         return D
 
 

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import cloudpickle
-import numpy as np
 
 from randsvm.cluster.actor import HeldData, Report, Task, call, map_shards, query_states
 from randsvm.cluster.connection import Connection
@@ -23,14 +22,7 @@ from randsvm.cluster.workers import Holding, Replies, Reply, Worker, WorkerPool
 from randsvm.data import dataset
 from randsvm.data.dataset import Dataset, Source
 from randsvm.data.reading import ParseOptions
-from randsvm.data.shard_executor import (
-    BaseExecutor,
-    LocalStates,
-    LoggedStates,
-    Shard,
-    ShardStates,
-    ThreadExecutor,
-)
+from randsvm.data.shard_executor import Executor, LocalStates, Shard, ShardStates
 from randsvm.events import Notice, Queued, emit
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -75,15 +67,16 @@ def load(
         raise
 
 
-class ClusterExecutor(BaseExecutor):
+class ClusterExecutor(Executor):
     """Keeps the states of shards on workers, and reads shards in this process.
 
     owners: the worker of each chunk.
     """
 
     def __init__(self, worker_pool: WorkerPool, D: Dataset, resources: Resources) -> None:
+        super().__init__(D.pool)
         self.worker_pool, self.store, self.summary = worker_pool, D.store, D.summary
-        self.resources, self.local = resources, ThreadExecutor(D.pool)
+        self.resources = resources
         self.owners: dict[int, str] = {}
         self.key: str | None = None
 
@@ -92,15 +85,12 @@ class ClusterExecutor(BaseExecutor):
         return type(self)(self.worker_pool, D, self.resources)
 
     @property
-    def bytes_moved(self) -> int:
+    def bytes_moved(self) -> int:  # type: ignore[override]
         return self.worker_pool.bytes_moved
-
-    def map(self, work: Callable[[Shard], Result], shards: Sequence[Shard]) -> Iterator[Result]:
-        return self.local.map(work, shards)
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         if sum(shard.stop - shard.start for shard in shards) < REMOTE_ROWS:
-            return LocalStates(self.local, make, shards)
+            return LocalStates(self, make, shards)
         return RemoteStates(self, make, shards)
 
     def distribute(
@@ -134,11 +124,9 @@ class ClusterExecutor(BaseExecutor):
     def share(self) -> str:
         """Let workers hold the rows of this data set; return its key."""
         if self.key is None:
-            counts = [self.store.nonzeros(number) for number in range(len(self.store.sizes))]
-            limit, folder = self.resources.data_bytes, self.resources.tmpdir
-            held = HeldData(
-                self.summary, self.store.sizes, np.array(counts, np.int64), limit, folder
-            )
+            store, resources = self.store, self.resources
+            limit, folder = resources.data_bytes, resources.tmpdir
+            held = HeldData(self.summary, store.sizes, store.nonzeros, limit, folder)
             self.key = self.worker_pool.share(self.store, self.summary, held)
         return self.key
 
@@ -156,7 +144,6 @@ class ClusterExecutor(BaseExecutor):
         """
         chunks, size = {}, 0
         for number in numbers:
-            # A store of a file uses its buffer again for the next chunk.
             chunks[number] = pickle.dumps(self.store.read(number), 5)
             size += len(chunks[number])
             if size > REQUEST_BYTES:
@@ -285,35 +272,35 @@ class Pass:
         return reports
 
 
-class RemoteStates(LoggedStates[State]):
-    """States on workers. The log keeps all changes since the last restart: a worker that makes a
+class RemoteStates(ShardStates[State]):
+    """States on workers. `changes` keeps all changes since the last restart: a worker that makes a
     lost state again needs them."""
 
     def __init__(
         self, executor: ClusterExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
-        super().__init__()
+        super().__init__(shards)
         executor.share()
-        self.executor, self.pool, self.shards = executor, executor.worker_pool, shards
+        self.executor, self.pool = executor, executor.worker_pool
         self.key, self.make = uuid.uuid4().hex, self.pool.dumps(make)
         # The number of changes that every state has seen.
         self.changes_seen = 0
 
     @property
     def settled(self) -> bool:
-        return self.changes_seen == self.log.end
+        return self.changes_seen == self.end
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
-        log, end, pickled = self.log, self.log.end, cloudpickle.dumps(function)
+        end, pickled = self.end, cloudpickle.dumps(function)
         # Number of the first change -> all changes from there on, pickled.
         changes: dict[int, bytes] = {}
 
         def work(holding: Holding, shards: list[Shard]) -> tuple[Task, Settle]:
             seen = holding.states.setdefault(self.key, {})
             fresh = frozenset(shard.number for shard in shards if shard.number not in seen)
-            first = min(max(seen.get(shard.number, 0), log.first) for shard in shards)
+            first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
             if first not in changes:
-                changes[first] = cloudpickle.dumps(log.since(first))
+                changes[first] = cloudpickle.dumps(self.changes[first - self.first :])
             make = self.make if fresh else None
             task = partial(
                 query_states,
@@ -347,7 +334,7 @@ class CallExecutor(ClusterExecutor):
         self.concurrent_calls = worker_pool.concurrent_calls()
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        return LocalStates(self.local, make, shards)
+        return LocalStates(self, make, shards)
 
     def call(self, work: Callable[[], Result]) -> Result:
         """Return work(), computed by a worker; if the worker is lost, another one runs it."""

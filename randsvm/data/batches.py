@@ -80,7 +80,7 @@ def shuffled_batches(
     random = draw.stream()
     numbers = list(range(len(D.shards)) if chunks is None else chunks)
     rows = np.diff(D.stored_starts)[numbers].tolist()
-    nonzeros = [D.store.nonzeros(number) for number in numbers]
+    nonzeros = D.store.nonzeros[numbers].tolist()
     count = math.ceil(max(sum(rows) / BATCH_ROWS, sum(nonzeros) / BATCH_NONZEROS))
     pieces = list[RowRange]()
     for number, m, nnz in zip(numbers, rows, nonzeros, strict=True):

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from randsvm.data.chunks import ChunkEntry, FileStore, Store, new_store
+from randsvm.data.chunks import ChunkEntry, ChunkFile, Store, new_store
 from randsvm.data.columns import Columns
 from randsvm.data.reading import ParseOptions, Summary, first_pass
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
@@ -29,13 +29,14 @@ from randsvm.files import (
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
-# Layout: magic, chunks, features, table of chunks (see FileStore), groups of rows if they are kept,
+# Layout: magic, chunks, features, table of chunks (see ChunkFile), groups of rows if they are kept,
 # a footer in JSON, and the tail: the sha256 of everything from the features to the footer, the
 # length of the arrays (features, table, groups) in bytes, and the length of the footer.
 KIND = b"randsvm cache "
 MAGIC = KIND + b"8\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
+PLACE = "the cache"
 # Bytes of the head and of the tail of a source that are compared.
 END = 1 << 16
 
@@ -58,14 +59,14 @@ def read(
             return _read_through_cache(paths, options, resources.cache, resources.workers)
         except WriteError as error:
             emit(Unwritten(str(error)))
-    with new_store(resources.data_bytes, resources.tmpdir) as writer:
-        summary = first_pass(paths, options, writer.append, resources.workers, resources.tmpdir)
-    return summary, writer.store
+    with new_store(resources.data_bytes, resources.tmpdir) as store:
+        summary = first_pass(paths, options, store.append, resources.workers, resources.tmpdir)
+    return summary, store
 
 
 def _read_through_cache(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, FileStore]:
+) -> tuple[Summary, Store]:
     if STANDARD in paths:
         raise ParameterError("--cache needs a named file: standard input cannot be checked")
     for name in (*paths, *options.weight_files, cache):
@@ -103,7 +104,7 @@ def _file(path: str) -> dict[str, object]:
 
 def _written(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, FileStore]:
+) -> tuple[Summary, Store]:
     """Parse the files into a new cache, which appears whole or not at all.
 
     Raises the errors of first_pass.
@@ -112,9 +113,9 @@ def _written(
     with ExitStack() as kept_open:
         with create_output(cache) as stream:
             stream.write(MAGIC)
-            store = FileStore(stream, cache)
+            store = Store(file=ChunkFile(stream, cache, PLACE))
             summary = first_pass(paths, options, store.append, jobs)
-            table = np.array(store.entries, np.int64)
+            table = np.array(list(store.chunks.values()), np.int64)
             arrays = summary.features.tobytes() + table.tobytes()
             if summary.groups is not None:
                 arrays += summary.groups.tobytes()
@@ -123,7 +124,7 @@ def _written(
             footer = {
                 "source": identity,
                 "header": {**vars(summary), **lengths, "columns": columns},
-                "chunks": len(store.entries),
+                "chunks": len(store),
             }
             text = json.dumps(footer).encode()
             stream.write(arrays + text)
@@ -135,12 +136,12 @@ def _written(
             # The name may belong to the cache of another run by now.
             written = kept_open.enter_context(os.fdopen(os.dup(stream.fileno()), "rb"))
         kept_open.pop_all()
-    return summary, FileStore(written, cache, table)
+    return summary, _store(written, cache, table)
 
 
 def _opened(
     paths: Sequence[str], options: ParseOptions, cache: str, jobs: int
-) -> tuple[Summary, FileStore] | None:
+) -> tuple[Summary, Store] | None:
     """Return the content of the cache; None if it is missing, stale or damaged."""
     try:
         stream = Path(cache).open("rb")  # noqa: SIM115 - the store keeps it open
@@ -158,9 +159,10 @@ def _opened(
         numbers = np.frombuffer(arrays[4 * d :], np.int64)
         table = numbers[: footer["chunks"] * fields].reshape(-1, fields)
         groups = numbers[footer["chunks"] * fields :].copy() if summary["groups"] else None
-        store = FileStore(stream, cache, table)
+        store = _store(stream, cache, table)
+        assert store.file is not None
         with ThreadPool(jobs) as pool:
-            if not all(pool.map_in_order(store.intact, range(len(table)))):
+            if not all(pool.map_in_order(store.file.intact, store.chunks.values())):
                 return None
         summary |= {
             key: tuple(summary[key]) for key in ("names", "values", "counts", "class_weight_sums")
@@ -171,6 +173,12 @@ def _opened(
             summary["columns"] = Columns.from_json(summary["columns"])
         stack.pop_all()
         return Summary(**summary), store
+
+
+def _store(stream: BinaryIO, cache: str, table: np.ndarray) -> Store:
+    """Return the chunks of a complete cache. table : (chunks, 7) int64, the fields of ChunkEntry"""
+    file = ChunkFile(stream, cache, PLACE, final=True)
+    return Store(file=file, chunks=[ChunkEntry(*fields) for fields in table.tolist()])
 
 
 def _footer(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:

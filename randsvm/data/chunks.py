@@ -14,13 +14,12 @@ This module does not know the text format or the meaning of a row.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from copy import copy
 from dataclasses import dataclass
-from threading import local
-from typing import IO, Any, BinaryIO, NamedTuple, Protocol
+from typing import IO, Any, BinaryIO, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -71,6 +70,14 @@ class RawChunk:
     weights: np.ndarray | None = None
 
     @property
+    def rows(self) -> int:
+        return len(self.y)
+
+    @property
+    def nonzeros(self) -> int:
+        return len(self.values)
+
+    @property
     def nbytes(self) -> int:
         weights = 0 if self.weights is None else self.weights.nbytes
         arrays = self.y.nbytes + self.indptr.nbytes + self.indices.nbytes + self.values.nbytes
@@ -83,6 +90,8 @@ class RawChunk:
 
     def part(self, begin: int, end: int) -> RawChunk:
         """Return rows begin .. end - 1 as views of the same memory."""
+        if (begin, end) == (0, len(self.y)):
+            return self
         first, last = self.indptr[begin], self.indptr[end]
         return RawChunk(
             self.y[begin:end],
@@ -92,20 +101,10 @@ class RawChunk:
             None if self.weights is None else self.weights[begin:end],
         )
 
-    def copy(self) -> RawChunk:
-        """Return a copy of all rows."""
-        return RawChunk(
-            self.y.copy(),
-            self.indptr.copy(),
-            self.indices.copy(),
-            self.values.copy(),
-            None if self.weights is None else self.weights.copy(),
-        )
-
     def __getitem__(self, rows: np.ndarray) -> RawChunk:
-        """Return a copy of some rows. rows : (m,) int64."""
+        """Return some rows, as a copy unless these are all. rows : (m,) int64."""
         if len(rows) == len(self.y) and (rows == np.arange(len(rows))).all():
-            return self.copy()
+            return self
         begins = self.indptr[rows]
         lengths = self.indptr[rows + 1] - begins
         indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -171,63 +170,8 @@ def cut_chunks(
 # --- where chunks live ---------------------------------------------------------------------
 
 
-class InMemoryStore:
-    """A store of chunks as arrays in memory."""
-
-    place = "memory"
-
-    def __init__(self) -> None:
-        self.chunks: list[RawChunk] = []
-        self.nbytes: int = 0
-
-    def __len__(self) -> int:
-        return len(self.chunks)
-
-    @property
-    def resident_bytes(self) -> int:
-        """Return the number of bytes in memory."""
-        return self.nbytes
-
-    def append(self, chunk: RawChunk) -> None:
-        self.chunks.append(chunk)
-        self.nbytes += chunk.nbytes
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Return the number of rows of each chunk, (chunks,) int64."""
-        return np.array([len(chunk.y) for chunk in self.chunks], np.int64)
-
-    def read(self, number: int) -> RawChunk:
-        return self.chunks[number]
-
-    def labels(self, number: int) -> np.ndarray:
-        return self.chunks[number].y
-
-    def weights(self, number: int) -> np.ndarray | None:
-        return self.chunks[number].weights
-
-    def nonzeros(self, number: int) -> int:
-        return len(self.chunks[number].values)
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        return self.chunks[number].part(begin, end)
-
-    def chosen(self, numbers: Sequence[int]) -> InMemoryStore:
-        """Return a store of some chunks, which shares their memory."""
-        some = InMemoryStore()
-        for number in numbers:
-            some.append(self.chunks[number])
-        return some
-
-    def finish(self) -> None:
-        """Do nothing: no write is pending."""
-
-    def close(self) -> None:
-        self.chunks.clear()
-
-
 class ChunkEntry(NamedTuple):
-    """The place and the layout of a chunk in a file; see FileStore.
+    """The place and the layout of a chunk in a file; see ChunkFile.
 
     offset: in bytes. stored: the number of stored indices. weighted: 1 if weights are stored, else
     0.
@@ -240,10 +184,6 @@ class ChunkEntry(NamedTuple):
     value_bytes: int
     crc: int
     weighted: int
-
-    @property
-    def dtype(self) -> type:
-        return np.float32 if self.value_bytes == 4 else np.float64
 
     @property
     def indptr_at(self) -> int:
@@ -260,50 +200,41 @@ class ChunkEntry(NamedTuple):
         return self.values_at + self.value_bytes * self.nonzeros
 
     @property
-    def size(self) -> int:
-        """Return the size of the chunk in bytes."""
+    def nbytes(self) -> int:
         return self.indices_at + 4 * self.stored
 
 
-class FileStore:
-    """A store of chunks in a file, read with pread into a buffer for each thread.
-
-    A chunk is valid until its thread reads the next. The file is not mapped into memory, because
-    mapped pages would count as resident.
+class ChunkFile:
+    """A file of chunks, read with pread. It is not mapped into memory, because mapped pages would
+    count as resident.
 
     A chunk is y, weights (if it has them), indptr, values, indices. If all its rows have the same
     indices (dense data), these are stored once.
 
-    place: the kind of the file, in words. table : (chunks, 7) int64, the fields of ChunkEntry, for
-    a named file that must not change.
+    name: in messages. place: the kind of the file, in words. write_error: raised if a write fails.
+    final: whether the file must not change.
     """
-
-    write_error: type[WriteError] = WriteError
 
     def __init__(
         self,
         stream: IO[bytes],
         name: str,
-        table: np.ndarray | None = None,
-        place: str = "the cache",
+        place: str,
+        write_error: type[WriteError] = WriteError,
+        *,
+        final: bool = False,
     ) -> None:
-        self.stream = stream
-        self.name = name
-        self.place = place
-        self.entries = [] if table is None else [ChunkEntry(*row) for row in table.tolist()]
-        self.written = None if table is None else self._written()
-        self.buffers = local()
-        self.resident_bytes = 0
+        self.stream, self.name, self.place = stream, name, place
+        self.write_error = write_error
+        self.state = self._state() if final else None
 
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    def _written(self) -> tuple[int, int]:
+    def _state(self) -> tuple[int, int]:
         """Return the size and the time of the file, which a write changes."""
         status = os.fstat(self.stream.fileno())
         return status.st_size, status.st_mtime_ns
 
-    def append(self, chunk: RawChunk) -> None:
+    def write(self, chunk: RawChunk) -> ChunkEntry:
+        """Append a chunk."""
         m, nnz = len(chunk.y), len(chunk.values)
         indices = chunk.indices
         width = nnz // m
@@ -319,103 +250,7 @@ class FileStore:
             self.stream.write(bytes(-self.stream.tell() % 8))
         except OSError as error:
             raise self.write_error(f"writing {self.name}: {error.strerror}") from error
-        itemsize = chunk.values.itemsize
-        self.entries.append(ChunkEntry(offset, m, nnz, len(indices), itemsize, crc, len(weights)))
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Return the number of rows of each chunk, (chunks,) int64."""
-        return np.array([entry.rows for entry in self.entries], np.int64)
-
-    def read(self, number: int) -> RawChunk:
-        entry = self.entries[number]
-        m, nnz, stored = entry.rows, entry.nonzeros, entry.stored
-        buffer = self._bytes(number)
-        y = np.frombuffer(buffer, np.float64, m)
-        weights = np.frombuffer(buffer, np.float64, m, 8 * m) if entry.weighted else None
-        indptr = np.frombuffer(buffer, np.int64, m + 1, entry.indptr_at)
-        values: np.ndarray = np.frombuffer(buffer, entry.dtype, nnz, entry.values_at)
-        indices = np.frombuffer(buffer, np.int32, stored, entry.indices_at)
-        indices = indices if stored == nnz else np.tile(indices, m)
-        return RawChunk(y, indptr, indices, values, weights)
-
-    def labels(self, number: int) -> np.ndarray:
-        """Return a copy of y of a chunk."""
-        entry = self.entries[number]
-        return self._array(np.float64, entry.rows, entry.offset)
-
-    def weights(self, number: int) -> np.ndarray | None:
-        """Return a copy of the weights of a chunk."""
-        entry = self.entries[number]
-        return self._weights(entry, 0, entry.rows)
-
-    def _weights(self, entry: ChunkEntry, begin: int, end: int) -> np.ndarray | None:
-        if not entry.weighted:
-            return None
-        return self._array(np.float64, end - begin, entry.offset + 8 * (entry.rows + begin))
-
-    def nonzeros(self, number: int) -> int:
-        return self.entries[number].nonzeros
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Return a copy of rows begin .. end - 1 of a chunk."""
-        entry = self.entries[number]
-        offset, stored = entry.offset, entry.stored
-        y = self._array(np.float64, end - begin, offset + 8 * begin)
-        weights = self._weights(entry, begin, end)
-        indptr = self._array(np.int64, end - begin + 1, offset + entry.indptr_at + 8 * begin)
-        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
-        at = offset + entry.values_at + entry.value_bytes * first
-        values = self._array(entry.dtype, count, at)
-        at = offset + entry.indices_at
-        if stored == entry.nonzeros:
-            indices = self._array(np.int32, count, at + 4 * first)
-        else:
-            indices = np.tile(self._array(np.int32, stored, at), end - begin)
-        return RawChunk(y, indptr - first, indices, values, weights)
-
-    def chosen(self, numbers: Sequence[int]) -> FileStore:
-        """Return a store of some chunks, which shares the file; only one of both is closed."""
-        some = copy(self)
-        some.entries = [self.entries[number] for number in numbers]
-        return some
-
-    @property
-    def nbytes(self) -> int:
-        return sum(entry.size for entry in self.entries)
-
-    def _array(self, dtype: type, count: int, offset: int) -> np.ndarray:
-        array: np.ndarray = np.empty(count, dtype)
-        self._fill(array.view(np.uint8).data, offset)
-        return array
-
-    def intact(self, number: int) -> bool:
-        """Return whether the bytes of a chunk have the checksum of those written."""
-        return crc32(self._bytes(number)) == self.entries[number].crc
-
-    def _bytes(self, number: int) -> memoryview:
-        """Read the bytes of a chunk into the buffer of this thread."""
-        entry = self.entries[number]
-        size = entry.size
-        buffer = getattr(self.buffers, "bytes", None)
-        if buffer is None or len(buffer) < size:
-            buffer = self.buffers.bytes = bytearray(size)
-        view = memoryview(buffer)[:size]
-        self._fill(view, entry.offset)
-        return view
-
-    def _fill(self, view: memoryview, offset: int) -> None:
-        done = 0
-        while done < len(view):
-            try:
-                count = os.preadv(self.stream.fileno(), [view[done:]], offset + done)
-            except OSError as error:
-                raise TransferError(f"reading {self.name}: {error.strerror}") from error
-            if count == 0:
-                raise TransferError(f"reading {self.name}: it became shorter while in use")
-            done += count
-        if self.written is not None and self._written() != self.written:
-            raise TransferError(f"reading {self.name}: it changed while in use")
+        return ChunkEntry(offset, m, nnz, len(indices), chunk.values.itemsize, crc, len(weights))
 
     def finish(self) -> None:
         """Write the buffer of the stream, after the last chunk."""
@@ -424,97 +259,166 @@ class FileStore:
         except OSError as error:
             raise self.write_error(f"writing {self.name}: {error.strerror}") from error
 
+    def part(self, entry: ChunkEntry, begin: int, end: int) -> RawChunk:
+        """Return rows begin .. end - 1 of a chunk."""
+        y, weights = self.labels(entry, begin, end)
+        indptr = self._array(entry, entry.indptr_at + 8 * begin, end - begin + 1, np.int64)
+        first, count = int(indptr[0]), int(indptr[-1] - indptr[0])
+        values = self._array(
+            entry,
+            entry.values_at + entry.value_bytes * first,
+            count,
+            np.float32 if entry.value_bytes == 4 else np.float64,
+        )
+        if entry.stored == entry.nonzeros:
+            indices = self._array(entry, entry.indices_at + 4 * first, count, np.int32)
+        else:
+            row = self._array(entry, entry.indices_at, entry.stored, np.int32)
+            indices = np.tile(row, end - begin)
+        return RawChunk(y, indptr - first, indices, values, weights)
+
+    def labels(
+        self, entry: ChunkEntry, begin: int, end: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return y and the weights of rows begin .. end - 1 of a chunk; None: all weights are 1."""
+        y = self._array(entry, 8 * begin, end - begin, np.float64)
+        if not entry.weighted:
+            return y, None
+        return y, self._array(entry, 8 * (entry.rows + begin), end - begin, np.float64)
+
+    def intact(self, entry: ChunkEntry) -> bool:
+        """Return whether the bytes of a chunk have the checksum of those written."""
+        return crc32(self._array(entry, 0, entry.nbytes, np.uint8).data) == entry.crc
+
+    def _array(self, entry: ChunkEntry, offset: int, count: int, dtype: type) -> np.ndarray:
+        """Read an array. offset: in the chunk, in bytes."""
+        array: np.ndarray = np.empty(count, dtype)
+        view, done = array.view(np.uint8).data, 0
+        while done < len(view):
+            try:
+                at = entry.offset + offset + done
+                size = os.preadv(self.stream.fileno(), [view[done:]], at)
+            except OSError as error:
+                raise TransferError(f"reading {self.name}: {error.strerror}") from error
+            if size == 0:
+                raise TransferError(f"reading {self.name}: it became shorter while in use")
+            done += size
+        if self.state is not None and self._state() != self.state:
+            raise TransferError(f"reading {self.name}: it changed while in use")
+        return array
+
     def close(self) -> None:
         # A write that failed has raised already: the error of closing says nothing new.
         with suppress(OSError):
             self.stream.close()
 
 
-class SpillFile(FileStore):
-    """A store of chunks in a temporary file without a name."""
+class Store:
+    """The chunks of a data set: all of them in memory, or all in a file.
 
-    write_error = SpillError
+    Chunks that are appended go to memory up to `limit` bytes, and then all to a file without a name
+    in `folder`.
 
-    def __init__(self, stream: IO[bytes], folder: str) -> None:
-        super().__init__(stream, spill_name(folder), place="a spill file")
-
-
-class Store(Protocol):
-    """The chunks of a data set.
-
-    place: where they are, in words; nbytes: of all chunks; resident_bytes: of those in memory.
+    chunks: each a RawChunk or a ChunkEntry, by number, in the order of the rows. nbytes: of all
+    chunks. file: None if they are in memory.
     """
 
-    place: str
+    def __init__(
+        self,
+        limit: int = sys.maxsize,
+        folder: str | None = None,
+        file: ChunkFile | None = None,
+        chunks: Iterable[RawChunk | ChunkEntry] = (),
+    ) -> None:
+        self.limit, self.folder, self.file = limit, folder, file
+        self.chunks: dict[int, Any] = dict(enumerate(chunks))
+        self.nbytes = sum(chunk.nbytes for chunk in self.chunks.values())
+
+    def __len__(self) -> int:
+        return len(self.chunks)
 
     @property
-    def nbytes(self) -> int: ...
+    def place(self) -> str:
+        """Return where the chunks are, in words."""
+        return "memory" if self.file is None else self.file.place
 
     @property
-    def resident_bytes(self) -> int: ...
+    def resident_bytes(self) -> int:
+        """Return the number of bytes in memory."""
+        return self.nbytes if self.file is None else 0
 
     @property
     def sizes(self) -> np.ndarray:
         """Return the number of rows of each chunk, (chunks,) int64."""
+        return np.array([chunk.rows for chunk in self.chunks.values()], np.int64)
 
-    def read(self, number: int) -> RawChunk:
-        """Return a chunk; from a file it is valid until this thread reads the next."""
+    @property
+    def nonzeros(self) -> np.ndarray:
+        """Return the number of nonzeros of each chunk, (chunks,) int64."""
+        return np.array([chunk.nonzeros for chunk in self.chunks.values()], np.int64)
 
-    def labels(self, number: int) -> np.ndarray:
-        """Return y of a chunk."""
-
-    def weights(self, number: int) -> np.ndarray | None:
-        """Return the weights of the rows of a chunk; None: all 1."""
-
-    def nonzeros(self, number: int) -> int: ...
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 of a chunk."""
-
-    def close(self) -> None: ...
-
-
-class SpillingWriter:
-    """Appends chunks to memory up to `limit` bytes, then to a file without a name in `folder`.
-
-    store: the store that holds them now.
-    """
-
-    def __init__(self, limit: int, folder: str | None) -> None:
-        self.limit = limit
-        self.folder = folder
-        self.store: InMemoryStore | FileStore = InMemoryStore()
-
-    def append(self, chunk: RawChunk) -> None:
+    def append(self, chunk: RawChunk, number: int | None = None) -> None:
         """Append a chunk. If that fails, the chunks before it remain."""
-        store = self.store
-        if isinstance(store, InMemoryStore) and store.nbytes + chunk.nbytes > self.limit:
-            # Other threads may read: they see the file when it is complete.
-            file = self._file()
-            try:
-                for each in (*store.chunks, chunk):
-                    file.append(each)
-                file.finish()
-            except BaseException:
-                file.close()
-                raise
-            self.store = file
-        else:
-            store.append(chunk)
+        if self.file is None and self.nbytes + chunk.nbytes > self.limit:
+            self._spill()
+        kept = chunk if self.file is None else self.file.write(chunk)
+        self.chunks[len(self.chunks) if number is None else number] = kept
+        self.nbytes += kept.nbytes
 
-    def _file(self) -> FileStore:
-        return SpillFile(*spill_stream(self.folder))
+    def _spill(self) -> None:
+        stream, where = spill_stream(self.folder)
+        file = ChunkFile(stream, spill_name(where), "a spill file", SpillError)
+        try:
+            entries = {number: file.write(chunk) for number, chunk in self.chunks.items()}
+            file.finish()
+        except BaseException:
+            file.close()
+            raise
+        # Other threads may read.
+        self.file = file
+        self.chunks, self.nbytes = entries, sum(entry.nbytes for entry in entries.values())
+
+    def read(self, number: int, rows: slice = slice(None)) -> RawChunk:
+        """Return a chunk, or some consecutive rows of it."""
+        chunk = self.chunks[number]
+        begin, end, _ = rows.indices(chunk.rows)
+        if isinstance(chunk, RawChunk):
+            return chunk.part(begin, end)
+        assert self.file is not None
+        return self.file.part(chunk, begin, end)
+
+    def labels(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return y and the weights of the rows of a chunk; None: all weights are 1."""
+        chunk = self.chunks[number]
+        if isinstance(chunk, RawChunk):
+            return chunk.y, chunk.weights
+        assert self.file is not None
+        return self.file.labels(chunk, 0, chunk.rows)
+
+    def chosen(self, numbers: Iterable[int]) -> Store:
+        """Return a store of some chunks, which shares memory and file; only one is closed."""
+        return Store(file=self.file, chunks=[self.chunks[number] for number in numbers])
+
+    def finish(self) -> None:
+        """Write what is pending, after the last chunk."""
+        if self.file is not None:
+            self.file.finish()
+
+    def close(self) -> None:
+        self.chunks = {}
+        if self.file is not None:
+            self.file.close()
 
 
 @contextmanager
-def new_store(limit: int, folder: str | None) -> Iterator[SpillingWriter]:
-    """Yield a SpillingWriter whose store is finished at the end, or closed after an error."""
-    writer = SpillingWriter(limit, folder)
+def new_store(limit: int, folder: str | None) -> Iterator[Store]:
+    """Yield a store whose chunks are finished at the end, or closed after an error."""
+    store = Store(limit, folder)
     try:
-        yield writer
-        writer.store.finish()
+        yield store
+        store.finish()
     except BaseException:
-        writer.store.close()
+        store.close()
         raise
 
 

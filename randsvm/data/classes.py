@@ -50,22 +50,21 @@ class RowsByClass:
     others."""
 
     def __init__(self, D: Dataset, classes: int, limit: int, folder: str | None) -> None:
-        """Copy the rows. y of D are class indices. limit, folder: see SpillingWriter."""
+        """Copy the rows. y of D are class indices. limit, folder: see Store."""
         y = D.labels()
         # For each class, its rows in D, ascending, and the numbers of its chunks.
         self.rows = [np.flatnonzero(y == index) for index in range(classes)]
         self.numbers: list[range] = []
         self.D, self.chunks = D, 0
-        with new_store(limit, folder) as writer:
+        with new_store(limit, folder) as self.store:
             for rows in self.rows:
                 of_class = D.subset(D.mask(rows))
                 shards = [shard for shard in of_class.shards if shard.stop > shard.start]
                 parts = D.executor.map(of_class.stored, shards)
-                before = len(writer.store)
+                before = len(self.store)
                 for chunk in cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False):
-                    writer.append(chunk)
-                self.numbers.append(range(before, len(writer.store)))
-        self.store = writer.store
+                    self.store.append(chunk)
+                self.numbers.append(range(before, len(self.store)))
 
     def pair(self, first: int, second: int) -> tuple[Dataset, np.ndarray]:
         """Return a view of two classes, and the number in D of each of its rows.

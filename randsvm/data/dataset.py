@@ -32,13 +32,7 @@ from randsvm.data.points import Points
 from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
-from randsvm.data.shard_executor import (
-    SerialExecutor,
-    Shard,
-    ShardExecutor,
-    ShardStates,
-    ThreadExecutor,
-)
+from randsvm.data.shard_executor import Executor, Shard, ShardStates
 from randsvm.files import inputs
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -116,12 +110,12 @@ class Dataset:
     scaling, mapping: applied to rows when they are read (see `scaled`, `mapped`).
     """
 
-    def __init__(self, summary: Summary, store: Store | in_memory.ArrayStore, jobs: int) -> None:
+    def __init__(self, summary: Summary, store: Store, jobs: int) -> None:
         self.n, self.nnz, self.d = summary.n, summary.nnz, len(summary.features)
         self.store = store
         self.jobs = jobs
         self.pool = ThreadPool(jobs)
-        self.executor: ShardExecutor = ThreadExecutor(self.pool)
+        self.executor = Executor(self.pool)
         # The first row of each chunk among the stored rows.
         self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored_starts)
@@ -164,14 +158,13 @@ class Dataset:
     def regrouped(self, limit: int, folder: str | None) -> Dataset:
         """Return a view with the same rows copied to full chunks, so that a pass reads no others.
 
-        The caller releases its executor and closes its store. limit, folder: see SpillingWriter.
+        The caller releases its executor and closes its store. limit, folder: see Store.
         """
-        with new_store(limit, folder) as writer:
-            for chunk in cut_chunks(
-                self.map(self.stored), CHUNK_ROWS, COPIED_NONZEROS, split=False
-            ):
-                writer.append(chunk)
-        return self.with_store(writer.store)
+        parts = self.map(self.stored)
+        with new_store(limit, folder) as store:
+            for chunk in cut_chunks(parts, CHUNK_ROWS, COPIED_NONZEROS, split=False):
+                store.append(chunk)
+        return self.with_store(store)
 
     def in_memory(self) -> Dataset:
         """Return a view with the same rows copied to full chunks in memory."""
@@ -179,22 +172,21 @@ class Dataset:
 
     def single_threaded(self) -> Dataset:
         """Return a view whose work runs in the calling thread."""
-        return self._copy_with(executor=SerialExecutor())
+        return self._copy_with(executor=Executor(None))
 
     def in_threads(self, work: Callable[[Item], Report], items: Iterable[Item]) -> list[Report]:
         """Return work(item) for each item, computed by the threads of this process.
 
         In a view whose work runs in the calling thread, that thread computes all of them.
         """
-        if isinstance(self.executor, SerialExecutor):
+        if self.executor.pool is None:
             return list(map(work, items))
         return list(self.pool.map_in_order(work, items))
 
     def with_store(self, store: Store) -> Dataset:
         """Return a view of all rows of another store, with the labels, scaling and mapping of this
         one."""
-        nonzeros = sum(map(store.nonzeros, range(len(store.sizes))))
-        n = int(store.sizes.sum())
+        n, nonzeros = int(store.sizes.sum()), int(store.nonzeros.sum())
         if self.scaling is not None:
             nonzeros = self.scaling.nonzeros(n, self.d, nonzeros)
         view = self._copy_with(store=store, row_mask=None, n=n, nnz=nonzeros)
@@ -238,8 +230,8 @@ class Dataset:
 
     def labels_of(self, shard: Shard) -> np.ndarray:
         """Return y of the rows of a shard, (m,) float64."""
-        y = self._labels(self.store.labels(shard.number))
-        return self._chosen(shard.number, y)
+        y, _ = self.store.labels(shard.number)
+        return self._labels(self._chosen(shard.number, y))
 
     def weights(self) -> np.ndarray | None:
         """Return the weight of every row, (n,) float64, or None if those of the data are all 1."""
@@ -253,9 +245,8 @@ class Dataset:
             return self.own_weights[shard.start : shard.stop]
         if not self.summary.weighted:
             return None
-        m = int(self.stored_starts[shard.number + 1] - self.stored_starts[shard.number])
-        weights = self._weights(self.store.weights(shard.number), m)
-        assert weights is not None
+        y, weights = self.store.labels(shard.number)
+        weights = np.ones(len(y)) if weights is None else weights
         return self._chosen(shard.number, weights)
 
     def total_weight(self) -> float:
@@ -295,8 +286,7 @@ class Dataset:
         return indices - np.int32(how)
 
     def _chunk(self, shard: Shard) -> Chunk:
-        """Return the rows of a shard without `mapping`; from a file they are valid until this
-        thread reads the next."""
+        """Return the rows of a shard without `mapping`."""
         raw = self.store.read(shard.number)
         self.bytes_counter.add(raw.nbytes)
         if self.row_mask is not None:
@@ -307,7 +297,7 @@ class Dataset:
         return Chunk(shard.start, self._matrix(raw), self._labels(raw.y), weights)
 
     def stored(self, shard: Shard, rows: np.ndarray | None = None) -> RawChunk:
-        """Return a copy of rows of a shard as they are stored.
+        """Return rows of a shard as they are stored.
 
         rows : (m,) int64, positions in the shard; None: all.
         """
@@ -344,7 +334,7 @@ class Dataset:
                 first = self.stored_starts[number]
                 some = np.flatnonzero(self.row_mask[first + begin : first + end])
             chosen.append(some + rows)
-            parts.append(self.store.part(number, begin, end))
+            parts.append(self.store.read(number, slice(begin, end)))
             rows += end - begin
         raw = join_chunks(parts)
         self.bytes_counter.add(raw.nbytes)

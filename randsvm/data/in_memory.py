@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
-from randsvm.data.chunks import RawChunk, as_stored, chunk_end
+from randsvm.data.chunks import RawChunk, Store, as_stored, chunk_end
 from randsvm.data.labels import REGRESSION, LabelTable, label_values
 from randsvm.data.reading import (
     ParseOptions,
@@ -61,14 +61,15 @@ class Arrays:
         return "<arrays>"
 
 
-class ArrayStore:
+class ArrayStore(Store):
     """A store of chunks as views of an array or a CSR matrix, made when they are read.
 
     base: the index of the first feature. starts : (chunks + 1,), the first row of each chunk, and
     n. row_weights : (n,) float64, or None if all weights are 1.
     """
 
-    place = "memory"
+    # The arrays were in memory before.
+    resident_bytes = 0
 
     def __init__(
         self,
@@ -78,52 +79,35 @@ class ArrayStore:
         starts: np.ndarray,
         row_weights: np.ndarray | None = None,
     ) -> None:
-        self.X = X
-        self.y = y
-        self.row_weights = row_weights
-        self.base = base
-        self.starts = starts
-
-    # The arrays were in memory before.
-    resident_bytes = 0
+        super().__init__()
+        self.X, self.y, self.row_weights = X, y, row_weights
+        self.base, self.starts = base, starts
+        parts = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
+        parts += [y] if row_weights is None else [y, row_weights]
+        self.nbytes = sum(part.nbytes for part in parts)
 
     @property
     def sizes(self) -> np.ndarray:
-        """Return the number of rows of each chunk, (chunks,) int64."""
         return np.diff(self.starts)
 
     @property
-    def nbytes(self) -> int:
-        weights = 0 if self.row_weights is None else self.row_weights.nbytes
+    def nonzeros(self) -> np.ndarray:
         if isinstance(self.X, np.ndarray):
-            return self.X.nbytes + self.y.nbytes + weights
-        arrays = (self.X.data, self.X.indices, self.X.indptr, self.y)
-        return sum(a.nbytes for a in arrays) + weights
+            return self.sizes * self.X.shape[1]
+        return np.diff(self.X.indptr[self.starts])
 
-    def read(self, number: int) -> RawChunk:
-        return self._rows(self.starts[number], self.starts[number + 1])
+    def labels(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
+        return self._labels(*self.starts[number : number + 2])
 
-    def labels(self, number: int) -> np.ndarray:
-        return self.y[self.starts[number] : self.starts[number + 1]]
-
-    def weights(self, number: int) -> np.ndarray | None:
-        if self.row_weights is None:
-            return None
-        return self.row_weights[self.starts[number] : self.starts[number + 1]]
-
-    def nonzeros(self, number: int) -> int:
-        first, last = self.starts[number], self.starts[number + 1]
-        if isinstance(self.X, np.ndarray):
-            return int(last - first) * self.X.shape[1]
-        return int(self.X.indptr[last] - self.X.indptr[first])
-
-    def part(self, number: int, begin: int, end: int) -> RawChunk:
-        """Return rows begin .. end - 1 of a chunk."""
-        return self._rows(self.starts[number] + begin, self.starts[number] + end)
-
-    def _rows(self, begin: int, end: int) -> RawChunk:
-        y = self.y[begin:end]
+    def _labels(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None]:
         weights = None if self.row_weights is None else self.row_weights[begin:end]
+        return self.y[begin:end], weights
+
+    def read(self, number: int, rows: slice = slice(None)) -> RawChunk:
+        start, stop = self.starts[number : number + 2]
+        begin, end, _ = rows.indices(stop - start)
+        begin, end = start + begin, start + end
+        y, weights = self._labels(begin, end)
         if isinstance(self.X, np.ndarray):
             m, d = len(y), self.X.shape[1]
             indices = np.tile(np.arange(self.base, self.base + d, dtype=np.int32), m)
@@ -135,9 +119,6 @@ class ArrayStore:
         indices = self.X.indices[first:last].astype(np.int32) + np.int32(self.base)
         values = self.X.data[first:last].astype(np.float64, copy=False)
         return RawChunk(y, indptr - first, indices, values, weights)
-
-    def close(self) -> None:
-        """Do nothing: the arrays belong to the caller."""
 
 
 def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:

@@ -1,7 +1,6 @@
 """Executors: run functions on the shards of a data set, and keep a state for each shard.
 
-The algorithms use the protocols `ShardExecutor` and `ShardStates`. The executors of this module run
-in this process; those of a cluster are in cluster/executor.py.
+The executor of this module runs in this process; those of a cluster are in cluster/executor.py.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from randsvm.parallel import ThreadPool
 
 Report = TypeVar("Report")
 State = TypeVar("State")
-# The state in ShardStates. Covariant, since the methods of the protocol take functions of a state.
-StateArgument = TypeVar("StateArgument", covariant=True)
 # The type of a data set.
 Data = TypeVar("Data")
 
@@ -38,117 +35,6 @@ class Shard(NamedTuple):
 
 # A function that changes a state in place.
 Change: TypeAlias = "Callable[[State], object]"
-
-
-class ShardStates(Protocol[StateArgument]):
-    """One state for each shard, in the process that holds the rows of the shard."""
-
-    def change(self, *changes: Change[StateArgument]) -> None:
-        """Apply these changes to every state before the next query."""
-
-    def restart(self, *changes: Change[StateArgument]) -> None:
-        """Drop all earlier changes, and apply these to every state before the next query.
-
-        The new changes must lead to the same state whichever earlier changes a state has seen.
-        """
-
-    @property
-    def settled(self) -> bool:
-        """Return whether every state has seen every change; False after an interrupted query."""
-
-    def query(self, function: Callable[[StateArgument], Report]) -> Iterator[tuple[int, Report]]:
-        """Apply the changes; yield (number of rows, function(state)) in the order of the shards.
-
-        Reports of consecutive shards may be added up and come as one.
-        """
-
-    def close(self) -> None:
-        """Free the states; no method may be called afterwards."""
-
-
-class ShardExecutor(Protocol):
-    """Runs functions where the rows of a data set are."""
-
-    @property
-    def bytes_moved(self) -> int:
-        """Return the number of bytes sent to and received from workers so far."""
-
-    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        """Yield work(shard) for each shard, in order."""
-
-    def distribute(
-        self,
-        work: Callable[[Shard], Report],
-        shards: Sequence[Shard],
-        needs: Callable[[Shard], Sequence[int]],
-    ) -> Iterator[Report]:
-        """Yield work(shard) for each shard, in order; on a cluster workers compute it.
-
-        needs: returns the numbers of the chunks that work(shard) reads
-        """
-
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        """Return the states make(shard)."""
-
-    def over(self, D: Any) -> ShardExecutor:
-        """Return the executor for a view with a store of its own."""
-
-    def release(self) -> None:
-        """Free the rows on the workers."""
-
-    def close(self) -> None:
-        """End the connection to the workers; no method may be called afterwards."""
-
-    @property
-    def concurrent_calls(self) -> int | None:
-        """Return how many threads can be in `call` at a time; None: any number."""
-
-    def call(self, work: Callable[[], Report]) -> Report:
-        """Return work(), which one thread runs and which may read all rows.
-
-        Several threads may use this method at a time.
-        """
-
-    def replicated(self, D: Data) -> AbstractContextManager[Data]:
-        """Return a context with a view of D, of which every worker holds all rows.
-
-        The executor of that view runs `call` on the workers.
-        """
-
-
-class ChangeLog(Generic[State]):
-    """Changes in order, numbered from 0. The log keeps those from number `first` on."""
-
-    def __init__(self) -> None:
-        self.first = 0
-        self.changes: list[Change[State]] = []
-
-    @property
-    def end(self) -> int:
-        """Return the number of the next change."""
-        return self.first + len(self.changes)
-
-    def since(self, number: int) -> list[Change[State]]:
-        """Return the changes from this number on."""
-        return self.changes[number - self.first :]
-
-    def clear(self) -> None:
-        """Drop all changes; the next change keeps its number."""
-        self.first, self.changes = self.end, []
-
-
-class LoggedStates(Generic[State]):
-    """States whose changes wait in a log for the next query."""
-
-    def __init__(self) -> None:
-        self.log = ChangeLog[State]()
-
-    def change(self, *changes: Change[State]) -> None:
-        self.log.changes += changes
-
-    def restart(self, *changes: Change[State]) -> None:
-        self.log.clear()
-        self.change(*changes)
 
 
 class StateCell(Generic[State]):
@@ -175,29 +61,71 @@ class StateCell(Generic[State]):
             return function(self.state)
 
 
-# --- executors of this process -------------------------------------------------------------
+class ShardStates(Generic[State]):
+    """One state for each shard, in the process that holds the rows of the shard.
 
+    Changes are numbered from 0. Those from number `first` on wait in `changes` for the next query.
+    """
 
-class BaseExecutor:
-    """Base of all executors: by default, calls run in the calling thread and nothing is sent."""
-
-    concurrent_calls: int | None = None
-
-    def call(self, work: Callable[[], Report]) -> Report:
-        return work()
-
-    def replicated(self, D: Data) -> AbstractContextManager[Data]:
-        return nullcontext(D)
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self.shards, self.first = shards, 0
+        self.changes: list[Change[State]] = []
 
     @property
-    def bytes_moved(self) -> int:
-        return 0
+    def end(self) -> int:
+        """Return the number of the next change."""
+        return self.first + len(self.changes)
 
-    def over(self, D: Any) -> Any:
-        return self
+    def change(self, *changes: Change[State]) -> None:
+        """Apply these changes to every state before the next query."""
+        self.changes += changes
+
+    def restart(self, *changes: Change[State]) -> None:
+        """Drop all earlier changes, and apply these to every state before the next query.
+
+        The new changes must lead to the same state whichever earlier changes a state has seen.
+        """
+        self.first, self.changes = self.end, list(changes)
+
+    @property
+    def settled(self) -> bool:
+        """Return whether every state has seen every change; False after an interrupted query."""
+        raise NotImplementedError
+
+    def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
+        """Apply the changes; yield (number of rows, function(state)) in the order of the shards.
+
+        Reports of consecutive shards may be added up and come as one.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Free the states; no method may be called afterwards."""
+        raise NotImplementedError
+
+
+class Executor:
+    """Runs functions over shards in this process.
+
+    pool: the threads that run them; None: the calling thread, which suits many small data sets that
+    are processed in parallel. concurrent_calls: how many threads can be in `call` at a time; None:
+    any number.
+    """
+
+    # The number of bytes sent to and received from workers so far.
+    bytes_moved = 0
+
+    def __init__(self, pool: ThreadPool | None, concurrent_calls: int | None = None) -> None:
+        self.pool, self.concurrent_calls = pool, concurrent_calls
 
     def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        raise NotImplementedError
+        """Yield work(shard) for each shard, in order."""
+        if self.pool is not None:
+            yield from self.pool.map_in_order(work, shards)
+            return
+        for shard in shards:
+            check()
+            yield work(shard)
 
     def distribute(
         self,
@@ -205,69 +133,64 @@ class BaseExecutor:
         shards: Sequence[Shard],
         needs: Callable[[Shard], Sequence[int]],
     ) -> Iterator[Report]:
+        """Yield work(shard) for each shard, in order; on a cluster workers compute it.
+
+        needs: returns the numbers of the chunks that work(shard) reads
+        """
         return self.map(work, shards)
 
+    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
+        """Return the states make(shard)."""
+        return LocalStates(self, make, shards)
+
+    def over(self, D: Any) -> Executor:
+        """Return the executor for a view with a store of its own."""
+        return self
+
+    def call(self, work: Callable[[], Report]) -> Report:
+        """Return work(), which one thread runs and which may read all rows.
+
+        Several threads may use this method at a time.
+        """
+        return work()
+
+    def replicated(self, D: Data) -> AbstractContextManager[Data]:
+        """Return a context with a view of D, of which every worker holds all rows.
+
+        The executor of that view runs `call` on the workers.
+        """
+        return nullcontext(D)
+
     def release(self) -> None:
-        """Do nothing: a store holds the rows."""
+        """Free the rows on the workers."""
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """End the connection to the workers; no method may be called afterwards."""
 
 
-class ThreadExecutor(BaseExecutor):
-    """Runs functions in the threads of a pool."""
-
-    def __init__(self, pool: ThreadPool) -> None:
-        self.pool = pool
-
-    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        return self.pool.map_in_order(work, shards)
-
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        return LocalStates(self, make, shards)
-
-
-class SerialExecutor(BaseExecutor):
-    """Runs functions in the calling thread.
-
-    This suits many small data sets that are processed in parallel, each by one thread.
-    """
-
-    def __init__(self, concurrent_calls: int | None = None) -> None:
-        self.concurrent_calls = concurrent_calls
-
-    def map(self, work: Callable[[Shard], Report], shards: Sequence[Shard]) -> Iterator[Report]:
-        for shard in shards:
-            check()
-            yield work(shard)
-
-    def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
-        return LocalStates(self, make, shards)
-
-
-class LocalStates(LoggedStates[State]):
+class LocalStates(ShardStates[State]):
     """States in this process. They are never lost, so changes that all have seen are dropped."""
 
     def __init__(
-        self, executor: ShardExecutor, make: Callable[[Shard], State], shards: Sequence[Shard]
+        self, executor: Executor, make: Callable[[Shard], State], shards: Sequence[Shard]
     ) -> None:
-        super().__init__()
-        self.executor, self.shards = executor, shards
+        super().__init__(shards)
+        self.executor = executor
         self.cells = {shard.number: StateCell(make(shard)) for shard in shards}
 
     @property
     def settled(self) -> bool:
-        return not self.log.changes
+        return not self.changes
 
     def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
-        first, changes = self.log.first, list(self.log.changes)
+        first, changes = self.first, list(self.changes)
 
         def work(shard: Shard) -> Report:
             return self.cells[shard.number].query(first, changes, function)
 
         for shard, report in zip(self.shards, self.executor.map(work, self.shards), strict=True):
             yield shard.stop - shard.start, report
-        self.log.clear()
+        self.restart()
 
     def close(self) -> None:
         self.cells.clear()

@@ -24,7 +24,7 @@ import numpy as np
 from randsvm.arrays import distinct, join_weights
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
-from randsvm.data.shard_executor import Shard, ThreadExecutor
+from randsvm.data.shard_executor import Executor, Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, Queued, Searched, Tried, emit, listening
 from randsvm.models.decisions import predicted_classes
@@ -300,7 +300,7 @@ def replicated(D: Dataset, some: Dataset) -> Iterator[Dataset]:
     """
     with D.executor.replicated(some) if _is_small(some) else nullcontext(some) as view:
         executor, few = view.executor, view.n <= SINGLE_THREADED_ROWS
-        is_local = isinstance(executor, ThreadExecutor) and executor.concurrent_calls is None
+        is_local = type(executor) is Executor and executor.concurrent_calls is None
         yield view.single_threaded() if is_local and few else view
 
 

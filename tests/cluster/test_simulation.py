@@ -26,7 +26,7 @@ from randsvm.cluster.workers import WorkerPool
 from randsvm.data import dataset
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
-from randsvm.data.shard_executor import LocalStates, SerialExecutor
+from randsvm.data.shard_executor import Executor, LocalStates
 from randsvm.errors import ClusterError, ParameterError, SpillError
 from randsvm.models.load import load
 from randsvm.parameters.run import Resources
@@ -115,7 +115,7 @@ class Schedule:
         resources = Resources(jobs=1)
         mask = np.random.default_rng(seed).random(ROWS) < self.random.choice([0.3, 1.0])
         view = D if mask.all() or not mask.any() else D.subset(mask)
-        self.local = view._copy_with(executor=SerialExecutor())
+        self.local = view._copy_with(executor=Executor(None))
         self.remote = view._copy_with(executor=ClusterExecutor(self.pool, D, resources))
         self.states = []
 

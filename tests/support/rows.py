@@ -20,7 +20,7 @@ import randsvm
 from randsvm.arrays import CsrMatrix
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
-from randsvm.data.chunks import RawChunk, SpillingWriter
+from randsvm.data.chunks import RawChunk, Store
 from randsvm.data.classes import labelled_classes, one_versus_rest
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
@@ -28,7 +28,7 @@ from randsvm.data.labels import LabelTable
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
 from randsvm.data.scaling import Scaling, Statistics
-from randsvm.data.shard_executor import Shard, StateCell, ThreadExecutor
+from randsvm.data.shard_executor import Executor, Shard, StateCell
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -227,25 +227,26 @@ def chunk(
     )
 
 
-def spilling_writer(limit: int) -> SpillingWriter:
-    """Return a writer of chunks that keeps `limit` bytes in memory."""
-    return SpillingWriter(limit, None)
+def spilling_store(limit: int) -> Store:
+    """Return a store of chunks that keeps `limit` bytes in memory."""
+    return Store(limit, None)
 
 
 def fail_once(patch: pytest.MonkeyPatch, operation: str, failing: int) -> list[Any]:
-    """Let a call of "append" or "finish" of a spill file fail; return the list of all calls.
+    """Let a call of "write" or "finish" of a spill file fail; return the list of all calls.
 
     failing: the number of the call that fails, from 0
     """
-    calls, real = [], getattr(storage.FileStore, operation)
+    calls, real = [], getattr(storage.ChunkFile, operation)
 
-    def fails_once(store: Any, *words: Any) -> None:
+    def fails_once(file: Any, *words: Any) -> Any:
         calls.append(words)
-        real(store, *words)
+        done = real(file, *words)
         if len(calls) == failing + 1:
             raise SpillError("writing the spill file: No space left on device")
+        return done
 
-    patch.setattr(storage.FileStore, operation, fails_once)
+    patch.setattr(storage.ChunkFile, operation, fails_once)
     return calls
 
 
@@ -255,7 +256,7 @@ def shard_states(sizes: list[int]) -> Iterator[Any]:
     ends = np.cumsum([0, *sizes]).tolist()
     shards = [Shard(i, ends[i], ends[i + 1]) for i in range(len(sizes))]
     with ThreadPool(2) as pool:
-        yield ThreadExecutor(pool).states(lambda shard: [shard.number], shards)
+        yield Executor(pool).states(lambda shard: [shard.number], shards)
 
 
 def state_cell() -> StateCell[list[Any]]:
