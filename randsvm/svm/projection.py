@@ -9,16 +9,20 @@ import math
 
 import numpy as np
 
-from randsvm.svm.tasks import Task
+from randsvm.svm.tasks import BOUND_ROUNDING, SUM_ROUNDING, Task
 
-# Relative differences up to this from a bound, or from the prescribed sum, count as rounding.
-BOUND_ROUNDING = 1e-12
+# A coefficient counts as bounded at this distance from its bound, relative to the largest
+# coefficient, if the distance is at most the share BOUND_ROUNDING of its box. Sums round by less.
+# Otherwise the row would seem to violate its condition, and no move is large enough to mend that.
+NEAR_ROUNDING = 1e-14
 
 
 def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
     """Clip beta to its box, and to the bound where it differs by rounding. All (m,) float64."""
-    beta = np.where(beta >= upper * (1 - BOUND_ROUNDING * np.sign(upper)), upper, beta)
-    return np.where(beta <= lower * (1 + BOUND_ROUNDING * np.sign(lower)), lower, beta)
+    largest = float(np.abs(beta).max(initial=0.0))
+    near = np.minimum(NEAR_ROUNDING * largest, BOUND_ROUNDING * (upper - lower))
+    beta = np.where(beta <= lower + near, lower, beta)
+    return np.where(beta >= upper - near, upper, beta)
 
 
 def restore_sum(
@@ -37,7 +41,7 @@ def restore_sum(
     excess = math.fsum(beta) - total
     if excess < 0:
         return -restore_sum(-beta, -upper, -lower, -total, order)
-    if excess <= BOUND_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
+    if excess <= SUM_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
         return beta
     beta, floor = beta.copy(), np.where(beta > 0, np.maximum(lower, 0.0), lower)
     unbounded = np.flatnonzero((beta > lower) & (beta < upper) & (beta != 0))

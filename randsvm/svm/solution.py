@@ -16,9 +16,7 @@ from randsvm.data.points import Points
 from randsvm.errors import RandsvmError
 from randsvm.kernels.kernel import Kernel
 from randsvm.parameters.svm import Problem
-
-# |beta| may exceed its bound by this part.
-BOUND_ROUNDING = 1e-9
+from randsvm.svm.tasks import BOUND_ROUNDING
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ from randsvm.svm.libsvm import (
     epsilon_svr,
     one_class,
 )
-from randsvm.svm.projection import fill_to_sum
+from randsvm.svm.projection import clipped, fill_to_sum
+from randsvm.svm.tasks import BOUND_ROUNDING
 
 # Most solves of one subproblem. One that another round follows ends after ROUND_SOLVES, or where
 # the violation is at most ENOUGH times the tolerance, once the objective has improved.
@@ -107,12 +108,6 @@ MIN_TOLERANCE = 1e-11
 # of the first solve are larger if the noise is below FIRST_NOISE of the violation.
 FLOAT64_ROUNDING, FLOAT32_NOISE, ROUNDING_SHARE, WIDENING = 2.0**-52, 2.0**-21, 0.1, 4.0
 FIRST_NOISE = 0.01
-# A coefficient counts as bounded at this distance from its bound, relative to the largest
-# coefficient, if the distance is at most the share NEAR_SHARE of its box. Sums round by less.
-# Otherwise the row would seem to violate its condition, and no move is large enough to mend that.
-NEAR_ROUNDING, NEAR_SHARE = 1e-14, 1e-9
-# Relative rounding of a sum of bounds.
-SUM_ROUNDING = 1e-9
 
 
 class Solution(NamedTuple):
@@ -174,9 +169,7 @@ def at_bounds(
 
     group : (variables,), the number of the group of each variable; sums : (groups,) float64.
     """
-    near = np.minimum(NEAR_ROUNDING * np.abs(beta).max(initial=0.0), NEAR_SHARE * (upper - lower))
-    found = np.where(beta <= lower + near, lower, beta)
-    found = np.where(found >= upper - near, upper, found)
+    found = clipped(beta, lower, upper)
     room = np.minimum(found - lower, upper - found)
     for g, s in enumerate(sums.tolist()):
         own = np.flatnonzero(group == g)
@@ -441,7 +434,7 @@ class Subproblem:
             own = np.flatnonzero(self.group == g)
             now, lower, upper = beta[own], self.lower[own], self.upper[own]
             least, most = math.fsum(lower), math.fsum(upper)
-            slip = SUM_ROUNDING * (1 + np.abs(lower).sum() + np.abs(upper).sum())
+            slip = BOUND_ROUNDING * (1 + np.abs(lower).sum() + np.abs(upper).sum())
             if not least - slip <= s <= most + slip:
                 raise ValueError(
                     f"coefficients between {least:g} and {most:g} in all cannot sum to {s:g}"

@@ -37,6 +37,10 @@ import numpy as np
 
 from randsvm.parameters.svm import Problem
 
+# Rounding of coefficients: |beta| may exceed its bound, or a sum of bounds differ, by the part
+# BOUND_ROUNDING, and a sum of coefficients differ from the prescribed one by SUM_ROUNDING.
+BOUND_ROUNDING, SUM_ROUNDING = 1e-9, 1e-12
+
 
 @dataclass(frozen=True)
 class Task:
@@ -132,7 +136,7 @@ class Task:
         if not self.absolute_sum or self.one_sided:
             return 0.0
         short = self.absolute_sum - float(np.abs(beta).sum())
-        return short if short > 1e-12 * self.absolute_sum else 0.0
+        return short if short > SUM_ROUNDING * self.absolute_sum else 0.0
 
     def violation(
         self, y: np.ndarray, u: np.ndarray, beta: np.ndarray, weights: np.ndarray | None = None
