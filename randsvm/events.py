@@ -169,9 +169,6 @@ class Reduced(NamedTuple):
     # Training rows whose decision value changes its sign, summed over several problems; 0 for a
     # regression.
     labels_changed: int
-    # Estimated number of support vectors with which P is 1% above the optimum.
-    needed_for_1_percent: int
-    needed_for_5_percent: int  # The same for 5%
 
 
 # ---- training step by step --------------------------------------------------------------------

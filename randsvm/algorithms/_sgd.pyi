@@ -22,7 +22,6 @@ def steps(
     order: NDArray[np.int32],
     weights: NDArray[np.float64],
     row_weights: NDArray[np.float64],
-    counts_weights: bool,
     kind: int,
     crammer_singer_loss: bool,
     is_regression: bool,

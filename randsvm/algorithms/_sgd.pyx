@@ -355,7 +355,7 @@ def steps(
     const int[::1] starts, const int[::1] columns, const float[::1] values,
     const int[::1] classes, const double[::1] targets,
     const int[::1] order, const double[::1] weights, const double[::1] row_weights,
-    bint counts_weights, int kind, bint crammer_singer_loss, bint is_regression,
+    int kind, bint crammer_singer_loss, bint is_regression,
     double epsilon, double origin, double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
     double fixed_rate,
     double[:, ::1] v, double[::1] b, double[:, ::1] A, double[::1] b_sum,
@@ -365,7 +365,7 @@ def steps(
 
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
     and of class classes[i]; its loss counts weights[class] times, and row_weights[i] times if they
-    are not empty. With counts_weights a row of weight h counts as h steps, else as one. K = 1:
+    are not empty: a row of weight h then counts as h steps. K = 1:
     class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k against the rest, or with
     crammer_singer_loss the loss is of f[class] - max of the others. A regression has K = 1, targets
     instead of classes and the loss max(0, |y - f| - epsilon), or its square. Steps on the squared hinge are
@@ -405,9 +405,7 @@ def steps(
             if row.aware:
                 row.own = row_weights[number]
                 row.weight *= row.own
-                if counts_weights:
-                    count = row.own
-
+                count = row.own
             decide(&row, &model, &f[0])
             t += count
             eta = rate(&how, t)

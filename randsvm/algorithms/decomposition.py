@@ -28,7 +28,6 @@ from randsvm.svm.working_set import (
     Collector,
     Order,
     WorkingSet,
-    file_order,
     largest_violation,
     select,
 )
@@ -150,7 +149,10 @@ def by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Ste
     if total and beta.sum() < total:
         # Novelty detection with more rows than before: u shows which other rows are outliers.
         scan.make_step(Step(scan.points(rows), beta))
-        return _outermost(scan, scan.u), rows[:0]
+        before = scan.beta
+        beta = fill_sums_by_violation(task, scan.D.labels(), scan.u, before, scan.weights)
+        changed = np.flatnonzero(beta != before)
+        return Step(scan.points(changed), beta[changed]), rows[:0]
     beta = restore_sum(beta, lower, upper, total)
     return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
 
@@ -159,54 +161,14 @@ def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
     return None if weights is None else weights[rows]
 
 
-def by_values(scan: Scan, f: np.ndarray) -> tuple[Step, np.ndarray]:
-    """Return a step that sets the rows inside the margin of the old f to their bounds, and the
-    numbers of the rows near that margin, (m,) int64.
-
-    To restore the sum 0, the coefficients of the rows least far inside change first. Where a task
-    prescribes another sum, the rows furthest inside fill it, and no row counts as near.
-    """
-    if scan.task.coefficient_sum or scan.task.absolute_sum:
-        return _outermost(scan, f), np.empty(0, np.int64)
-    y = scan.D.labels()
-    rise, fall = scan.task.slopes(y, f, np.zeros(len(y)))
-    inside = np.maximum(rise, -fall)
-    rows = np.flatnonzero(inside > scan.problem.tolerance)
-    lower, upper = scan.task.box(y[rows], _of(scan.weights, rows))
-    beta = np.where(rise[rows] > -fall[rows], upper, lower)
-    beta = restore_sum(beta, lower, upper, 0.0, inside[rows])
-    rows, beta = rows[beta != 0], beta[beta != 0]
-    near = np.flatnonzero(np.abs(inside) <= 2 * scan.problem.tolerance)
-    return Step(scan.points(rows), beta), near
-
-
-def _outermost(scan: Scan, u: np.ndarray) -> Step:
-    """Return the step that fills the sums of a task with the rows furthest outside by u."""
-    before = scan.beta
-    beta = fill_sums_by_violation(scan.task, scan.D.labels(), u, before, scan.weights)
-    changed = np.flatnonzero(beta != before)
-    return Step(scan.points(changed), beta[changed])
-
-
-def osuna(run: Decomposition, size: int, swap: int | None, start: Start | None = None) -> Rounds:
-    """Run OFG97's decomposition: rows of B make room for the first violators in file order."""
-    return _decompose(run, size, swap, file_order, start)
-
-
-def osuna_closest(
-    run: Decomposition, size: int, swap: int | None, start: Start | None = None
-) -> Rounds:
-    """Run MZ's variant: rows of B make room for the violators with the smallest y f(x)."""
-    return _decompose(run, size, swap, largest_violation, start)
-
-
 # fmt: off
-def _decompose(
-    run: Decomposition, size: int, swap: int | None, order: Order, start: Start | None
+def osuna(
+    run: Decomposition, size: int, swap: int | None, order: Order, start: Start | None = None
 ) -> Rounds:
     """Solve B and swap rows of it for violators, until the caller ends the rounds.
 
-    size: rows of B. swap: rows that leave B in each round, by default half of them.
+    size: rows of B. swap: rows that leave B in each round, by default half of them. order: those
+    that enter are the first ones in file order (OFG97), or have the smallest y f(x) (MZ).
     """
     swap = max(2, min(swap or size - size // 2, size))       # a single row is no pair
     if (start := run.first_start(start)) is None:

@@ -24,8 +24,8 @@ solved with C n / m for m rows, so that f0 estimates f of all n rows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -72,25 +72,15 @@ FROM_ROWS = 200_000
 SUBSET_GAP = 0.02
 
 
-class PartSolver(Protocol):
-    """Solves the problem of some rows of D alone, by `train_certified`.
-
-    It returns the solution, and the machine that scans D in its place: the same, or one with few
-    support vectors. Both have `points` and row numbers of D.
-
-    rows : (m,) int64, ascending row numbers in D. start: makes the first step. factor: the bounds
-    of the coefficients are multiplied by it. gap: the gap that ends this solve; None: a share of
-    the gap that ends the whole run.
-    """
-
-    def __call__(
-        self,
-        rows: np.ndarray,
-        start: Start | None = None,
-        *,
-        factor: float = 1.0,
-        gap: float | None = None,
-    ) -> tuple[KernelSolution, KernelSolution]: ...
+# Solves the problem of some rows of D alone, by `train_certified`. It returns the solution, and the
+# machine that scans D in its place: the same, or one with few support vectors. Both have `points`
+# and row numbers of D. Its arguments:
+#
+#     rows : (m,) int64, ascending row numbers in D
+#     start=None: makes the first step
+#     factor=1.0: the bounds of the coefficients are multiplied by it
+#     gap=None: the gap that ends this solve; None: a share of the gap that ends the whole run
+PartSolver = Callable[..., tuple[KernelSolution, KernelSolution]]
 
 
 def inner_set_pays(n: int, problem: Problem) -> bool:

@@ -17,7 +17,7 @@ c, is that of all support vectors in either case.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -185,10 +185,8 @@ REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
 # alone, so that --memory and --jobs change no model.
 MIN_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
 # --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
-# the cube of its rows.
-MAX_ROWS = 4096
-# A cost is an increase of P. Smaller costs than this part of P count as this part.
-MIN_COST = 1e-9
+# the cube of its rows. The first has FIRST_ROWS; the number doubles until the projection suffices.
+FIRST_ROWS, MAX_ROWS = 256, 4096
 # Values of f that are computed or compared at once.
 VALUES_AT_ONCE = 2**20
 # Support vectors beside the candidates whose kernel values are computed at once.
@@ -200,8 +198,6 @@ ATTEMPTS, MIN_PART = 4, 1 / 8
 # that set: it must be close to f at other rows, too. Measured on 10,000,000 rows of checkerboard:
 # with all of the gap it has 179 support vectors and a gap of 8.9% over all rows.
 SPARE = 1 / 8
-# More support vectors are tried in steps of this factor.
-GROWTH = 1.5
 
 
 class SubtaskReduction(NamedTuple):
@@ -209,7 +205,6 @@ class SubtaskReduction(NamedTuple):
 
     full : certificate of the full machine; largest, mean : changes of f over the rows
     labels : rows whose f changes its sign; rows : number of rows
-    needed : support vectors for a cost of 1% and of 5%
     """
 
     full: Certificate
@@ -217,7 +212,6 @@ class SubtaskReduction(NamedTuple):
     mean: float
     labels: int
     rows: int
-    needed: tuple[int, int]
 
 
 def total_reduction(
@@ -232,8 +226,6 @@ def total_reduction(
         largest_change=max(one.largest for one in parts),
         mean_change=sum(one.mean * one.rows for one in parts) / rows,
         labels_changed=0 if regression else sum(one.labels for one in parts),
-        needed_for_1_percent=max(one.needed[0] for one in parts),
-        needed_for_5_percent=max(one.needed[1] for one in parts),
     )
 
 
@@ -242,7 +234,7 @@ class EvaluatedReduction(NamedTuple):
 
     solution: KernelSolution
     certificate: Certificate
-    change: tuple[float, float, int]
+    changes: SubtaskReduction
 
 
 class SampledSupportVectors:
@@ -301,56 +293,26 @@ class Reduction:
     seed: int
     lowers: bool = True
     bases: int = 0
-    # Costs of projections by the number of rows of the basis, and by which factor the last Newton
-    # steps lowered such a cost.
-    costs: dict[int, float] = field(default_factory=dict)
-    lowered: float = 1.0
 
-    def run(self) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
-        """Return the reduced machine and its certificate; the full ones if no smaller one does."""
+    def run(self) -> EvaluatedReduction:
+        """Return the reduced machine; the full one if no smaller one does."""
         self.points = self.scan.completed(self.full).points
         self.f = np.empty(self.scan.D.n)
         for at, u in self._parts():
             self.f[at] = u + self.full.b
-        chosen = self._choose()
         found: EvaluatedReduction | None = None
         if self.size is None:
-            found = self._fewest(chosen)
+            found = self._fewest()
         elif self.size < len(self.full):
-            found = self._attempt(chosen)
-        if found is None:
-            full = replace(self.full, points=self.points)
-            found = EvaluatedReduction(full, self.certificate, (0.0, 0.0, 0))
-        reduction = SubtaskReduction(
-            self.certificate,
-            *found.change,
-            len(self.f),
-            (self._needed(0.01 * self._scale), self._needed(0.05 * self._scale)),
+            found = self._attempt(self._basis(self.size))
+        if found is not None:
+            return found
+        unchanged = SubtaskReduction(self.certificate, 0.0, 0.0, 0, len(self.f))
+        return EvaluatedReduction(
+            replace(self.full, points=self.points), self.certificate, unchanged
         )
-        if not isinstance(found.solution, ReducedMachine):
-            return found.solution, found.certificate, reduction
-        machine = replace(found.solution, gap=found.certificate.gap, changes=reduction)
-        return machine, found.certificate, reduction
 
     # --- the basis -------------------------------------------------------------------------
-
-    def _choose(self) -> ReducedSet:
-        """Return a basis of as many rows as may be needed."""
-        S = len(self.full)
-        if self.size is not None:
-            chosen = self._basis(max(1, min(self.size, S)))
-            self._measure(chosen)
-            return chosen
-        assert self.gap is not None
-        most = min(S, MAX_ROWS)
-        size = min(most, 256)
-        while True:
-            chosen = self._basis(size)
-            self._measure(chosen)
-            needed = self._needed(self._planned_cost)
-            if len(chosen.rows) < size or size == most or not size < needed <= most:
-                return chosen
-            size = min(2 * size, most)
 
     def _basis(self, size: int) -> ReducedSet:
         """Return a basis of `size` support vectors, or fewer if these span all candidates."""
@@ -366,61 +328,21 @@ class Reduction:
         chosen = reduced_set.choose(z, float(full.beta @ u), size, draws)
         return replace(chosen, rows=candidates[chosen.rows])
 
-    @property
-    def _scale(self) -> float:
-        certificate = self.certificate
-        return max(abs(certificate.primal), abs(certificate.dual), certificate.least)
-
-    @property
-    def _allowance(self) -> float:
-        """Return the largest increase of P with which the reduced machine is within the gap."""
-        assert self.gap is not None
-        return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
-
-    @property
-    def _planned_cost(self) -> float:
-        """Return the increase of P that the first number of support vectors is chosen for."""
-        return self._allowance * (1.0 if self.lowers else SPARE)
-
-    def _measure(self, chosen: ReducedSet) -> None:
-        """Find the costs of the projections on a basis and on its first half."""
-        for m in (len(chosen.rows) // 2, len(chosen.rows)):
-            if m and m not in self.costs:
-                self._projected(chosen.first(m))
-
-    def _needed(self, cost: float) -> int:
-        """Return an estimate of the fewest support vectors with at most this cost. Between two
-        measured costs, and beyond them, the cost counts as a power of the number."""
-        S, sizes = len(self.full), np.array(sorted(self.costs))
-        if cost <= 0 or not len(sizes):
-            return S
-        costs = np.minimum.accumulate([self.costs[m] for m in sizes.tolist()])
-        x, y, wanted = np.log(sizes), np.log(costs * self.lowered), np.log(cost)
-        if len(sizes) == 1 or y[0] == y[-1]:
-            return S if wanted < y[-1] else int(sizes[0])
-        # The part of the curve with this cost, or the nearest one that is not flat.
-        steep = np.flatnonzero(np.diff(y) < 0)
-        i = steep[min(np.searchsorted(-y[steep + 1], -wanted), len(steep) - 1)]
-        found = x[i] + (y[i] - wanted) / (y[i] - y[i + 1]) * (x[i + 1] - x[i])
-        return int(min(max(np.ceil(np.exp(min(found, 50.0))), 1), S))
-
     # --- machines on a basis ---------------------------------------------------------------
 
-    def _fewest(self, chosen: ReducedSet) -> EvaluatedReduction | None:
+    def _fewest(self) -> EvaluatedReduction | None:
         """Return the machine with the fewest support vectors within the gap; None: there is none.
 
-        The costs of projections give the first number; then more are tried until one suffices, and
-        fewer, with a lowered P, by bisection.
+        The basis doubles until the projection suffices; then fewer rows of it are tried, with a
+        lowered P, by bisection.
         """
-        high = self._needed(self._planned_cost)
-        if high > MAX_ROWS:
+        chosen = self._sufficient_basis()
+        best = None if chosen is None else self._within_gap(chosen)
+        if chosen is None or best is None:
             return None
-        high = min(high, len(chosen.rows))
-        best, low = self._within_gap(chosen.first(high)), int(high * MIN_PART)
-        while best is None and high < len(chosen.rows):
-            low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
-            best = self._within_gap(chosen.first(high))
-        for _ in range(ATTEMPTS if best and self.lowers else 0):
+        high = len(chosen.rows)
+        low = int(high * MIN_PART)
+        for _ in range(ATTEMPTS):
             size = int(np.sqrt(max(low, 1) * high))
             if not low < size < high:
                 break
@@ -431,12 +353,42 @@ class Reduction:
                 best, high = found, size
         return best
 
+    def _sufficient_basis(self) -> ReducedSet | None:
+        """Return a basis on which the projection costs little; None: more than MAX_ROWS would do.
+
+        The cost is taken to go on falling as a power of the number of rows.
+        """
+        most = min(len(self.full), MAX_ROWS)
+        size = min(FIRST_ROWS, most)
+        while self._allowed_cost > 0:
+            chosen = self._basis(size)
+            half, cost = (self._cost(self._projected(chosen.first(m))) for m in (size // 2, size))
+            if cost <= self._allowed_cost or len(chosen.rows) < size or size == most:
+                return chosen
+            doublings = np.log(self._allowed_cost / cost) / np.log(cost / half)
+            if cost >= half or doublings > np.log2(most / size):
+                return None
+            size = min(2 * size, most)
+        return None
+
+    @property
+    def _allowed_cost(self) -> float:
+        """Return by how much the P of the projection may rise."""
+        full = self.certificate
+        assert self.gap is not None
+        scale = max(abs(full.primal), abs(full.dual), full.least)
+        return (self.gap * scale - (full.primal - full.dual)) * (1.0 if self.lowers else SPARE)
+
+    def _cost(self, found: EvaluatedReduction) -> float:
+        """Return by how much P rises."""
+        return found.certificate.primal - self.certificate.primal
+
     def _within_gap(self, chosen: ReducedSet) -> EvaluatedReduction | None:
         if len(chosen.rows) >= len(self.full):
             return None
         found = self._attempt(chosen)
-        assert self.gap is not None
-        return found if found.certificate.gap <= self.gap else None
+        suffices = self.lowers or self._cost(found) <= self._allowed_cost
+        return found if suffices and found.certificate.gap <= (self.gap or 0.0) else None
 
     def _attempt(self, chosen: ReducedSet) -> EvaluatedReduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
@@ -450,21 +402,11 @@ class Reduction:
         basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
         lowered = self._machine(chosen, *reduced_set.minimise(P, chosen.L, a, b, self._unit))
-        best = min(lowered, projected, key=lambda one: one.certificate.primal)
-        self.lowered = self._cost(best) / self._cost(projected)
-        return best
+        return min(lowered, projected, key=lambda one: one.certificate.primal)
 
     def _projected(self, chosen: ReducedSet) -> EvaluatedReduction:
-        """Return the projection of f on a basis, and keep its cost."""
-        machine = self._machine(chosen, chosen.coefficients, self.full.b)
-        self.costs[len(chosen.rows)] = self._cost(machine)
-        return machine
-
-    def _cost(self, machine: EvaluatedReduction) -> float:
-        """Return how far P of a machine is above that of the full one; MIN_COST of it at least,
-        since the full machine is not quite optimal."""
-        cost = machine.certificate.primal - self.certificate.primal
-        return max(cost, MIN_COST * self._scale)
+        """Return the projection of f on a basis."""
+        return self._machine(chosen, chosen.coefficients, self.full.b)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> EvaluatedReduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
@@ -478,16 +420,18 @@ class Reduction:
         solution, V = self.scan.examine(machine)
         primal, full = V.certificate.primal, self.certificate
         certificate = replace(full, primal=primal, primal_error=0.0, distance=None)
-        return EvaluatedReduction(solution, certificate, self._change(solution.b))
+        assert isinstance(solution, ReducedMachine)
+        changes = self._changes(solution.b)
+        solution = replace(solution, gap=certificate.gap, changes=changes)
+        return EvaluatedReduction(solution, certificate, changes)
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the rows and their u: arrays of n numbers are large."""
         for at in slices(self.scan.D.n, VALUES_AT_ONCE):
             yield at, self.scan.u_of(np.arange(at.start, at.stop))
 
-    def _change(self, b: float) -> tuple[float, float, int]:
-        """Return the largest and the mean change of f from the full machine to the scan's, and
-        for how many rows its sign changes."""
+    def _changes(self, b: float) -> SubtaskReduction:
+        """Return the changes of f from the full machine to that of the scan, whose b is given."""
         largest, total, labels = 0.0, 0.0, 0
         for at, u in self._parts():
             f, before = u + b, self.f[at]
@@ -495,7 +439,8 @@ class Reduction:
             largest = max(largest, float(change.max()))
             total += float(change.sum())
             labels += int(np.count_nonzero((f > 0) != (before > 0)))
-        return largest, total / len(self.f), labels
+        n = len(self.f)
+        return SubtaskReduction(self.certificate, largest, total / n, labels, n)
 
     @property
     def _unit(self) -> float:

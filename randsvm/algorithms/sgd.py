@@ -57,7 +57,7 @@ class SgdSchedule:
     (novelty detection); with the loss OUTSIDE it is nu.
 
     mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.
-    counts_weights: whether a row of weight h counts as h steps, else as one.
+    A row of weight h counts as h steps.
     """
 
     lambda_: float
@@ -73,7 +73,6 @@ class SgdSchedule:
     horizon: float = 0.0
     fixed_rate: float = 0.0
     mean_weight: float | None = None
-    counts_weights: bool = False
 
     @property
     def loss_number(self) -> int:
@@ -182,7 +181,7 @@ class Learner:
             self.weight_learned += len(batch.order)
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
-            steps.weights, row_weights, steps.counts_weights, steps.loss_number,
+            steps.weights, row_weights, steps.loss_number,
             steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
             steps.fixed_rate,
@@ -286,15 +285,8 @@ class GroupResult:
 Pass = Callable[[Learner], Iterator[int]]
 
 
-def sgd(
-    one_pass: Pass,
-    n: int,
-    learner: Learner,
-    epochs: int,
-    stop: Callable[[Learner], bool],
-    watch: Callable[[int, Learner], None],
-) -> Learner:
-    """Pass over the n rows `epochs` times, or until `stop` returns True after an epoch."""
+def sgd(one_pass: Pass, n: int, learner: Learner, epochs: int) -> Iterator[int]:
+    """Pass over the n rows `epochs` times; yield the number of each epoch when it ends."""
     for epoch in range(1, epochs + 1):
         if epoch in RESTARTS:
             learner.restart()
@@ -303,26 +295,18 @@ def sgd(
             done += steps
             # Heavy rows make several steps.
             emit(Progress(f"epoch {epoch}", min(done, n), n))
-        watch(epoch, learner)
-        if stop(learner):
-            break
-    return learner
+        yield epoch
 
 
-def over(batches: Callable[[], Iterator[Batch]]) -> Pass:
-    """Return a pass over the rows of all batches, one step after the other."""
+def from_dataset(D: Dataset, rng: Draws) -> Pass:
+    """Return a pass over all rows of D in random order, one step after the other."""
 
     def one_pass(learner: Learner) -> Iterator[int]:
-        for batch in batches():
+        for batch in shuffled_batches(D, rng.next()):
             learner.learn(batch)
             yield len(batch.order)
 
     return one_pass
-
-
-def from_dataset(D: Dataset, rng: Draws) -> Pass:
-    """Return a pass over all rows of D in random order."""
-    return over(lambda: shuffled_batches(D, rng.next()))
 
 
 def group_count(D: Dataset, learner: Learner, memory: int) -> int:

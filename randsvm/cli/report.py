@@ -419,15 +419,6 @@ class Report:
             f"f changes by {reduced.largest_change:.3g} at most, {reduced.mean_change:.3g} on "
             f"average; {changed:,} training labels change"
         )
-        if outcome.gap > 0.01:
-            one, five = reduced.needed_for_1_percent, reduced.needed_for_5_percent
-            if five >= reduced.support_vectors_before:
-                self.say("P would be more than 5% above the optimum without all support vectors")
-            else:
-                self.say(
-                    f"P would be about 1% above the optimum with {one:,} support vectors, 5% with "
-                    f"{five:,}"
-                )
 
     def _show_last_epoch(self) -> None:
         if self.epoch is not None:

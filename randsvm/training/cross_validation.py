@@ -27,18 +27,16 @@ from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Executor, Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, Queued, Searched, Tried, emit, listening
-from randsvm.models.decisions import predicted_classes
+from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
 from randsvm.parameters.run import METRICS_OF_TASK, Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams
-from randsvm.training.job import AnyParams, Decision, Fit, Job, TimeLimitError
+from randsvm.training.job import AnyParams, Decision, Fit, Job, Keep, TimeLimitError
 from randsvm.training.probabilities import Calibration, fit_sigmoid
 
 Result = TypeVar("Result")
-# Maps f, (m, columns) float64, and y, (m,), of some rows to the values to keep, row by row.
-Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 # The numbers of the draws of folds and of a subset; no other draw of a run reaches them.
 FOLDS_DRAW = 2**63 + 1
@@ -364,9 +362,6 @@ class FoldScore(NamedTuple):
     def score(self) -> float:
         return self.total / self.weight
 
-    def without_losses(self) -> FoldScore:
-        return self._replace(losses=np.empty(0))
-
 
 class Criterion(NamedTuple):
     """A score by which a search selects.
@@ -430,7 +425,14 @@ def criterion_of(
         "squared-error": Criterion("mean squared error", -1, decision_value, squared_error),
         "absolute-error": Criterion("mean absolute error", -1, decision_value, absolute_error),
     }
-    return criteria[name]
+    found = criteria[name]
+    if params.multiclass != "ovo" or classes == 2:
+        return found
+
+    def of_pairs(f: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return found.keep(votes(f > 0, ~(f > 0), classes), y)
+
+    return found._replace(keep=of_pairs)
 
 
 def predicted(f: np.ndarray, y: np.ndarray) -> np.ndarray:

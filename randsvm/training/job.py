@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf, isnan
+from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -37,6 +37,9 @@ Decision = Callable[[Matrix], np.ndarray]
 # The name, in messages, of a model that is not written to a file.
 IN_MEMORY = "<memory>"
 
+# Maps f, (m, columns) float64, and y, (m,), of some rows to the values to keep, row by row.
+Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
 # Trains on the rows of a view with the given parameters; returns f.
 Fit = Callable[[Dataset, AnyParams], Decision]
 
@@ -59,8 +62,9 @@ class SearchFit(Protocol[AnyParams_contra]):
         start: Any,
         training: np.ndarray,
         held_out: np.ndarray,
+        keep: Keep,
     ) -> tuple[np.ndarray, Any]:
-        """Train on some rows of D; return f of others, (m, K) float64, and the fit to start from.
+        """Train on some rows of D; return what is kept of f of others, and the fit to start from.
 
         start: a fit with the same parameters except C, on these or other rows, to start from;
             None: there is none
@@ -138,19 +142,6 @@ def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
             "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "
             "semidefinite kernel"
         )
-
-
-def why_gap_too_large(job: Job, gap: float, model: str) -> str | None:
-    """Return why a model with this gap must not be written; None: it may be.
-
-    gap: nan if there is no certificate.
-    """
-    required = job.limits.require_gap
-    if required is None or gap <= required:
-        return None
-    name = files.display_output(model)
-    found = "the gap is unknown, not" if isnan(gap) else f"gap {gap:.3g} is above"
-    return f"{found} {required:g} (--require-gap): {name} is left as it was"
 
 
 # Seconds before a time limit that are reserved for late events and for writing the model.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -17,8 +16,7 @@ import numpy as np
 
 from randsvm.algorithms.decomposition import Start, start_from
 from randsvm.arrays import distinct, median
-from randsvm.data.dataset import Dataset, random_subset
-from randsvm.data.sampling import Draws
+from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
 from randsvm.events import (
     Iteration,
@@ -30,7 +28,6 @@ from randsvm.events import (
     emit_once,
     listening,
 )
-from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
 from randsvm.parallel import Cancelled, run_forwarding_events
@@ -47,6 +44,7 @@ from randsvm.training.job import (
     Clock,
     Decision,
     Job,
+    Keep,
     SearchFit,
     Stopped,
     StopReason,
@@ -337,6 +335,7 @@ class SeededKernelFit:
         start: SeededFit | None,
         training: np.ndarray,
         held_out: np.ndarray,
+        keep: Keep,
     ) -> tuple[np.ndarray, SeededFit]:
         """Train on some rows of D from `start`; see SearchFit.fit."""
         if start is None:
@@ -351,7 +350,7 @@ class SeededKernelFit:
                 self.trainer, params, rest, clock, inf, seeds, evaluates=False, saves=True
             )
             run.run()
-        return self._values(run, held_out), (subtasks, run.saved)
+        return self._kept(run, held_out, keep), (subtasks, run.saved)
 
     def _subtasks(self, D: Dataset, params: KernelParams) -> Subtasks:
         subtasks = self.trainer.subtasks(D, params, at_once(D, self.trainer.job))
@@ -363,20 +362,16 @@ class SeededKernelFit:
                 self._pairs = subtasks
             return self._pairs.with_params(self.trainer.resolved(params))
 
-    def _values(self, run: KernelTrainingRun, held_out: np.ndarray) -> np.ndarray:
-        """Return f of the rows that a run leaves out, (m, K) float64; held_out : (n,) bool."""
-        D, classes = run.subtasks.D, len(run.subtasks.names)
-        if not run.subtasks.pairs:
-            columns = []
-            for one, saved in zip(run.solutions, run.saved, strict=True):
-                u = np.zeros(D.n) if saved is None else saved.u
-                columns.append((u[held_out] + one.SV.b) * one.SV.scale)
-            return np.column_stack(columns)
-
-        def votes(f: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return decisions.votes(f > 0, ~(f > 0), classes)
-
-        return kept_values(D.subset(held_out), run.machine.decision_matrix, votes).kept
+    def _kept(self, run: KernelTrainingRun, held_out: np.ndarray, keep: Keep) -> np.ndarray:
+        """Return what is kept of f of the rows that a run leaves out; held_out : (n,) bool."""
+        D = run.subtasks.D
+        if run.subtasks.pairs:
+            return kept_values(D.subset(held_out), run.machine.decision_matrix, keep).kept
+        columns = []
+        for one, saved in zip(run.solutions, run.saved, strict=True):
+            u = np.zeros(D.n) if saved is None else saved.u
+            columns.append((u[held_out] + one.SV.b) * one.SV.scale)
+        return keep(np.column_stack(columns), D.labels()[held_out])
 
 
 class KernelTrainingRun(BatchRun[KernelParams]):
@@ -495,27 +490,29 @@ class KernelTrainingRun(BatchRun[KernelParams]):
 
     def complete(self) -> None:
         self.subtasks.close()
-        self._report_unsolved()
-        self._report_poor_fit()
-        self._report_rounding()
-        self._report_estimate()
+        self._report()
         if self.params.probability and self.params.prediction_type == "one-class":
-            D, seed = self.subtasks.D, self.trainer.job.data_params.seed
-            end = self.end - RESERVED_SECONDS
+            D, end = self.subtasks.D, self.end - RESERVED_SECONDS
             decision = self.machine.decision_matrix
-            self.density_marks = fit_density_marks(D, decision, self.clock, end, seed)
+            self.density_marks = fit_density_marks(D, decision, self.clock, end)
         super().complete()
 
-    def _report_poor_fit(self) -> None:
-        """Report why the model fits other rows poorly, if most of its subtasks do."""
-        counts = Counter(one.poor_fit for one in self.solutions)
+    def _report(self) -> None:
+        """Report what the solutions lack."""
+        every, certificate = self.solutions, self._certificate
+        unsolved = len(every) - len(self.solved)
+        if unsolved:
+            kind = "pairs of classes" if self.subtasks.pairs else "classes"
+            emit(
+                Notice(
+                    f"{unsolved} of {len(every)} {kind} have no solution, only a constant "
+                    "decision value: there was no time for them"
+                )
+            )
+        counts = Counter(one.poor_fit for one in every)
         for text in POOR_FIT_NOTICES:
-            if counts[text] > len(self.solutions) / 2:
+            if counts[text] > len(every) / 2:
                 emit(Notice(text))
-
-    def _report_rounding(self) -> None:
-        """Report if rounding is larger than the objectives, so that nothing is certified."""
-        certificate = self._certificate
         if isinf(certificate.gap):
             error = max(certificate.primal_error, certificate.dual_error)
             emit(
@@ -524,16 +521,13 @@ class KernelTrainingRun(BatchRun[KernelParams]):
                     "the features"
                 )
             )
+        if self._holds_estimate:
+            emit(Notice(MODEL_IS_ESTIMATE))
 
     @property
     def _certificate(self) -> Certificate:
         """The sum of the certificates of all subtasks."""
         return total_certificate([one.certificate for one in self.solutions])
-
-    def _report_estimate(self) -> None:
-        """Report if the time did not suffice for a solution within its bounds."""
-        if self._holds_estimate:
-            emit(Notice(MODEL_IS_ESTIMATE))
 
     @property
     def _holds_estimate(self) -> bool:
@@ -597,20 +591,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.subtasks.close()
         interrupted = {n: replace(one, stopped=stopped) for n, one in self.interrupted.items()}
         self.solved = {**interrupted, **self.solved}
-        self._report_unsolved()
-        self._report_estimate()
-
-    def _report_unsolved(self) -> None:
-        """Report how many subtasks have no solution."""
-        unsolved = len(self.subtasks) - len(self.solved)
-        if unsolved:
-            kind = "pairs of classes" if self.subtasks.pairs else "classes"
-            emit(
-                Notice(
-                    f"{unsolved} of {len(self.subtasks)} {kind} have no solution, only a "
-                    "constant decision value: there was no time for them"
-                )
-            )
+        self._report()
 
     @cached_property
     def solutions(self) -> list[SubtaskSolution]:
@@ -622,8 +603,8 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         ]
 
     def own_outcome(self, stopped: str) -> Trained:
-        every = self.solutions
-        certificate = self._certificate
+        every, certificate = self.solutions, self._certificate
+        gaps = [one.certificate.gap for one in every]
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
             model=self.name,
@@ -641,7 +622,8 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,
-            largest_gap=_largest([one.certificate.gap for one in every]),
+            # nan if the gap of any problem is unknown
+            largest_gap=float(np.max(gaps)) if len(gaps) > 1 else None,
             gap_asked=self.trainer.job.stop.wanted_gap,
             bytes_moved=self.trainer.D.executor.bytes_moved,
             reduced=self.reduced,
@@ -658,7 +640,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             **({} if outcome.largest_gap is None else {"largest_gap": outcome.largest_gap}),
             "certificate": self._certificate_word(outcome),
             "violators": outcome.violators,
-            **({} if outcome.reduced is None else _reduction_metadata(outcome.reduced)),
+            **({} if outcome.reduced is None else outcome.reduced._asdict()),
             "stopped": outcome.stopped,
         }
 
@@ -683,51 +665,19 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         return assemble(self.subtasks, [one.SV for one in self.solutions])
 
 
-def _largest(gaps: list[float]) -> float | None:
-    """Return the largest gap of several problems, nan if one is; None for one problem."""
-    return float(np.max(gaps)) if len(gaps) > 1 else None
-
-
-def _reduction_metadata(reduced: Reduced) -> dict[str, Any]:
-    """Return the lines of the trailer about --reduce."""
-    return {
-        "support_vectors_before": reduced.support_vectors_before,
-        "full_gap": reduced.full_gap,
-        "largest_change": reduced.largest_change,
-        "mean_change": reduced.mean_change,
-        "labels_changed": reduced.labels_changed,
-        "needed_for_1_percent": reduced.needed_for_1_percent,
-        "needed_for_5_percent": reduced.needed_for_5_percent,
-    }
-
-
-# Rows for the density marks if there may be no time for all rows.
-MARKED_ROWS = 500
-
-
-def fit_density_marks(
-    D: Dataset, decision: Decision, clock: Clock, until: float, seed: int
-) -> dict[str, Any]:
+def fit_density_marks(D: Dataset, decision: Decision, clock: Clock, until: float) -> dict[str, Any]:
     """Return the density marks of novelty detection as fields of Model, from the rows of D.
 
-    If there is no time for all rows before `until` (perf_counter() in seconds), the marks are from
-    a random subset. The result is empty if f has one sign on nearly all rows.
+    The result is empty if there is no time for it before `until` (perf_counter() in seconds), or
+    if f has one sign on nearly all rows.
     """
-
-    def values(D: Dataset) -> tuple[np.ndarray, np.ndarray | None]:
-        _, f, weights = kept_values(D, decision, keep_all)
-        return f[:, 0], weights
-
-    subset: tuple[np.ndarray, np.ndarray | None] = np.empty(0), None
-    if until < math.inf:
-        subset = values(D.subset(D.mask(random_subset(D, MARKED_ROWS, Draws(seed)))))
     try:
         with clock.until(lambda: until):
-            f, weights = values(D)
+            _, f, weights = kept_values(D, decision, keep_all)
     except TimeLimitError:
-        emit(Notice(f"little time for -b 1: probabilities are from {len(subset[0]):,} rows"))
-        f, weights = subset
-    marks = density_marks(f, weights)
+        emit(Notice("no time for -b 1: no probabilities"))
+        return {}
+    marks = density_marks(f[:, 0], weights)
     if marks is None:
         emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
         return {}

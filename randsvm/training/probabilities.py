@@ -51,11 +51,14 @@ def keep_all(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f
 
 
-def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration:
+def calibration_of(params: AnyParams, fits_probabilities: bool) -> Calibration | None:
     """Return what is fitted to held-out rows for a regression (svr) or for classes (svc).
 
-    fits_probabilities : whether probabilities are fitted too, or only scores (`params.conformal`).
+    fits_probabilities : whether probabilities are fitted. None: neither are they, nor is a score
+    kept of each row (`params.conformal`).
     """
+    if not fits_probabilities and not params.conformal:
+        return None
     pairs = params.multiclass == "ovo" and params.prediction_type == "svc"
 
     def fit(f: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from randsvm.algorithms import randsvm
-from randsvm.algorithms.decomposition import Decomposition, Start, no_step, osuna, osuna_closest
+from randsvm.algorithms.decomposition import Decomposition, Start, no_step, osuna
 from randsvm.algorithms.decomposition import Rounds as Scans
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
@@ -28,15 +28,12 @@ from randsvm.svm.libsvm import remedy
 from randsvm.svm.scan import Scan, Violators, least_norm
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.svm.subproblem import memory_of
+from randsvm.svm.working_set import file_order, largest_violation
 from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReason, TimeLimitError
 from randsvm.training.subtasks import Subtask, Subtasks
 
 if TYPE_CHECKING:
-    from randsvm.algorithms.reduced_set import SubtaskReduction
-
-
-class Tighten:
-    """The run continues with a tighter tolerance."""
+    from randsvm.algorithms.reduced_set import EvaluatedReduction, SubtaskReduction
 
 
 # A round makes progress if it raises D by this factor of |D|, lowers the largest violation, or
@@ -48,7 +45,7 @@ MAX_IDLE_ROUNDS = 5
 # Where LIBSVM solves all rows at once, all rounds after the first together may take this number of
 # iterations more than the first. Measured: a linear kernel on unscaled rows takes 14 millions.
 MAX_FURTHER_ITERATIONS = 10_000_000
-# `Tighten` multiplies the tolerance by this factor, down to what float64 can resolve.
+# A tighter tolerance is this part of the one before, down to what float64 can resolve.
 TIGHTEN_FACTOR = 0.1
 MIN_TOLERANCE = 1e-13
 # With a gap the tolerance also tightens as soon as the violators are fewer than this share of a
@@ -127,10 +124,6 @@ class Record:
             further_steps=self.further_steps + steps if self.rounds else 0,
         )
 
-    def tightened(self) -> Record:
-        """Return this record with a tighter tolerance, at which no round has been made."""
-        return replace(self, tolerance=self.tolerance * TIGHTEN_FACTOR, violation=math.inf, idle=0)
-
 
 class RoundLimits(NamedTuple):
     """The limits that end the rounds of a run.
@@ -153,8 +146,11 @@ class RoundLimits(NamedTuple):
     least_norm: float | None = None
 
 
-def decide(record: Record, limits: RoundLimits) -> Stopped | Tighten | None:
-    """Return why the run ends after this round; None: it goes on."""
+def decide(record: Record, limits: RoundLimits) -> Stopped | float | None:
+    """Return why the run ends after this round, or a tighter tolerance for further rounds.
+
+    None: the run goes on as it is.
+    """
     gap, k = limits.gap, limits.support_vectors
     if k is not None and record.support_vectors >= k:
         return Stopped(StopReason.SUPPORT_BOUND, (record.support_vectors, k))
@@ -169,31 +165,23 @@ def decide(record: Record, limits: RoundLimits) -> Stopped | Tighten | None:
     if record.seconds_left <= 0:
         return Stopped(StopReason.TIME_LIMIT)
     # Only a tighter tolerance lowers a gap that is asked for and not reached without violators.
-    may_tighten = gap is not None and record.tolerance * TIGHTEN_FACTOR >= MIN_TOLERANCE
+    tighter = record.tolerance * TIGHTEN_FACTOR
+    may_tighten = gap is not None and tighter >= MIN_TOLERANCE
     if not record.violators:
-        return Tighten() if may_tighten else Stopped(StopReason.NO_VIOLATORS)
+        return tighter if may_tighten else Stopped(StopReason.NO_VIOLATORS)
     # A round over all rows has no use for more violators.
     few = record.violators < FEW_VIOLATORS_SHARE * limits.rows and not record.whole
     if few and may_tighten:
-        return Tighten()
-    return _without_progress(record, may_tighten, limits.advice)
-
-
-def _without_progress(record: Record, may_tighten: bool, advice: str) -> Stopped | Tighten | None:
-    """Return what ends rounds without progress.
-
-    A few rows near the tolerance may violate it in turn while the gap does not fall, so it is
-    tightened first. A further round over all rows would repeat the one before. Such a run ends
-    after one round without progress, or if its further rounds together took
-    MAX_FURTHER_ITERATIONS more iterations of LIBSVM than the first one.
-    """
-    stopped = Stopped(StopReason.NO_PROGRESS, (advice,))
+        return tighter
+    stopped = Stopped(StopReason.NO_PROGRESS, (limits.advice,))
+    # A further round over all rows would repeat the one before, so one without progress ends them.
     if record.whole:
         slow = record.further_steps > MAX_FURTHER_ITERATIONS + record.first_steps
         return stopped if record.idle or slow else None
     if record.idle < MAX_IDLE_ROUNDS:
         return None
-    return Tighten() if may_tighten else stopped
+    # A few rows near the tolerance may violate it in turn while the gap does not fall.
+    return tighter if may_tighten else stopped
 
 
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
@@ -302,8 +290,8 @@ class Algorithm:
     def rounds(self, run: Decomposition, start: Start | None) -> Scans:
         """Return the rounds over all rows, from a start."""
         if isinstance(self.own, OsunaParams):
-            decompose = osuna if self.name == "osuna" else osuna_closest
-            return decompose(run, self.r, self.own.swap, start)
+            order = file_order if self.name == "osuna" else largest_violation
+            return osuna(run, self.r, self.own.swap, order, start)
         if self.printed is not None:
             return randsvm.randsvm_1(run, self.r, start)
         return randsvm.train_certified(run, min(self.r, self.n), start)
@@ -390,10 +378,6 @@ class BestSolution:
     def _of(self, primal: float) -> Certificate:
         return Certificate(primal, self.dual, self.certified, self.least)
 
-    @property
-    def last_gap(self) -> float:
-        return self.last_certificate.gap
-
 
 @dataclass(frozen=True)
 class SubtaskSolution:
@@ -474,7 +458,8 @@ class Rounds:
         self.count, self.solve_seconds = 0, 0.0
         # The seconds that a scan of all support vectors takes.
         self.scan_seconds = 0.0
-        self.inner_set = InnerSet(self) if self._begins_on_inner_set else None
+        begins_on_some = self.all_rows is None and self.algorithm.uses_inner_set
+        self.inner_set = InnerSet(self) if begins_on_some else None
         shares = self.memory_shares * (1 if self.inner_set is None else 2)
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.gap or 1.0) < FLOAT64_GAP
@@ -485,10 +470,6 @@ class Rounds:
             self.scan.only_gap = self.gap
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
-
-    @property
-    def _begins_on_inner_set(self) -> bool:
-        return self.all_rows is None and self.algorithm.uses_inner_set
 
     def run(self, latest: float, evaluate: bool = True) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution.
@@ -545,7 +526,7 @@ class Rounds:
             support_vectors=len(SV),
             violators=V.count,
             violation=V.max_violation,
-            gap=self.best.last_gap,
+            gap=self.best.last_certificate.gap,
             seconds_left=self.deadline - time.perf_counter(),
             dual=V.certificate.dual,
             whole=len(V.step.points) >= self.scan.training_rows,
@@ -554,9 +535,10 @@ class Rounds:
         answer = decide(self.record, self._limits(SV))
         if isinstance(answer, Stopped):
             return answer
-        if isinstance(answer, Tighten):
-            self.record = self.record.tightened()
-            run.tolerance = self.record.tolerance
+        if answer is not None:
+            # No round has been made at this tolerance.
+            self.record = replace(self.record, tolerance=answer, violation=inf, idle=0)
+            run.tolerance = answer
         return None
 
     def _limits(self, SV: KernelSolution) -> RoundLimits:
@@ -648,7 +630,7 @@ class Rounds:
         gap: float | None,
         certificate: Certificate | None = None,
         lowers: bool = True,
-    ) -> tuple[KernelSolution, Certificate, SubtaskReduction]:
+    ) -> EvaluatedReduction:
         """Return a machine with fewer support vectors, its certificate, and the changes.
 
         SV: a solution of `run`. certificate: that of its evaluation, whose values the scan holds;
@@ -663,10 +645,12 @@ class Rounds:
             certificate = self._running_certificate(SV)
         size, seed = job.stop.reduced_size, job.data_params.seed
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
-        if not evaluated or not isinstance(found[0], ReducedMachine):
+        if not evaluated or not isinstance(found.solution, ReducedMachine):
             return found
-        machine, V = self.scan.sharpened(*self.scan.evaluate(found[0]))
-        return machine, self.scan.with_dual_of(SV, V.certificate), found[2]
+        machine, V = self.scan.sharpened(*self.scan.evaluate(found.solution))
+        return found._replace(
+            solution=machine, certificate=self.scan.with_dual_of(SV, V.certificate)
+        )
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.
@@ -721,7 +705,9 @@ class Rounds:
 
         Each D bounds the optimum from below.
         """
-        best = self.best.dual_solution if SV.within_bounds else self._inner_solution
+        best = self.best.dual_solution
+        if not SV.within_bounds:
+            best = None if self.inner_set is None else self.inner_set.solution
         gains = self.best.dual - evaluated.dual
         if best is None or not evaluated.certified or SV.has_coefficients_of(best):
             return evaluated
@@ -782,10 +768,6 @@ class Rounds:
             found = self.inner_set.solution or (self.inner_set.estimate if best is None else None)
             if found is not None:
                 self.best.update(*self.scan.examine(found))
-
-    @property
-    def _inner_solution(self) -> KernelSolution | None:
-        return None if self.inner_set is None else self.inner_set.solution
 
 
 class InnerSet:
@@ -872,7 +854,7 @@ class InnerSet:
             return found
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = stop.reduced_size is not None
-        machine, _, _ = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
+        machine = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers).solution
         if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
             return found
         # The losses of other rows may raise the gap.

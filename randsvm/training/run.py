@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 import numpy as np
 
 from randsvm import __version__, files
-from randsvm.arrays import Matrix, to_csr
+from randsvm.arrays import to_csr
 from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
 from randsvm.data.columns import DELIMITERS, Columns, Format, TableOptions
@@ -40,8 +40,7 @@ from randsvm.events import (
     emit,
     listening,
 )
-from randsvm.files import display_name, inputs
-from randsvm.models import decisions
+from randsvm.files import display_name, display_output, inputs
 from randsvm.models.load import configuration_and_gap, save
 from randsvm.models.model import ONE_CLASS_LABELS, Model, SeenFeatures
 from randsvm.parallel import one_blas_thread
@@ -71,7 +70,6 @@ from randsvm.training.job import (
     interrupted_path,
     is_existing_file,
     limited,
-    why_gap_too_large,
 )
 
 if TYPE_CHECKING:
@@ -314,21 +312,6 @@ class Trainer(ABC, Generic[AnyParams]):
         prepared = mapping.over(D.summary.features)
         return lambda X: decision(prepared.values(to_csr(X)))
 
-    def fit_for_scores(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
-        """Train as `fit` does; return f, or one column for each of more than two classes.
-
-        The class whose column is the largest is predicted.
-        """
-        decision, classes = self.fit(D, params, seconds), len(self.labels)
-        if params.multiclass != "ovo":
-            return decision
-
-        def votes(X: Matrix) -> np.ndarray:
-            f = decision(X)
-            return decisions.votes(f > 0, ~(f > 0), classes)
-
-        return votes
-
     def for_search(self: AnyTrainer) -> AnyTrainer:
         """Return a trainer for parts of the rows whose fits are only scored."""
         return self.for_parts()
@@ -383,12 +366,8 @@ class Trainer(ABC, Generic[AnyParams]):
     def fits_probabilities(self, params: AnyParams) -> bool:
         """Return whether probabilities are fitted to held-out rows."""
 
-    def holds_out(self, params: AnyParams) -> bool:
-        """Return whether anything is fitted to held-out rows, which takes a cross-validation."""
-        return self.fits_probabilities(params) or params.conformal
-
-    def calibration(self, params: AnyParams) -> probabilities.Calibration:
-        """Return what is fitted to f of held-out rows."""
+    def calibration(self, params: AnyParams) -> probabilities.Calibration | None:
+        """Return what is fitted to f of held-out rows, by a cross-validation; None: nothing is."""
         return probabilities.calibration_of(params, self.fits_probabilities(params))
 
     @abstractmethod
@@ -441,9 +420,11 @@ def train(
             from randsvm.training.search import search
 
             until = clock.share(SEARCH_TIME)
-            fit, fits = trainer.for_search().fit_for_scores, trainer.search_fits()
+            fit, fits = trainer.for_search().fit, trainer.search_fits()
             searched, params = search(trainer.D, params, fit, job, configuration, until, fits)
-        until = clock.share(1 / (1 + PROBABILITY_TIME * trainer.holds_out(params)))
+        until = clock.end
+        if trainer.calibration(params) is not None:
+            until = clock.share(1 / (1 + PROBABILITY_TIME))
         run = trainer.start(params, clock, until)
         run.path, run.arguments, run.searched = model, configuration(params, job), searched
         with run.saved_if_interrupted():
@@ -635,12 +616,13 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
     def complete(self) -> None:
         """Fit the probabilities that take a cross-validation."""
         trainer = self.trainer
-        if trainer.holds_out(self.params):
+        calibration = trainer.calibration(self.params)
+        if calibration is not None:
             self.calibrated = fit_by_cross_validation(
                 trainer.D,
                 self.params,
                 trainer.for_parts().fit,
-                trainer.calibration(self.params),
+                calibration,
                 trainer.job,
                 self.clock.end - RESERVED_SECONDS,
             )
@@ -690,7 +672,12 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         )
 
     def why_not_written(self, outcome: Trained) -> str | None:
-        return why_gap_too_large(self.trainer.job, outcome.gap, self.name)
+        required, gap = self.trainer.job.limits.require_gap, outcome.gap
+        if required is None or gap <= required:
+            return None
+        found = "the gap is unknown, not" if isnan(gap) else f"gap {gap:.3g} is above"
+        name = display_output(self.name)
+        return f"{found} {required:g} (--require-gap): {name} is left as it was"
 
     def write(self, outcome: Trained) -> None:
         trainer, summary = self.trainer, self.trainer.D.summary

@@ -43,7 +43,7 @@ from randsvm.training.cross_validation import (
     simplest_within_error,
     subset_of,
 )
-from randsvm.training.job import AnyParams, Fit, Job, SearchFit
+from randsvm.training.job import AnyParams, Fit, Job, Keep, SearchFit
 from randsvm.training.subtasks import Subtasks
 
 
@@ -60,19 +60,21 @@ class ColdFit(Generic[AnyParams]):
         return True
 
     def fit(
-        self, D: Dataset, params: AnyParams, start: Any, training: np.ndarray, held_out: np.ndarray
+        self,
+        D: Dataset,
+        params: AnyParams,
+        start: Any,
+        training: np.ndarray,
+        held_out: np.ndarray,
+        keep: Keep,
     ) -> tuple[np.ndarray, None]:
-        """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
+        """Train on some rows of D from nothing; see SearchFit.fit."""
         held, rest = D.subset(held_out), D.subset(training)
-        work = partial(held_out_values, self.train, params, rest, held, _all_values)
+        work = partial(held_out_values, self.train, params, rest, held, keep)
         return D.executor.call(work).kept, None
 
     def close(self) -> None:
         """Do nothing."""
-
-
-def _all_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
-    return f
 
 
 class SharedKernelFit:
@@ -112,16 +114,17 @@ class SharedKernelFit:
         start: Any,
         training: np.ndarray,
         held_out: np.ndarray,
+        keep: Keep,
     ) -> tuple[np.ndarray, None]:
-        """Return f of the rows that a fit on other rows holds out; see SearchFit.fit."""
-        subtasks = self.subtasks_of(D, params)
+        """Train on some rows of D; see SearchFit.fit."""
         rows = np.flatnonzero(training), np.flatnonzero(held_out)
-        return self._values(D, subtasks, *rows), None
+        f = self._values(D, self.subtasks_of(D, params), *rows)
+        return keep(f, D.labels()[rows[1]]), None
 
     def _values(
         self, D: Dataset, subtasks: Subtasks, training: np.ndarray, held_out: np.ndarray
     ) -> np.ndarray:
-        """Return f of rows that are held out, (m, K) float64, as KernelTrainer's fits do.
+        """Return f of rows that are held out, (m, columns) float64.
 
         training, held_out : numbers of rows of D, int64
         """
@@ -141,8 +144,7 @@ class SharedKernelFit:
                 columns.append(_shared_pairs(kernel, params, training, sides, bounds, held_out))
             return np.hstack(columns)
         weights = class_weights(params.weights, names, sums)
-        f = _shared_pairs(kernel, params, training, classes, weights, held_out)
-        return f if len(names) == 2 else decisions.votes(f > 0, ~(f > 0), len(names))
+        return _shared_pairs(kernel, params, training, classes, weights, held_out)
 
     def _kernel(self, D: Dataset, subtasks: Subtasks) -> SharedKernel:
         """Return the kernel values of all rows; the first caller computes them."""
@@ -261,8 +263,6 @@ def search(
     began, options = time.perf_counter(), job.search
     scores = CandidateScores(D, params, job, configuration, [*search_fits, ColdFit(fit)], until)
     candidates = _candidates(options.candidates(params))
-    if options.refined_fields and until < inf:
-        candidates = from_the_middle(candidates)
     try:
         run_stages(scores, params, candidates, min(options.subset or D.n, D.n))
     except (Interrupted, ClusterError) as error:
@@ -328,15 +328,12 @@ def stages(
             yield _candidates(near), min(ROW_GROWTH**power * rows, most)
         return
     while rows < most:
-        left, more = scores.seconds_left, min(ROW_GROWTH * rows, most)
         # If the results of the stage come from a log, the time that fits take is unknown.
-        ample = AMPLE_TIME * left if scores.candidate_seconds else -1.0
-        with_all = [n for n in (most, more) if scores.expected_seconds(len(candidates), n) <= ample]
-        if not with_all:
-            candidates = scores.best_part(candidates)
-        if not with_all and scores.expected_seconds(len(candidates), more) > left:
-            more = min(2 * rows, most)
-        rows = with_all[0] if with_all else more
+        seconds = scores.expected_seconds(len(candidates), most) or inf
+        if seconds <= AMPLE_TIME * scores.seconds_left:
+            rows = most
+        else:
+            candidates, rows = scores.best_part(candidates), min(ROW_GROWTH * rows, most)
         yield candidates, rows
 
 
@@ -346,25 +343,6 @@ def first_rows(scores: CandidateScores[AnyParams], least: int, most: int) -> int
     classes, folds = len(D.summary.names), job.search.fold_count
     groups = rows_of_groups(D, folds, job.data_params.seed)
     return min(max(least, MIN_FOLD_ROWS * folds, MIN_CLASS_ROWS * classes, groups), most)
-
-
-def from_the_middle(candidates: Sequence[Candidate[AnyParams]]) -> list[Candidate[AnyParams]]:
-    """Return the candidates of a grid, those in its middle first and its corners last.
-
-    A search that runs out of time has then scored moderate values of the parameters.
-    """
-    columns = {
-        name: sorted({one.values[name] for one in candidates}) for name in candidates[0].values
-    }
-    places = {name: {x: i for i, x in enumerate(column)} for name, column in columns.items()}
-
-    def distance(one: Candidate[AnyParams]) -> float:
-        parts = [
-            (places[name][x] + 0.5) / len(columns[name]) - 0.5 for name, x in one.values.items()
-        ]
-        return sum(part**2 for part in parts)
-
-    return sorted(candidates, key=distance)
 
 
 def _candidates(
@@ -497,6 +475,8 @@ class CandidateScores(Generic[AnyParams]):
 
         With each: whether the log has the result, and the values of RESULT_FIELDS and DROPPED.
         """
+        if not candidates:
+            return
         with self._folds(candidates, rows) as folds:
             lines = self._known_lines(candidates, rows)
             # Scores do not depend on the log: the fits of a family start from each other.
@@ -741,9 +721,13 @@ class SearchFolds(Generic[AnyParams]):
                 if index in self.late:
                     raise Cancelled
                 params = self.candidates[index]
-                f, previous = self.fits.fit(D, params, previous, training, held_out)
-                score = criterion.of_fold(KeptValues(y, criterion.keep(f, y), own))
-                found.append((index, fold, score if self.races else score.without_losses()))
+                kept, previous = self.fits.fit(
+                    D, params, previous, training, held_out, criterion.keep
+                )
+                score = criterion.of_fold(KeptValues(y, kept, own))
+                # Only a race compares the losses of rows.
+                score = score if self.races else score._replace(losses=np.empty(0))
+                found.append((index, fold, score))
                 starts = self.races or index == family[0]
                 if fold == validation.folds[0] and starts and self._starts_folds:
                     self.first_fits[index] = previous

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, by_coefficients, by_values, working_set
+from randsvm.algorithms.decomposition import Start, by_coefficients, working_set
 from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
 from randsvm.data.matching import Matches, matches
 from randsvm.data.points import Points
 from randsvm.data.scaling import Scaling
-from randsvm.data.shard_executor import Shard
 from randsvm.errors import ModelError, ParameterError
+from randsvm.events import Notice, emit_once
 from randsvm.files import display_name
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.rounding import WRITTEN, addition_error
@@ -120,7 +120,6 @@ class Subtasks:
             self.counts = [D.summary.counts[i] for i in order]
             sums = D.summary.class_weight_sums or D.summary.counts
             self.weight_sums = [sums[i] for i in order]
-            self._whole = sum(self.counts) == D.n
             self._check()
 
     def _check(self) -> None:
@@ -261,24 +260,11 @@ class Subtasks:
 
     def side_weights(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
-        if not self.D.summary.weighted:
-            return self.sides(number)
         weights = self._class_weights
         if self.pairs:
             first, second = self.pairs[number]
             return float(weights[first]), float(weights[second])
         return float(weights[number]), self._total_weight - float(weights[number])
-
-    def sides(self, number: int) -> tuple[int, int]:
-        """Return how many rows of a classification have y = +1 and how many y = -1."""
-        if self.pairs:
-            first, second = self.pairs[number]
-            return self._size(first), self._size(second)
-        return self._size(number), self.D.n - self._size(number)
-
-    def _size(self, index: int) -> int:
-        """Return the number of rows of a class. D may be a view; `counts` are of all rows."""
-        return self.counts[index] if self._whole else len(self._grouped().rows[index])
 
     def constant_solution(self, number: int) -> tuple[KernelSolution, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
@@ -400,7 +386,8 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
     )
 
 
-# With a smaller part of the support vectors in D, the old decision values give a better start.
+# With a smaller part of the support vectors in D, a training starts from nothing: with fewer, the
+# rest of the coefficients has to be found anyway.
 MIN_FOUND_PART = 0.5
 
 
@@ -430,20 +417,24 @@ class OldModel:
     def task(self) -> str:
         return "nu-" * self.model.nu + self.model.task
 
-    def on(self, task: Subtask, C: float) -> Start:
-        """Return the start of a subtask. Raises ModelError if the model has other labels."""
-        D = task.D
-        old = self if task.pair is None else self.pair_model(D, *task.pair)
-        column, sign = old.orientation(D, task.pair)
-        support = np.count_nonzero(old.model.beta[:, column])
+    def on(self, task: Subtask, C: float) -> Start | None:
+        """Return the start of a subtask; None: nothing is known of its coefficients.
+
+        The sum that a nu task prescribes does not follow from old coefficients. Raises ModelError
+        if the model has other labels.
+        """
+        old = self if task.pair is None else self.pair_model(task.D, *task.pair)
+        column, sign = old.orientation(task.D, task.pair)
+        rows, beta = old.coefficients(task.D, column, sign)
+        few = len(rows) < MIN_FOUND_PART * np.count_nonzero(old.model.beta[:, column])
+        if few or task.problem.absolute_sum:
+            why = "few of its support vectors are rows of the data" if few else "nu has another sum"
+            text = f"--warm-start: {why}, so the training starts from nothing"
+            emit_once(text, Notice(text))
+            return None
 
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            rows, beta = old.coefficients(D, column, sign, scan.task.one_sided)
-            # The sum that a nu task prescribes does not follow from old coefficients.
-            if len(rows) >= MIN_FOUND_PART * support and not scan.task.absolute_sum:
-                step, free = by_coefficients(scan, rows, beta * self.proportion(C))
-            else:
-                step, free = by_values(scan, old.values(D, column, sign))
+            step, free = by_coefficients(scan, rows, beta * self.proportion(C))
             return step, working_set(scan, r, free)
 
         return start
@@ -513,25 +504,24 @@ class OldModel:
         largest = float(alpha.max(initial=0.0))
         return largest if np.count_nonzero(alpha == largest) > 1 else None
 
-    # --- coefficients and decision values --------------------------------------------------
+    # --- coefficients ----------------------------------------------------------------------
 
     def proportion(self, C: float) -> float:
         """Return C relative to the model's C; 1 if that is unknown, and for novelty detection."""
         return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
 
-    def coefficients(
-        self, D: Dataset, column: int, sign: float, one_sided: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def coefficients(self, D: Dataset, column: int, sign: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows of D that are support vectors, ascending, and their coefficients.
 
         column, sign: the column of the model's coefficients, and the sign of D's positive class.
-        Each row is matched with one support vector. one_sided: only with one of the same class.
+        Each row is matched with one support vector, of the same class if there are classes.
         """
         if id(D.store) not in self.known:
             self.known[id(D.store)] = self._matches(D)
         known, beta = self.known[id(D.store)], sign * self.model.beta[:, column]
         y = D.labels()[known.rows]
-        kinds, others = (beta > 0, y > 0) if one_sided else (beta != beta, y != y)
+        is_classifier = self.model.task == "svc"
+        kinds, others = (beta > 0, y > 0) if is_classifier else (beta != beta, y != y)
         rows, at = known.pairs(np.abs(beta), kinds, others)
         return rows, beta[at]
 
@@ -554,19 +544,6 @@ class OldModel:
             return None if array is None else np.where(known, array[at], 0.0)
 
         return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
-
-    def values(self, D: Dataset, column: int, sign: float) -> np.ndarray:
-        """Return f of the old model, with its own scaling, for every row of D; (n,) float64."""
-        D = D.original
-
-        def of(shard: Shard) -> np.ndarray:
-            X = D.chunk_matrix(shard)
-            rows = self.model.rows(X.indptr, D.summary.features[X.indices], X.data)
-            # A start does not need precise values.
-            f = self.model.decision(rows, labels_only=True)
-            return f.reshape(len(f), -1)[:, column]
-
-        return sign * np.concatenate(list(D.map(of)))
 
     def pair_model(self, D: Dataset, first: str, second: str) -> OldModel:
         """Return the part of a one-against-one model that is about these two classes."""

@@ -13,12 +13,13 @@ from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
 from scans import TASKS, case, task_file
 
-from randsvm.algorithms.decomposition import Decomposition, osuna, osuna_closest
+from randsvm.algorithms.decomposition import Decomposition, osuna
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
+from randsvm.svm.working_set import file_order, largest_violation
 
 BOTH = ("osuna", "osuna-closest")
-ALGORITHMS = {"osuna": osuna, "osuna-closest": osuna_closest}
+ORDERS = {"osuna": file_order, "osuna-closest": largest_violation}
 WORDS = "-t 2 -g 5"
 
 
@@ -51,7 +52,7 @@ def test_the_smallest_working_sets_converge_and_no_round_lowers_d(tmp_path, algo
     asked = replace(TASKS[task], coefficient_sum=30.0 if task == "one-class" else 0.0)
     with case(*task_file(tmp_path, asked, rows=100), asked) as one:
         duals, gaps = [], []
-        rounds = ALGORITHMS[algorithm](Decomposition(one.scan, Draws(0), 1e-3), size, None)
+        rounds = osuna(Decomposition(one.scan, Draws(0), 1e-3), size, None, ORDERS[algorithm])
         for _, V in itertools.islice(rounds, 1500):
             duals.append(V.certificate.dual)
             gaps.append(V.certificate.gap)

@@ -167,7 +167,7 @@ def test_a_weighted_step_is_many_small_steps(kind, classes, weight, dense):
     for row in range(len(rows.y)):
         several, one = (
             Learner(
-                replace(steps, fixed_rate=rate, mean_weight=mean, counts_weights=True),
+                replace(steps, fixed_rate=rate, mean_weight=mean),
                 start.last.w.copy(),
                 start.last.b.copy(),
             )
@@ -193,9 +193,7 @@ def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
         learner.learn(replace(rows.batch(), weights=np.full(200, weight)))
     assert_same_weights(one, other.linear.w, other.linear.b)
     assert one.t == other.t == 200
-    counting = Learner.new(
-        steps_of(classes, **kind, **schedule, mean_weight=1.0, counts_weights=True), D
-    )
+    counting = Learner.new(steps_of(classes, **kind, **schedule, mean_weight=1.0), D)
     weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
     counting.learn(replace(rows.batch(), weights=weights))
     assert counting.t == counting.weight_learned == weights.sum()

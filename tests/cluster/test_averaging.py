@@ -108,7 +108,7 @@ def test_steps_of_groups_count_by_weight():
     D = dataset.load(rows, ParseOptions(chunk_rows=SHARD), Resources(jobs=1))
     steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
-        mean_weight=float(weights.mean()), counts_weights=True,
+        mean_weight=float(weights.mean()),
     )  # fmt: skip
     learner = Learner.new(steps, D.d)
     assert sum(sgd.averaged(D.single_threaded(), Draws(5), GROUPS)(learner)) > 1.2 * ROWS

@@ -157,14 +157,17 @@ def relabelled(learnt):
 
 
 @pytest.mark.parametrize("from_libsvm", [False, True])
-def test_a_warm_start_accepts_labels_in_another_order(
-    tmp_path, training_file, training_set, from_libsvm
-):
-    """Today's data has a tenth more rows than the data of the old model."""
+def test_a_warm_start_accepts_labels_in_another_order(tmp_path, training_set, from_libsvm):
+    """Today's data has a tenth more rows than the data of the old model.
+
+    A model of LIBSVM has 8 digits of each feature.
+    """
     own = ("--gap", 1e-3, "--sample-size", 60)
+    today = Data(training_set.y, np.round(training_set.X, 6))
+    training_file = today.save(tmp_path / "today")
     old_rows = np.arange(540)[::-1]
-    old = Data(training_set.y[old_rows], training_set.X[old_rows])
-    assert in_order(old.y) != in_order(training_set.y)
+    old = Data(today.y[old_rows], today.X[old_rows])
+    assert in_order(old.y) != in_order(today.y)
     before = tmp_path / "old.model"
     if from_libsvm:
         svmutil.svm_save_model(str(before), libsvm_model(old))
