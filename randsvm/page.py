@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from randsvm import files, plot
-from randsvm.api import load
 from randsvm.errors import ContentError, RandsvmError
+from randsvm.models.fitted import load
 from randsvm.plot import Record
 
 FIELDS = "score", "standard_error", "rows", "dropped_after"

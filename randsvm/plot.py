@@ -19,10 +19,9 @@ import numpy as np
 import scipy.sparse
 
 from randsvm import files
-from randsvm.api import FittedModel, load
 from randsvm.errors import ContentError, ModelError, ParameterError
-from randsvm.models.fitted import decision_values
-from randsvm.models.load import check_is_not_model
+from randsvm.models.fitted import FittedModel, decision_values, load
+from randsvm.models.model_text import check_is_not_model
 from randsvm.models.row_files import RowFiles
 
 try:

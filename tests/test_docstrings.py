@@ -12,8 +12,8 @@ from randsvm import api, errors, estimators, events
 from randsvm.models import fitted
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.load import load
 from randsvm.models.model import Model
+from randsvm.models.model_text import load
 
 validate = pytest.importorskip("numpydoc.validate").validate
 

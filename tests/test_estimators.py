@@ -591,7 +591,7 @@ def test_skops_writes_and_reads_estimators(kind):
 
 def test_c_of_a_model_follows_from_its_lambda(tmp_path):
     X, y = small(100)
-    randsvm.train_sgd(randsvm.Arrays(X, y), tmp_path / "m", lambda_=0.05)
+    randsvm.train(randsvm.Arrays(X, y), tmp_path / "m", algorithm="sgd", lambda_=0.05)
     assert pytest.approx(1 / (0.05 * 100)) == LinearSVC.from_model(tmp_path / "m").C
 
 

@@ -32,7 +32,7 @@ from randsvm.errors import (
     TransferError,
 )
 from randsvm.events import Iteration, Progress, Started, Trained, listening
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parameters.run import Resources
 
 OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
@@ -344,9 +344,9 @@ def train_with(name, folder, act):
     given = {"jobs": 2, "cache": folder / "cache"}
     watch = once(Started, act)
     if name == "sgd":
-        api.train_sgd(data, model, watch, **given)
+        api.train(data, model, "sgd", watch, **given)
     else:
-        api.train_osuna(data, model, watch, gamma=5, working_set=500, gap=1e-3, **given)
+        api.train(data, model, "osuna", watch, gamma=5, working_set=500, gap=1e-3, **given)
 
 
 def write_later(path):
@@ -408,7 +408,7 @@ def interrupt_training(folder, end, received, **given):
             received.append(event)
             first(event)
 
-        api.train_osuna(folder / "data", folder / "m", watch, gamma=5, **rule, **given)
+        api.train(folder / "data", folder / "m", "osuna", watch, gamma=5, **rule, **given)
 
 
 ends = pytest.mark.parametrize("end", ENDS)
@@ -547,7 +547,7 @@ def test_two_processes_at_once_leave_a_whole_file_of_one_of_them(command, folder
 KILLED = """
 import os, random, signal, sys, time
 from pathlib import Path
-from randsvm.models.load import load, save
+from randsvm.models.model_text import load, save
 
 models = [load("one"), load("other")]
 for _ in range(20):

@@ -25,7 +25,7 @@ from commands import run_predict, run_train
 from randsvm.data import svmlight
 from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 
 MEGABYTE = 1 << 20
 

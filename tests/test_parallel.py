@@ -58,7 +58,7 @@ def test_training_and_prediction_limit_blas_to_one_thread(monkeypatch):
     y = np.where(X[:, 0] > 0, 1, -1)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = threads()
-        fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), watch=lambda _: seen.append(threads()))
+        fitted = randsvm.train(randsvm.Arrays(X, y), watch=lambda _: seen.append(threads()))
         decide = type(fitted.model).decision
 
         def noted(model, rows, labels_only=False):

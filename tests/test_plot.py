@@ -18,7 +18,8 @@ from commands import run_predict, run_train
 
 pytest.importorskip("matplotlib")
 
-from randsvm import api, page, plot
+import randsvm
+from randsvm import page, plot
 from randsvm.cli.plot import main
 from randsvm.cli.train import train
 from randsvm.errors import TransferError
@@ -48,7 +49,7 @@ def test_the_areas_and_the_confusion_are_those_of_scikit_learn(run, tmp_path):
     metrics, datasets = (pytest.importorskip(f"sklearn.{name}") for name in ("metrics", "datasets"))
     data, model, _ = run
     X, y = datasets.load_svmlight_file(data)
-    fitted = api.load(model)
+    fitted = randsvm.load(model)
     first = y == int(fitted.model.labels[0])
     f = fitted.decision_function(X)
     titles = " ".join(axis.get_title() for axis in plot.scores(data, model).axes)
@@ -69,7 +70,7 @@ def test_scores_of_arrays_and_of_files_agree(run):
     datasets = pytest.importorskip("sklearn.datasets")
     data, model, _ = run
     X, y = datasets.load_svmlight_file(data)
-    pictures = [plot.scores(data, model), plot.scores((X.toarray(), y), api.load(model))]
+    pictures = [plot.scores(data, model), plot.scores((X.toarray(), y), randsvm.load(model))]
     one, other = (
         [text.get_text() for axis in figure.axes for text in [axis.title, *axis.texts]]
         for figure in pictures
@@ -135,7 +136,7 @@ def test_rings_are_around_the_support_vectors(tmp_path, words):
     (rings,) = [one for one in axis.collections if "support" in str(one.get_label())]
     found = np.asarray(rings.get_offsets())
     distances = np.abs(found[:, None] - X[None]).max(axis=2).min(axis=1)
-    assert len(found) == api.load(str(model)).model.Z.shape[0]
+    assert len(found) == randsvm.load(str(model)).model.Z.shape[0]
     assert distances.max() < 1e-5
     assert not [one for one in axis.collections if "other rows" in str(one.get_label())]
 

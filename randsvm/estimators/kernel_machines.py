@@ -60,7 +60,7 @@ CLASSIFIER_ATTRIBUTES = f"classes_ class_weight_ probA_ probB_ {SOLUTION_ATTRIBU
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelMachine(BaseSVM):
-    """The base of estimators that api.train_randsvm trains."""
+    """The base of estimators of kernel machines."""
 
     kernel: str | Callable[[Any, Any], Any] = "rbf"
     degree: int = 3
@@ -145,7 +145,7 @@ class KernelMachine(BaseSVM):
             elif isinstance(event, Notice) and event.text in ADVICE:
                 poor_fit_notices.append(event.text)
 
-        fitted = api.train_randsvm(arrays, watch=watch, **given)
+        fitted = api.train(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._set_training_attributes(arrays, fitted)
         self.n_iter_ = self._iteration_counts(rounds)

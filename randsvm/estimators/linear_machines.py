@@ -27,7 +27,7 @@ from randsvm.estimators.machine import (
     recorded_options,
 )
 from randsvm.models.fitted import FittedModel
-from randsvm.models.load import save
+from randsvm.models.model_text import save
 from randsvm.parameters.sgd import SgdParams
 
 LINEAR_ATTRIBUTES = f"coef_ intercept_ {TRAINING_ATTRIBUTES}"
@@ -85,7 +85,7 @@ class LinearMachine(BaseSVM):
             n = arrays.X.shape[0] if weights is None else int(np.count_nonzero(weights))
             usual: Any = SgdParams().resolved(n).epochs
             given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
-        fitted = api.train_sgd(arrays, **given)
+        fitted = api.train(arrays, algorithm="sgd", **given)
         self._set_training_attributes(arrays, fitted)
         outcome: Any = fitted.outcome
         self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
@@ -123,7 +123,7 @@ class LinearMachine(BaseSVM):
         begins = not hasattr(self, "model_")
         X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
         if begins:
-            fitted = api.train_sgd(arrays, epochs=1, **self._options(arrays))
+            fitted = api.train(arrays, algorithm="sgd", epochs=1, **self._options(arrays))
         else:
             fitted = self._updated(arrays)
         self._set_training_attributes(arrays, fitted)
@@ -154,7 +154,7 @@ class LinearMachine(BaseSVM):
             indices = (rows.indices + old.index_base).astype(np.int32)
             with data.open("wb") as stream:
                 svmlight.write(stream, words, rows.indptr, indices, rows.data)
-            fitted = api.train_sgd(data, model, update=model)
+            fitted = api.train(data, model, algorithm="sgd", update=model)
         return replace(fitted, model=replace(fitted.model, labels=old.labels))
 
     @property

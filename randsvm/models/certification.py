@@ -35,8 +35,8 @@ from randsvm.kernels.rounding import (
 )
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import ModelRows
+from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite

@@ -22,8 +22,8 @@ from randsvm.data import svmlight
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, c_source
-from randsvm.models.load import check_is_not_model, load
 from randsvm.models.model import Model
+from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parameters.run import EXPORT_FORMATS

@@ -19,9 +19,9 @@ from randsvm.data.columns import is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import Trained
-from randsvm.models.load import check_replaces_model, save
-from randsvm.models.load import load as load_model
 from randsvm.models.model import ROWS_AT_ONCE, Model
+from randsvm.models.model_text import check_replaces_model, save
+from randsvm.models.model_text import load as load_model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from randsvm.arrays import CsrMatrix
 from randsvm.data import svmlight
 from randsvm.data.svmlight import Block
 from randsvm.decimals import join_rows
-from randsvm.errors import DataError, quoted
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.model import fields_of, trailer_of
@@ -21,6 +19,7 @@ from randsvm.models.model_text import (
     Header,
     SealedStream,
     check_finite,
+    parse_rows,
     read_header,
     reading,
     render_header,
@@ -118,9 +117,9 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     header, trailer = read_header(content, name, HEADER_FORMAT)
     svm_type = header.choice("svm_type", TASKS)
     kernel_type = header.choice("kernel_type", KERNELS_OF_LIBSVM)
-    nr_class = _nr_class(header, svm_type)
-    label, nr_sv = (_per_class(header, key, svm_type, nr_class) for key in ("label", "nr_sv"))
-    _check_classes(header, nr_class, label, nr_sv)
+    nr_class = header.nr_class(svm_type, CLASSIFIERS)
+    label, nr_sv = (header.per_class(key, svm_type, CLASSIFIERS) for key in ("label", "nr_sv"))
+    _check_classes(header, nr_class, nr_sv)
     used = KERNELS[KERNELS_OF_LIBSVM[kernel_type]]
     task = TASKS[svm_type]
     # Several classes with nr_sv are one against one: support vectors are grouped by class, and
@@ -144,7 +143,14 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
         given["float64"] = given["float64"] or float64
         if task == "svc" and len(given["labels"]) != nr_class:
             raise ValueError(f"expected {nr_class} labels")
-    given["beta"], rows = _parse_rows(header, columns, given["float64"])
+    given["beta"], rows = parse_rows(
+        header,
+        _total_sv(header),
+        columns,
+        "support vector",
+        "support vectors (total_sv)",
+        given["float64"],
+    )
     features, indices, values = rows.features, rows.indices, rows.values
     if kernel.name == "precomputed":
         # Rows of kernel values begin with 0:number. The number of the training row is its feature.
@@ -183,12 +189,7 @@ def _signed(own: np.ndarray, beta: np.ndarray) -> np.ndarray:
     return np.where(later, beta, 0.0 - beta)  # no -0.0
 
 
-def _check_classes(
-    header: Header, nr_class: int, label: tuple[int, ...] | None, nr_sv: tuple[int, ...] | None
-) -> None:
-    duplicates = [value for value, count in Counter(label or ()).items() if count > 1]
-    if duplicates:
-        raise header.error(header.line_of("label"), "different labels", f"{duplicates[0]} twice")
+def _check_classes(header: Header, nr_class: int, nr_sv: tuple[int, ...] | None) -> None:
     total_sv = _total_sv(header)
     if nr_class == 1 and (total_sv or not nr_sv):
         raise header.error(
@@ -217,49 +218,6 @@ def _total_sv(header: Header) -> int:
     return header.non_negative("total_sv", header.integers)
 
 
-def _nr_class(header: Header, svm_type: str) -> int:
-    classes = header.integers("nr_class", 1)[0]
-    if classes < 1 or (classes != 2 and svm_type not in CLASSIFIERS):
-        raise header.error(header.line_of("nr_class"), "nr_class 2", f"{classes}")
-    return classes
-
-
-def _per_class(
-    header: Header, keyword: str, svm_type: str, nr_class: int
-) -> tuple[int, ...] | None:
-    """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-    if svm_type not in CLASSIFIERS:
-        header.check_absent(keyword, svm_type, CLASSIFIERS)
-        return None
-    if header.own_layout and keyword not in header:
-        return None
-    return header.integers(keyword, nr_class)
-
-
-def _parse_rows(header: Header, columns: int, float64: bool) -> tuple[np.ndarray, Block]:
-    """Return the coefficients, (m, columns) float64, and the support vectors: `total_sv` rows.
-
-    columns : of the coefficients; float64 : whether values are float64.
-    """
-    total_sv = _total_sv(header)
-    header.check_rows(total_sv, "support vectors (total_sv)")
-    text = header.content[header.size : header.end]
-    _check_plain_rows(text, header)
-    others, text = _first_coefficients(text, (total_sv, columns - 1), header)
-    block = svmlight.parse(
-        text,
-        name=header.name,
-        labels="number",
-        zero_based=True,
-        float64=float64,
-        first_line=header.first_row_line,
-    )
-    if len(block.y) != total_sv:
-        blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
-        raise header.error(header.first_row_line + blank, "a support vector", "a blank line")
-    return np.column_stack([others, block.y])[:, :columns], block
-
-
 def _row_numbers(header: Header, rows: Block) -> np.ndarray:
     """Return the number of the training row that each support vector names, (m,) int32."""
     values = rows.values
@@ -269,40 +227,3 @@ def _row_numbers(header: Header, rows: Block) -> np.ndarray:
             header.first_row_line, "'0:number' of a training row in each support vector", "others"
         )
     return values.astype(np.int32)
-
-
-def _first_coefficients(
-    text: bytes, shape: tuple[int, int], header: Header
-) -> tuple[np.ndarray, bytes]:
-    """Return the first coefficients of each row, (rows, count), and the text without them.
-
-    shape : rows and count. Blanks replace the coefficients, so that later errors name the right
-    column.
-    """
-    rows, count = shape
-    if count <= 0:
-        return np.empty((rows, 0)), text
-    found, rest = svmlight.first_numbers(text, rows, count)
-    if len(found) < rows:
-        wanted = f"{count + 1} coefficients of a support vector"
-        line = text.split(b"\n", len(found) + 1)[len(found)]
-        raise header.error(header.first_row_line + len(found), wanted, line)
-    return found, rest
-
-
-# First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,
-# cost, unlabelled rows, a byte order mark.
-FOREIGN_BYTES = (b"#", b"q", b"c", b"?", b"\xef")
-
-
-def _check_plain_rows(text: bytes, header: Header) -> None:
-    for mark in FOREIGN_BYTES:
-        at = text.find(mark)
-        if at >= 0:
-            line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
-            raise DataError(
-                header.name,
-                header.first_row_line + line,
-                column,
-                f"expected a support vector, found {quoted(text[at : at + 1])}",
-            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +11,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.arrays import to_csr
-from randsvm.data import svmlight
-from randsvm.decimals import is_number, words_of_numbers
+from randsvm.decimals import words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models.model import MAX_FEATURES, Model, ModelRows, SeenFeatures, fields_of, trailer_of
@@ -22,6 +20,7 @@ from randsvm.models.model_text import (
     Header,
     SealedStream,
     check_finite,
+    parse_rows,
     read_header,
     reading,
     render_header,
@@ -48,7 +47,6 @@ HEADER_FORMAT = (
     ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
 )
 BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
-BLOCK_BYTES = 1 << 20  # bytes of text that are parsed at once
 # LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
 # 2147483647. A model that needs more than ROWS_PER_FEATURE rows for each feature plus EXTRA_ROWS is
 # written in the package's own layout, which has a row for each seen feature.
@@ -171,25 +169,28 @@ def _render_rows(w: np.ndarray) -> Iterator[bytes]:
 # --- reading -------------------------------------------------------------------------------
 
 
-def read(content: bytes, name: str) -> LinearModel:
+def read(content: bytes, name: str, float64: bool) -> LinearModel:
     """Return the model in a file of LIBLINEAR or of this package.
 
-    name : the file's name in messages. Memory: `content`, two copies of w and some blocks of text.
-    A wrong size in the header does not increase it. Raise ModelError.
+    name : the file's name in messages; float64 : without effect, as sums are float64. Memory:
+    `content`, two copies of w and some blocks of text. A wrong size in the header does not increase
+    it. Raise ModelError.
 
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """
     header, trailer = read_header(content, name, HEADER_FORMAT)
     solver = header.choice("solver_type", SOLVER_TYPES)
-    nr_class = _nr_class(header, solver)
+    nr_class = header.nr_class(solver, CLASSIFIER_SOLVERS)
     nr_feature = header.non_negative("nr_feature", header.integers)
     bias = header.numbers("bias", 1)[0]
     # Two classes have one column of w, except in MCSVM_CS.
     columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
     rows = nr_feature + (bias >= 0)
     _check_size(header, rows, columns)
-    label, rho = _label(header, solver, nr_class), _rho(header, solver)
-    w = _parse_rows(header, rows, columns)
+    label, rho = header.per_class("label", solver, CLASSIFIER_SOLVERS), _rho(header, solver)
+    w, others = parse_rows(header, rows, columns, "row of w", "rows of w (nr_feature and the bias)")
+    if others.indices.size:
+        raise header.error(header.first_row_line, "numbers in the rows of w", "index:value")
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
     if rho is not None:
         b = b - rho
@@ -242,33 +243,6 @@ def _rows_of_w(
     return features, w
 
 
-def _nr_class(header: Header, solver_type: str) -> int:
-    nr_class = header.integers("nr_class", 1)[0]
-    if solver_type not in CLASSIFIER_SOLVERS and nr_class != 2:
-        raise header.error(
-            header.line_of("nr_class"), f"nr_class 2 of {solver_type}", f"{nr_class}"
-        )
-    if nr_class < 1:
-        raise header.error(header.line_of("nr_class"), "nr_class of 1 or more", f"{nr_class}")
-    return nr_class
-
-
-def _label(header: Header, solver_type: str, nr_class: int) -> tuple[int, ...] | None:
-    """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-    if solver_type not in CLASSIFIER_SOLVERS:
-        header.check_absent("label", solver_type, ["a classifier"])
-        return None
-    if header.own_layout and "label" not in header:
-        return None
-    label = header.integers("label", nr_class)
-    most_common, times = Counter(label).most_common(1)[0]
-    if times > 1:
-        raise header.error(
-            header.line_of("label"), "different labels", f"{most_common} {times} times"
-        )
-    return label
-
-
 def _rho(header: Header, solver_type: str) -> float | None:
     if solver_type != ONE_CLASS_SOLVER:
         header.check_absent("rho", solver_type, [ONE_CLASS_SOLVER])
@@ -283,42 +257,3 @@ def _check_size(header: Header, rows: int, columns: int) -> None:
             "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
             f"{rows} rows of {columns}",
         )
-
-
-def _parse_rows(header: Header, rows: int, columns: int) -> np.ndarray:
-    """Return w, (rows, columns) float64, from one line of numbers for each row.
-
-    Memory depends on the text alone, not on `rows` and `columns`.
-    """
-    header.check_rows(rows, "rows of w (nr_feature and the bias)")
-    blocks = [np.empty(0)]
-    number = header.first_row_line
-    for text in _blocks_of_lines(header.content, header.size, header.end):
-        lines = text.count(b"\n")
-        block, rest = svmlight.first_numbers(text, lines, columns)
-        if len(block) < lines or rest.strip():
-            raise _first_error(header, number, text, columns)
-        blocks.append(block.ravel())
-        number += lines
-    return np.concatenate(blocks).reshape(rows, columns)
-
-
-def _blocks_of_lines(content: bytes, start: int, end: int) -> Iterator[bytes]:
-    """Yield content[start:end], which ends with a newline, in blocks of whole lines."""
-    while start < end:
-        stop = content.index(b"\n", min(start + BLOCK_BYTES, end - 1)) + 1
-        yield content[start:stop]
-        start = stop
-
-
-def _first_error(header: Header, first_line: int, text: bytes, columns: int) -> ModelError:
-    """Return the error of the first invalid line. The text must contain an invalid line."""
-    for number, line in enumerate(text[:-1].split(b"\n"), first_line):
-        words = line.split()
-        for word in words:
-            if not is_number(word):
-                return header.error(number, "a finite number of w", word)
-        if len(words) != columns:
-            expected = f"{columns} number{'s' * (columns > 1)} in a row of w"
-            return header.error(number, expected, f"{len(words)}")
-    raise AssertionError("expected a bad line")

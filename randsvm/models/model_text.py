@@ -1,4 +1,4 @@
-"""The text of model files: a header in the format of LIBSVM or LIBLINEAR, rows, and a trailer.
+"""Model files: a header in the format of LIBSVM or LIBLINEAR, rows, and a trailer.
 
 A line of the header is a keyword and its words. The trailer is lines `# randsvm key value` with
 values in JSON, which hold what the two formats cannot. It ends with a seal, the sha256 of all bytes
@@ -7,21 +7,26 @@ before it. libsvm_format.py and linear_model.py define the keywords and the rows
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import io
 import itertools
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from randsvm import files
+from randsvm.data import svmlight
+from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, shortest
-from randsvm.errors import ModelError, RandsvmError, quoted
+from randsvm.errors import DataError, ModelError, ParameterError, RandsvmError, quoted
+from randsvm.models.model import Model
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
@@ -45,18 +50,22 @@ Number = TypeVar("Number", int, float)
 # which the program writes them.
 HeaderFormat: TypeAlias = tuple[str, str, tuple[str, ...]]
 
+# Format -> the word that begins a line of its headers, and the module that reads and writes it.
+FORMATS = {
+    "libsvm": (b"svm_type", "libsvm_format"),
+    "liblinear": (b"solver_type", "linear_model"),
+}
 
-def format_of(content: bytes) -> Literal["libsvm", "liblinear"] | None:
+
+def format_of(content: bytes) -> str | None:
     """Return the format of a model file; None if `content` is not a model.
 
     The programs accept header lines in any order, so all lines of a header are searched.
     """
     for line in itertools.islice(io.BytesIO(content), MAX_HEADER_LINES):
-        match line.split(None, 1)[:1]:
-            case [b"svm_type"]:
-                return "libsvm"
-            case [b"solver_type"]:
-                return "liblinear"
+        for name, (keyword, _) in FORMATS.items():
+            if line.split(None, 1)[:1] == [keyword]:
+                return name
     return None
 
 
@@ -179,7 +188,7 @@ def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) 
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
     """Raise ModelError in place of any error from the lines of a trailer.
 
@@ -335,6 +344,29 @@ class Header:
             raise self.error(self.line_of(keyword), expected, f"{len(words)}")
         return words
 
+    def nr_class(self, kind: str, classifiers: Sequence[str]) -> int:
+        """Return the number of classes. kind : svm_type or solver_type; others have nr_class 2."""
+        number = self.integers("nr_class", 1)[0]
+        if number < 1 or (number != 2 and kind not in classifiers):
+            expected = "1 or more" if kind in classifiers else f"2 of {kind}"
+            raise self.error(self.line_of("nr_class"), f"nr_class {expected}", f"{number}")
+        return number
+
+    def per_class(
+        self, keyword: str, kind: str, classifiers: Sequence[str]
+    ) -> tuple[int, ...] | None:
+        """Return a number for each class; None for other tasks, or if the own layout lacks it."""
+        if kind not in classifiers:
+            self.check_absent(keyword, kind, classifiers)
+            return None
+        if self.own_layout and keyword not in self:
+            return None
+        numbers = self.integers(keyword, self.nr_class(kind, classifiers))
+        repeated = [number for number, times in Counter(numbers).items() if times > 1]
+        if keyword == "label" and repeated:
+            raise self.error(self.line_of("label"), "different labels", f"{repeated[0]} twice")
+        return numbers
+
     def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
         """Raise ModelError if the header of `kind` has `keyword`, which only `owners` have."""
         if keyword in self:
@@ -363,3 +395,143 @@ def either(words: Iterable[str]) -> str:
     """Return the words as 'a, b or c'."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+def parse_rows(
+    header: Header, count: int, columns: int, row: str, rows: str, float64: bool = True
+) -> tuple[np.ndarray, Block]:
+    """Return the numbers that begin the rows, (count, columns) float64, and features of the rows.
+
+    row, rows : name one and all of them in messages; float64 : whether values of features are
+    float64. Memory depends on the text alone, not on `count` and `columns`.
+    """
+    header.check_rows(count, rows)
+    text = header.content[header.size : header.end]
+    _check_plain_rows(text, header, row)
+    first = np.empty((count, 0))
+    if columns > 1:
+        first, text = svmlight.first_numbers(text, count, columns - 1)
+    if len(first) < count:
+        numbers = f"{columns} numbers in a {row}"
+        line = text.split(b"\n", len(first) + 1)[len(first)]
+        raise header.error(header.first_row_line + len(first), numbers, line)
+    block = svmlight.parse(
+        text,
+        name=header.name,
+        labels="number",
+        zero_based=True,
+        float64=float64,
+        first_line=header.first_row_line,
+    )
+    if len(block.y) != count:
+        blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
+        raise header.error(header.first_row_line + blank, f"a {row}", "a blank line")
+    return np.column_stack([first, block.y])[:, :columns], block
+
+
+# First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,
+# cost, unlabelled rows, a byte order mark.
+FOREIGN_BYTES = (b"#", b"q", b"c", b"?", b"\xef")
+
+
+def _check_plain_rows(text: bytes, header: Header, row: str) -> None:
+    for mark in FOREIGN_BYTES:
+        at = text.find(mark)
+        if at >= 0:
+            line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
+            raise DataError(
+                header.name,
+                header.first_row_line + line,
+                column,
+                f"expected a {row}, found {quoted(text[at : at + 1])}",
+            )
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
+def load(path: str, float64: bool = False) -> Model:
+    """Return the model in a file.
+
+    Parameters
+    ----------
+    path : str
+        Name of the file; "-" is standard input.
+    float64 : bool, default=False
+        Whether feature values are float64 even if the training rounded them to float32.
+
+    Returns
+    -------
+    Model
+        A KernelModel, PairwiseModel or LinearModel.
+
+    Raises
+    ------
+    ModelError, DataError
+        If the file is not a model, or was altered or truncated.
+    InputError
+        If the file cannot be opened.
+    """
+    content, name = files.read_whole(path), files.display_name(path)
+    return _module_of(format_of(content) or "libsvm").read(content, name, float64)
+
+
+def save(model: Model, path: str) -> None:
+    """Write a model in the format of LIBSVM or LIBLINEAR.
+
+    A model that their formats cannot express is written in a layout that their programs refuse.
+
+    Parameters
+    ----------
+    model : Model
+        The model.
+    path : str
+        Name of the file; it is replaced as a whole or not at all.
+
+    Raises
+    ------
+    OutputError, TransferError
+        If the file cannot be created or written.
+    """
+    _module_of(model.properties()["format"]).write(model, path)
+
+
+def _module_of(format_: str) -> Any:
+    """Return the module of a format, which imports this one.
+
+    Only one is imported: an import takes as long as reading a small file.
+    """
+    return importlib.import_module(f"randsvm.models.{FORMATS[format_][1]}")
+
+
+def check_is_not_model(path: str, order: str) -> None:
+    """Raise ParameterError if the file `path` is a model instead of data.
+
+    order : the files of the command in the right order, for the message.
+    """
+    head = b""
+    with contextlib.suppress(OSError):  # the reader of the data reports it
+        head = files.first_bytes(path)
+    if path != files.STANDARD and format_of(head) is not None:
+        raise ParameterError(f"{path} is a model, not data: the order is {order}")
+
+
+def check_replaces_model(path: str) -> None:
+    """Raise OutputError if the file `path` exists and has other content than a model."""
+    files.check_file_type(path, "a model", lambda head: format_of(head) is not None)
+
+
+def configuration_and_gap(path: str) -> tuple[str, float] | None:
+    """Return the configuration and the gap in the trailer of a model file.
+
+    None if the file is missing, not regular or damaged, or if the model has no certified gap.
+    """
+    lines = None
+    if files.size_of(path):
+        with contextlib.suppress(RandsvmError):
+            lines = split_trailer(files.read_whole(path), path)[1]
+    gap = (lines or {}).get("gap")
+    return (lines["configuration"], gap) if lines and isinstance(gap, float) else None

@@ -32,7 +32,6 @@ from randsvm.events import (
     silent,
 )
 from randsvm.models.decisions import label_sets
-from randsvm.models.load import check_is_not_model, load
 from randsvm.models.metrics import (
     Accuracy,
     ConfusionMatrix,
@@ -42,6 +41,7 @@ from randsvm.models.metrics import (
     RegressionErrors,
 )
 from randsvm.models.model import Model
+from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources

@@ -40,7 +40,7 @@ from randsvm.decimals import shortest
 from randsvm.errors import ModelError
 from randsvm.events import Explained, Progress, Watch, emit, listening, silent
 from randsvm.models.kernel_model import KernelModel
-from randsvm.models.load import check_is_not_model, load
+from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources

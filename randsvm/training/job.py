@@ -22,7 +22,7 @@ from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import OutOfTimeError, ParameterError
 from randsvm.events import Watch, listener, listening, silent
 from randsvm.files import display_output
-from randsvm.models.load import check_is_not_model, check_replaces_model
+from randsvm.models.model_text import check_is_not_model, check_replaces_model
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import DataParams, Limits, Resources, Search
 from randsvm.parameters.sgd import SgdParams

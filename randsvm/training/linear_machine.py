@@ -32,8 +32,8 @@ from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.files import inputs
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.load import load, save
 from randsvm.models.model import Model, SeenFeatures
+from randsvm.models.model_text import load, save
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights

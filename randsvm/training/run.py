@@ -41,8 +41,8 @@ from randsvm.events import (
     listening,
 )
 from randsvm.files import display_name, display_output, inputs
-from randsvm.models.load import configuration_and_gap, save
 from randsvm.models.model import ONE_CLASS_LABELS, Model, SeenFeatures
+from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options

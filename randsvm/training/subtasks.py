@@ -31,8 +31,8 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.rounding import WRITTEN, addition_error
 from randsvm.models.decisions import class_pairs
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.load import load
 from randsvm.models.model import Model
+from randsvm.models.model_text import load
 from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources

@@ -139,7 +139,9 @@ def interrupted(folder, name, rounds):
     with pytest.raises(Interrupted):
         task = {"task": name} if name in ("svr", "one-class") else {}
         gamma = 0.5 if name == "one-class" else 5.0
-        randsvm.train_randsvm(train, model, watch, gamma=gamma, sample_size=300, **task, **certify)
+        randsvm.train(
+            train, model, "randsvm", watch, gamma=gamma, sample_size=300, **task, **certify
+        )
     return train, model, notices
 
 

@@ -28,7 +28,7 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
 from randsvm.events import Trained
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
 
@@ -561,7 +561,7 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
     X = rng.normal(size=(200, 3)) * [1, 10, 0.1] + [0, 500, 3]
     f = X @ [1, 0.1, 5] + rng.normal(size=200)
     y = f if "task" in options else f > np.median(f)
-    fitted = api.train_sgd(Arrays(X, y), gap=1e-5, **options)
+    fitted = api.train(Arrays(X, y), algorithm="sgd", gap=1e-5, **options)
     outcome = fitted.outcome
     assert isinstance(outcome, Trained)
     assert outcome.stopped == "gap <= 1e-05"

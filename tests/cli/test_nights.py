@@ -32,10 +32,10 @@ def data(tmp_path):
 def test_the_required_gap_is_compared_with_that_of_the_model(data):
     model = data.with_name("new")
     own = {"gamma": 5, "gap": 0.2, "working_set": 100}
-    found = randsvm.train_osuna(data, model, **own).gap
+    found = randsvm.train(data, model, algorithm="osuna", **own).gap
     for factor in (0.99, 1.01):
         with nullcontext() if factor > 1 else pytest.raises(GapError):
-            randsvm.train_osuna(data, model, require_gap=factor * found, **own)
+            randsvm.train(data, model, algorithm="osuna", require_gap=factor * found, **own)
 
 
 # ---- signals --------------------------------------------------------------------------------

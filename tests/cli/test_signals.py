@@ -25,7 +25,7 @@ from libsvm import svmutil
 
 from randsvm import events
 from randsvm.errors import Interrupted
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parallel import ThreadPool
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

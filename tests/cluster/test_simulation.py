@@ -28,7 +28,7 @@ from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.shard_executor import Executor, LocalStates
 from randsvm.errors import ClusterError, ParameterError, SpillError
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parameters.run import Resources
 
 PRIME = 1_000_003

@@ -12,7 +12,7 @@ from learning import Data, gaussians, learn
 
 from randsvm.errors import ModelError, ParameterError
 from randsvm.models.decisions import NonconformityScores
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parameters.run import PredictParams
 
 LEVELS = [0.5, 0.8, 0.9, 0.95]

@@ -17,7 +17,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Cells
 from randsvm.models import decisions
 from randsvm.models.kernel_model import PairwiseModel
-from randsvm.models.load import load, save
+from randsvm.models.model_text import load, save
 from randsvm.models.prediction import predict as predict_file
 from randsvm.parameters.run import PredictParams
 

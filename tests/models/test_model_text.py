@@ -28,9 +28,15 @@ from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.load import configuration_and_gap, load, save
 from randsvm.models.model import SeenFeatures
-from randsvm.models.model_text import SealedStream, format_of, split_trailer
+from randsvm.models.model_text import (
+    SealedStream,
+    configuration_and_gap,
+    format_of,
+    load,
+    save,
+    split_trailer,
+)
 
 RNG = np.random.default_rng(5)
 FOUR = np.arange(1, 5, dtype=np.int32)
@@ -418,12 +424,12 @@ FOREIGN = {LIBSVM: libsvm_format, LIBLINEAR: liblinear_format, ONE_COLUMN: libli
 
 def read(content):
     module = liblinear_format if b"solver_type" in content else libsvm_format
-    return module.read(content, "m")
+    return module.read(content, "m", False)
 
 
 def refused(content, body=LIBSVM):
     with pytest.raises((ModelError, DataError)) as caught:
-        FOREIGN[body].read(content, "m")
+        FOREIGN[body].read(content, "m", False)
     assert caught.value.exit_code == 65
     assert str(caught.value).startswith("m:")
     assert "\n" not in str(caught.value)
@@ -539,7 +545,7 @@ BAD = [
     (LIBSVM, b"rbf", b"chi2", "m:2: expected kernel_type linear, polynomial, rbf, sigmoid or pre"),
     (LIBSVM, b"nr_class 2", b"nr_class 3", "m:7: expected 3 numbers after 'label', found 2"),
     (LIBSVM, b"nr_class 2", b"nr_class 1", "m:7: expected 1 number after 'label', found 2"),
-    (LIBSVM, b"nr_class 2", b"nr_class 0", "m:4: expected nr_class 2, found 0"),
+    (LIBSVM, b"nr_class 2", b"nr_class 0", "m:4: expected nr_class 1 or more, found 0"),
     (LIBSVM, b"total_sv 2", b"total_sv -2", "m:5: expected total_sv of 0 or more, found -2"),
     (LIBSVM, b"-0.5 \n", b"-0.5 \n1 1:1 \n# end\n", "m:12: expected the end of the model"),
     (LIBSVM, b"-0.5 \n", b"\n", "m:11: expected a support vector, found a blank line"),
@@ -554,33 +560,31 @@ BAD = [
     (LIBSVM, b"rbf\ngamma 0.1", b"precomputed", "m:9: expected '0:number' of a training row"),
     (ONE_COLUMN, b"rho 0.25\n", b"", "m: expected a line 'rho ...'"),
     (LIBLINEAR, b"L2R_LR", b"L2R_RL", "m:1: expected solver_type L2R_LR, L2R_L2LOSS_SVC_DUAL, L2"),
-    (LIBLINEAR, b"nr_class 3", b"nr_class 0", "m:2: expected nr_class of 1 or more, found 0"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 0", "m:2: expected nr_class 1 or more, found 0"),
     (LIBLINEAR, b"nr_class 3", b"nr_class 4", "m:3: expected 4 numbers after 'label', found 3"),
     (LIBLINEAR, b"nr_class 3", b"nr_class 3.0", "m:2: expected whole numbers below 2^31 after 'n"),
     (LIBLINEAR, b"nr_class 3", b"nr_class 2147483647", "m:4: expected less than 2^31 numbers of"),
     (ONE_COLUMN, b"nr_class 2", b"nr_class 3", "m:2: expected nr_class 2 of ONECLASS_"),
-    (LIBLINEAR, b"-1 7", b"-1 1", "m:3: expected different labels, found 1 2 times"),
+    (LIBLINEAR, b"-1 7", b"-1 1", "m:3: expected different labels, found 1 twice"),
     (ONE_COLUMN, b"rho", b"label 1 2\nrho", "m:5: expected the header of ONECLASS_SVM, found 'la"),
     (LIBLINEAR, b"w\n", b"rho 1\nw\n", "m:6: expected the header of L2R_LR, found 'rho', which o"),
     (LIBLINEAR, b"nr_feature 2", b"nr_feature -2", "m:4: expected nr_feature of 0 or more, found"),
     (ONE_COLUMN, b"nr_feature 3", b"nr_feature 2147483647", "m:10: expected 2147483647 rows of w"),
     (LIBLINEAR, b"nr_feature 2", b"nr_feature 3", "m:10: expected 4 rows of w (nr_feature and th"),
     (LIBLINEAR, b"bias 1", b"bias -1", "m:9: expected the end of the model after 2 rows of w (nr"),
-    (LIBLINEAR, b"1 2 3 \n", b" \r\n", "m:9: expected 3 numbers in a row of w, found 0"),
-    (LIBLINEAR, b"1 2 3 \n", b"1 2\n", "m:9: expected 3 numbers in a row of w, found 2"),
+    (LIBLINEAR, b"1 2 3 \n", b" \r\n", "m:9: expected 3 numbers in a row of w, found ''"),
+    (LIBLINEAR, b"1 2 3 \n", b"1 2\n", "m:9: expected 3 numbers in a row of w, found '1 2'"),
     (LIBLINEAR, b"0 -1.25 \n-0.5", b"0 \n-1.25 -0.5", "m:7: expected 3 numbers in a row of w, fo"),
-    (LIBLINEAR, b"1 2 3", b"1 x 3", "m:9: expected a finite number of w, found 'x'"),
-    (LIBLINEAR, b"1 2 3", b"1 nan 3", "m:9: expected a finite number of w, found 'nan'"),
-    (LIBLINEAR, b"1 2 3", b"1 1e999 3", "m:9: expected a finite number of w, found '1e999'"),
-    (LIBLINEAR, b"1 2 3", b"1 1_0 3", "m:9: expected a finite number of w, found '1_0'"),
-    (LIBLINEAR, b"1 2 3", b"1 0x1p3 3", "m:9: expected a finite number of w, found '0x1p3'"),
-    (LIBLINEAR, b"1 2 3", b"1 2\x003", "m:9: expected a finite number of w, found '2\\x003'"),
-    (ONE_COLUMN, b"2 \n", b"2 2 \n", "m:8: expected 1 number in a row of w, found 2"),
+    (LIBLINEAR, b"1 2 3", b"1 x 3", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (LIBLINEAR, b"1 2 3", b"1 nan 3", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (LIBLINEAR, b"1 2 3", b"1 1e999 3", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (LIBLINEAR, b"1 2 3", b"1 1_0 3", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (LIBLINEAR, b"1 2 3", b"1 0x1p3 3", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (LIBLINEAR, b"1 2 3", b"1 2\x003", "m:9: expected 3 numbers in a row of w, found '1 "),
+    (ONE_COLUMN, b"2 \n", b"2 2 \n", "m:8:3: expected index:value, found '2'"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("body", "old", "new", "message"), BAD)
-@pytest.mark.parametrize("block", [1, 1 << 20])
-def test_a_bad_model_is_refused_with_its_line(set_sizes, body, old, new, message, block):
-    set_sizes(model_block_bytes=block)
+def test_a_bad_model_is_refused_with_its_line(body, old, new, message):
     assert message in refused(edited(body, old, new), body)

@@ -22,7 +22,7 @@ def files(tmp_path):
     for name, words in labels.items():
         text = [f"{word} 1:{a:.4f} 2:{b:.4f}\n" for word, (a, b) in zip(words, X, strict=True)]
         (tmp_path / name).write_text("".join(text))
-    randsvm.train_randsvm(str(tmp_path / "names"), tmp_path / "m", task="one-class", nu=0.2)
+    randsvm.train(str(tmp_path / "names"), tmp_path / "m", task="one-class", nu=0.2)
     return {name: tmp_path / name for name in (*labels, "m")}
 
 

@@ -17,7 +17,7 @@ from randsvm.errors import DataError, InputError, ModelError, ParameterError, Ra
 from randsvm.files import STANDARD_OUTPUTS
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"

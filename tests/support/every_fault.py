@@ -23,7 +23,7 @@ from commands import run_predict, run_train
 from randsvm import events
 from randsvm.errors import RandsvmError
 from randsvm.files import PatientFile
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.training.job import Clock
 
 # Exit codes that the help documents for a failed input or output, too little memory, a worse model

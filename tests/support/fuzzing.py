@@ -35,8 +35,8 @@ from randsvm.files import encoded
 from randsvm.models import libsvm_format, linear_model
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.load import load
 from randsvm.models.model import Model
+from randsvm.models.model_text import load
 from randsvm.parameters.run import Resources
 
 # An error of one line: the place, and what was expected.

@@ -20,7 +20,7 @@ from commands import run_train
 from randsvm.cli import train as training
 from randsvm.cli.log import Log, read_trials
 from randsvm.errors import OutputError, RandsvmError
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 from randsvm.parameters.run import Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.training.job import Job

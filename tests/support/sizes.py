@@ -36,7 +36,6 @@ CONSTANTS = {
     "longest_line": ["data.svmlight.LONGEST_LINE"],
     "mapped_values": ["kernels.random_features.BLOCK"],
     "missing_seconds": ["cluster.workers.MISSING_SECONDS"],
-    "model_block_bytes": ["models.linear_model.BLOCK_BYTES"],
     "piece_rows": ["data.batches.PIECE_ROWS"],
     "poll_seconds": ["cluster.workers.POLL_SECONDS"],
     "reduced_gap": ["training.rounds.MAX_REDUCED_GAP"],

@@ -111,5 +111,5 @@ def test_blocks_that_each_hold_one_class_still_reach_the_gap():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.uniform(0, 1e6, 2400), rng.normal(size=(2400, 5))])
     y = np.where(X[:, 0] < 3e5, 1, -1)
-    found = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=0.1, sample_size=500)
+    found = randsvm.train(randsvm.Arrays(X, y), gamma=0.1, sample_size=500)
     assert found.gap <= 0.001

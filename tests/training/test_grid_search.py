@@ -306,7 +306,7 @@ def test_an_interrupted_search_without_a_log_says_that_its_scores_are_lost(
 
     grid = {"C": [0.01, 0.1, 1, 10], "folds": 3, "no_racing": True, "jobs": 1}
     with pytest.raises(Interrupted) as raised:
-        api.train_randsvm(write_set("svc"), tmp_path / "m", watch, **grid)
+        api.train(write_set("svc"), tmp_path / "m", "randsvm", watch, **grid)
     best = max(events[:2], key=lambda one: one.score)
     assert str(raised.value) == (
         f"interrupted by Ctrl-C: no model was written; the best combination so far is C "

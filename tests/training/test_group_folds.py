@@ -98,7 +98,7 @@ def tried(data, model, **options):
             found.extend(event.scores)
 
     given = {"folds": 4, "gamma": 20.0, "C": 5.0, "groups": "qid", **options}
-    randsvm.train_randsvm(data, model, watch, **given)
+    randsvm.train(data, model, "randsvm", watch, **given)
     return found
 
 

@@ -213,7 +213,7 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
     meddler, model = AtFirstRound(f"+{in_order(training_set.y)[1]:g}", strike), tmp_path / "m"
     given = {"C": C, "gamma": GAMMA, "multiclass": "ovr", "working_set": 100}
     with pytest.raises(Interrupted):
-        api.train_osuna(training_file, model, meddler, **given)
+        api.train(training_file, model, "osuna", meddler, **given)
     assert_two_classes_trained(
         model, training_set, predict, training_file, "interrupted by signal 15"
     )

@@ -10,7 +10,7 @@ from libsvm import svmutil
 from scipy import sparse
 
 from randsvm.models.kernel_model import KernelModel
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 
 
 def curve(rows):

@@ -193,8 +193,8 @@ def test_a_run_that_ends_before_its_evaluation_has_no_certificate(tmp_path, trai
     model, given = tmp_path / "m", {"working_set": 20, "jobs": 1, "time_limit": 1000}
     with jumping_clock() as jump:
         meddler = AfterRounds(2, jump)
-        outcome = api.train_osuna(
-            training_file, model, meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
+        outcome = api.train(
+            training_file, model, "osuna", meddler, task=task, C=C, gamma=GAMMA, nu=0.3, **given
         ).outcome
     found = oracle.trailer(model)
     assert outcome.stopped == "time limit"
@@ -206,5 +206,5 @@ def test_a_run_that_ends_before_its_evaluation_has_no_certificate(tmp_path, trai
     unknown = pytest.raises(GapError, match=r"the gap is unknown, not 0\.99")
     with jumping_clock() as jump, unknown:
         meddler = AfterRounds(2, jump)
-        api.train_osuna(training_file, tmp_path / "none", meddler, require_gap=0.99, **given)
+        api.train(training_file, tmp_path / "none", "osuna", meddler, require_gap=0.99, **given)
     assert not (tmp_path / "none").exists()

@@ -12,7 +12,7 @@ from scipy import optimize, sparse
 from sklearn.metrics import log_loss
 from trainings import fit_sigmoid
 
-from randsvm import Arrays, train_randsvm
+from randsvm import Arrays, train
 from randsvm.errors import ModelError
 
 # ---- the sigmoid --------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_probabilities_of_weighted_rows_have_the_weighted_share(multiclass):
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(150, 2)).astype(np.float32), np.repeat([1.0, 2.0, 3.0], 50)
     weights = np.repeat([8.0, 1.0, 1.0], 50)
-    model = train_randsvm(
+    model = train(
         Arrays(X, y, weights=weights), kernel="linear", C=0.01, multiclass=multiclass,
         probability=True,
     )  # fmt: skip

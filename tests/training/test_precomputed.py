@@ -13,10 +13,11 @@ import random_problems
 from learning import learn
 from libsvm import svmutil
 
+import randsvm
 from randsvm import api
 from randsvm.data.in_memory import Arrays
 from randsvm.errors import ContentError, DataError
-from randsvm.models.load import load
+from randsvm.models.model_text import load
 
 GAMMA = 0.5
 
@@ -102,7 +103,7 @@ def test_the_model_agrees_with_libsvms(tmp_path, set_sizes, kind, few):
     _, f = oracle.libsvm_predictions(ours, D.nodes())
     assert f == pytest.approx(expected, abs=5e-3 * np.abs(expected).max())
     assert {int(nodes[0]) for nodes in ours.get_SV()} <= set(D.numbers.tolist())
-    found = api.load(str(learnt.model)).decision_function(D.K)
+    found = randsvm.load(str(learnt.model)).decision_function(D.K)
     assert found.reshape(f.shape) == pytest.approx(f, rel=1e-6, abs=1e-6)
 
 
@@ -155,7 +156,7 @@ def test_arrays_give_the_model_of_a_file(tmp_path):
     D = all_rows()
     learn("randsvm", D.save(tmp_path / "d"), tmp_path / "m", "-t", 4)
     for X in (D.K, D.K.astype(np.float32), oracle.sparse.csr_matrix(D.K)):
-        api.train_randsvm(Arrays(X, D.y.astype(int)), tmp_path / "n", kernel="precomputed")
+        api.train(Arrays(X, D.y.astype(int)), tmp_path / "n", kernel="precomputed")
         assert body(tmp_path / "n") == body(tmp_path / "m")
 
 

@@ -55,7 +55,7 @@ def notes(X, y, **options):
         if isinstance(event, Notice) and event.text in POOR_FIT_NOTICES:
             emitted.append(event.text)
 
-    return randsvm.train_randsvm(randsvm.Arrays(X, y), watch=watch, **options), emitted
+    return randsvm.train(randsvm.Arrays(X, y), watch=watch, **options), emitted
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from rows import open_rows
 from sklearn.datasets import make_blobs, make_regression
 from trainings import offset_for_share
 
-from randsvm import Arrays, load, train_sgd
+from randsvm import Arrays, load, train
 from randsvm.events import Epoch, Trained
 
 ROWS = 1500
@@ -34,7 +34,7 @@ def rows(classes):
 
 
 def trained(arrays, **parameters):
-    outcome = train_sgd(arrays, **parameters).outcome
+    outcome = train(arrays, algorithm="sgd", **parameters).outcome
     assert isinstance(outcome, Trained)
     return outcome
 
@@ -74,7 +74,7 @@ def test_held_out_sets_count_weights():
     weights = np.where(heavy, 1.0, 1e-6)
     events = []
     wrong = Arrays(X, np.where(heavy, y, 1 - y), weights=weights)
-    fitted = train_sgd(wrong, watch=events.append, early_stopping=0.2)
+    fitted = train(wrong, algorithm="sgd", watch=events.append, early_stopping=0.2)
     assert (fitted.predict(X) == y).mean() > 0.9
     held_out = [event.held_out or 0.0 for event in events if isinstance(event, Epoch)]
     assert min(held_out) < 0.5
@@ -83,7 +83,7 @@ def test_held_out_sets_count_weights():
 def test_the_share_outside_is_one_of_the_weight():
     X = rows(1)[0]
     weights = np.random.default_rng(4).exponential(size=ROWS) ** 3
-    fitted = train_sgd(Arrays(X, weights=weights), task="one-class", nu=0.2)
+    fitted = train(Arrays(X, weights=weights), algorithm="sgd", task="one-class", nu=0.2)
     outside = np.asarray(fitted.decision_function(X)).ravel() <= 0
     assert weights[outside].sum() <= 0.2 * weights.sum()
     assert weights[outside].sum() > 0.2 * weights.sum() - weights.max()
@@ -113,7 +113,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
     y = 2 * y - 1
     first = np.arange(ROWS) < 300
     start = str(tmp_path / "start")
-    train_sgd(written(tmp_path / "first", X[first], y[first]), start, loss=loss)
+    train(written(tmp_path / "first", X[first], y[first]), start, algorithm="sgd", loss=loss)
     X, y = X[~first], y[~first]
     weights = np.random.default_rng(5).integers(0, 4, len(y)).astype(float)
     repeated = np.repeat(np.arange(len(y)), weights.astype(int))
@@ -126,7 +126,7 @@ def test_an_update_takes_a_row_of_weight_2_as_the_row_twice(tmp_path, loss):
     }
     losses, w = {}, {}
     for name, (data, options) in sources.items():
-        train_sgd(data, str(tmp_path / name), update=start, **options)
+        train(data, str(tmp_path / name), algorithm="sgd", update=start, **options)
         model = load(str(tmp_path / name)).model
         z = y * (X @ model.w[:, 0] + model.b[0]) * (1 if model.labels[0] == "1" else -1)
         losses[name] = float(weights @ LOSSES[loss](z)) / weights.sum()
@@ -142,10 +142,12 @@ def test_the_progressive_loss_of_an_update_is_a_weighted_mean(tmp_path):
     X, y = rows(2)
     y = 2 * y - 1
     start = str(tmp_path / "start")
-    train_sgd(written(tmp_path / "first", X[:300], y[:300]), start)
+    train(written(tmp_path / "first", X[:300], y[:300]), start, algorithm="sgd")
     weights = np.random.default_rng(5).integers(1, 9, len(y)).astype(float)
     data = written(tmp_path / "d", X, y, weights)
-    found = train_sgd(data, str(tmp_path / "m"), update=start, update_rate=1e-300).outcome
+    found = train(
+        data, str(tmp_path / "m"), algorithm="sgd", update=start, update_rate=1e-300
+    ).outcome
     model = load(start).model
     f = X @ model.w[:, 0] + model.b[0]
     z = y * f * (1 if model.labels[0] == "1" else -1)
