@@ -13,36 +13,33 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "SVC",
-    "SVR",
-    "Arrays",
-    "LinearSVC",
-    "LinearSVR",
-    "NuSVC",
-    "NuSVR",
-    "OneClassSVM",
-    "certify",
-    "explain",
-    "export",
-    "load",
-    "predict",
-    "train",
-    "train_osuna",
-    "train_randsvm",
-    "train_sgd",
-]
+# Name -> the module that has it.
+MODULES = {
+    "Arrays": "data.in_memory",
+    "certify": "models.certification",
+    "explain": "models.shapley",
+    "export": "models.export",
+    "load": "models.fitted",
+    "predict": "models.prediction",
+    "train": "api",
+    "SVC": "estimators",
+    "SVR": "estimators",
+    "LinearSVC": "estimators",
+    "LinearSVR": "estimators",
+    "NuSVC": "estimators",
+    "NuSVR": "estimators",
+    "OneClassSVM": "estimators",
+}
 
-ESTIMATORS = {"SVC", "SVR", "LinearSVC", "LinearSVR", "NuSVC", "NuSVR", "OneClassSVM"}
+__all__ = [*MODULES]
 
 
 def __getattr__(name: str) -> Any:
     """Import a name at its first use: the commands start in a tenth of a second."""
-    if name not in __all__:
+    if name not in MODULES:
         raise AttributeError(f"module 'randsvm' has no attribute {name!r}")
-    module = "randsvm.estimators" if name in ESTIMATORS else "randsvm.api"
     try:
-        return getattr(importlib.import_module(module), name)
+        return getattr(importlib.import_module(f"randsvm.{MODULES[name]}"), name)
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "sklearn":
             raise

@@ -1,8 +1,7 @@
-"""Train models and predict: the functions of the Python interface, which the commands use too."""
+"""Train models: the function of the Python interface, which the command uses too."""
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,12 +24,8 @@ from randsvm.parameters.values import Kind, Path
 if TYPE_CHECKING:
     from randsvm.data.dataset import Source
     from randsvm.data.in_memory import Arrays
-    from randsvm.models.certification import certify
-    from randsvm.models.export import export
-    from randsvm.models.fitted import FittedModel, load
+    from randsvm.models.fitted import FittedModel
     from randsvm.models.model import Model
-    from randsvm.models.prediction import predict
-    from randsvm.models.shapley import explain
     from randsvm.training.job import Job
     from randsvm.training.run import Trainer
 
@@ -38,38 +33,6 @@ if TYPE_CHECKING:
     Data: TypeAlias = Arrays | str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Any
 
 check()
-
-# Names that not all functions below need, and their modules, which are imported late.
-LATE = {
-    "Arrays": "data.in_memory",
-    "FittedModel": "models.fitted",
-    "certify": "models.certification",
-    "explain": "models.shapley",
-    "export": "models.export",
-    "load": "models.fitted",
-    "predict": "models.prediction",
-}
-
-__all__ = [
-    "Arrays",
-    "FittedModel",
-    "certify",
-    "explain",
-    "export",
-    "load",
-    "predict",
-    "train",
-    "train_osuna",
-    "train_randsvm",
-    "train_sgd",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name of LATE at its first use."""
-    if name not in LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"randsvm.{LATE[name]}"), name)
 
 
 def train(
@@ -157,86 +120,6 @@ def train(
     from randsvm.training import run
 
     return _fitted(data, *run.train(trainer, source, target, params, watch), job)
-
-
-def train_randsvm(
-    data: Data,
-    model: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
-    **options: Any,
-) -> FittedModel:
-    """Train a kernel machine by random sampling of violators.
-
-    Parameters
-    ----------
-    data, model, watch, **options : object
-        As in `train`.
-
-    Returns
-    -------
-    FittedModel
-        The model and how its training ended.
-
-    See Also
-    --------
-    train : Describes the parameters and errors.
-    """
-    return train(data, model, "randsvm", watch, **options)
-
-
-def train_osuna(
-    data: Data,
-    model: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
-    *,
-    closest: bool = False,
-    **options: Any,
-) -> FittedModel:
-    """Train a kernel machine by decomposition with a working set of fixed size.
-
-    Parameters
-    ----------
-    data, model, watch, **options : object
-        As in `train`.
-    closest : bool, default=False
-        Whether the violators with the smallest y f(x) enter the working set, instead of the first
-        ones: the algorithm osuna-closest.
-
-    Returns
-    -------
-    FittedModel
-        The model and how its training ended.
-
-    See Also
-    --------
-    train : Describes the parameters and errors.
-    """
-    return train(data, model, "osuna-closest" if closest else "osuna", watch, **options)
-
-
-def train_sgd(
-    data: Data,
-    model: str | os.PathLike[str] | None = None,
-    watch: Watch = silent,
-    **options: Any,
-) -> FittedModel:
-    """Train a linear machine by stochastic gradient descent.
-
-    Parameters
-    ----------
-    data, model, watch, **options : object
-        As in `train`.
-
-    Returns
-    -------
-    FittedModel
-        The model and how its training ended; its gap is nan without the option ``gap``.
-
-    See Also
-    --------
-    train : Describes the parameters and errors.
-    """
-    return train(data, model, "sgd", watch, **options)
 
 
 def _parameters(name: str, data: Data, given: Mapping[str, Any]) -> list[Any]:

@@ -33,7 +33,7 @@ def main(data: str) -> None:
             said = run(programs / "randsvm-predict", "info", model)
             assert "labels" in said, said
         arrays = randsvm.Arrays([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
-        assert randsvm.train_randsvm(arrays, gamma=1).predict([[0.5], [2.5]]).tolist() == [-1, 1]
+        assert randsvm.train(arrays, gamma=1).predict([[0.5], [2.5]]).tolist() == [-1, 1]
     print(f"randsvm {randsvm.__version__} on Python {sys.version.split()[0]}: works")
 
 

@@ -8,7 +8,6 @@ import pickle
 import re
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,21 +28,21 @@ def small(rows=300):
 
 
 @pytest.mark.parametrize(
-    ("call", "words", "options"),
+    ("algorithm", "words", "options"),
     [
-        ("train_randsvm", ["randsvm"], {"gamma": 5, "C": 2, "gap": 0.001}),
+        ("randsvm", ["-g", 5, "--gap", 0.001], {"gamma": 5, "C": 2, "gap": 0.001}),
         (
-            "train_osuna",
-            ["osuna", "--working-set", "100"],
+            "osuna",
+            ["--working-set", "100", "-g", 5],
             {"gamma": 5, "C": 2, "working_set": 100},
         ),
-        ("train_sgd", ["sgd", "--epochs", "2"], {"epochs": 2, "C": 2}),
+        ("sgd", ["--epochs", "2"], {"epochs": 2, "C": 2}),
     ],
 )
 @pytest.mark.parametrize("layout", [np.array, sparse.csr_matrix])
 @pytest.mark.parametrize("offset", [0, 1e7], ids=["float32", "float64"])
 def test_arrays_give_the_bytes_that_the_command_writes(
-    tmp_path, call, words, options, layout, offset
+    tmp_path, algorithm, words, options, layout, offset
 ):
     y, X = small()
     X += offset
@@ -51,34 +50,23 @@ def test_arrays_give_the_bytes_that_the_command_writes(
     data.write_text(
         "".join(f"{a} 1:{b!r} 2:{c!r}\n" for a, (b, c) in zip(y, X.tolist(), strict=True))
     )
-    extra = ["-g", 5] if call != "train_sgd" else []
-    extra += ["--gap", 0.001] if call == "train_randsvm" else []
-    written = learn(*words[:1], data, tmp_path / "file", *words[1:], *extra, "-c", 2)
-    fitted = getattr(randsvm, call)(randsvm.Arrays(layout(X), y), tmp_path / "arrays", **options)
+    written = learn(algorithm, data, tmp_path / "file", *words, "-c", 2)
+    arrays = randsvm.Arrays(layout(X), y)
+    fitted = randsvm.train(arrays, tmp_path / "arrays", algorithm, **options)
     assert (tmp_path / "arrays").read_bytes() == written.model.read_bytes()
-    getattr(randsvm, call)(data, tmp_path / "path", **options)
+    randsvm.train(data, tmp_path / "path", algorithm, **options)
     assert (tmp_path / "path").read_bytes() == written.model.read_bytes()
     fitted.save(str(tmp_path / "saved"))
     assert (tmp_path / "saved").read_bytes() == written.model.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "named"),
-    [
-        ("randsvm", randsvm.train_randsvm),
-        ("osuna", randsvm.train_osuna),
-        ("osuna-closest", partial(randsvm.train_osuna, closest=True)),
-        ("sgd", randsvm.train_sgd),
-    ],
-)
-def test_every_algorithm_has_one_model_by_each_interface(tmp_path, algorithm, named):
+@pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest", "sgd"])
+def test_every_algorithm_has_one_model_by_each_interface(tmp_path, algorithm):
     y, X = small()
     data = oracle.write_svmlight(tmp_path / "data", y, X)
     written = learn(algorithm, data, tmp_path / "command", "-c", 2, "--seed", 3)
     randsvm.train(data, tmp_path / "train", algorithm, C=2, seed=3)
-    named(data, tmp_path / "named", C=2, seed=3)
-    expected = written.model.read_bytes()
-    assert (tmp_path / "train").read_bytes() == expected == (tmp_path / "named").read_bytes()
+    assert (tmp_path / "train").read_bytes() == written.model.read_bytes()
 
 
 def test_an_unknown_algorithm_is_named():
@@ -87,7 +75,7 @@ def test_an_unknown_algorithm_is_named():
         randsvm.train(randsvm.Arrays(X, y), algorithm="smo")
 
 
-@pytest.mark.parametrize("call", ["train_randsvm", "train_sgd"])
+@pytest.mark.parametrize("algorithm", ["randsvm", "sgd"])
 @pytest.mark.parametrize(
     "labels",
     [
@@ -100,10 +88,10 @@ def test_an_unknown_algorithm_is_named():
     ],
     ids=lambda labels: f"{len(labels)} {labels.dtype}",
 )
-def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
+def test_predictions_have_the_type_of_the_labels(tmp_path, algorithm, labels):
     _, X = small()
     y = labels[(X[:, 0] * len(labels) / X[:, 0].max() * 0.999).astype(int)]
-    fitted = getattr(randsvm, call)(randsvm.Arrays(X, y))
+    fitted = randsvm.train(randsvm.Arrays(X, y), algorithm=algorithm)
     predicted = fitted.predict(X)
     assert predicted.dtype == y.dtype
     assert (predicted == y).mean() > 0.6
@@ -117,7 +105,7 @@ def test_predictions_have_the_type_of_the_labels(tmp_path, call, labels):
 
 def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
     y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001)
+    fitted = randsvm.train(randsvm.Arrays(X, y), gamma=5, gap=0.001)
     fitted.save(str(tmp_path / "m"))
     found = oracle.read_model(tmp_path / "m", 2)
     f = oracle.kernel_matrix("rbf", X, oracle.as_float32(found.Z), 5) @ found.beta + found.b
@@ -132,7 +120,7 @@ def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
 def test_weights_are_a_dictionary(weights):
     y, X = small()
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), gamma=5, gap=0.001, weights=weights)
+    fitted = randsvm.train(randsvm.Arrays(X, y), gamma=5, gap=0.001, weights=weights)
     assert math.isclose(fitted.model.beta.max(), 2)
     assert math.isclose(fitted.model.beta.min(), -0.5)
 
@@ -170,18 +158,18 @@ def test_weights_are_a_dictionary(weights):
 def test_unknown_options_are_refused(options, error, message):
     y, X = small()
     with pytest.raises(error, match=message):
-        randsvm.train_randsvm(randsvm.Arrays(X, y), **options)
+        randsvm.train(randsvm.Arrays(X, y), **options)
     assert issubclass(ParameterError, ValueError)
 
 
 def test_messages_name_no_options_of_the_commands(tmp_path):
     y, X = small(100)
     with pytest.raises(ValueError, match=r"class \(or task='svr' for regression\), found '-?0.5'"):
-        randsvm.train_randsvm(randsvm.Arrays(X, y / 2))
+        randsvm.train(randsvm.Arrays(X, y / 2))
     path = tmp_path / "a.txt"
     path.write_text("a text\n")
     with pytest.raises(OutputError, match=r"choose another name$"):
-        randsvm.train_randsvm(randsvm.Arrays(X, y), path)
+        randsvm.train(randsvm.Arrays(X, y), path)
     with pytest.warns(UserWarning, match="decision value") as found:
         randsvm.SVC(gamma=0).fit(X, y)
     with pytest.raises(ValueError, match="nu-svc finds no margin") as raised:
@@ -195,8 +183,8 @@ def test_a_model_without_probabilities_says_so():
     y, X = small()
     arrays = randsvm.Arrays(X, y)
     with pytest.raises(ModelError, match="train with probability=True"):
-        randsvm.train_randsvm(arrays, gamma=5, gap=0.01).predict_proba(X)
-    p = randsvm.train_randsvm(arrays, gamma=5, gap=0.01, probability=True).predict_proba(X)
+        randsvm.train(arrays, gamma=5, gap=0.01).predict_proba(X)
+    p = randsvm.train(arrays, gamma=5, gap=0.01, probability=True).predict_proba(X)
     assert np.allclose(p.sum(axis=1), 1)
     assert (np.where(p[:, 0] > 0.5, 1, -1) == y).mean() > 0.8
 
@@ -219,7 +207,7 @@ def test_importing_the_package_loads_nothing():
 
 def test_arrays_have_the_columns_of_the_training(tmp_path):
     y, X = small(100)
-    fitted = randsvm.train_randsvm(randsvm.Arrays(X, y), tmp_path / "m", gamma=5)
+    fitted = randsvm.train(randsvm.Arrays(X, y), tmp_path / "m", gamma=5)
     wide, zeros = np.hstack([X, X]), np.hstack([X, 0 * X])
     expected = fitted.predict(X)
     for machine in (fitted, randsvm.load(str(tmp_path / "m"))):
@@ -238,7 +226,7 @@ def test_functions_of_model_files_take_names_of_files(tmp_path):
     y, X = small(100)
     arrays = randsvm.Arrays(X, y)
     path = tmp_path / "m"
-    randsvm.train_randsvm(arrays, path, gamma=5)
+    randsvm.train(arrays, path, gamma=5)
     for call in (
         lambda: randsvm.certify(arrays, path),
         lambda: randsvm.predict(arrays, path, tmp_path / "out"),
@@ -254,7 +242,7 @@ def test_an_estimator_of_a_model_of_a_table_takes_features(tmp_path):
     frame = pandas.DataFrame({"word": words, "number": numbers, "y": np.arange(60) % 2})
     frame.to_csv(tmp_path / "t.csv", index=False)
     path = tmp_path / "m"
-    randsvm.train_randsvm(tmp_path / "t.csv", path, format="csv", label_column="y")
+    randsvm.train(tmp_path / "t.csv", path, format="csv", label_column="y")
     fitted, machine = randsvm.load(str(path)), randsvm.SVC.from_model(path)
     for bad in (frame, frame[["word", "number"]], frame[["number"]]):
         with pytest.raises(ContentError, match=r"randsvm.load\(model\).predict takes"):

@@ -126,9 +126,11 @@ def predict_rows(
     prints it. Files may be compressed or URLs; - is standard input or output.
     """
     params, resources = PredictParams(**given), Resources(jobs=jobs, cluster=cluster)
-    from randsvm import api
+    from randsvm.models import prediction
 
-    api.predict(test_file, model_file, output_file, params=params, resources=resources, watch=watch)
+    prediction.predict(
+        test_file, model_file, output_file, params=params, resources=resources, watch=watch
+    )
 
 
 @predict.command(
@@ -157,9 +159,9 @@ def certify(
     that writes LIBSVM's format; give -c, -p, -n and -w as in its training.
     """
     params, resources = CertifyParams(**given), Resources(jobs=jobs)
-    from randsvm import api
+    from randsvm.models import certification
 
-    api.certify(train_file, model_file, params=params, resources=resources, watch=watch)
+    certification.certify(train_file, model_file, params=params, resources=resources, watch=watch)
 
 
 @predict.command(
@@ -193,9 +195,11 @@ def export(
     onnxruntime, the predictions of the export are compared with those of the model: the largest
     difference is printed, and a different label is an error.
     """
-    from randsvm import api
+    from randsvm.models import export
 
-    api.export(model_file, output_file, data, format=form, data_format=format, **given, watch=watch)
+    export.export(
+        model_file, output_file, data, format=form, data_format=format, **given, watch=watch
+    )
 
 
 @predict.command(
@@ -224,10 +228,10 @@ def explain(
 
     A line has f index:value .. for each decision value f. The model must have the RBF kernel.
     """
-    from randsvm import api
+    from randsvm.models import shapley
 
     resources = Resources(jobs=jobs)
-    api.explain(test_file, model_file, output_file, resources=resources, **given, watch=watch)
+    shapley.explain(test_file, model_file, output_file, resources=resources, **given, watch=watch)
 
 
 @predict.command(

@@ -15,6 +15,7 @@ from commands import run_train
 from learning import Data, read_log
 from scipy import sparse
 
+import randsvm
 from randsvm import api
 from randsvm.algorithms import sgd
 from randsvm.algorithms.sgd import Learner, SgdSchedule
@@ -104,7 +105,7 @@ def test_steps_of_groups_count_by_weight():
     """Heavy rows make several steps each, yet an epoch counts as many as there are rows."""
     y, X = oracle.clouds(ROWS, classes=2)
     weights = np.random.default_rng(0).exponential(size=ROWS)
-    rows = api.Arrays(X, y.astype(int), weights=weights)
+    rows = randsvm.Arrays(X, y.astype(int), weights=weights)
     D = dataset.load(rows, ParseOptions(chunk_rows=SHARD), Resources(jobs=1))
     steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
@@ -311,7 +312,7 @@ def test_an_interrupted_run_has_the_weights_of_the_last_whole_epoch(
 
     raised = {"signal": Interrupted, "lost": ClusterError}
     with pytest.raises(raised[how]) if how in raised else nullcontext():
-        api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
+        api.train(two, tmp_path / "m", "sgd", watch, cluster="2", time_limit=HOUR)
     (learnt,) = (event for event in emitted if isinstance(event, Trained))
     assert learnt.steps == 2 * ROWS
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
@@ -326,7 +327,7 @@ def test_without_a_whole_epoch_there_is_no_model(tmp_path, two, late):
             late()
 
     with pytest.raises(OutOfTimeError, match="before there is a model"):
-        api.train_sgd(two, tmp_path / "m", watch, cluster="2", time_limit=HOUR)
+        api.train(two, tmp_path / "m", "sgd", watch, cluster="2", time_limit=HOUR)
     assert not (tmp_path / "m").exists()
 
 

@@ -67,7 +67,7 @@ def at_rounds(**acts):
 
 
 def test_killed_stopped_and_new_workers_change_no_byte(two, tmp_path, path, set_sizes):
-    api.train_randsvm(path, tmp_path / "here", **GIVEN)
+    api.train(path, tmp_path / "here", **GIVEN)
     set_sizes(missing_seconds=2.0, poll_seconds=0.1)
     stopped = two.workers[1]
     go_on = threading.Timer(6, stopped.send_signal, [signal.SIGCONT])
@@ -77,7 +77,7 @@ def test_killed_stopped_and_new_workers_change_no_byte(two, tmp_path, path, set_
         go_on.start()
 
     watch = at_rounds(r1=partial(two.kill, 0), r2=two.add, r3=stop)
-    api.train_randsvm(path, tmp_path / "there", watch, cluster=two.file, **GIVEN)
+    api.train(path, tmp_path / "there", "randsvm", watch, cluster=two.file, **GIVEN)
     go_on.join()
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
 
@@ -104,7 +104,7 @@ def test_a_run_that_waits_for_the_cluster_ends_with_its_best_model(
     given = {**GIVEN, "time_limit": 8} if how == "limit" else GIVEN
     ends = {"signal": Interrupted, "no scheduler": ClusterError}
     with pytest.raises(ends[how]) if how in ends else nullcontext():
-        api.train_randsvm(path, tmp_path / "m", watch, cluster=two.file, **given)
+        api.train(path, tmp_path / "m", "randsvm", watch, cluster=two.file, **given)
     assert time.monotonic() - begun[0] < PATIENCE / 2
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     expected = {"limit": "time limit", "signal": "signal 15", "no scheduler": "scheduler"}
@@ -119,7 +119,7 @@ executor.REMOTE_ROWS = 0
 def watch(event):
     if type(event).__name__ == "Iteration":
         print("round", flush=True)
-api.train_randsvm(sys.argv[1], sys.argv[2], watch, gamma=5, gap=1e-9, cluster=sys.argv[3])
+api.train(sys.argv[1], sys.argv[2], "randsvm", watch, gamma=5, gap=1e-9, cluster=sys.argv[3])
 """
 
 

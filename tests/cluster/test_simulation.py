@@ -20,6 +20,7 @@ from commands import run_predict, run_train
 from learning import Data, board, read_log
 from simulated_cluster import SimulatedCluster, simulate_clusters
 
+import randsvm
 from randsvm import api
 from randsvm.cluster.executor import ClusterExecutor
 from randsvm.cluster.workers import WorkerPool
@@ -279,7 +280,7 @@ def written(kind, path, folder):
     if kind == "arrays":
         rows = [line.split() for line in text.decode().splitlines()]
         X = np.array([[float(word.partition(":")[2]) for word in row[1:]] for row in rows])
-        return api.Arrays(X, np.array([int(row[0]) for row in rows])), {}
+        return randsvm.Arrays(X, np.array([int(row[0]) for row in rows])), {}
     if kind == "cache":
         return str(path), {"cache": str(folder / "cache")}
     if kind in ("gz", "xz"):
@@ -309,8 +310,8 @@ def written(kind, path, folder):
 def test_a_cluster_trains_on_everything_that_one_machine_reads(clusters, tmp_path, path, kind):
     data, options = written(kind, path, tmp_path)
     given = {"gamma": 5.0, "gap": 0.1, "sample_size": 100, **options}
-    api.train_randsvm(data, tmp_path / "here", **given)
-    api.train_randsvm(data, tmp_path / "there", cluster="2", **given)
+    api.train(data, tmp_path / "here", **given)
+    api.train(data, tmp_path / "there", cluster="2", **given)
     assert (tmp_path / "there").read_bytes() == (tmp_path / "here").read_bytes()
     assert clusters["made"][0].calls
 
@@ -322,7 +323,7 @@ def test_small_work_stays_in_the_client(clusters, tmp_path, path, set_sizes):
     def watch(event):
         texts.append(getattr(event, "text", ""))
 
-    api.train_randsvm(str(path), tmp_path / "m", watch, gamma=5.0, cluster="2")
+    api.train(str(path), tmp_path / "m", "randsvm", watch, gamma=5.0, cluster="2")
     assert not clusters["made"][0].sent
     assert f"fewer than {BOARD + 1} rows: this process scans them itself" in texts
 
@@ -347,8 +348,15 @@ def test_the_best_model_is_written_when_all_workers_are_gone(clusters, tmp_path,
                 cluster.kill(name)
 
     with pytest.raises(ClusterError, match="no worker of the cluster has answered for 60 s"):
-        api.train_randsvm(
-            str(path), tmp_path / "m", watch, gamma=5.0, gap=1e-5, sample_size=60, cluster="2"
+        api.train(
+            str(path),
+            tmp_path / "m",
+            "randsvm",
+            watch,
+            gamma=5.0,
+            gap=1e-5,
+            sample_size=60,
+            cluster="2",
         )
     assert load(str(tmp_path / "m")).beta.size
     assert "no worker" in oracle.trailer(tmp_path / "m")["stopped"]

@@ -70,7 +70,7 @@ def test_the_model_and_the_predictions_are_those_of_the_csv(tmp_path, missing):
         data = write(frame, tmp_path / f"t.{name}")
         rows = write(test.iloc[:, ::-1], tmp_path / f"test.{name}")
         model = tmp_path / f"{name}.model"
-        randsvm.train_randsvm(data, model, format=name, missing=missing, scale="minmax", **SVM)
+        randsvm.train(data, model, format=name, missing=missing, scale="minmax", **SVM)
         params = PredictParams(scores=True, keep="id,country,married")
         found = randsvm.predict(rows, model, tmp_path / f"{name}.out", params=params)
         assert found.rows == len(test)
@@ -205,7 +205,7 @@ def test_kept_texts_with_line_ends_are_read_again(tmp_path):
     table_ = pa.table({"y": ["a", "b"] * 20, "x": np.arange(40.0), "s": texts})
     path, model, out = tmp_path / "t.parquet", tmp_path / "m", tmp_path / "out.csv"
     pq.write_table(table_, path)
-    randsvm.train_randsvm(path, model, format="parquet", label_column="y", ignore_columns="s")
+    randsvm.train(path, model, format="parquet", label_column="y", ignore_columns="s")
     randsvm.predict(path, model, out, params=PredictParams(keep="s,x"))
     with out.open(newline="") as stream:
         rows = list(csv.reader(stream))

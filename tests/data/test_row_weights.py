@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rows import open_rows, summary_of
 from sklearn import metrics as reference
 
+import randsvm
 from randsvm import Arrays, api
 from randsvm.errors import DataError, ParameterError
 
@@ -101,15 +102,15 @@ def test_weights_come_from_one_place(tmp_path):
         read(data, weights=weights)
     for source, name in ((Arrays([[1.0], [2.0]], [1, 2]), str(weights)), (str(data), "-")):
         with pytest.raises(ParameterError, match="--row-weights"):
-            api.train_sgd(source, row_weights=name)
+            api.train(source, algorithm="sgd", row_weights=name)
 
 
 def test_scores_of_a_prediction_count_weights(tmp_path):
     rows = ["+1 1:1\n", "-1 1:-1\n", "+1 1:-2\n", "-1 1:-3\n"]
     (tmp_path / "d").write_text("".join(rows))
-    api.train_randsvm(tmp_path / "d", tmp_path / "m", kernel="linear", C=0.1)
+    api.train(tmp_path / "d", tmp_path / "m", kernel="linear", C=0.1)
     (tmp_path / "t").write_text("".join(rows[:2]) + "+1 cost:4 1:-2\n-1 cost:0 1:3\n")
-    found = api.predict(tmp_path / "t", tmp_path / "m", tmp_path / "out")
+    found = randsvm.predict(tmp_path / "t", tmp_path / "m", tmp_path / "out")
     assert found.accuracy == pytest.approx(100 * 2 / 6)
     assert (found.rows, found.labelled, found.correct) == (4, 4, 2)
     assert len((tmp_path / "out").read_text().split()) == 4

@@ -96,8 +96,8 @@ def test_a_model_of_a_table_decides_as_that_of_the_features_in_svmlight(tmp_path
     test_X = one_hot(whole)[: len(test)]
     options = {**SVM, "format": "tsv", "label_column": "income", "ignore_columns": "id"}
     model = str(tmp_path / "t.model")
-    randsvm.train_randsvm(tmp_path / "t.tsv", model, **options)
-    reference = randsvm.train_randsvm(tmp_path / "t.svm", **SVM)
+    randsvm.train(tmp_path / "t.tsv", model, **options)
+    reference = randsvm.train(tmp_path / "t.svm", **SVM)
     params = PredictParams(scores=True, keep="id,country")
     randsvm.predict(tmp_path / "test.tsv", model, tmp_path / "out.tsv", params=params)
     out = pd.read_csv(tmp_path / "out.tsv", sep="\t")
@@ -118,11 +118,11 @@ def test_frames_train_and_predict_as_the_file_of_their_rows(tmp_path, kind):
     options = {**SVM, "label_column": "income", "ignore_columns": "id", "missing": "mean"}
     frame.to_csv(tmp_path / "t.csv", index=False)
     test.to_csv(tmp_path / "test.csv", index=False)
-    randsvm.train_randsvm(tmp_path / "t.csv", tmp_path / "m", format="csv", **options)
+    randsvm.train(tmp_path / "t.csv", tmp_path / "m", format="csv", **options)
     randsvm.predict(tmp_path / "test.csv", tmp_path / "m", tmp_path / "labels")
     expected = (tmp_path / "labels").read_text().splitlines()
     made = pa.Table.from_pandas if kind == "pyarrow" else lambda frame: frame
-    trained = randsvm.train_randsvm(made(frame), tmp_path / "f", **options)
+    trained = randsvm.train(made(frame), tmp_path / "f", **options)
     texts = [(tmp_path / name).read_text().partition("# randsvm")[0] for name in "mf"]
     assert texts[0] == texts[1]
     for model in (trained, randsvm.load(str(tmp_path / "m"))):
@@ -300,7 +300,7 @@ def test_forms_of_a_file_do_not_change_the_model(tmp_path):
 
     def model(data, **more):
         path = tmp_path / "model"
-        randsvm.train_randsvm(data, path, **options, **more)
+        randsvm.train(data, path, **options, **more)
         return path.read_bytes()
 
     expected = model(tmp_path / "plain.csv")
@@ -317,9 +317,7 @@ def test_unknown_texts_are_counted_and_are_no_category(tmp_path):
     (tmp_path / "test.csv").write_text("y,b,a\np,u,1\n,w,2\n?,x,2\n,w,4\n")
     model = str(tmp_path / "model")
     notices = []
-    randsvm.train_randsvm(
-        tmp_path / "t.csv", model, kernel="linear", format="csv", label_column="y"
-    )
+    randsvm.train(tmp_path / "t.csv", model, kernel="linear", format="csv", label_column="y")
     found = randsvm.predict(
         tmp_path / "test.csv",
         model,
@@ -375,7 +373,7 @@ def test_a_file_without_a_header_has_the_predictions_of_one_with_a_header(
         frame.to_parquet(data, index=False)
     model = tmp_path / "model"
     own = {"format": training, "label_column": "income"}
-    randsvm.train_randsvm(data, model, **own, ignore_columns="id,gain", scale="minmax", **SVM)
+    randsvm.train(data, model, **own, ignore_columns="id,gain", scale="minmax", **SVM)
     rows = census(50, seed=1)[names].drop(columns=list(dropped))
     for name, header in (("with", True), ("without", False)):
         separator = "\t" if form == "tsv" else ","
@@ -414,7 +412,7 @@ def test_named_texts_and_numbers_are_missing(tmp_path, format_):
         assert np.allclose(matrix(D, 5), expected * 10)
     # A prediction reads what the model calls missing.
     given = {"format": format_, "label_column": "y", "missing": "mean", "missing_values": "-,-999"}
-    randsvm.train_randsvm(path, model, **SVM, **given)
+    randsvm.train(path, model, **SVM, **given)
     randsvm.predict(path, model, tmp_path / "out")
     assert len((tmp_path / "out").read_text().splitlines()) == 40
 

@@ -34,8 +34,8 @@ def test_rows_of_a_url_train_and_predict_as_those_of_the_file(tmp_path, remote, 
     rows = b"".join(b"%d 1:%.3f 2:%.3f\n" % (i % 2, *rng.normal(i % 2, 1, 2)) for i in range(500))
     (tmp_path / "rows").write_bytes(rows)
     url = remote("rows.svm", packed(rows))
-    randsvm.train_randsvm(tmp_path / "rows", tmp_path / "m", **SVM)
-    model = randsvm.train_randsvm(url, tmp_path / "u", **SVM)
+    randsvm.train(tmp_path / "rows", tmp_path / "m", **SVM)
+    model = randsvm.train(url, tmp_path / "u", **SVM)
     head = [(tmp_path / name).read_text().partition("# randsvm")[0] for name in "mu"]
     assert head[0] == head[1]
     assert randsvm.predict(url, tmp_path / "m", tmp_path / "out").rows == 500
@@ -44,7 +44,7 @@ def test_rows_of_a_url_train_and_predict_as_those_of_the_file(tmp_path, remote, 
     X = rng.normal(size=(9, 2))
     np.testing.assert_allclose(loaded.decision_function(X), model.decision_function(X), atol=1e-9)
     weights = remote("weights", b"1\n2\n" * 250)
-    randsvm.train_randsvm(url, row_weights=weights, **SVM)
+    randsvm.train(url, row_weights=weights, **SVM)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -54,14 +54,14 @@ def test_tables_of_a_url_are_those_of_the_file(tmp_path, remote, form):
     options = {**SVM, "format": form, "label_column": "income", "ignore_columns": "id"}
     url = remote(path.name, path.read_bytes())
     for data, name in ((path, "m"), (url, "u")):
-        randsvm.train_randsvm(data, tmp_path / name, **options)
+        randsvm.train(data, tmp_path / name, **options)
         randsvm.predict(data, tmp_path / name, tmp_path / f"{name}.out")
     assert (tmp_path / "m.out").read_bytes() == (tmp_path / "u.out").read_bytes()
 
 
 def test_errors_name_the_url(tmp_path, remote):
     with pytest.raises(DataError, match=r"^memory://bad:2:3: expected"):
-        randsvm.train_randsvm(remote("bad", b"1 1:1\n2 x\n"))
+        randsvm.train(remote("bad", b"1 1:1\n2 x\n"))
     for url in ("memory://missing", "nothing://x"):
         with pytest.raises(InputError, match=f"cannot open {url}: ."):
-            randsvm.train_randsvm(url)
+            randsvm.train(url)

@@ -10,7 +10,7 @@ from scans import case, problem
 from sklearn import svm
 from trainings import kept_values
 
-from randsvm import Arrays, train_osuna, train_randsvm
+from randsvm import Arrays, train
 from randsvm.estimators import NuSVC
 from randsvm.events import Trained
 
@@ -39,18 +39,16 @@ def rows(classes):
     return (X + 1.5 * np.eye(10)[y, :3] + 0.3 * y[:, None]).astype(np.float32), y.astype(float)
 
 
-def trained(train, arrays, task, gap, **parameters):
+def trained(algorithm, arrays, task, gap, **parameters):
     if parameters.get("kernel") != "linear":
         parameters["gamma"] = 0.5
-    outcome = train(arrays, task=task, gap=gap, **parameters).outcome
+    outcome = train(arrays, None, algorithm, task=task, gap=gap, **parameters).outcome
     assert isinstance(outcome, Trained)
     return outcome
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(
-    "algorithm, options", [(train_randsvm, {}), (train_osuna, {"working_set": 60})]
-)
+@pytest.mark.parametrize("algorithm, options", [("randsvm", {}), ("osuna", {"working_set": 60})])
 def test_a_weight_is_as_many_equal_rows(name, algorithm, options):
     task, classes, parameters = CASES[name]
     X, y = rows(classes)
@@ -59,7 +57,7 @@ def test_a_weight_is_as_many_equal_rows(name, algorithm, options):
     weighted = trained(
         algorithm, Arrays(X, y, weights=weights), task, 2e-5, **parameters, **options
     )
-    plain = trained(train_randsvm, Arrays(X[repeated], y[repeated]), task, 2e-5, **parameters)
+    plain = trained("randsvm", Arrays(X[repeated], y[repeated]), task, 2e-5, **parameters)
     assert weighted.gap <= 2e-5
     assert weighted.primal == pytest.approx(plain.primal, rel=1e-4)
     assert pytest.approx(plain.J, rel=1e-4) == weighted.J
@@ -81,9 +79,7 @@ def test_decision_values_equal_those_of_scikit_learn(task):
     if classes == 2:
         y = 2 * y - 1  # so that both take the same class as the positive one
     weights = np.random.default_rng(4).exponential(size=ROWS)
-    model = train_randsvm(
-        Arrays(X, y, weights=weights), task=task, gamma=0.5, gap=1e-6, **parameters
-    )
+    model = train(Arrays(X, y, weights=weights), task=task, gamma=0.5, gap=1e-6, **parameters)
     if task == "one-class":
         expected = reference.fit(X, sample_weight=weights).decision_function(X)
     else:
