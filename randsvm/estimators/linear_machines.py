@@ -86,9 +86,10 @@ class LinearMachine(BaseSVM):
             usual: Any = SgdParams().resolved(n).epochs
             given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
         fitted = api.train(arrays, algorithm="sgd", **given)
-        self._set_training_attributes(arrays, fitted)
         outcome: Any = fitted.outcome
-        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
+        self._set_fitted(
+            arrays, fitted, max(outcome.newton_steps, 1) if certified else given["epochs"]
+        )
         if not certified:
             warnings.warn(
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
@@ -103,6 +104,11 @@ class LinearMachine(BaseSVM):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+    def _set_fitted(self, arrays: Arrays, fitted: FittedModel, iterations: int) -> None:
+        """Set the attributes after a training."""
+        self._set_training_attributes(arrays, fitted)
+        self.n_iter_ = iterations
         self._set_solution_of_model()
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
         self._coef = _dense(self._coef)
@@ -126,10 +132,7 @@ class LinearMachine(BaseSVM):
             fitted = api.train(arrays, algorithm="sgd", epochs=1, **self._options(arrays))
         else:
             fitted = self._updated(arrays)
-        self._set_training_attributes(arrays, fitted)
-        self.n_iter_ = 1
-        self._set_solution_of_model()
-        self._coef = _dense(self._coef)
+        self._set_fitted(arrays, fitted, 1)
         return self
 
     def _checked_part(

@@ -121,10 +121,9 @@ def export(
         make, predictor = EXPORTERS[format]
         content = make(loaded, form)
         with predictor(content, loaded) as found_predictor:
-            rows = _Rows(loaded, form, row_files)
             found: dict[str, Any] = dict.fromkeys(COMPARED)
             if found_predictor is not None:
-                found = _compare(found_predictor, rows)
+                found = _compare(found_predictor, loaded, form, row_files)
         with files.create_output(output) as stream:
             stream.write(content)
         outcome = Exported(
@@ -177,54 +176,48 @@ Predictor: TypeAlias = tuple[str, Callable[[CsrMatrix], Predictions]]
 # --- rows to compare -----------------------------------------------------------------------
 
 
-class _Rows:
-    """The rows with which an export is compared: those of files, or some of the model's own."""
+def _compared_rows(
+    model: Model, form: NormalForm, row_files: RowFiles | None
+) -> Iterator[tuple[CsrMatrix, Predictions, float]]:
+    """Yield rows over all inputs, what the model predicts, and the largest norm.
 
-    def __init__(self, model: Model, form: NormalForm, row_files: RowFiles | None) -> None:
-        self.model, self.form, self.files = model, form, row_files
-        self.at_once = max(1, min(8192, BLOCK_BYTES // (8 * form.inputs)))
-        self.cut_values = 0
-
-    def __iter__(self) -> Iterator[tuple[CsrMatrix, Predictions, float]]:
-        """Yield rows over all inputs, what the model predicts, and the largest norm."""
-        for indptr, indices, values in self._parts():
-            yield self._predicted(indptr, indices, values)
-        if self.cut_values:
-            emit(Notice(f"left out {self.cut_values} values of features beyond the model's"))
-        if self.files is not None:
-            self.files.report_other_texts()
-
-    def _parts(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield indptr, indices and values of consecutive rows."""
-        if self.files is None:
-            X = _own_rows(self.form)
-            for begin in range(0, X.shape[0], self.at_once):
-                part = X[begin : begin + self.at_once]
-                index = part.indices + self.model.index_base
-                yield part.indptr, index.astype(np.int32), part.data
-            return
-        done = 0
-        for block in self.files.blocks():
-            for at in slices(len(block), self.at_once):
-                yield csr_rows(block, at)
-            done += len(block)
-            emit(Progress("comparing", done, None, "row"))
-
-    def _predicted(
-        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-    ) -> tuple[CsrMatrix, Predictions, float]:
-        model, m, first = self.model, len(indptr) - 1, self.model.index_base
-        inside = indices < self.form.inputs + first
-        if not inside.all():
-            self.cut_values += int((~inside).sum())
-            indptr = np.concatenate([[0], np.cumsum(inside)])[indptr]
-            indices, values = indices[inside], values[inside]
-        X = CsrMatrix(values.astype(np.float64), indices - first, indptr, (m, self.form.inputs))
-        rows = model.rows(np.asarray(indptr, np.int64), indices, values)
+    The rows are those of files, or some of the model's own.
+    """
+    first, cut_values = model.index_base, 0
+    for indptr, indices, values in _csr_parts(model, form, row_files):
+        inside = indices < form.inputs + first
+        cut_values += int((~inside).sum())
+        starts = np.concatenate([[0], np.cumsum(inside)])[indptr]
+        indices, values, m = indices[inside], values[inside], len(indptr) - 1
+        X = CsrMatrix(values.astype(np.float64), indices - first, starts, (m, form.inputs))
+        rows = model.rows(np.asarray(starts, np.int64), indices, values)
         f = model.decision(rows)
-        probabilities = model.probabilities(f) if model.has_class_probabilities else None
+        p = model.probabilities(f) if model.has_class_probabilities else None
         largest = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
-        return X, Predictions(f.reshape(m, -1), model.predicted(f), probabilities), largest
+        yield X, Predictions(f.reshape(m, -1), model.predicted(f), p), largest
+    if cut_values:
+        emit(Notice(f"left out {cut_values} values of features beyond the model's"))
+    if row_files is not None:
+        row_files.report_other_texts()
+
+
+def _csr_parts(
+    model: Model, form: NormalForm, row_files: RowFiles | None
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield indptr, indices and values of consecutive rows."""
+    at_once = max(1, min(8192, BLOCK_BYTES // (8 * form.inputs)))
+    if row_files is None:
+        X = _own_rows(form)
+        for at in slices(X.shape[0], at_once):
+            part = X[at]
+            yield part.indptr, (part.indices + model.index_base).astype(np.int32), part.data
+        return
+    done = 0
+    for block in row_files.blocks():
+        for at in slices(len(block), at_once):
+            yield csr_rows(block, at)
+        done += len(block)
+        emit(Progress("comparing", done, None, "row"))
 
 
 def _own_rows(form: NormalForm) -> CsrMatrix:
@@ -254,19 +247,21 @@ def _own_rows(form: NormalForm) -> CsrMatrix:
 # --- the comparison ------------------------------------------------------------------------
 
 
-def _compare(predictor: Predictor, rows: _Rows) -> dict[str, Any]:
+def _compare(
+    predictor: Predictor, model: Model, form: NormalForm, row_files: RowFiles | None
+) -> dict[str, Any]:
     """Compare an export with its model, and return the fields COMPARED of Exported.
 
     Raise ExportError if they differ by more than rounding.
     """
-    (name, predict), model = predictor, rows.model
+    name, predict = predictor
     count = labels = 0
     largest = 0.0
-    for X, own, norm in rows:
+    for X, own, norm in _compared_rows(model, form, row_files):
         found = predict(X)
         difference = np.abs(found.f - own.f)
         # A nan compares as False.
-        wrong = ~(difference <= rows.form.tolerance(norm)).all(axis=1)
+        wrong = ~(difference <= form.tolerance(norm)).all(axis=1)
         largest = float(np.max([largest, difference.max(initial=0.0)]))
         f = found.f[:, 0] if found.f.shape[1] == 1 else found.f
         if not model.is_regression:

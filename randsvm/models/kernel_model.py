@@ -35,30 +35,17 @@ CELL_ROWS = 4096
 class KernelModel(Model):
     """A kernel model, f(x) = sum_i beta_i K(z_i, x) + b.
 
-    Parameters
-    ----------
-    task : str
-        The word svc, svr (no labels) or one-class (labels 1, like the training rows, and -1).
-    kernel : Kernel
-        The kernel with its parameters.
-    Z : CSR matrix of shape (m, d)
-        Support vectors; column j is the feature `features[j]`. float64 if the model is `float64`,
-        else float32. With a precomputed kernel `features` has the row numbers of the support
-        vectors in the training data, and each row of Z has one value: 1 in the column of its
-        number.
-    beta : array of shape (m, K), float64
-        Coefficients of the support vectors. K is 1 for two classes, regression and novelty
-        detection, else the number of classes, one against the rest.
-    density_marks : array of shape (10,), optional
-        Bounds of the bins of `decisions.novelty_probabilities`; None: not fitted.
-    support : array of shape (m,), int64, optional
-        Row numbers of the support vectors in the training data; None for a model from a file.
-    nu : bool
-        Whether the task was nu-svc or nu-svr.
-
-    Notes
-    -----
     Two classes: f > 0 predicts the first label. Several classes: the largest f_c wins.
+
+    task : svc, svr (no labels) or one-class (labels 1, like the training rows, and -1)
+    Z : (m, d) CSR, support vectors; column j is the feature `features[j]`. float64 if the model is
+    `float64`, else float32. With a precomputed kernel `features` has the row numbers of the support
+    vectors in the training data, and each row of Z has one value: 1 in the column of its number.
+    beta : (m, K) float64, coefficients of the support vectors. K is 1 for two classes, regression
+    and novelty detection, else the number of classes, one against the rest.
+    density_marks : (10,), bounds of the bins of `decisions.novelty_probabilities`; None: not fitted
+    support : (m,) int64, row numbers of the support vectors in the training data; None for a file
+    nu : whether the task was nu-svc or nu-svr
     """
 
     task: str
@@ -126,13 +113,7 @@ class KernelModel(Model):
         return CELL_ROWS if in_cells else super().rows_at_once
 
     def without_unused_features(self) -> KernelModel:
-        """Return this model without the features that no support vector has.
-
-        Returns
-        -------
-        KernelModel
-            A model with the same decision values.
-        """
+        """Return a model with the same f without the features that no support vector has."""
         Z = self.Z
         used, columns = np.unique(Z.indices, return_inverse=True)
         Z = CsrMatrix(Z.data, columns, Z.indptr, (Z.shape[0], len(used)))
@@ -167,17 +148,7 @@ class KernelModel(Model):
     def decision_and_sizes(self, X: Matrix, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return f and the sums of |beta| K that bound its rounding, both (m, columns) float64.
 
-        Parameters
-        ----------
-        X : CSR matrix or array of shape (m, d)
-            Rows, scaled, as `rows` returns them.
-        extra : array of shape (m,)
-            Squared norms of their other features.
-
-        Returns
-        -------
-        tuple of array
-            The decision values, and the sums.
+        X : (m, d), rows as `rows` returns them; extra : (m,), squared norms of their other features
         """
         sums = evaluate_expansions(self._float64_with_sizes, X, extra)
         columns = self.beta.shape[1]
@@ -284,21 +255,14 @@ class KernelModel(Model):
 class PairwiseModel(KernelModel):
     """A kernel model of K > 2 classes, one against one.
 
-    Parameters
-    ----------
-    own : array of shape (m,), int64
-        Index of the class of each support vector, ascending.
-    beta : array of shape (m, K), float64
-        Coefficient of each support vector in the pair of its own class and each class, > 0 in
-        favour of its own class; 0 in the column of its own class.
-    b : array of shape (K (K - 1) / 2,), float64
-        Offset of each pair, in the order of `decisions.class_pairs`. `sigmoid` has its columns in
-        this order too.
-
-    Notes
-    -----
     f_ij(x) = sum_s beta_sj K(z_s, x) - sum_t beta_ti K(z_t, x) + b_ij over the support vectors s of
     class i and t of class j > i. f_ij > 0 is a vote for i, else for j.
+
+    own : (m,) int64, index of the class of each support vector, ascending
+    beta : (m, K) float64, coefficient of each support vector in the pair of its own class and each
+    class, > 0 in favour of its own class; 0 in the column of its own class
+    b : (K (K - 1) / 2,) float64, offset of each pair, in the order of `decisions.class_pairs`, as
+    are the columns of `sigmoid`
     """
 
     own: np.ndarray
@@ -310,18 +274,7 @@ class PairwiseModel(KernelModel):
         return np.where(own == i, self.beta[:, j], np.where(own == j, -self.beta[:, i], 0.0))
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """Return the class with the most votes for each row.
-
-        Parameters
-        ----------
-        f : array of shape (m, pairs), float64
-            Result of `decision`.
-
-        Returns
-        -------
-        array of shape (m,), int64
-            Class index of each row.
-        """
+        """Return the class with the most votes for each row, (m,) int64. f : (m, pairs)."""
         return decisions.voted_classes(f, len(self.labels))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
@@ -373,20 +326,7 @@ class PairwiseModel(KernelModel):
         return least[row, winner] >= most.max(axis=1)
 
     def pair_model(self, first: int, second: int) -> KernelModel:
-        """Return the model of one pair of classes.
-
-        Parameters
-        ----------
-        first : int
-            Index of the class that f > 0 predicts.
-        second : int
-            Index of the other class.
-
-        Returns
-        -------
-        KernelModel
-            A model of two classes.
-        """
+        """Return the model of two classes, of which f > 0 predicts the class `first`."""
         i, j = sorted((first, second))
         is_first = self.own == first
         beta = np.where(is_first, self.beta[:, second], -self.beta[:, first])

@@ -58,19 +58,12 @@ EXTRA_ROWS = 100_000
 class LinearModel(Model):
     """A linear model, f(x) = <w, x> + b.
 
-    Parameters
-    ----------
-    w : array of shape (d, K), float64
-        Weights of the features, or of the random features of `mapping`. K is 1 for two classes (2
-        with Crammer and Singer's loss), else the number of classes.
-    solver : str
-        LIBLINEAR's name of the loss.
-    mapping : RandomMap, optional
-        The random features; None: w are weights of the features of rows.
-
-    Notes
-    -----
     Two classes: f > 0 predicts the first label. Several classes: the largest f_c wins.
+
+    w : (d, K) float64, weights of the features, or of the random features of `mapping`. K is 1 for
+    two classes (2 with Crammer and Singer's loss), else the number of classes.
+    solver : LIBLINEAR's name of the loss
+    mapping : the random features; None: w are weights of the features of rows
     """
 
     w: np.ndarray

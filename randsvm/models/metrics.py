@@ -162,9 +162,8 @@ class ConfusionMatrix(Accuracy):
     def __init__(self, classes: int) -> None:
         super().__init__()
         self.classes = classes
-        # Rows, and the sums of their weights.
-        self.confusion = np.zeros((classes, classes), np.int64)
-        self.weighted_confusion: np.ndarray = np.zeros((classes, classes))
+        # Numbers of rows, and sums of their weights: (2, true classes, classes).
+        self.confusion: np.ndarray = np.zeros((2, classes, classes))
         # Of each block f, whether the first class is the true one, and weights, (m,) each.
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
@@ -173,54 +172,36 @@ class ConfusionMatrix(Accuracy):
     ) -> None:
         super()._compare(y, f, predicted, weights)
         true, K = y.astype(np.int64), self.classes
-        size = max(len(self.confusion), int(true.max(initial=-1)) + 1)
-        cells, more = true * K + predicted, ((0, size - len(self.confusion)), (0, 0))
-        found = np.bincount(cells, minlength=size * K).reshape(size, K)
-        self.confusion = found + np.pad(self.confusion, more)
-        found = np.bincount(cells, weights, size * K).reshape(size, K)
-        self.weighted_confusion = found + np.pad(self.weighted_confusion, more)
+        # Labels may be ones that the model does not have.
+        more = max(0, int(true.max(initial=-1)) + 1 - self.confusion.shape[1])
+        self.confusion = np.pad(self.confusion, ((0, 0), (0, more), (0, 0)))
+        for confusion, counts in zip(self.confusion, (np.ones(len(y)), weights), strict=True):
+            np.add.at(confusion, (true, predicted), counts)
         if K == 2:
             is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
             f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
             self.blocks.append((f[is_known], true[is_known] == 0, weights[is_known]))
 
-    def _ranked(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return f, whether the first class is the true one, and weights of all rows, (m,) each."""
-        f, first, weights = map(np.concatenate, zip(*self.blocks, strict=True))
-        return f, first, weights
-
-    @property
-    def auc(self) -> float | None:
-        if self.classes != 2:
-            return None
+    def _areas(self) -> tuple[float, float, float]:
+        """Return the areas under the ROC curve, and under each class's precision-recall curve."""
         if not self.blocks:
-            return nan
-        f, first, weights = self._ranked()
+            return nan, nan, nan
+        f, first, weights = map(np.concatenate, zip(*self.blocks, strict=True))
         total = float(weights[first].sum())
         ranked = correctly_ranked(f, first, weights)
-        return float(weights[first] @ ranked[first]) / total if total else nan
-
-    @property
-    def average_precisions(self) -> tuple[float | None, ...]:
-        """The area under the precision-recall curve of each class; None for three or more."""
-        if self.classes != 2:
-            return (None,) * self.classes
-        if not self.blocks:
-            return nan, nan
-        f, first, weights = self._ranked()
-        return average_precision(f, first, weights), average_precision(-f, ~first, weights)
+        auc = float(weights[first] @ ranked[first]) / total if total else nan
+        both = average_precision(f, first, weights), average_precision(-f, ~first, weights)
+        return auc, *both
 
     def metrics(self, labels: Sequence[str]) -> ClassificationMetrics:
         """Return all metrics. labels : of all true classes, the classes of the model first."""
-        hits = np.diagonal(self.weighted_confusion)
-        K, rows = self.classes, self.confusion.sum(axis=1)
-        true, predicted = self.weighted_confusion.sum(axis=1), self.weighted_confusion.sum(axis=0)
+        (counts, confusion), K = self.confusion, self.classes
+        hits, rows = np.diagonal(confusion), counts.sum(axis=1)
+        true, predicted = confusion.sum(axis=1)[:K], confusion.sum(axis=0)
         with np.errstate(invalid="ignore"):
-            precision, recall = hits / predicted, hits / true[:K]
-            f1 = 2 * hits / (true[:K] + predicted)
-        scores = np.column_stack([precision, recall, f1])
-        areas = self.average_precisions
+            scores = np.column_stack([hits / predicted, hits / true, 2 * hits / (true + predicted)])
+        auc, *areas = self._areas() if K == 2 else [None] * (1 + K)
         classes = [
             ClassMetrics._make([label, int(count), *numbers, area])
             for label, count, numbers, area in zip(
@@ -228,10 +209,10 @@ class ConfusionMatrix(Accuracy):
             )
         ]
         means = [_mean_of_defined(column) for column in scores.T]
-        area = None if areas[0] is None else _mean_of_defined(np.array(areas, float))
+        area = _mean_of_defined(np.array(areas, float)) if K == 2 else None
         mean = ClassMetrics._make(["mean", int(rows.sum()), *means, area])
-        shown = tuple(labels[: len(self.confusion)])
-        return ClassificationMetrics(shown, self.confusion.tolist(), classes, mean, self.auc)
+        shown = tuple(labels[: len(counts)])
+        return ClassificationMetrics(shown, counts.astype(np.int64).tolist(), classes, mean, auc)
 
 
 def _mean_of_defined(scores: np.ndarray) -> float:

@@ -97,34 +97,22 @@ class ModelRows(NamedTuple):
 class Model:
     """The base of models, which predict rows and write their file.
 
-    Parameters
-    ----------
-    features : array of shape (d,), int32
-        Feature indices of the columns of rows, ascending, as written in files.
-    labels : tuple of str
-        Label of each class as the training data first spelled it; empty for a regression.
-    b : array of shape (columns of f,), float64
-        Offset of each decision value.
-    zero_based : bool
-        Whether feature indices begin at 0.
-    seen : SeenFeatures, optional
-        Features of the training data; None for a model of LIBSVM or LIBLINEAR, which uses all
-        features of a row.
-    scaling : Scaling, optional
-        Scaling of rows over the seen features; it is applied first.
-    float64 : bool
-        Whether feature values are float64, as in the training; if not, they are rounded to float32.
-    sigmoid : array of shape (2, columns of f), float64, optional
-        A and B of the probability 1 / (1 + exp(A f + B)); None: not fitted.
-    conformal : NonconformityScores, optional
-        Scores of held-out rows, for label sets and intervals; None: not kept.
-    noise_scale : float, optional
-        Scale sigma of the noise z = y - f of a regression, which has the density
-        e^(-|z| / sigma) / (2 sigma); None: not fitted.
-    columns : Columns, optional
-        Columns of the tables that the model was trained with; None: of svmlight files or arrays.
-    metadata : mapping of str to values of JSON
-        Other lines of the trailer, which describe the training.
+    features : (d,) int32, feature index of each column of rows, ascending, as written in files
+    labels : label of each class as the training data first spelled it; empty for a regression
+    b : (columns of f,) float64, offset of each decision value
+    zero_based : whether feature indices begin at 0
+    seen : features of the training data; None for a model of LIBSVM or LIBLINEAR, which uses all
+    features of a row
+    scaling : of rows over the seen features, applied first
+    float64 : whether feature values are float64, as in the training; else they are rounded to
+    float32
+    sigmoid : (2, columns of f) float64, A and B of the probability 1 / (1 + exp(A f + B)); None:
+    not fitted
+    conformal : scores of held-out rows, for label sets and intervals; None: not kept
+    noise_scale : sigma of the noise z = y - f of a regression, which has the density
+    e^(-|z| / sigma) / (2 sigma); None: not fitted
+    columns : of the tables that the model was trained with; None: of svmlight files or arrays
+    metadata : other lines of the trailer, which describe the training
     """
 
     features: np.ndarray
@@ -145,36 +133,16 @@ class Model:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
-        """Return the decision values of rows.
+        """Return the decision values of rows, (m,) or (m, columns) float64.
 
-        Parameters
-        ----------
-        rows : ModelRows
-            Rows from `rows`.
-        labels_only : bool, default=False
-            Whether only `predicted` uses the result, which may then be less precise.
-
-        Returns
-        -------
-        array of shape (m,) or (m, columns), float64
-            Values f of each row; several classes have a column for each class or pair.
+        Several classes have a column for each class or pair. labels_only : only `predicted` uses
+        the result, which may then be less precise
         """
         f = self._decision(rows, labels_only)
         return f[:, 0] if f.shape[1] == 1 else f
 
     def decision_matrix(self, X: Matrix) -> np.ndarray:
-        """Return the decision values of rows over the features of the model.
-
-        Parameters
-        ----------
-        X : CSR matrix or array of shape (m, d)
-            Rows; column j is the feature `features[j]`.
-
-        Returns
-        -------
-        array of shape (m, columns), float64
-            Values f of each row.
-        """
+        """Return f, (m, columns) float64. X : (m, d), column j is the feature `features[j]`."""
         return self._decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)), False)
 
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
@@ -200,13 +168,7 @@ class Model:
         return max(1, largest + 1 - self.index_base)
 
     def properties(self) -> dict[str, Any]:
-        """Return the properties of this class of models.
-
-        Returns
-        -------
-        dict
-            Values by name: format, task, and properties of the class.
-        """
+        """Return the properties of this class of models: format, task, and others by name."""
         raise NotImplementedError
 
     @property
@@ -230,17 +192,9 @@ class Model:
         return not self.labels
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """Return the predictions that follow from decision values.
+        """Return the class index of each row, (m,) int64, or f itself for a regression.
 
-        Parameters
-        ----------
-        f : array of shape (m,) or (m, columns), float64
-            Result of `decision`.
-
-        Returns
-        -------
-        array of shape (m,)
-            Class index of each row, int64; f itself for a regression.
+        f : (m,) or (m, columns), result of `decision`
         """
         return f if self.is_regression else decisions.predicted_classes(f)
 
@@ -255,17 +209,9 @@ class Model:
         return self.has_probabilities and not self.is_regression
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        """Return the probability of each class.
+        """Return the probability of each class in the order of `labels`, (m, classes) float64.
 
-        Parameters
-        ----------
-        f : array of shape (m,) or (m, columns), float64
-            Result of `decision`.
-
-        Returns
-        -------
-        array of shape (m, classes), float64
-            Probabilities, in the order of `labels`.
+        f : (m,) or (m, columns), result of `decision`
         """
         columns = decisions.sigmoids(f.reshape(len(f), -1), self.sigmoid_in_use)
         return decisions.class_probabilities(columns)
@@ -276,36 +222,17 @@ class Model:
         return self.sigmoid
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
-        """Return how badly each class fits each row; see `decisions.class_scores`.
+        """Return how badly each class fits each row, (m, classes); see `decisions.class_scores`.
 
-        Parameters
-        ----------
-        f : array of shape (m,) or (m, columns), float64
-            Result of `decision`.
-
-        Returns
-        -------
-        array of shape (m, classes), float64
-            Scores, in the order of `labels`.
+        f : (m,) or (m, columns), result of `decision`
         """
         return class_scores(f.reshape(len(f), -1), pairs=False)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Return rows after scaling, over the features of the model.
 
-        Parameters
-        ----------
-        indptr : array of shape (m + 1,), int64
-            First value of each row, as in a CSR matrix.
-        indices : array of shape (values,), int32
-            Feature index of each value, as in a file.
-        values : array of shape (values,), float32 or float64
-            Values of the features.
-
-        Returns
-        -------
-        ModelRows
-            Rows for `decision`.
+        indptr : (m + 1,) int64, as in a CSR matrix; indices : (values,) int32, feature indices as
+        in a file; values : (values,) float32 or float64
         """
         values = values.astype(np.float64 if self.float64 else np.float32, copy=False)
         unseen = np.empty(0, np.int32)
@@ -326,22 +253,7 @@ class Model:
     def scaled(
         self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return rows after scaling, without unseen features.
-
-        Parameters
-        ----------
-        indptr : array of shape (m + 1,), int64
-            First value of each row, as in a CSR matrix.
-        indices : array of shape (values,), int32
-            Feature index of each value, as in a file.
-        values : array of shape (values,), float32 or float64
-            Values of the features.
-
-        Returns
-        -------
-        tuple of arrays
-            The same three arrays of the scaled rows.
-        """
+        """Return the three arrays of scaled rows, without unseen features; see `rows`."""
         assert self.scaling is not None, "the model has a scaling"
         features = self._scaled_features
         column, used = _find_columns(features, indices)
@@ -364,19 +276,10 @@ class Model:
     def label_table(self, path: str, training: bool = False) -> LabelTable:
         """Return a reader of the labels of rows.
 
-        Parameters
-        ----------
-        path : str
-            Name of a file of rows, for messages.
-        training : bool, default=False
-            Whether the rows are those of the training.
-
-        Returns
-        -------
-        LabelTable
-            The reader. Rows of the training have the labels of the model; novelty detection ignores
-            the labels. Other rows may have no label, `?`; those of novelty detection may have other
-            labels than the model, as may rows for labels that are numbers and not whole.
+        path : name of a file of rows, for messages; training : whether the rows are those of the
+        training. Rows of the training have the labels of the model; novelty detection ignores the
+        labels. Other rows may have no label, `?`; those of novelty detection may have other labels
+        than the model, as may rows for labels that are numbers and not whole.
         """
         if training:
             names = () if self.is_one_class else self.labels

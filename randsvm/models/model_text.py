@@ -127,8 +127,8 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
     """Return the length of the model's text without its trailer, and the trailer's items.
 
     content : the whole file; name : the file's name in messages. The items are None for a file
-    without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the trailer is truncated,
-    altered, followed by other bytes, or of another version.
+    without a trailer, by LIBSVM or LIBLINEAR. Raise ModelError if the file is truncated or altered,
+    or the trailer of another version.
     """
     if content.startswith(LINE_PREFIX):
         raise ModelError(f"{name}:1: expected a model, found its trailer alone")
@@ -143,7 +143,13 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
             f"{where}: expected '# randsvm format {VERSION}', found {quoted(lines[0])}"
         )
     _check_version(lines[0].removeprefix(FORMAT_PREFIX), where)
-    _check_seal(content, lines, name, first_line)
+    end = content.rfind(b"\n" + SEAL_PREFIX) + 1
+    digest = hashlib.sha256(memoryview(content)[:end]).hexdigest()
+    if content[end:] != SEAL_PREFIX + digest.encode() + b"\n":
+        raise ModelError(
+            f"{name}: expected the line '{SEAL_PREFIX.decode()}...' of all bytes before it at the "
+            f"end, found others: the model was truncated, altered or damaged after it was written"
+        )
     with reading(name):
         words = [line.removeprefix(LINE_PREFIX).partition(b" ") for line in lines[1:-2]]
         return start, {key.decode(): json.loads(files.decoded(text)) for key, _, text in words}
@@ -159,33 +165,6 @@ def _check_version(version: bytes, where: str) -> None:
         newer = "a newer version of randsvm wrote this model"
         hint = f": {older if int(version) < VERSION else newer}"
     raise ModelError(f"{where}: expected model format {VERSION}, found {found}{hint}")
-
-
-def _check_seal(content: bytes, lines: list[bytes], name: str, first_line: int) -> None:
-    last = f"{name}:{first_line + len(lines) - 1}"
-    sealed = [number for number, line in enumerate(lines) if line.startswith(SEAL_PREFIX)]
-    if not sealed:
-        raise ModelError(
-            f"{last}: expected a line '{SEAL_PREFIX.decode()}...' at the end, found the end of the "
-            f"file (truncated?)"
-        )
-    line, where = lines[sealed[0]], f"{name}:{first_line + sealed[0]}"
-    if len(lines) == sealed[0] + 1:
-        raise ModelError(
-            f"{where}: expected a newline at the end, found {quoted(line)} (truncated?)"
-        )
-    after = b"\n".join(lines[sealed[0] + 1 :])
-    if after:
-        raise ModelError(
-            f"{where}: expected the end of the file after the sha256, found {quoted(after)}"
-        )
-    covered = memoryview(content)[: len(content) - len(line) - 1]
-    digest = hashlib.sha256(covered).hexdigest()
-    if line != SEAL_PREFIX + digest.encode():
-        raise ModelError(
-            f"{where}: expected sha256 {digest}, found {quoted(line.removeprefix(SEAL_PREFIX))}: "
-            f"the model was altered or damaged after it was written"
-        )
 
 
 @contextlib.contextmanager
@@ -309,23 +288,23 @@ class Header:
 
     def integers(self, keyword: str, count: int) -> tuple[int, ...]:
         """Return the `count` whole numbers after `keyword`."""
-        words = self._exact_words(keyword, count)
-        if not all(INTEGER.fullmatch(w) and -INT_LIMIT <= int(w) < INT_LIMIT for w in words):
-            raise self.error(
-                self.line_of(keyword),
-                f"whole numbers below 2^31 after '{keyword}'",
-                b" ".join(words),
-            )
+        words = self._numbers(keyword, count, "whole numbers below 2^31", _is_c_int)
         return tuple(map(int, words))
 
     def numbers(self, keyword: str, count: int) -> tuple[float, ...]:
         """Return the `count` finite numbers after `keyword`."""
-        words = self._exact_words(keyword, count)
-        if not all(map(is_number, words)):
-            raise self.error(
-                self.line_of(keyword), f"finite numbers after '{keyword}'", b" ".join(words)
-            )
-        return tuple(map(float, words))
+        return tuple(map(float, self._numbers(keyword, count, "finite numbers", is_number)))
+
+    def _numbers(
+        self, keyword: str, count: int, what: str, is_one: Callable[[bytes], bool]
+    ) -> list[bytes]:
+        words = self.words(keyword)
+        if len(words) != count:
+            expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
+            raise self.error(self.line_of(keyword), expected, f"{len(words)}")
+        if not all(map(is_one, words)):
+            raise self.error(self.line_of(keyword), f"{what} after '{keyword}'", b" ".join(words))
+        return words
 
     def optional_numbers(self, keyword: str, count: int) -> tuple[float, ...] | None:
         return self.numbers(keyword, count) if keyword in self else None
@@ -336,13 +315,6 @@ class Header:
         if number < 0:
             raise self.error(self.line_of(keyword), f"{keyword} of 0 or more", f"{number}")
         return number
-
-    def _exact_words(self, keyword: str, count: int) -> list[bytes]:
-        words = self.words(keyword)
-        if len(words) != count:
-            expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(self.line_of(keyword), expected, f"{len(words)}")
-        return words
 
     def nr_class(self, kind: str, classifiers: Sequence[str]) -> int:
         """Return the number of classes. kind : svm_type or solver_type; others have nr_class 2."""
@@ -391,6 +363,10 @@ class Header:
             )
 
 
+def _is_c_int(word: bytes) -> bool:
+    return bool(INTEGER.fullmatch(word)) and -INT_LIMIT <= int(word) < INT_LIMIT
+
+
 def either(words: Iterable[str]) -> str:
     """Return the words as 'a, b or c'."""
     *others, last = words
@@ -411,15 +387,19 @@ def parse_rows(
     header.check_rows(count, rows)
     text = header.content[header.size : header.end]
     _check_plain_rows(text, header, row)
-    first = np.empty((count, 0))
+    numbers = f"{columns} number{'s' * (columns > 1)} in a {row}"
+
+    def missing(number: int) -> ModelError:
+        line = text.split(b"\n", number + 1)[number]
+        return header.error(header.first_row_line + number, numbers, line)
+
+    first, rest = np.empty((count, 0)), text
     if columns > 1:
-        first, text = svmlight.first_numbers(text, count, columns - 1)
+        first, rest = svmlight.first_numbers(text, count, columns - 1)
     if len(first) < count:
-        numbers = f"{columns} numbers in a {row}"
-        line = text.split(b"\n", len(first) + 1)[len(first)]
-        raise header.error(header.first_row_line + len(first), numbers, line)
+        raise missing(len(first))
     block = svmlight.parse(
-        text,
+        rest,
         name=header.name,
         labels="number",
         zero_based=True,
@@ -427,8 +407,7 @@ def parse_rows(
         first_line=header.first_row_line,
     )
     if len(block.y) != count:
-        blank = next(n for n, line in enumerate(text.split(b"\n")) if not line.strip())
-        raise header.error(header.first_row_line + blank, f"a {row}", "a blank line")
+        raise missing(next(n for n, line in enumerate(rest.split(b"\n")) if not line.strip()))
     return np.column_stack([first, block.y])[:, :columns], block
 
 

@@ -39,32 +39,19 @@ PHI_OF_KERNELS: dict[str, Phi] = {"rbf": "rbf", "poly": "power", "sigmoid": "tan
 class NormalForm:
     """Decision functions f = b + v L + sum_j c_j phi_j(v) of rows with an entry for every index.
 
-    Parameters
-    ----------
-    inputs : int
-        Number of entries of a row.
-    single : bool
-        Whether entries are rounded to float32, before scaling and after it.
-    shift, factor : array of shape (inputs,), optional
-        Scaling (x - shift) factor; factor is 0 for unknown features. None: no scaling.
-    unit : bool
-        Whether scaled rows are divided by their norm.
-    b : array of shape (columns,)
-    L : array of shape (inputs, columns)
-    phi : str, optional
-        rbf: exp(-gamma |v - z_j|^2). power, tanh, cos: of gamma <v, z_j> + offset_j. signs: the
-        product of <v, s> over `degree[j]` rows s of `signs`. None: no terms.
-    Z : CSR matrix of shape (m, inputs), or array of signs of shape (sum of degree, inputs), int8
-    gamma : float
-    offset : array of shape () or (m,)
-    degree : array of shape () of a power, or (m,) of signs
-    c : array of shape (m, k)
-        Coefficients. Column i of group g belongs to column `columns[g, i]` of f.
-    groups : array of shape (groups + 1,)
-        Terms groups[g] to groups[g + 1] form the group g.
-    columns : array of shape (groups, k)
-    rounding : float
-        Error of f that rounding explains, relative to `magnitude`.
+    inputs : number of entries of a row
+    single : whether entries are rounded to float32, before scaling and after it
+    shift, factor : (inputs,), scaling (x - shift) factor; factor is 0 for unknown features. None:
+    none
+    unit : whether scaled rows are divided by their norm
+    b : (columns,); L : (inputs, columns)
+    phi : rbf: exp(-gamma |v - z_j|^2). power, tanh, cos: of gamma <v, z_j> + offset_j. signs: the
+    product of <v, s> over `degree[j]` rows s of signs. None: no terms.
+    Z : (m, inputs) CSR, or signs of shape (sum of degree, inputs), int8
+    offset : () or (m,); degree : () of a power, or (m,) of signs
+    c : (m, k), coefficients. Column i of group g belongs to column `columns[g, i]` of f.
+    groups : (groups + 1,), terms groups[g] to groups[g + 1] form the group g; columns : (groups, k)
+    rounding : error of f that rounding explains, relative to the sum of absolute terms
     """
 
     inputs: int

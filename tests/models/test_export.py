@@ -393,4 +393,3 @@ def test_without_onnxruntime_the_graph_is_written_and_says_so(small, monkeypatch
     run_predict("export", "onnx", small, small.with_name("m.onnx"))
     assert "the exported graph was not run" in capsys.readouterr().err
     assert small.with_name("m.onnx").stat().st_size
-
