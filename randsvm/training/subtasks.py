@@ -105,7 +105,9 @@ class Subtasks:
         *,
         may_be_indefinite: bool = False,
     ) -> None:
-        self.D, self.params, self.may_be_indefinite = D, params, may_be_indefinite
+        # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
+        self.D = D.single_threaded() if D.n <= FEW_ROWS else D
+        self.params, self.may_be_indefinite = params, may_be_indefinite
         self.resources, self.at_once = resources, at_once
         self._regrouped: RowsByClass | None = None
         self._few_rows: dict[int, tuple[Dataset, np.ndarray]] = {}
