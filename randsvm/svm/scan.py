@@ -453,7 +453,7 @@ def totals(
         y, u, beta, weights, *box_parameters(task), window.left, window.right, at, jump
     )
     inside = at[:count].copy(), jump[:count].copy()
-    breakpoints = Breakpoints.of(window, task.bounds, slope, *inside, (before, after))
+    breakpoints = Breakpoints.of(window, slope, *inside, (before, after))
     return Totals([norm], [linear], breakpoints)
 
 

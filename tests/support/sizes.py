@@ -18,7 +18,6 @@ from randsvm.training import run
 CONSTANTS = {
     "averaged_chunks": ["algorithms.sgd.GROUP_CHUNKS"],
     "batch_rows": ["data.batches.BATCH_ROWS"],
-    "breakpoint_cells": ["svm.offset.CELLS"],
     "breakpoints": ["svm.offset.MAX_BREAKPOINTS"],
     "cache_end_bytes": ["data.cache.END"],
     "coarse_rows": ["training.search.COARSE_ROWS"],

@@ -31,7 +31,7 @@ def breakpoints_of(task, y, u, weights, window):
     box = kkt_scan_reference.Box(*task.bounds, task.epsilon, task.one_sided)
     found = kkt_scan_reference.sums(y, u, np.zeros(len(y)), weights, box, window.left, window.right)
     at, jump = np.array(found.breakpoints, float).reshape(-1, 2).T
-    return Breakpoints.of(window, task.bounds, found.slope, at, jump, found.outside)
+    return Breakpoints.of(window, found.slope, at, jump, found.outside)
 
 
 def b_and_reports(
@@ -61,14 +61,14 @@ def b_and_reports(
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("most, cells", [(offset.MAX_BREAKPOINTS, offset.CELLS), (3, 7)])
+@pytest.mark.parametrize("most", [offset.MAX_BREAKPOINTS, 3])
 @pytest.mark.parametrize("task, share", TASKS, ids=str)
-def test_b_does_not_depend_on_the_first_window(task, share, most, cells, set_sizes):
+def test_b_does_not_depend_on_the_first_window(task, share, most, set_sizes):
     """b is a breakpoint with the least P, or the midpoint of a flat interval.
 
     The number of reported breakpoints and of shards does not matter.
     """
-    set_sizes(breakpoints=most, breakpoint_cells=cells)
+    set_sizes(breakpoints=most)
 
     @settings(max_examples=80)
     @given(
