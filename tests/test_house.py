@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def package_of(file):
     return file.partition(".")[0]
 
 
+@cache
 def imports(path):
     """Return full names of everything that a module imports, inside functions too."""
     found = set()

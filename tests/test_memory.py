@@ -72,10 +72,10 @@ def write_table(path, n):
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_four_times_the_rows_of_a_table_take_no_more_memory(tmp_path, form):
-    """The peak grows by 17 bytes a row at most, while parsed rows take 80 MB more."""
+    """The peak grows by 17 bytes a row at most, while parsed rows take 60 MB more."""
     if form == "parquet":
         pytest.importorskip("pyarrow")
-    n = 160_000
+    n = 120_000
     peaks = []
     for rows_of_table in (n, 4 * n):
         data = tmp_path / f"{rows_of_table}.{form}"

@@ -26,11 +26,10 @@ def run(*words):
 @pytest.mark.parametrize("name", SETS)
 def test_a_set_is_the_beginning_of_a_larger_set(name):
     """The sets may end within a block of rows, at its end or beyond."""
-    made = [run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_000, 10_009)]
+    few, many = (run("make_data.py", name, "-", "--rows", rows).stdout for rows in (9, 10_009))
     head = int(name == "incomes")
-    assert [text.count(b"\n") - head for text in made] == [9, 10_000, 10_009]
-    assert made[1].startswith(made[0])
-    assert made[2].startswith(made[1])
+    assert [text.count(b"\n") - head for text in (few, many)] == [9, 10_009]
+    assert many.startswith(few)
 
 
 # ---- real sets, and the page ------------------------------------------------------------------

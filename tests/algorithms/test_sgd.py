@@ -26,11 +26,10 @@ from randsvm.data.classes import labelled_classes
 from randsvm.data.in_memory import Arrays
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
-from randsvm.errors import ParameterError
 from randsvm.events import Trained
 from randsvm.models.model_text import load
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
 
 D = 13  # features of the rows that both learners are given
 
@@ -549,7 +548,7 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
     assert found < zero
 
 
-# ---- refusals ---------------------------------------------------------------------------------
+# ---- a gap ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -575,18 +574,3 @@ def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
         beta[machine.support_] = machine.dual_coef_[0]
         gain = beta @ y - 0.1 * np.abs(beta).sum() if "task" in options else np.abs(beta).sum()
         assert outcome.primal == pytest.approx(gain - beta @ K @ beta / 2, rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"gap": 0.1, "loss": "log"},
-        {"gap": 0.1, "task": "one-class"},
-        {"gap": 0.1, "multiclass": "crammer-singer"},
-        {"gap": 0.1, "early_stopping": 0.5},
-        {"max_iterations": 3},
-    ],
-)
-def test_a_gap_of_sgd_is_refused_where_it_cannot_be_certified(options):
-    with pytest.raises(ParameterError, match="--gap"):
-        SgdParams(**options)

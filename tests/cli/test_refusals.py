@@ -14,6 +14,12 @@ KEPT = "the options of the model: it takes no --"
 # A training (MODEL_FILE m, unless words name files), the exit code, and words of the last line.
 LINES = [
     # words and numbers of options
+    ("randsvm --cluster local:0 two m", 2, "--cluster: expected"),
+    ("randsvm --cluster local: two m", 2, "--cluster: expected"),
+    ("randsvm --cluster local:10000 two m", 2, "--cluster: expected"),
+    ("randsvm --cluster 127.0.0.1:99999 two m", 2, "--cluster: expected"),
+    ("randsvm --cluster tcp://127.0.0.1:0 two m", 2, "--cluster: expected"),
+    ("randsvm --cluster host two m", 2, "--cluster: expected"),
     ("randsvm --gama 1 two m", 2, "'--gama'"),
     ("randsvm -C 1 two m", 2, "Did you mean"),
     ("randsvm -c 0 two m", 2, "'-c' / '--cost': must be > 0 and finite, got 0"),
@@ -112,6 +118,12 @@ LINES = [
     ("randsvm -t sigmoid --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
     ("osuna -t 3 --gap 0.01 two m", 2, "--gap needs a positive semidefinite kernel"),
     ("osuna-closest -t poly -r -1 --gap 0.01 two m", 2, "positive semidefinite kernel"),
+    ("sgd --loss log --gap 0.1 two m", 2, "--gap"),
+    ("sgd -s one-class --gap 0.1 two m", 2, "--gap"),
+    ("sgd --multiclass crammer-singer --gap 0.1 two m", 2, "--gap"),
+    ("sgd --early-stopping 0.5 --gap 0.1 two m", 2, "--gap"),
+    ("sgd --max-iterations 3 two m", 2, "needs --gap"),
+    ("sgd --update linear --cluster 2 two m", 2, "they arrive: no --cluster"),
     ("sgd --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
     ("sgd --update linear --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),
     ("osuna -t sigmoid --require-gap 0.01 two m", 2, "--require-gap needs a certificate: "),

@@ -368,14 +368,6 @@ def test_a_signal_is_raised_once_by_the_next_event(signalled):
     assert [event.text for event in received] == ["before", "after"]
 
 
-def test_a_signal_is_raised_in_the_main_thread_only(signalled):
-    signalled(signal.SIGTERM)
-    with ThreadPool(1) as pool:
-        pool.submit(events.check).result()
-    with pytest.raises(Interrupted):
-        events.check()
-
-
 def test_a_signal_ends_a_map_and_cancels_its_remaining_calls(
     signalled,
 ):

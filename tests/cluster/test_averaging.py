@@ -24,7 +24,7 @@ from randsvm.data.batches import chunk_groups, shuffled_batches
 from randsvm.data.classes import labelled_classes
 from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draws
-from randsvm.errors import ClusterError, Interrupted, OutOfTimeError, ParameterError
+from randsvm.errors import ClusterError, Interrupted, OutOfTimeError
 from randsvm.events import Epoch, Progress, Trained, listening
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES
@@ -338,9 +338,3 @@ def test_the_messages_of_an_epoch_contain_weights_only(tmp_path, two):
     assert (np.diff(moved) > 0).all()
     # Five weights and the overhead of messages.
     assert np.diff(moved).max() < 20_000
-
-
-def test_an_update_on_a_cluster_is_refused(tmp_path, two):
-    run_train("sgd", "-q", two, tmp_path / "m")
-    with pytest.raises(ParameterError, match=r"--update .* no --cluster"):
-        run_train("sgd", "-q", "--update", tmp_path / "m", "--cluster", 2, two, tmp_path / "n")

@@ -17,7 +17,7 @@ from functools import partial
 import oracle
 import pytest
 from commands import run_train
-from dask_cluster import PATIENCE, DaskCluster
+from dask_cluster import DaskCluster
 from learning import board
 
 from randsvm import api
@@ -105,7 +105,6 @@ def test_a_run_that_waits_for_the_cluster_ends_with_its_best_model(
     ends = {"signal": Interrupted, "no scheduler": ClusterError}
     with pytest.raises(ends[how]) if how in ends else nullcontext():
         api.train(path, tmp_path / "m", "randsvm", watch, cluster=two.file, **given)
-    assert time.monotonic() - begun[0] < PATIENCE / 2
     stopped = oracle.trailer(tmp_path / "m")["stopped"]
     expected = {"limit": "time limit", "signal": "signal 15", "no scheduler": "scheduler"}
     assert expected[how] in stopped

@@ -117,17 +117,6 @@ def test_no_command_line_contains_a_secret(local):
         assert b"PRIVATE" not in words
 
 
-@pytest.mark.parametrize(
-    "address", ["local:0", "local:", "local:10000", "127.0.0.1:99999", "tcp://127.0.0.1:0", "host"]
-)
-def test_an_invalid_address_is_refused_at_once(tmp_path, address):
-    path = board(20).save(tmp_path / "board")
-    began = time.monotonic()
-    with pytest.raises(ParameterError, match="--cluster: expected"):
-        run_train("randsvm", "-q", "--cluster", address, path, tmp_path / "m")
-    assert time.monotonic() - began < 30
-
-
 @pytest.mark.parametrize("content", [b"+1 1:2\n-1 1:3\n", b"{}", b"{1:2", b"", b"\xff{", b"[1]"])
 def test_the_error_of_a_bad_scheduler_file_has_one_line(tmp_path, content):
     path = board(20).save(tmp_path / "board")

@@ -90,6 +90,7 @@ def table_of(X):
 
 def assert_rows(X, source, **options):
     with open_rows(source, **options) as D:
+        assert D.summary.float64
         np.testing.assert_array_equal(matrix_of(D), X)
         np.testing.assert_array_equal(D.points(np.array([1, ROWS - 1])).X.toarray(), X[[1, -1]])
 
@@ -99,9 +100,12 @@ WAYS += ["array", "Fortran order", "CSR"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("late", [False, True], ids=["from the start", "in the last rows"])
-def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, late):
-    X = NORMAL if not late else np.where(np.arange(ROWS)[:, None] < 180, NORMAL.round(3), NORMAL)
+@pytest.mark.parametrize(
+    "long", [slice(ROWS), slice(20), slice(180, ROWS)], ids=["all", "first", "last"]
+)
+def test_rows_are_those_of_the_source(tmp_path, monkeypatch, way, long):
+    X = NORMAL.round(3)
+    X[long] = NORMAL[long]
     path, options = tmp_path / "data", {"chunk_rows": 64}
     path.write_bytes(table_of(X) if way == "CSV" else text_of(X))
     source = path

@@ -141,14 +141,6 @@ def test_the_mean_over_many_maps_is_the_kernel(m):
 # --- addresses of random numbers ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("m", MAPS, ids=str)
-def test_a_component_does_not_depend_on_the_number_of_components(m):
-    X = some_rows(5, 4)
-    few, many = seeded(m, 3, 7), seeded(m, 3, 3001)
-    a, b = z(few, X)[:, :7] * math.sqrt(7), z(many, X)[:, :7] * math.sqrt(3001)
-    assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
-
-
 # --- coefficients and degrees ------------------------------------------------------------------
 
 POLYS = st.builds(
@@ -183,22 +175,6 @@ def test_dense_and_sparse_rows_agree(m, set_sizes):
         found[name] = prepared.values(X)
     difference = np.abs(found["dense"] - found["sparse"]).max()
     assert difference <= 1e-5 * np.abs(found["sparse"]).max()
-
-
-@pytest.mark.parametrize("m", MAPS, ids=str)
-@pytest.mark.parametrize("share, tolerance", [(-1.0, 1e-5), (2.0, 0.0)])
-def test_the_division_into_blocks_changes_only_rounding(m, share, tolerance, set_sizes):
-    """Sparse rows do not change at all. For dense rows BLAS rounds scalar products differently at
-    different places of a block.
-    """
-    set_sizes(dense_share=share, mapped_values=64 * 100)
-    X = some_rows(333, 40, 0.3)
-    prepared = m.over(indices(40))
-    whole = prepared.values(X)
-    for step in (1, 7, 100, 256):
-        parts = [prepared.values(X[a : a + step]) for a in range(0, 333, step)]
-        scale = np.abs(whole).max()
-        assert np.abs(np.concatenate(parts) - whole).max() <= tolerance * scale
 
 
 @pytest.mark.parametrize("share", [-1.0, 2.0])

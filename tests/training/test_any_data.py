@@ -83,13 +83,3 @@ def test_a_working_set_never_exceeds_the_requested_size(tmp_path, algorithm, wor
     assert_gap_reached(learnt, 0.01)
     assert max(event["working_set"] for event in learnt.rounds) <= size
     assert learnt.notices == []
-
-
-def test_no_violators_is_reported_only_if_the_evaluation_finds_none(tmp_path):
-    """Without --gap the stopping rules of KBH07 and OFG97 apply."""
-    y, X = unbalanced(1500, 157)
-    path = oracle.write_svmlight(tmp_path / "data", y, X)
-    for algorithm, *words in [("randsvm", "--sample-size", 1500), ("osuna", "--working-set", 200)]:
-        learnt = learn(algorithm, path, tmp_path / "m", "-c", 1e-3, "--gap", "none", *words)
-        assert learnt.metadata["stopped"] == "no violators"
-        assert learnt.metadata["violators"] == 0

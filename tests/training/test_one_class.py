@@ -26,17 +26,6 @@ def test_labels_of_the_training_rows_are_ignored(tmp_path):
     assert len({model.read_bytes().partition(b"# randsvm")[0] for model in bodies}) == 1
 
 
-def test_a_working_set_far_below_nu_n_rows_reaches_the_optimum(tmp_path):
-    path = write_rows(tmp_path / "data", np.ones(len(cloud(3000))), cloud(3000))
-    words = ("-s", "one-class", "-n", 0.2, "--gap", 1e-3, "--working-set")
-    small, large = (
-        learn("osuna", path, tmp_path / "m", *words, size).outcome for size in (100, 3000)
-    )
-    assert small["stopped"] == large["stopped"] == "gap <= 0.001"
-    assert small["support_vectors"] > 600
-    assert small["dual"] == pytest.approx(large["dual"], rel=2e-3)
-
-
 # ---- sgd --------------------------------------------------------------------------------------
 
 

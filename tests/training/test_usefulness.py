@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 
 import numpy as np
 import pytest
-from commands import run_train
 from sklearn.exceptions import ConvergenceWarning
 from trainings import CONSTANT_DECISION, OVERFITTED, POOR_FIT_NOTICES
 
@@ -93,22 +91,6 @@ def test_a_model_that_fails_on_held_out_rows_is_noted(
     else:
         majority = max(np.mean(truth == label) for label in set(truth.tolist()))
         assert np.mean(predicted == truth) < majority + 0.1
-
-
-def test_the_note_is_on_stderr_and_in_the_log(tmp_path, capsys):
-    X = one_large(make_rows(400))
-    lines = (
-        f"{label} " + " ".join(f"{j + 1}:{value:g}" for j, value in enumerate(x)) + "\n"
-        for label, x in zip(curved(X), X, strict=True)
-    )
-    data, log = tmp_path / "data", tmp_path / "log"
-    data.write_text("".join(lines))
-    run_train(data, tmp_path / "m", "--log", log)
-    emitted = " ".join(capsys.readouterr().err.split())
-    assert OVERFITTED in emitted
-    records = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [one for one in records if one.get("text") == OVERFITTED]
-    assert OVERFITTED not in (tmp_path / "m").read_text()
 
 
 def test_fit_warns_of_a_useless_model():
