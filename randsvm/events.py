@@ -234,6 +234,7 @@ class Trained(NamedTuple):
     # Whether the certificate was computed from scratch at the end; else it comes from the running
     # values of the scans, as after a signal.
     evaluated: bool | None = None
+    certificate: str | None = None  # The word of the model file for how far P and D are proven
     reduced: Reduced | None = None  # What `--reduce` did; None without it
     # ---- of sgd, with P = 1/2 |w|^2 + C sum loss
     steps: int | None = None  # Rows learned

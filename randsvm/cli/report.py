@@ -333,6 +333,8 @@ class Report:
         self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
         if not outcome.evaluated:
             self.say("not certified: the run ended before its closing evaluation")
+        elif outcome.certificate == "sampled":
+            self.say("the gap holds with a probability of at least 1 - 1e-9 (sampled rounding)")
         self._show_reduction(outcome)
         if outcome.largest_gap is not None and not math.isnan(outcome.gap):
             self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")

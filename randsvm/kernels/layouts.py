@@ -95,9 +95,14 @@ class Layout:
     nothing is subtracted.
     """
 
-    # Whether exponents come from differences of features; whether each product reads all features.
+    # Whether exponents come from differences of features; whether products are added in order, see
+    # rounding.sum_error; whether each product reads all features.
     uses_differences = False
+    adds_in_order = False
     is_dense = True
+
+    # A layout in float64 that is faster than the one of the same kind; None: there is none.
+    faster_float64: Layout | None = None
 
     def __init__(self, kernel: Kernel, dtype: type, centre: np.ndarray | None = None) -> None:
         self.kernel, self.dtype, self.centre = kernel, dtype, centre
@@ -107,6 +112,8 @@ class Layout:
         """The layout of the same rows with values and sums in float64."""
         if self.dtype is np.float64:
             return self
+        if self.faster_float64 is not None:
+            return self.faster_float64
         if self.is_dense and self.kernel.name == "rbf":
             return Differences(self.kernel, np.float64)
         return type(self)(self.kernel, np.float64, self.centre)
@@ -358,6 +365,8 @@ def _rows_at_once(d: int) -> int:
 
 class Dense(Compiled):
     """Dense rows of rbf in float32, augmented as those of Blocks."""
+
+    adds_in_order = True
 
     def rows(
         self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
@@ -617,6 +626,7 @@ def choose_layout(
         return error * FLOAT64_UNIT <= ROUNDING
 
     d, is_rbf, is_single = size[1], kernel.name == "rbf", dtype is np.float32
+    few_nonzeros = is_rbf and reads_nonzeros and has_few_nonzeros(*size)
     layout: Layout
     if kernel.name == "precomputed":
         return SparseBlocks(kernel, np.float64)
@@ -627,8 +637,7 @@ def choose_layout(
     else:
         # The limit applies to rows before centring. If only centred rows are below it, the kernel
         # is narrow and cells are faster: covtype, gamma 32, takes 1.5 instead of 2.0 s.
-        over_nonzeros = Nonzeros(kernel, dtype)
-        if reads_nonzeros and has_few_nonzeros(*size) and is_accurate(over_nonzeros):
+        if few_nonzeros and is_accurate(Nonzeros(kernel, dtype)):
             usual = usual_values(sample) if is_single and sample is not None else None
             return Nonzeros(kernel, dtype, usual)
         if not is_single:
@@ -639,7 +648,10 @@ def choose_layout(
         return layout.in_float64
     if isinstance(layout, Dense) and profits is not None and d > 0:
         in_cells = Cells(kernel, dtype, layout.centre, cutoff)
-        return in_cells if profits(in_cells) else layout
+        layout = in_cells if profits(in_cells) else layout
+        over_nonzeros = Nonzeros(kernel, np.float64)
+        if few_nonzeros and is_accurate(over_nonzeros):
+            layout.faster_float64 = over_nonzeros
     return layout
 
 

@@ -75,6 +75,7 @@ def sum_error(
     additions: int | None = None,
     unit: float = FLOAT64,
     differences: bool = False,
+    in_order: bool = False,
     left_out: float = 0.0,
     size: float = 0.0,
 ) -> SumError:
@@ -85,14 +86,17 @@ def sum_error(
     goes through in precision `unit` within a block of centres, by default as many as a block has;
     the sums of blocks are added in float64.
     differences: whether an argument of rbf is a sum of squared differences of exact features, not
-    of products. left_out: rbf values below it may be missing. size: the largest |x| of rows and
-    centres as the file has them, of rbf; 0: their features are exact.
+    of products. in_order: whether products are added one after another, and norms after them: then
+    no partial sum of products is above half of (|x| + |z|)^2. left_out: rbf values below it may be
+    missing. size: the largest |x| of rows and centres as the file has them, of rbf; 0: their
+    features are exact.
     """
     most = min(centres, BLOCK_CENTRES) if additions is None else additions
     adding = accumulated(most + 3, unit) + accumulated(centres // BLOCK_CENTRES + 2 + WRITTEN)
     # A product goes through its own rounding, that of both factors, of scale, and `terms` + 2
     # additions; float64 norms through as many of their own, and those of features and gamma.
-    products = accumulated(terms + 8, unit) + accumulated(terms + 4 + WRITTEN)
+    adds = terms / 2 if in_order else terms
+    products = accumulated(adds + 8, unit) + accumulated(terms + 4 + WRITTEN)
     if kernel.name == "rbf":
         after = EXP_ERROR * unit * SPARE
         # The slope of e^(-gamma r^2) is at most sqrt(2 gamma / e).

@@ -11,8 +11,8 @@ which is 0 where the row satisfies its KKT condition, and by definition of P and
 
 So the distance needs no P and no D, and no digits cancel. A row without a loss and with
 beta = 0, or with a loss and beta at its bound, has the residual 0 for every z around its own: its
-rounding does not count. What counts is the rounding of the few other rows. Those are computed in
-float64 if the bound of float32 does not suffice.
+rounding does not count. What counts is the rounding of the few other rows. Those, or a sample of
+them, are computed in float64 if the bound of float32 does not suffice.
 
 docs/certificate.md has the proofs; kernels/rounding.py the bounds of u.
 """
@@ -22,10 +22,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from randsvm.arrays import CsrMatrix
+from randsvm.data.sampling import Draw
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import ROUNDING, Layout, SparseBlocks
 from randsvm.kernels.rounding import (
@@ -46,86 +48,147 @@ from randsvm.svm.tasks import Task
 LARGEST_ERROR = 1e300
 
 
-@dataclass(frozen=True)
-class RowErrors:
-    """The bounds of the errors of u of all rows: see SumError. total: B."""
-
-    error: SumError
-    total: float
-
-    def of(self, values: ShardValues) -> np.ndarray:
-        """Return the bound of each row of a shard, (m,) float64."""
-        if values.error is not None:
-            return values.error
-        most = self.error.of_total(self.total)
-        if values.absolute is None:
-            return np.full(len(values), min(most, LARGEST_ERROR))
-        bound = self.error.relative * values.absolute + self.error.uniform * self.total
-        return np.minimum(bound, LARGEST_ERROR)
-
-
-@dataclass(frozen=True)
-class Residuals:
-    """Sums over the rows of each shard, (shards, 5) float64.
-
-    Columns: residuals as computed, and at most; |beta| times the error of u; |beta u|;
-    |y beta| + epsilon |beta|.
-    """
-
-    sums: np.ndarray
-
-    def __add__(self, other: Residuals) -> Residuals:
-        return Residuals(np.concatenate([self.sums, other.sums]))
+# Sums over the rows of each shard: residuals as computed; by how much they may rise; |beta| times
+# the error of u; |beta u|; |y beta| + epsilon |beta|; the number of rows whose residual may rise.
+Sums: TypeAlias = "list[tuple[float, ...]]"
 
 
 @dataclass(frozen=True)
 class ResidualQuery:
-    """Ask for the residuals of all rows. primal_only: of a machine that has P and no D; the
-    residuals are then the losses. scaled: the part by which the model as written changes b."""
+    """Ask for sums of residuals, one entry for each shard.
+
+    error, total: the bounds of the errors of u of all rows: see SumError; B. primal_only: of a
+    machine that has P and no D; the residuals are then the losses. scaled: the part by which the
+    model as written changes b.
+    """
 
     task: Task
     b: float
-    errors: RowErrors
+    error: SumError
+    total: float
     primal_only: bool = False
     scaled: float = 0.0
 
-    def __call__(self, values: ShardValues) -> Residuals:
+    def __call__(self, values: ShardValues) -> Sums:
         computed, most, error = self.bounds(values)
-        y, u, size = values.y, values.u, np.abs(values.beta)
-        linear = size * np.abs(y) + self.task.epsilon * size
-        sums = [computed.sum(), most.sum(), size @ error, size @ np.abs(u), linear.sum()]
-        return Residuals(np.array([sums]))
+        return self.sums(values, computed, most - computed, np.abs(values.beta) * error)
+
+    def sums(
+        self, values: ShardValues, computed: np.ndarray, rise: np.ndarray, norm: np.ndarray
+    ) -> Sums:
+        """Return the sums; the arrays have the first three columns of each row."""
+        size = np.abs(values.beta)
+        linear = size * np.abs(values.y) + self.task.epsilon * size
+        count = int(np.count_nonzero(rise))
+        sums = computed.sum(), rise.sum(), norm.sum(), size @ np.abs(values.u), linear.sum(), count
+        return [tuple(map(float, sums))]
 
     def bounds(self, values: ShardValues) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the residual of each row as computed, its largest value, and the error of u;
         (m,) float64 each."""
-        task, y, u = self.task, values.y, values.u
+        if values.absolute is None:
+            error = np.full(len(values), self.error.of_total(self.total))
+        else:
+            error = self.error.relative * values.absolute + self.error.uniform * self.total
+        return self.residuals(values, slice(None), values.u, np.minimum(error, LARGEST_ERROR))
+
+    def residuals(
+        self, values: ShardValues, rows: slice | np.ndarray, u: np.ndarray, error: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the `bounds` of some rows. u, error : (k,), their u and its error."""
+        task, y, weights = self.task, values.y[rows], values.weights
         width = task.epsilon + task.tube
-        error = self.errors.of(values)
         error = offset_error(error, y, u, self.b, width) + self.scaled * abs(self.b)
-        lower, upper = task.box(y, values.weights)
-        beta = np.zeros(len(y)) if self.primal_only else values.beta
+        lower, upper = task.box(y, None if weights is None else weights[rows])
+        beta = np.zeros(len(y)) if self.primal_only else values.beta[rows]
         # Mirrored where beta < 0, so that beta >= 0.
         sign = np.where(beta < 0, -1.0, 1.0)
         z, beta = sign * (y - u - self.b), np.abs(beta)
-        rise = np.where(sign > 0, upper, -lower) - beta
-        fall = np.where(sign > 0, lower, -upper) - beta
+        up = np.where(sign > 0, upper, -lower) - beta
+        down = np.where(sign > 0, lower, -upper) - beta
 
         def residual(z: np.ndarray) -> np.ndarray:
             inside = z - width
-            pieces = np.maximum(rise * inside, -beta * inside)
-            return np.maximum(pieces, fall * (z + width) + 2 * width * beta)
+            pieces = np.maximum(up * inside, -beta * inside)
+            return np.maximum(pieces, down * (z + width) + 2 * width * beta)
 
         with np.errstate(over="ignore"):
             computed = residual(z)
             most = np.maximum(residual(z - error), residual(z + error))
         return computed, np.maximum(most, computed), error
 
-    def loose(self, values: ShardValues) -> np.ndarray:
-        """Return the rows whose rounding changes their residual, or 1/2 |w|^2 of a machine without
-        D, (k,) integers."""
-        computed, most, _ = self.bounds(values)
-        return np.flatnonzero((most > computed) | (self.primal_only & (values.beta != 0)))
+
+# A bound from a sample of rows is wrong with this probability at most. A run makes a few for each
+# machine.
+FAILURE = 1e-12
+# Both sums of a sample, of the rise of residuals and of |beta| times the error of u, are wrong with
+# half of it.
+LOG_FAILURE = math.log(2 / FAILURE)
+# A sample serves P - D: the error of D alone may be larger by 1 / DUAL_SHARE.
+DUAL_SHARE = 0.05
+
+
+class Sharpened:
+    """Ask for the sums of ResidualQuery with u in float64 of all rows whose rounding changes them,
+    or of a sample of these.
+
+    The rounding of row i may add w_i to the sums. A row whose w_i is above `step` is computed, any
+    other with the probability w_i / step. If a row adds d_i <= w_i, the product of 1 - d_i / w_i
+    over the drawn rows has a mean of at most exp(-sum d / step), with the sum over all rows that
+    might be drawn. So sum d is above step (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
+    probability FAILURE at most, by Markov's inequality.
+
+    Z, beta: the support vectors; error: the bound of the errors of float64 sums; step: 0: all rows
+    are computed.
+    """
+
+    def __init__(
+        self,
+        query: ResidualQuery,
+        layout: Layout,
+        Z: CsrMatrix,
+        beta: np.ndarray,
+        error: SumError,
+        draw: Draw,
+        step: float,
+    ) -> None:
+        self.made_from = query, layout, Z, beta, error, draw, step
+        self.query, self.error, self.draw, self.step = query, error, draw, step
+        self.total = float(np.abs(beta).sum())
+        # The second sum is S of SumError.
+        self.expansion = Expansion(layout, Z, np.column_stack([beta, np.abs(beta)]))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Sharpened, self.made_from
+
+    def __call__(self, values: ShardValues) -> Sums:
+        query, step, size = self.query, self.step, np.abs(values.beta)
+        computed, most, error = query.bounds(values)
+        rise, norm = most - computed, size * error
+        share = 1.0 if query.primal_only else DUAL_SHARE if step else 0.0
+        weights = rise + share * norm
+        keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
+        rows = np.flatnonzero(keys * step < weights)
+        if step:
+            drawn = weights <= step
+            rise[drawn], norm[drawn] = 0.0, 0.0
+        if len(rows):
+            w, certain = weights[rows], weights[rows] > step
+            X = values.D.chunk_matrix(values.shard)[rows]
+            u, sizes = self.expansion.values(X).T
+            error = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
+            exact, most, error = query.residuals(values, rows, u, error)
+            risen = np.maximum(most - computed[rows], 0.0)
+            moved = size[rows] * (np.abs(u - values.u[rows]) + error)
+            rise[rows] = np.where(certain, most - exact, self._weighed(risen, w))
+            norm[rows] = np.where(certain, moved, self._weighed(share * moved, w) / (share or 1.0))
+            computed[rows] = np.where(certain, exact, computed[rows])
+        return query.sums(values, computed, rise, norm)
+
+    def _weighed(self, d: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """Return what drawn rows, which add d of at most w, add to the bound of all."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return -self.step * np.log1p(-np.minimum(d / w, 1.0))
 
 
 def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 0.0) -> SumError:
@@ -144,6 +207,7 @@ def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 
         additions=layout.additions(added.centres),
         unit=unit,
         differences=layout.uses_differences,
+        in_order=layout.adds_in_order,
         left_out=layout.left_out,
         size=sizes.length,
     )
@@ -164,38 +228,6 @@ def largest_value(layout: Layout, norm: float) -> float:
     """Return a bound of |K|. norm: see RowSizes."""
     kernel = layout.kernel
     return norm if kernel.linear else 1.0 if kernel.name == "rbf" else kernel.magnitude(norm)
-
-
-class Sharpen:
-    """Compute u in float64 of all rows whose rounding changes their residual.
-
-    Z, beta: the support vectors; error: the bound of the errors of these sums.
-    """
-
-    def __init__(
-        self,
-        layout: Layout,
-        Z: CsrMatrix,
-        beta: np.ndarray,
-        query: ResidualQuery,
-        error: SumError,
-    ) -> None:
-        self.made_from = layout, Z, beta, query, error
-        self.query, self.error, self.total = query, error, float(np.abs(beta).sum())
-        # The second sum is S of SumError.
-        sums = np.column_stack([beta, np.abs(beta)])
-        self.expansion = Expansion(layout.in_float64, Z, sums)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Sharpen, self.made_from
-
-    def __call__(self, values: ShardValues) -> None:
-        rows, error = self.query.loose(values), self.query.errors.of(values).copy()
-        if len(rows):
-            X = values.D.chunk_matrix(values.shard)
-            values.u[rows], sizes = self.expansion.values(X[rows]).T
-            error[rows] = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
-        values.error = error
 
 
 def change_of_dual(

@@ -74,8 +74,7 @@ class ShardValues:
     """u and beta of every row of a shard, (m,) float64 each.
 
     absolute : (m,) float64, the sum of |difference_j K(z_j, .)| over everything that was added to
-    u, for float32 sums of rbf; None: it was not needed. error : (m,) float64, a bound of the error
-    of u that `Sharpen` has found; None: it follows from the sums, see certificate.RowErrors.
+    u, for float32 sums of rbf; None: it was not needed.
     budget: for rows that stay laid out from one pass to the next; it changes the time and no
     result.
     """
@@ -84,7 +83,6 @@ class ShardValues:
         self.D, self.budget, self.shard = D, budget, shard
         self.u, self.beta = np.zeros(len(self)), np.zeros(len(self))
         self.absolute: np.ndarray | None = None
-        self.error: np.ndarray | None = None
         # The rows in a layout, and their size in bytes.
         self._kept: tuple[Layout, list[RowBlock], int] | None = None
         # Number of a basis, its kernel values with the rows, and their size; see svm/basis.py.
@@ -121,7 +119,7 @@ class ShardValues:
     def set_values(self, u: np.ndarray, absolute: np.ndarray | None) -> None:
         """Set u of every row, and what was added up. u, absolute : (n,) float64."""
         rows = slice(self.shard.start, self.shard.stop)
-        self.u[:], self.error = u[rows], None
+        self.u[:] = u[rows]
         self.absolute = None if absolute is None else absolute[rows].copy()
 
     def u_of(self, rows: np.ndarray | None) -> list[np.ndarray]:
@@ -146,7 +144,6 @@ class ShardValues:
 
     def add(self, expansion: Expansion) -> None:
         """Add the expansion to u, and a second sum to `absolute` if it has one."""
-        self.error = None
         if not expansion.sum_shape:
             self._add(expansion, self.u)
             return
@@ -416,7 +413,7 @@ class RunningValues:
         layout_bytes: int = 0,
         float64: bool = False,
     ) -> None:
-        self.D, self.problem = D, problem
+        self.D, self.problem, self.seed = D, problem, seed
         self.weights = D.weights()
         self.total_weight = float(D.n if self.weights is None else self.weights.sum())
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
@@ -435,7 +432,7 @@ class RunningValues:
             D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
         task = task_of(problem)
-        self.least_objective = _least_objective(D, problem, gram_layout.kernel, self.audit)
+        self.least_objective = _least_objective(D, problem, gram_layout.kernel)
         self.state = ScanState(
             task,
             layout,
@@ -621,7 +618,7 @@ def audit_rows(D: Dataset) -> int:
     return min(max(AUDIT_NONZEROS * D.n // max(D.nnz, 1), MIN_AUDIT_ROWS), AUDIT_ROWS, D.n)
 
 
-def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points) -> float:
+def _least_objective(D: Dataset, problem: Problem, kernel: Kernel) -> float:
     """Return the size below which an objective counts as 0; a gap relative to 0 is never reached.
 
     The optimum of one-class is 0 where the origin lies among the rows. The bound is a share of the
@@ -629,7 +626,10 @@ def _least_objective(D: Dataset, problem: Problem, kernel: Kernel, audit: Points
     """
     if problem.task != "one-class" or kernel.name == "precomputed":
         return 0.0
-    norms = squared_norms(audit.X)
-    diagonal = [kernel.magnitude(norm) for norm in norms.tolist()]
-    mean = 1.0 if kernel.name == "rbf" else float(np.mean(diagonal))
+
+    def diagonal(shard: Shard) -> float:
+        norms = [squared_norms(chunk.X).tolist() for chunk in D.chunks(shard)]
+        return math.fsum(kernel.magnitude(norm) for some in norms for norm in some)
+
+    mean = 1.0 if kernel.name == "rbf" else math.fsum(D.map(diagonal)) / D.n
     return ONE_CLASS_ZERO_SHARE * problem.coefficient_sum**2 / D.n * mean / 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,11 +21,14 @@ from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
 from randsvm.data.shard_executor import Shard
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.rounding import FLOAT64, WRITTEN, addition_error, largest_offset
+from randsvm.kernels.layouts import Layout
+from randsvm.kernels.rounding import FLOAT64, SPARE, WRITTEN, addition_error, largest_offset
 from randsvm.svm.certificate import (
+    DUAL_SHARE,
+    LOG_FAILURE,
     ResidualQuery,
-    RowErrors,
-    Sharpen,
+    Sharpened,
+    Sums,
     change_of_dual,
     largest_value,
     sum_error_of,
@@ -32,6 +36,7 @@ from randsvm.svm.certificate import (
 from randsvm.svm.kernel_layout import RowSizes, row_sizes
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
+    AUDIT_DRAW,
     NOTHING_ADDED,
     Coefficients,
     RunningValues,
@@ -49,8 +54,12 @@ from randsvm.svm.working_set import (
 )
 
 # An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
-# of the gap of the running values.
+# of the gap of the running values; of many rows only if that gap is also above the one asked for.
 LOOSE_GAP = 1.05
+# A sample of rows may raise P - D by this share of what the gap leaves. It is drawn if more than
+# FEW_LOOSE rows show rounding, and if it has at most the share MOST_DRAWN of them. Otherwise all of
+# them are computed.
+SAMPLED_ROOM, FEW_LOOSE, MOST_DRAWN = 0.75, 4096, 0.75
 # A side with fewer violators than this share of the other side's gets its most violating rows too.
 BALANCED_SHARE = 0.25
 # The time of a scan of fewer changes than this does not predict the time of a full scan.
@@ -88,8 +97,10 @@ class Scan(RunningValues):
 
     latest: the result of the last scan, and its tolerance; None: a step followed it
     settled: u is that of the coefficients; False while a step is made, and if it was broken off
+    samples: the number of evaluations that drew rows, or computed all of them, in float64
     """
 
+    samples = 0
     latest: tuple[KernelSolution, Violators, float] | None = None
     settled: bool = True
     _sizes_of: tuple[np.ndarray | None, RowSizes] | None = None
@@ -201,31 +212,44 @@ class Scan(RunningValues):
                 return sums, found
             window = found
 
-    def evaluate(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
-        """Return the solution with the b of least P, and V with a proven certificate.
+    def evaluations(
+        self, solution: KernelSolution, gap: float | None = None, most: float = math.inf
+    ) -> Iterator[tuple[KernelSolution, Violators]]:
+        """Yield the solution with the b of least P, and V with a proven certificate.
 
-        Its bounds are those of the running values; `sharpened` may have lower ones.
+        Its bounds are those of the running values. A second one follows if these bounds are too
+        wide: u of the rows whose rounding shows, or of a sample of these, is computed in float64.
+
+        gap: the gap that is asked for; None: that of the running values. most: the number of rows
+        that may be computed in float64.
         """
         points = self.completed(solution).points
-        found, V = self.examine(solution)
-        return replace(found, points=points), self._proven(found, V)
-
-    def sharpened(self, solution: KernelSolution, V: Violators) -> tuple[KernelSolution, Violators]:
-        """Return the result of `evaluate` after u is computed in float64 where rounding shows.
-
-        It is where the bounds of float32 leave a gap well above that of the running values, and
-        for a machine that has no D.
-        """
-        assert self.latest is not None
-        running = self.latest[1].certificate
-        tight = solution.within_bounds and V.certificate.gap <= LOOSE_GAP * running.gap
-        if tight or not self._can_sharpen:
-            return solution, V
-        # An exception may leave u of some rows in float64; then the last scan is not one of u.
-        self.latest = None
-        self._sharpen(solution)
-        found, V = self.find_violators(Collector(0, Draw(0, 0), largest_violation))
-        return replace(found, points=solution.points), self._proven(found, V)
+        if math.isinf(self.state.added.total):
+            # Values that were taken over have no known bound.
+            self.return_to(solution)
+            self.continue_from(self.coefficients)
+            self.latest = None
+        solution, V = self.examine(solution)
+        solution, running = replace(solution, points=points), V.certificate
+        if not running.certified:
+            yield solution, V
+            return
+        query = self._query(solution)
+        sums = self.ask(query, "evaluating")
+        proven = self._proven(solution, running, query, sums)
+        yield solution, replace(V, certificate=proven)
+        least = LOOSE_GAP * running.gap
+        wanted = least if gap is None or running.gap > gap else gap
+        if not self._can_sharpen or (not query.primal_only and proven.gap <= least):
+            return
+        step, rows = sample_of(sums, proven, wanted)
+        suffices = proven.gap <= wanted and not query.primal_only
+        if rows > FEW_LOOSE and (rows > most or suffices):
+            return
+        sums = self.ask(self._sharpened(solution, query, step), "evaluating")
+        sharp = self._proven(solution, running, query, sums, step)
+        best = min(proven, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
+        yield solution, replace(V, certificate=best)
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
         """Return the solution with the b of least P, and V, by running values."""
@@ -244,26 +268,27 @@ class Scan(RunningValues):
     @property
     def _can_sharpen(self) -> bool:
         """Return whether float64 sums from scratch have lower bounds than the running values."""
-        kernel, known = self.kernel_layout.kernel, math.isfinite(self.state.added.total)
-        exact = self.kernel_layout.dtype is np.float64 and known
+        kernel, is_float64 = self.kernel_layout.kernel, self.kernel_layout.dtype is np.float64
         # The bounds of float64 values of rbf then follow from the sizes of their own terms.
-        return not kernel.linear and (not exact or kernel.name == "rbf")
+        return not kernel.linear and (not is_float64 or kernel.name == "rbf")
 
-    def _sizes(self) -> RowSizes:
-        """Return the sizes of the rows, which depend on the centre of the layout."""
-        layout = self.kernel_layout
-        if self._sizes_of is None or self._sizes_of[0] is not layout.centre:
-            self._sizes_of = layout.centre, row_sizes(self.D, layout)
-        return self._sizes_of[1]
+    def _sizes(self, layout: Layout) -> RowSizes:
+        """Return the sizes of the rows in this layout, or in that of the sums."""
+        centre = self.kernel_layout.centre
+        if self._sizes_of is None or self._sizes_of[0] is not centre:
+            self._sizes_of = centre, row_sizes(self.D, self.kernel_layout)
+        sizes = self._sizes_of[1]
+        return sizes if layout.centre is centre else sizes._replace(norm=sizes.length**2)
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
         added, layout = self.state.added, self.kernel_layout
-        error = sum_error_of(layout, self._sizes(), added, self._scaled)
+        error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
         return ResidualQuery(
             self._task_of_primal,
             self.state.b,
-            RowErrors(error, added.total),
+            error,
+            added.total,
             not solution.within_bounds,
             self._scaled,
         )
@@ -283,23 +308,33 @@ class Scan(RunningValues):
         task = self.task
         return task if task.one_sided or task.tube >= 0 else replace(task, tube=0.0)
 
-    def _sharpen(self, solution: KernelSolution) -> None:
-        """Compute u in float64 where rounding shows."""
-        layout, beta = self.kernel_layout.in_float64, self.coefficients.beta
-        X, added = self.rows(self.coefficients.rows).X, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(), added, self._scaled)
-        self.values.change(Sharpen(layout, X, beta, self._query(solution), error))
+    def _sharpened(self, solution: KernelSolution, query: ResidualQuery, step: float) -> Sharpened:
+        """Return the query with u in float64; step: see Sharpened."""
+        layout, beta = self.kernel_layout.in_float64, solution.beta
+        X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
+        error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
+        self.samples += 1
+        draw = Draw(self.seed, AUDIT_DRAW + self.samples)
+        return Sharpened(query, layout, X, beta, error, draw, step)
 
-    def _proven(self, solution: KernelSolution, V: Violators) -> Violators:
-        """Return V with bounds of all rounding in the certificate of the current coefficients."""
-        running = V.certificate
-        if not running.certified:
-            return V
-        query = self._query(solution)
-        task, b, parts = query.task, query.b, self.ask(query, "evaluating").sums
-        additions = len(parts) + max(shard.stop - shard.start for shard in self.D.shards)
-        residuals, most, norm_error, u_size, linear_size = parts.sum(axis=0).tolist()
-        norm_error += addition_error(additions, u_size)
+    def _proven(
+        self,
+        solution: KernelSolution,
+        running: Certificate,
+        query: ResidualQuery,
+        sums: Sums,
+        step: float = 0.0,
+    ) -> Certificate:
+        """Return the certificate of the current coefficients with bounds of all rounding.
+
+        step: of a sample, see Sharpened.
+        """
+        task, b = query.task, query.b
+        additions = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
+        residuals, rise, norm_error, u_size, linear_size, _ = np.sum(sums, axis=0).tolist()
+        undrawn = SPARE * step * LOG_FAILURE
+        norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
+        most = residuals + rise + undrawn
         rounding = addition_error(additions, most) + 8 * FLOAT64 * (
             abs(b * task.coefficient_sum) + abs(task.tube * task.absolute_sum)
         )
@@ -311,8 +346,7 @@ class Scan(RunningValues):
         if query.primal_only:
             fixed = b * task.coefficient_sum + task.tube * task.absolute_sum
             primal = solution.norm / 2 + residuals + fixed
-            proven = replace(running, primal=primal, primal_error=norm_error / 2 + opened)
-            return replace(V, certificate=proven)
+            return replace(running, primal=primal, primal_error=norm_error / 2 + opened)
         beta = solution.beta
         missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
@@ -323,22 +357,22 @@ class Scan(RunningValues):
         dual_error = norm_error / 2 + addition_error(additions, linear_size)
         primal, primal_error = dual + residuals + fixed, dual_error + opened
         change = self._change_of_dual(solution, y, primal + primal_error)
-        proven = replace(
+        return replace(
             running,
             primal=primal,
             dual=dual,
             primal_error=primal_error,
             dual_error=dual_error + change,
             distance=residuals + fixed + opened + change,
+            sampled=step > 0,
         )
-        return replace(V, certificate=proven)
 
     def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
         points, beta = self.completed(solution).points, solution.beta
         assert points is not None
         layout, added = self.kernel_layout.in_float64, NOTHING_ADDED.after(beta)
-        error = sum_error_of(layout, self._sizes(), added).of_total(added.total)
+        error = sum_error_of(layout, self._sizes(layout), added).of_total(added.total)
         u, size, y = Expansion(layout, points.X, beta).values(points.X), np.abs(beta), points.y
         norm_error = added.total * error + addition_error(len(beta), float(size @ np.abs(u)))
         linear_size = float(size @ (np.abs(y) + self.task.epsilon))
@@ -350,7 +384,7 @@ class Scan(RunningValues):
     def _change_of_dual(self, solution: KernelSolution, y: np.ndarray, primal: float) -> float:
         """Return `change_of_dual` of a solution. y : (m,) labels; primal: P, at most."""
         task, beta = self.task, solution.beta
-        largest = largest_value(self.kernel_layout, self._sizes().norm)
+        largest = largest_value(self.kernel_layout, self._sizes(self.kernel_layout).norm)
         most = float(np.abs(self.D.labels()).max(initial=0.0)) + task.epsilon
         total = abs(task.coefficient_sum) + task.absolute_sum
         offset = largest_offset(total, most, largest, primal)
@@ -406,6 +440,20 @@ class Scan(RunningValues):
         if rising < falling:
             return replace(found, rising=more)
         return replace(found, falling=more)
+
+
+def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, float]:
+    """Return the `step` of Sharpened with which the gap is below the one wanted, and the number of
+    rows that are then computed in float64. sums, proven: from the running values."""
+    _, rise, norm, _, _, count = np.sum(sums, axis=0).tolist()
+    room = wanted * max(abs(proven.primal), abs(proven.dual)) - (proven.largest_distance - rise)
+    # A sample leaves D its own error, which makes the divisor of the gap smaller.
+    step = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE
+    if count > FEW_LOOSE and 0 < step < math.inf:
+        drawn = (rise + DUAL_SHARE * norm) / step
+        if drawn <= MOST_DRAWN * count:
+            return step, drawn
+    return 0.0, count
 
 
 # nu-SVC: if |w|^2 is below this share of (sum |beta|)^2 times the variance of the rows in feature

@@ -120,7 +120,8 @@ class Certificate:
     semidefinite; P and D are not bounds then. least: objectives below it count as 0 in the gap, see
     _least_objective in running_values.py. primal_error, dual_error: bounds of the rounding of P and
     D; 0 for running values, which are not proven. distance: a bound of P - D where both are of the
-    same coefficients, since most rounding cancels; None: it follows from P and D.
+    same coefficients, since most rounding cancels; None: it follows from P and D. sampled: whether
+    the bounds follow from a sample of the rows.
     """
 
     primal: float
@@ -130,6 +131,7 @@ class Certificate:
     primal_error: float = 0.0
     dual_error: float = 0.0
     distance: float | None = None
+    sampled: bool = False
 
     @property
     def largest_distance(self) -> float:

@@ -615,6 +615,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             violators=sum(counted) if len(counted) == len(every) else None,
             J=certificate.primal * self.trainer.cost_and_lambda(self.params)[1],
             evaluated=all(one.evaluated for one in every),
+            certificate=self._certificate_word,
             cross_validation=self.cross_validation,
             stopped=stopped,
             solve_seconds=sum(seconds for _, seconds in self.efforts),
@@ -638,20 +639,23 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             "dual_error": self._certificate.dual_error,
             "gap": outcome.gap,
             **({} if outcome.largest_gap is None else {"largest_gap": outcome.largest_gap}),
-            "certificate": self._certificate_word(outcome),
+            "certificate": outcome.certificate,
             "violators": outcome.violators,
             **({} if outcome.reduced is None else outcome.reduced._asdict()),
             "stopped": outcome.stopped,
         }
 
-    def _certificate_word(self, outcome: Trained) -> str:
-        """Return the word for the certificate: a reduced machine, and an estimate, has the D of
-        other coefficients. Without a closing evaluation nothing is certified."""
-        if outcome.reduced is not None:
+    @property
+    def _certificate_word(self) -> str:
+        """The word for the certificate: a reduced machine, and an estimate, has the D of other
+        coefficients. Without a closing evaluation nothing is certified."""
+        if self.reduced is not None:
             return "reduced"
         if self._holds_estimate:
             return "estimate"
-        return "none" if isnan(outcome.gap) else "proven"
+        if isnan(self._certificate.gap):
+            return "none"
+        return "sampled" if self._certificate.sampled else "proven"
 
     def model(self, **common: Any) -> Model:
         mapping = self.trainer.map_of(self.params)

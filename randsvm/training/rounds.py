@@ -193,6 +193,10 @@ FLOAT64_GAP = 3e-5
 # rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of
 # the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
+# From this number of rows on, the first evaluation computes at most a share of them in float64. A
+# gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
+# POSTPONED_FACTOR times that gap then take less time.
+POSTPONING_ROWS, CHEAP_SHARE, POSTPONED_FACTOR = 20_000, 1 / 8, 0.75
 # A closing evaluation may take this many times as long as the last scan predicts.
 EVALUATION_FACTOR = 1.25
 # Another solution with a higher D is evaluated if D rises by more than this part of the distance.
@@ -412,9 +416,14 @@ class SubtaskSolution:
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
     """Return the sum of the certificates of several subtasks."""
-    names = "primal", "dual", "least", "primal_error", "dual_error", "largest_distance"
-    primal, dual, *others = (sum(getattr(one, name) for one in certificates) for name in names)
-    return Certificate(primal, dual, all(one.certified for one in certificates), *others)
+    names = "primal", "dual", "least", "primal_error", "dual_error"
+    sums = {name: sum(getattr(one, name) for one in certificates) for name in names}
+    return Certificate(
+        **sums,
+        certified=all(one.certified for one in certificates),
+        distance=sum(one.largest_distance for one in certificates),
+        sampled=any(one.sampled for one in certificates),
+    )
 
 
 def count_bounded(solutions: Sequence[KernelSolution]) -> int:
@@ -647,7 +656,7 @@ class Rounds:
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
         if not evaluated or not isinstance(found.solution, ReducedMachine):
             return found
-        machine, V = self.scan.sharpened(*self.scan.evaluate(found.solution))
+        *_, (machine, V) = self.scan.evaluations(found.solution)
         return found._replace(
             solution=machine, certificate=self.scan.with_dual_of(SV, V.certificate)
         )
@@ -657,7 +666,8 @@ class Rounds:
 
         None: the gap is above the one asked for, and a further `run` continues from this solution.
         """
-        found = self._evaluated(SV, self.clock, self.end + RESERVED_SECONDS)
+        most = CHEAP_SHARE * self.task.D.n if self._may_postpone(stopped) else inf
+        found = self._evaluated(SV, self.clock, self.end + RESERVED_SECONDS, most)
         if found is None:
             return self._unevaluated(SV, stopped)
         SV, V = found
@@ -686,18 +696,18 @@ class Rounds:
         return best.certificate if SV is best.solution else best.last_certificate
 
     def _evaluated(
-        self, SV: KernelSolution, clock: Clock, end: float
+        self, SV: KernelSolution, clock: Clock, end: float, most: float = inf
     ) -> tuple[KernelSolution, Violators] | None:
         """Return the solution, and V with the lowest proven gap that is found before `end`.
 
-        None: there is no time for any.
+        None: there is no time for any. most: see Scan.evaluations.
         """
         found = None
         with suppress(TimeLimitError), clock.until(lambda: end):
-            found = self.scan.evaluate(SV)
-            found = self.scan.sharpened(*found)
-            SV, V = found
-            found = SV, replace(V, certificate=self._with_best_dual(SV, V.certificate))
+            for solution, V in self.scan.evaluations(SV, self.gap, most):
+                found = solution, V
+            certificate = self._with_best_dual(solution, V.certificate)
+            found = solution, replace(V, certificate=certificate)
         return found
 
     def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
@@ -709,6 +719,8 @@ class Rounds:
         if not SV.within_bounds:
             best = None if self.inner_set is None else self.inner_set.solution
         gains = self.best.dual - evaluated.dual
+        if self.gap is not None and evaluated.gap <= self.gap:
+            return evaluated
         if best is None or not evaluated.certified or SV.has_coefficients_of(best):
             return evaluated
         if SV.within_bounds and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
@@ -725,19 +737,26 @@ class Rounds:
             return False
         if not SV.within_bounds:
             return False
-        if V.certificate.gap == inf:
+        postponed = self._may_postpone(stopped)
+        if V.certificate.gap == inf and not postponed:
             # More rounds do not lower the rounding of float64.
             return self.scan.refine()
         self.continuations += 1
         if stopped.reason is StopReason.GAP_REACHED:
             missed = V.certificate.gap - self.record.gap
             lower = (self.gap or 0.0) - EXCESS_FACTOR * missed
-            self.gap_target = max(self.gap_target * TARGET_FACTOR, lower)
+            factor = POSTPONED_FACTOR if postponed else TARGET_FACTOR
+            self.gap_target = max(self.gap_target * factor, lower)
             if self.continuations > FLOAT32_CONTINUATIONS:
                 self.scan.refine()
             return True
         limits = StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
         return stopped.reason in limits and self.scan.refine()
+
+    def _may_postpone(self, stopped: Stopped) -> bool:
+        """Return whether a few further rounds are cheaper than float64 sums of many rows."""
+        is_first = stopped.reason is StopReason.GAP_REACHED and not self.continuations
+        return is_first and self.task.D.n >= POSTPONING_ROWS
 
     def _misses_gap(self, V: Violators) -> bool:
         return self.gap is not None and V.certificate.gap > self.gap

@@ -557,7 +557,7 @@ def complaints(
         if not is_open and "larger than the objectives" not in notices:
             yield f"not finite: {emitted}"
         return
-    own_dual = metadata["certificate"] == "proven"
+    own_dual = metadata["certificate"] in ("proven", "sampled")
     if metadata["certificate"] != "reduced":
         yield from infeasible(case, beta, own_dual)
     elif case.reduce != "auto" and np.count_nonzero(beta) > int(case.reduce or 0):

@@ -19,7 +19,9 @@ from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
 from randsvm.kernels import layouts
+from randsvm.kernels.rounding import SumError
 from randsvm.parameters.run import Resources
+from randsvm.svm.certificate import DUAL_SHARE, LOG_FAILURE, ResidualQuery, Sharpened
 from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
@@ -155,7 +157,7 @@ def test_an_evaluation_sums_again_what_was_taken_over(made):
         one.scan.continue_from(Coefficients(rows, beta[rows]), one.K @ beta + 2e-4)
         solution, _ = one.scan.find_violators(KEEP_ALL)
         assert one.u == pytest.approx(one.K @ beta + 2e-4, abs=1e-5)
-        evaluated, V = one.scan.sharpened(*one.scan.evaluate(solution))
+        *_, (evaluated, V) = one.scan.evaluations(solution)
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
 
 
@@ -168,7 +170,7 @@ def test_the_bound_of_rounding_remembers_large_coefficients(made, kernel):
         one.scan.after(one.step(np.where(some, 1e12 * beta, beta)), KEEP_ALL)
         one.scan.after(one.step(np.where(some, 0.5 * beta, beta)), KEEP_ALL)
         solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
-        evaluated, V = one.scan.evaluate(solution)
+        evaluated, V = next(one.scan.evaluations(solution))
         assert np.abs(one.u - one.K @ beta).max() > 1e-6  # the rounding that remains
         error = abs(V.certificate.primal - one.primal(beta, evaluated.b))
         assert 1e-6 < error <= V.certificate.primal_error
@@ -197,7 +199,7 @@ def test_an_evaluation_after_a_broken_step_is_of_its_own_solution(made, monkeypa
         with monkeypatch.context() as patched, pytest.raises(TimeoutError):
             patched.setattr(one.scan, name, late)
             one.scan.make_step(one.step(one.some(1, m=60)))
-        SV, V = one.scan.evaluate(SV)
+        SV, V = next(one.scan.evaluations(SV))
         assert_certificate(V, one, beta, SV.b, 1e-5)
         assert one.u == pytest.approx(one.K @ beta, rel=1e-4, abs=1e-4)
 
@@ -230,9 +232,64 @@ def test_an_evaluation_describes_the_returned_solution_for_any_c(tmp_path, probl
     with case(*task_file(tmp_path, problem), replace(problem, bounds=bounds)) as one:
         beta = one.some(0)
         solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
-        evaluated, V = one.scan.sharpened(*one.scan.evaluate(solution))
+        *_, (evaluated, V) = one.scan.evaluations(solution)
         assert (evaluated.rows == solution.rows).all()
         assert_certificate(V, one, beta, evaluated.b, 1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_the_gap_of_one_class_is_relative_to_the_mean_of_all_rows(tmp_path, kernel):
+    """As the page of the certificate defines it; rows differ in their size."""
+    of = problem(kernel, task="one-class", bounds=(1.0, 1.0), coefficient_sum=0.3 * 1500)
+    y, X = oracle.two_gaussians(1500)
+    X = oracle.as_float32(X * np.linspace(0, 5, 1500)[:, None])
+    with case(oracle.write_svmlight(tmp_path / "data", y, X), y, X, of) as one:
+        mean = one.K.diagonal().mean()
+        assert one.scan.least_objective == pytest.approx(0.005 * 0.3**2 * 1500 * mean)
+
+
+# ---- samples of rows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.9, -0.4, 0.0])
+def test_a_sample_bounds_what_rounding_changes(made, share):
+    """Of a third of the rows u is too large by a share of its bound, of a third too small."""
+    with case(*made("two_gaussians", 450), problem()) as one:
+        beta, error = one.some(0), 1e-3
+        solution, _ = one.scan.after(one.step(beta), KEEP_ALL)
+        u, off = one.K @ beta, share * error * (np.arange(450) % 3 - 1)
+        rows = np.flatnonzero(beta)
+        one.scan.continue_from(Coefficients(rows, beta[rows]), u + off)
+        query = ResidualQuery(one.scan.task, solution.b, SumError(0.0, error), 1.0)
+        layout, Z = one.scan.kernel_layout.in_float64, one.scan.rows(rows).X
+
+        def sums(seed, step):
+            sharp = SumError(0.0, 1e-12)
+            asked = Sharpened(query, layout, Z, beta[rows], sharp, Draw(seed, 1), step)
+            return np.sum(one.scan.ask(asked), axis=0)
+
+        def residuals(u):
+            z = one.y - u - solution.b
+            return np.maximum(0, one.y * z) - beta * z  # C = 1
+
+        true, running = residuals(u), residuals(u + off)
+        most = np.maximum(residuals(u + off - error), residuals(u + off + error))
+        computed, rise, norm, *_, count = np.sum(one.scan.ask(query), axis=0)
+        assert computed == pytest.approx(running.sum(), rel=1e-9)
+        assert rise == pytest.approx((most - running).sum(), rel=1e-6)
+        assert norm == pytest.approx(error * np.abs(beta).sum(), rel=1e-6)
+        assert sum(sums(0, 0.0)[:2]) == pytest.approx(true.sum(), rel=1e-9)
+        # A sample of two fifths of these rows.
+        step = (rise + DUAL_SHARE * norm) / (0.4 * count)
+        risen, moved = np.maximum(true - running, 0).sum(), np.abs(beta) @ np.abs(off)
+        found = np.array([sums(seed, step)[:3] for seed in range(100)])
+        most_residuals = found[:, 0] + found[:, 1] + step * LOG_FAILURE
+        assert (most_residuals >= running.sum() + risen).all()
+        assert (found[:, 2] + step * LOG_FAILURE / DUAL_SHARE >= moved).all()
+        # What is not allowed for rows that were not drawn has a mean above the sum, and near it.
+        assert found[:, :2].sum(axis=1).mean() >= true.sum() - 0.1 * risen - 1e-8
+        assert found[:, 1].mean() <= 3 * risen + 1e-8
+        assert found[:, 2].mean() >= 0.8 * moved
 
 
 # ---- precision --------------------------------------------------------------------------------
