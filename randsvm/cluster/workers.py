@@ -29,6 +29,7 @@ from randsvm.cluster.connection import (
 )
 from randsvm.errors import ClusterError, OutputError, RandsvmError, SpillError, TransferError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
+from randsvm.parallel import Cancelled
 
 # Seconds between two requests for the state of the cluster.
 POLL_SECONDS = 0.5
@@ -386,12 +387,14 @@ class WorkerPool:
 
         def done(found: Any) -> None:
             reply = Reply(worker, holding, tag, is_lost=True)
-            if isinstance(found, BaseException):
+            is_error = isinstance(found, BaseException)
+            succeeded, value = (False, found) if is_error else pickle.loads(found)
+            # An actor that was released while it worked ends its work by Cancelled.
+            if is_error or isinstance(value, Cancelled):
                 self._lose(worker, holding)
             else:
                 self.losses = 0
                 self._count(found)
-                succeeded, value = pickle.loads(found)
                 if succeeded:
                     holding.keys |= needed
                     if chunks:
