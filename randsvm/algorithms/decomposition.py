@@ -127,38 +127,35 @@ def start_from(solution: SavedSolution) -> Start:
         exact = saved.float64 or scan.kernel_layout.dtype is np.float32
         u = saved.u if exact else None
         scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
-        step, free = by_coefficients(scan, scan.coefficients.rows, scan.coefficients.beta)
-        return step, working_set(scan, r, free)
+        return step_to_coefficients(scan, r, scan.coefficients.rows, scan.coefficients.beta)
 
     return start
 
 
-def working_set(scan: Scan, r: int, free: np.ndarray) -> WorkingSet:
-    """Return the working set of a first step that leaves the rows `free` unbounded."""
-    if r < scan.training_rows:
-        return WorkingSet(free, free, pairs=True)
-    rows = np.arange(scan.D.n) if scan.weights is None else np.flatnonzero(scan.weights)
-    return WorkingSet(rows, rows, whole=True)
+def step_to_coefficients(
+    scan: Scan, r: int, rows: np.ndarray, beta: np.ndarray
+) -> tuple[Step, WorkingSet]:
+    """Return a feasible step to these coefficients, and the working set that it belongs to.
 
-
-def by_coefficients(scan: Scan, rows: np.ndarray, beta: np.ndarray) -> tuple[Step, np.ndarray]:
-    """Return a feasible step to these coefficients, and the rows that it leaves unbounded."""
-    task, total = scan.task, scan.task.coefficient_sum
-    lower, upper = task.box(scan.D.labels()[rows], _of(scan.weights, rows))
+    That is all rows if they are at most r, else those that the step leaves unbounded.
+    """
+    task, total, weights = scan.task, scan.task.coefficient_sum, scan.weights
+    lower, upper = task.box(scan.D.labels()[rows], None if weights is None else weights[rows])
     beta = clipped(beta, lower, upper)
     if total and beta.sum() < total:
         # Novelty detection with more rows than before: u shows which other rows are outliers.
         scan.make_step(Step(scan.points(rows), beta))
         before = scan.beta
-        beta = fill_sums_by_violation(task, scan.D.labels(), scan.u, before, scan.weights)
+        beta = fill_sums_by_violation(task, scan.D.labels(), scan.u, before, weights)
         changed = np.flatnonzero(beta != before)
-        return Step(scan.points(changed), beta[changed]), rows[:0]
-    beta = restore_sum(beta, lower, upper, total)
-    return Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
-
-
-def _of(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:
-    return None if weights is None else weights[rows]
+        step, free = Step(scan.points(changed), beta[changed]), rows[:0]
+    else:
+        beta = restore_sum(beta, lower, upper, total)
+        step, free = Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
+    if r < scan.training_rows:
+        return step, WorkingSet(free, free, pairs=True)
+    every = np.arange(scan.D.n) if weights is None else np.flatnonzero(weights)
+    return step, WorkingSet(every, every, whole=True)
 
 
 # fmt: off
@@ -181,11 +178,7 @@ def osuna(
         yield SV, V
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
         enter = select(V.candidates.sides, size - len(stay), stay)
-        B = B.next(_refilled(B, enter, size), enter)         #     replace rows of B by rows of V
+        stay = select((B.latest_first,), size - len(enter), enter)
+        B = B.next(stay, enter)                              #     replace rows of B by rows of V
         step = svmlearn(run.scan, B, SV.b, frozen=True)      #     solve B, all others frozen
 # fmt: on
-
-
-def _refilled(B: WorkingSet, enter: np.ndarray, size: int) -> np.ndarray:
-    """Return rows of B that stay: as many as the entering rows leave space for."""
-    return select((B.latest_first,), size - len(enter), enter)

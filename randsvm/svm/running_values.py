@@ -314,7 +314,7 @@ class SavedSolution:
     """A solution that scans of the same rows continue from.
 
     u, absolute : (n,) float64, see ShardValues. added: see ScanState. float64: whether u comes from
-    float64 sums. bounds: of |beta|, see Problem. left_out : (n,) bool, the rows of weight 0.
+    float64 sums. bounds: of |beta|, see Problem.
     """
 
     coefficients: Coefficients
@@ -323,7 +323,6 @@ class SavedSolution:
     added: Added
     float64: bool
     bounds: tuple[float, float]
-    left_out: np.ndarray
 
     def best_factor(self, problem: Problem, y: np.ndarray) -> float:
         """Return the multiple of these coefficients that has the largest D of those within the
@@ -546,7 +545,6 @@ class RunningValues:
     @property
     def saved_solution(self) -> SavedSolution:
         """The current coefficients and their u, for scans of the same rows."""
-        left_out = np.zeros(self.D.n, bool) if self.weights is None else self.weights == 0
         return SavedSolution(
             self.coefficients,
             self.u,
@@ -554,7 +552,6 @@ class RunningValues:
             self.state.added,
             self.kernel_layout.dtype is np.float64,
             self.problem.bounds,
-            left_out,
         )
 
     def continue_from(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -92,10 +92,6 @@ class Job:
     warm_start: str | None = None
     search: Search = field(default_factory=Search)
     given: frozenset[str] | None = None
-
-    def for_parts(self) -> Job:
-        """Return the job for parts of the rows: no search, and no model to start from."""
-        return replace(self, search=Search(), warm_start=None)
 
 
 def interrupted_path(model: str) -> str:
@@ -208,10 +204,6 @@ class Clock:
             raise OutOfTimeError(
                 f"--time-limit is over before there is a model: {name} is left as it was"
             ) from None
-
-    def without_deadline(self) -> AbstractContextManager[None]:
-        """Return a block that no deadline interrupts."""
-        return self.until(never)
 
     def __call__(self, event: object) -> None:
         self.watch(event)

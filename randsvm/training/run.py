@@ -46,6 +46,7 @@ from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
 from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
+from randsvm.parameters.run import Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, check_weights
 from randsvm.training import probabilities
@@ -70,6 +71,7 @@ from randsvm.training.job import (
     interrupted_path,
     is_existing_file,
     limited,
+    never,
 )
 
 if TYPE_CHECKING:
@@ -297,7 +299,7 @@ class Trainer(ABC, Generic[AnyParams]):
     def for_parts(self: AnyTrainer) -> AnyTrainer:
         """Return a trainer for parts of the rows, which another process may train on."""
         other = copy(self)
-        other.job = self.job.for_parts()
+        other.job = replace(self.job, search=Search(), warm_start=None)
         return other
 
     def fit(self, D: Dataset, params: AnyParams, seconds: float = inf) -> Decision:
@@ -532,7 +534,7 @@ class TrainingRun(ABC):
 
     def save(self, stopped: Stopped) -> Trained:
         """Write the model, unless its gap is too large; emit and return the outcome."""
-        with self.clock.without_deadline():
+        with self.clock.until(never):
             outcome = self.outcome(stopped)
             saved = self.why_not_written(outcome) is None
             if saved:

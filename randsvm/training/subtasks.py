@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, by_coefficients, working_set
+from randsvm.algorithms.decomposition import Start, step_to_coefficients
 from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
@@ -188,7 +188,7 @@ class Subtasks:
         """Return a view of the rows of a pair, and their numbers."""
         if number in self._few_rows:
             return self._few_rows[number]
-        D, rows = self._grouped().pair(*self.pairs[number])
+        D, rows = self.group_rows().pair(*self.pairs[number])
         if D.n <= FEW_ROWS:
             D = D.single_threaded().in_memory()
             # All pairs together hold each row once for every other class.
@@ -294,18 +294,14 @@ class Subtasks:
 
     # --- the rows of pairs -----------------------------------------------------------------
 
-    def _grouped(self) -> RowsByClass:
-        """Return the rows grouped by class. The lock makes sure that it is made once."""
+    def group_rows(self) -> RowsByClass:
+        """Return the rows grouped by class, once for these subtasks and copies of them."""
         with self._lock:
             if self._regrouped is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
                 room, classes = room // self.at_once, len(self.names)
                 self._regrouped = RowsByClass(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
-
-    def group_rows(self) -> None:
-        """Group the rows by class; copies of these subtasks share them."""
-        self._grouped()
 
     def close(self) -> None:
         """Free the rows that were grouped by class."""
@@ -436,8 +432,7 @@ class OldModel:
             return None
 
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            step, free = by_coefficients(scan, rows, beta * self.proportion(C))
-            return step, working_set(scan, r, free)
+            return step_to_coefficients(scan, r, rows, beta * self.proportion(C))
 
         return start
 
