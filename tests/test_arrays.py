@@ -6,10 +6,9 @@ import pickle
 
 import numpy as np
 import pytest
+from base import CsrMatrix, column_sums, median, philox_words, sorted_union, to_csr
 from csr_rows import csr
 from scipy import sparse
-
-from randsvm.arrays import CsrMatrix, column_sums, median, philox_words, sorted_union, to_csr
 
 DTYPES = [np.float32, np.float64]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from model_files import fitted
 
 from randsvm import api, errors, estimators, events
-from randsvm.models import fitted
 
 validate = pytest.importorskip("numpydoc.validate").validate
 

@@ -10,18 +10,16 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import oracle
 import pytest
 from commands import run_predict, run_train
 from learning import OLD_MODEL, board, jumping_clock, learn
+from model_files import load_model
+from rows import open_rows, parts_of, svmlight
 
 from randsvm import api
-from randsvm.arrays import to_dense
-from randsvm.data import dataset, svmlight
-from randsvm.data.reading import ParseOptions
 from randsvm.errors import (
     ClusterError,
     GapError,
@@ -32,8 +30,6 @@ from randsvm.errors import (
     TransferError,
 )
 from randsvm.events import Iteration, Progress, Started, Trained, listening
-from randsvm.models.model_text import load
-from randsvm.parameters.run import Resources
 
 OLD, OLD_CACHE, OLD_LABELS = OLD_MODEL, "randsvm cache 0\n", "old\n"
 
@@ -264,13 +260,9 @@ def once(kind, act):
     return watch
 
 
-def read(path, resources=None):
-    with closing(dataset.load(str(path), ParseOptions(), resources or Resources(jobs=1))) as D:
-        return [
-            [chunk.y.tolist(), to_dense(chunk.X).tolist()]
-            for shard in D.shards
-            for chunk in D.chunks(shard)
-        ]
+def read(path, cache=None):
+    with open_rows(path, jobs=1, cache=cache) as D:
+        return [(part.y.tolist(), part.X.tolist()) for part in parts_of(D)]
 
 
 @pytest.fixture
@@ -333,7 +325,7 @@ def test_a_source_that_changes_while_it_is_cached_leaves_the_old_cache(long, act
         listening(once(Progress, lambda: act(long))),
         pytest.raises(error, match=r"cannot open|became shorter|changed while it was read"),
     ):
-        read(long, Resources(cache=str(cache)))
+        read(long, cache)
     assert cache.read_text() == OLD_CACHE
     assert {path.name for path in long.parent.iterdir()} <= {"long", "cache"}
 
@@ -365,7 +357,7 @@ def write_later(path):
 def test_a_cache_that_changes_while_in_use_ends_training(folder, name, used, act, problem):
     cache = folder / "cache"
     if used:
-        read(folder / "data", Resources(cache=str(cache)))
+        read(folder / "data", cache)
     with pytest.raises(TransferError, match=rf"reading .*cache: it {problem} while in use"):
         train_with(name, folder, lambda: act(cache))
     assert (folder / "m").read_text() == OLD
@@ -427,7 +419,7 @@ def test_an_interrupted_run_does_not_replace_a_better_model(folder, good, end):
     metadata = oracle.trailer(new)
     # A time limit that ends within a step leaves no time for any bound.
     assert metadata["gap"] is None if end == "time limit" else float(metadata["gap"]) > 0.1
-    assert load(str(new))
+    assert load_model(new)
     last = received[-1]
     assert isinstance(last, Trained)
     assert (last.model, last.saved) == (str(new), True)

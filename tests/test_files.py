@@ -14,10 +14,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from base import check_output, create_output, files, read_whole
 
-from randsvm import files
 from randsvm.errors import ContentError, InputError, OutputError, TransferError
-from randsvm.files import check_output, create_output, read_whole
 
 TEXT = b"+1 1:0.5\n-1 2:0.25\n"
 

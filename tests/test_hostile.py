@@ -21,11 +21,10 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
+from model_files import load_model
+from rows import label_table, parse
 
-from randsvm.data import svmlight
-from randsvm.data.labels import LabelTable
 from randsvm.errors import DataError, ModelError
-from randsvm.models.model_text import load
 
 MEGABYTE = 1 << 20
 
@@ -112,8 +111,8 @@ def test_a_token_of_a_million_characters_is_read_or_refused_quickly(token):
     before, filling, behind, problem = TOKENS[token]
     text = before + filling * LONG + behind + b"\n"
     try:
-        block = svmlight.parse(text, name="data", labels="class")
-        LabelTable("data").classes(block)
+        block = parse(text, name="data")
+        label_table("data").classes(block)
     except DataError as error:
         assert problem and str(error).startswith(f"data:{problem}"), error
         assert len(str(error)) < 200
@@ -189,7 +188,7 @@ def own_models(tmp_path_factory):
 def refused(path, content):
     path.write_bytes(content)
     with pytest.raises((ModelError, DataError)) as caught:
-        load(str(path))
+        load_model(path)
     assert re.fullmatch(rf"{re.escape(str(path))}(:[0-9]+)*: expected [^\n]*", str(caught.value))
     return str(caught.value)
 
@@ -272,7 +271,7 @@ def test_paths_inside_data_or_models_are_not_opened(
     opened_files.clear()
     run_train("randsvm", "-q", "data", "m")
     run_predict("data", "m", "out")
-    load("model")
+    load_model("model")
     assert "data" in opened_files
     assert [name for name in opened_files if "outside" in name or "passwd" in name] == []
     assert {found.name for found in Path().iterdir()} == {"data", "model", "m", "out"}

@@ -38,6 +38,14 @@ FILES = {
 }
 FILES = {name.removesuffix("__init__").rstrip("."): path for name, path in FILES.items()}
 
+# What the Python interface and the commands give to users.
+PUBLIC_MODULES = {
+    "", "api", "errors", "estimators", "events", "plot", "cli.train", "cli.predict", "cli.plot"
+}  # fmt: skip
+PUBLIC_NAMES = {"parameters.run.PredictParams", "parameters.run.CertifyParams"}
+
+TESTS = Path(__file__).parent
+
 # The only modules that may import a library.
 LIBRARY_USERS = {
     "libsvm": {"svm.libsvm", "cli.process"},
@@ -77,6 +85,23 @@ def imports(path):
     return found
 
 
+def imported_names(path):
+    """Return the full names of what a test imports from the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in found if name.partition(".")[0] == "randsvm"}
+
+
+def is_public(name):
+    return name in PUBLIC_MODULES or (
+        name not in FILES and name.rpartition(".")[0] in PUBLIC_MODULES
+    )
+
+
 def imported_modules(path):
     """Return the modules of the package that a module imports."""
     ours = {name for name in imports(path) if name.partition(".")[0] == "randsvm"}
@@ -95,6 +120,13 @@ def test_a_module_imports_only_lower_layers(file):
     separate = {package_of(name) for name in imported_modules(FILES[file]) - SHARED_MODULES}
     pairs = {tuple(sorted((room, other))) for other in separate - {room}}
     assert pairs & set(INDEPENDENT_PACKAGES) == set()
+
+
+@pytest.mark.parametrize("path", sorted(TESTS.rglob("test_*.py")), ids=lambda path: path.stem)
+def test_a_test_imports_internal_modules_from_tests_support_only(path):
+    """A redesign then changes modules of tests/support, and no test."""
+    names = {name.partition(".")[2] for name in imported_names(path)}
+    assert {name for name in names if name not in PUBLIC_NAMES and not is_public(name)} == set()
 
 
 def test_imports_have_no_cycles():

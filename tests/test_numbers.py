@@ -12,10 +12,10 @@ import pytest
 from commands import run_predict
 from learning import learn
 from scans import case, problem, working_set
+from solving import svmlearn
 
 from randsvm.errors import ContentError, ParameterError
 from randsvm.events import Notice, listening
-from randsvm.svm.subproblem import svmlearn
 
 NOT_FINITE = re.compile(r"\b(nan|inf|infinity)\b", re.IGNORECASE)
 

@@ -9,11 +9,10 @@ import time
 
 import numpy as np
 import pytest
+from base import ThreadPool, parallel
 
 import randsvm
-from randsvm import parallel
 from randsvm.errors import InputError
-from randsvm.parallel import ThreadPool
 
 
 def test_a_map_submits_at_most_the_given_number_of_calls_ahead():

@@ -18,8 +18,10 @@ from commands import run_predict, run_train
 
 pytest.importorskip("matplotlib")
 
+from base import page
+
 import randsvm
-from randsvm import page, plot
+from randsvm import plot
 from randsvm.cli.plot import main
 from randsvm.cli.train import train
 from randsvm.errors import TransferError

@@ -206,7 +206,7 @@ def first_numbers(text: bytes, lines: int, count: int) -> tuple[np.ndarray, byte
     read : the number of lines before the first one without enough numbers.
     """
     # A number takes two bytes at least, so memory depends on the text alone.
-    most = min(lines, len(text) // (2 * count) + 1)
+    most = min(lines, len(text) // (2 * count))
     numbers, rest = np.empty((most, count)), bytearray(text)
     read = _svmlight.first_numbers(text + PADDING, numbers, rest)
     return numbers[:read], bytes(rest)

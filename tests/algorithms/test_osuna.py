@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
+from rows import Draws
 from scans import TASKS, case, task_file
+from solving import file_order, largest_violation
+from trainings import Decomposition, osuna
 
-from randsvm.algorithms.decomposition import Decomposition, osuna
-from randsvm.data.sampling import Draws
 from randsvm.errors import ParameterError
-from randsvm.svm.working_set import file_order, largest_violation
 
 BOTH = ("osuna", "osuna-closest")
 ORDERS = {"osuna": file_order, "osuna-closest": largest_violation}

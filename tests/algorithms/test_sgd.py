@@ -4,7 +4,6 @@ optimum.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,24 +11,17 @@ import numpy as np
 import oracle
 import pytest
 import sgd_reference
+from base import LOSS_NAMES, LOSSES
 from learning import learn
 from liblinear import liblinearutil
+from model_files import load_model
+from rows import Batch, Draws, by_class, open_rows, shuffled_batches
 from scipy import sparse
 from sklearn import svm
+from trainings import Learner, SgdSchedule, _sgd
 
-from randsvm import api
-from randsvm.algorithms import _sgd
-from randsvm.algorithms.sgd import Learner, SgdSchedule
-from randsvm.data import batches, dataset
-from randsvm.data.batches import Batch
-from randsvm.data.classes import labelled_classes
-from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draws
+from randsvm import Arrays, api
 from randsvm.events import Trained
-from randsvm.models.model_text import load
-from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
 
 D = 13  # features of the rows that both learners are given
 
@@ -238,12 +230,12 @@ def test_losses_and_their_slopes_follow_the_formulas(name, z):
 
 def epochs_of_rows(path, seed, epochs):
     """Return the rows of each epoch in the order of learning: pairs of x (d,) and class."""
-    with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=2))) as whole:
-        view, _ = labelled_classes(whole, str(path))
+    with open_rows(path) as whole:
+        view, _ = by_class(whole, path)
         rng = Draws(seed)
         for _ in range(epochs):
             rows = []
-            for batch in batches.shuffled_batches(view, rng.next()):
+            for batch in shuffled_batches(view, rng.next()):
                 X = sparse.csr_matrix(
                     (batch.values, batch.columns, batch.starts), (len(batch.classes), view.d)
                 ).toarray()
@@ -374,7 +366,7 @@ def assert_near_liblinear(folder, loss, y, X, share=0.01):
     oracle.write_rows(folder / "data", y, X)
     words = ("-s", "svr") if loss == "svr" else ("--loss", loss)
     learnt = learn("sgd", folder / "data", folder / "m", *words)
-    model = load(str(learnt.model))
+    model = load_model(learnt.model)
     P = primal(loss, model.w[:, 0], float(model.b[0]), y, X)
     assert learnt.outcome["primal"] == pytest.approx(P, rel=1e-6)
     above = P - liblinear_primal(loss, y, X)

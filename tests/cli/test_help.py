@@ -9,15 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from base import values
 from click.testing import CliRunner
+from command_parts import commands
 from commands import run_predict, run_train
 
 from randsvm import errors
-from randsvm.cli import commands
 from randsvm.cli.predict import predict as prediction
 from randsvm.cli.train import train as training
 from randsvm.errors import ParameterError
-from randsvm.parameters import values
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
 GROUPS = {"randsvm-train": training, "randsvm-predict": prediction}

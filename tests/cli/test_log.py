@@ -10,10 +10,9 @@ import sys
 
 import numpy as np
 import pytest
+from command_parts import as_json
 from commands import run_train
 from learning import answer_of, board, gaussians, learn, optimum
-
-from randsvm.cli.log import as_json
 
 WORDS = "-t 2 -g 5"
 GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)

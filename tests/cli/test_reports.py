@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_parts import COMMAND_ENDS, Failed
 from commands import run_train
 from learning import gaussians, read_log
 
 from randsvm import events
-from randsvm.cli.log import COMMAND_ENDS, Failed
 
 PAGE = Path(__file__).parents[2] / "docs" / "file-formats.md"
 REPORT = ("-q", "--report", "json")

@@ -19,14 +19,14 @@ import numpy as np
 import oracle
 import psutil
 import pytest
+from base import ThreadPool
 from learning import OLD_MODEL, board, gaussians, kernel, learn, read_log
 from liblinear import liblinearutil
 from libsvm import svmutil
+from model_files import load_model
 
 from randsvm import events
 from randsvm.errors import Interrupted
-from randsvm.models.model_text import load
-from randsvm.parallel import ThreadPool
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -77,7 +77,7 @@ def end(process, folder, number):
 
 def assert_model_as_reported(killed, data, number):
     """The model predicts, its trailer names the signal, and P is P of the model as written."""
-    loaded, metadata = load(str(killed.model)), oracle.trailer(killed.model)
+    loaded, metadata = load_model(killed.model), oracle.trailer(killed.model)
     assert svmutil.svm_load_model(str(killed.model)) is not None
     assert metadata["stopped"] == str(Interrupted(number))
     assert metadata["certificate"] == "proven"

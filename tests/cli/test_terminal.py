@@ -8,9 +8,9 @@ import re
 import sys
 
 import pytest
+from command_parts import bars, report
 from commands import run_train
 
-from randsvm.cli import bars, report
 from randsvm.events import Iteration, Progress
 
 ROUND = Iteration(

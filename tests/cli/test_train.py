@@ -14,11 +14,11 @@ import termios
 
 import oracle
 import pytest
+from base import STANDARD_OUTPUTS
 from commands import run_train
 from learning import OLD_MODEL
 
 from randsvm.cli import train as training
-from randsvm.files import STANDARD_OUTPUTS
 
 TEXT = "+1 1:1 2:0.5\n+1 1:2\n-1 1:-1 2:1\n-1 1:-2 2:-1\n"
 

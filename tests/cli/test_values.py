@@ -6,17 +6,14 @@ import click
 import numpy as np
 import oracle
 import pytest
+from base import KERNEL_NAMES, Choice, KernelParams, Size, options
+from command_parts import KindType
 from learning import learn
 from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from randsvm.cli.options import KindType
 from randsvm.errors import ParameterError
-from randsvm.parameters.kernel import KERNEL_NAMES
-from randsvm.parameters.option import options
-from randsvm.parameters.svm import KernelParams
-from randsvm.parameters.values import Choice, Size
 
 COSTS = KindType(next(spec.kind for f, spec in options(KernelParams) if f.name == "C"))
 

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import signal
 import time
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
 import sgd_reference
+from base import LOSS_NAMES
 from commands import run_train
 from learning import Data, read_log
+from rows import (
+    Draws,
+    by_class,
+    chunk_groups,
+    dataset,
+    open_rows,
+    shuffled_batches,
+)
 from scipy import sparse
+from trainings import Learner, SgdSchedule, sgd
 
 import randsvm
 from randsvm import api
-from randsvm.algorithms import sgd
-from randsvm.algorithms.sgd import Learner, SgdSchedule
-from randsvm.data import dataset
-from randsvm.data.batches import chunk_groups, shuffled_batches
-from randsvm.data.classes import labelled_classes
-from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draws
 from randsvm.errors import ClusterError, Interrupted, OutOfTimeError
 from randsvm.events import Epoch, Progress, Trained, listening
-from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES
 
 pytest.importorskip("distributed")
+from clusters import executor
 from simulated_cluster import SimulatedCluster, simulate_clusters
-
-from randsvm.cluster import executor
 
 # Rows of a file, and of a shard: with 3 chunks in a group there are 4 groups.
 ROWS, SHARD, GROUPS = 600, 50, 4
@@ -72,8 +72,7 @@ def three(sorted_clouds):
 
 
 def opened(path):
-    options = ParseOptions(chunk_rows=SHARD)
-    return closing(dataset.load(str(path), options, Resources(jobs=2)))
+    return open_rows(path, chunk_rows=SHARD)
 
 
 # ---- the steps --------------------------------------------------------------------------------
@@ -87,7 +86,7 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part
         horizon=0 if averages else 2 * ROWS,
     )  # fmt: skip
     with opened(three) as whole:
-        view, _ = labelled_classes(whole, "")
+        view, _ = by_class(whole)
         if part:
             view = view.subset(np.arange(view.n) % 7 > 0)
             steps = replace(steps, horizon=0 if averages else 2 * view.n)
@@ -106,13 +105,13 @@ def test_steps_of_groups_count_by_weight():
     y, X = oracle.clouds(ROWS, classes=2)
     weights = np.random.default_rng(0).exponential(size=ROWS)
     rows = randsvm.Arrays(X, y.astype(int), weights=weights)
-    D = dataset.load(rows, ParseOptions(chunk_rows=SHARD), Resources(jobs=1))
     steps = SgdSchedule(
         lambda_=0.01, eta0=0.1, bias_rate=0.5, weights=np.ones(2), averages=True,
         mean_weight=float(weights.mean()),
     )  # fmt: skip
-    learner = Learner.new(steps, D.d)
-    assert sum(sgd.averaged(D.single_threaded(), Draws(5), GROUPS)(learner)) > 1.2 * ROWS
+    with open_rows(rows, jobs=1, chunk_rows=SHARD) as D:
+        learner = Learner.new(steps, D.d)
+        assert sum(sgd.averaged(D.single_threaded(), Draws(5), GROUPS)(learner)) > 1.2 * ROWS
     assert learner.t == pytest.approx(ROWS)
     assert learner.linear.w == pytest.approx(learner.total.w / ROWS)
 
@@ -149,7 +148,7 @@ def rows_of(D, rng, chunks):
 
 def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):
     with opened(three) as whole:
-        view, _ = labelled_classes(whole, "")
+        view, _ = by_class(whole)
         groups = chunk_groups(view, GROUPS)
         assert sorted(shard for group in groups.values() for shard in group) == view.shards
         assert all(leader in group for leader, group in groups.items())

@@ -21,11 +21,8 @@ from randsvm.errors import ClusterError, Interrupted
 from randsvm.events import Notice, listening
 
 pytest.importorskip("distributed")
+from clusters import Connection, WorkerPool, connection
 from distributed.utils import LoopRunner
-
-from randsvm.cluster import connection
-from randsvm.cluster.connection import Connection
-from randsvm.cluster.workers import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = [

@@ -10,9 +10,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-
-from randsvm.cluster import connection
-from randsvm.kernels import layouts
+from clusters import connection
+from kernel_sums import layouts
 
 PROGRAM = """
 import hashlib, json, numpy as np

@@ -19,12 +19,9 @@ from learning import board
 from randsvm.errors import ParameterError
 
 pytest.importorskip("distributed")
+from clusters import Connection, WorkerPool, connection
 from distributed import Security
 from distributed.core import rpc
-
-from randsvm.cluster import connection
-from randsvm.cluster.connection import Connection
-from randsvm.cluster.workers import WorkerPool
 
 # dask leaves sockets and tasks to the end of a process that closes without waiting.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::RuntimeWarning")

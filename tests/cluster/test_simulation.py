@@ -16,21 +16,17 @@ from typing import NamedTuple
 import numpy as np
 import oracle
 import pytest
+from base import Resources
+from clusters import ClusterExecutor, WorkerPool
 from commands import run_predict, run_train
 from learning import Data, board, read_log
+from model_files import load_model
+from rows import Executor, LocalStates, ParseOptions, dataset
 from simulated_cluster import SimulatedCluster, simulate_clusters
 
 import randsvm
-from randsvm import api
-from randsvm.cluster.executor import ClusterExecutor
-from randsvm.cluster.workers import WorkerPool
-from randsvm.data import dataset
-from randsvm.data.in_memory import Arrays
-from randsvm.data.reading import ParseOptions
-from randsvm.data.shard_executor import Executor, LocalStates
+from randsvm import Arrays, api
 from randsvm.errors import ClusterError, ParameterError, SpillError
-from randsvm.models.model_text import load
-from randsvm.parameters.run import Resources
 
 PRIME = 1_000_003
 ROWS, CHUNK = 60, 5
@@ -353,7 +349,7 @@ def test_the_best_model_is_written_when_all_workers_are_gone(clusters, tmp_path,
             sample_size=60,
             cluster="2",
         )
-    assert load(str(tmp_path / "m")).beta.size
+    assert load_model(tmp_path / "m").beta.size
     assert "no worker" in oracle.trailer(tmp_path / "m")["stopped"]
 
 

@@ -21,6 +21,7 @@ from rows import (
     without_parsing,
 )
 from sizes import change_sizes
+from trainings import Draw
 
 SMALL = {"chunk_rows": 64, "chunk_nonzeros": 512}
 
@@ -233,7 +234,7 @@ def rows_in_pass_order(D, *key):
     columns.
     """
     found = []
-    for batch in shuffled_batches(D, *key):
+    for batch in shuffled_batches(D, Draw(*key)):
         rows = []
         for i in batch.order:
             at = slice(batch.starts[i], batch.starts[i + 1])
@@ -275,7 +276,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
     with open_rows(path) as whole:
         D, _ = by_class(whole, path)
-        found = [batch.classes[batch.order] for batch in shuffled_batches(D, 0, draw)]
+        found = [batch.classes[batch.order] for batch in shuffled_batches(D, Draw(0, draw))]
     assert len(found) > 1
     for classes in found:
         assert 0.1 < classes.mean() < 0.9

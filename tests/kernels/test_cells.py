@@ -7,11 +7,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from csr_rows import csr
-
-from randsvm.kernels._kernels import CELL_ROWS, PANEL_COLUMNS, add_sums_of_cells
-from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_CENTRES, SLICE_ROWS, Cells, rows_per_slice
+from kernel_sums import (
+    BLOCK_CENTRES,
+    CELL_ROWS,
+    PANEL_COLUMNS,
+    SLICE_ROWS,
+    Cells,
+    Expansion,
+    Kernel,
+    add_sums_of_cells,
+    rows_per_slice,
+)
 
 # With this cut the omitted values are visible: up to 0.05 for each centre.
 GAMMA, CUT = 3.0, 3.0

@@ -8,12 +8,19 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from csr_rows import csr
-
-from randsvm.kernels._kernels import PANEL_CENTRES, PANEL_COLUMNS, dense_rbf
-from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.gram import exact_gram, gram
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import Blocks, Dense, Differences, SparseBlocks
+from kernel_sums import (
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
+    Blocks,
+    Dense,
+    Differences,
+    Expansion,
+    Kernel,
+    SparseBlocks,
+    dense_rbf,
+    exact_gram,
+    gram,
+)
 
 WIDTHS = [128, 256, 512]
 

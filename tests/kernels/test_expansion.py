@@ -7,31 +7,29 @@ import math
 import numpy as np
 import oracle
 import pytest
+from base import squared_norms
 from csr_rows import csr
-from scipy import sparse
-
-from randsvm.arrays import squared_norms
-from randsvm.errors import ParameterError
-from randsvm.kernels._kernels import (
-    PANEL_CENTRES,
-    PANEL_COLUMNS,
-    dense_rbf,
-    sparse_rbf,
-)
-from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.gram import gram
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import (
+from kernel_sums import (
     BLOCK_CENTRES,
     BLOCK_ROWS,
     GRAM_ROWS,
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
     Blocks,
     Dense,
     Differences,
+    Expansion,
+    Kernel,
     Nonzeros,
     SparseBlocks,
+    dense_rbf,
+    gram,
+    sparse_rbf,
     usual_values,
 )
+from scipy import sparse
+
+from randsvm.errors import ParameterError
 
 KERNELS = [
     Kernel("linear"),

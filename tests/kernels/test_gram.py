@@ -5,14 +5,23 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
+from base import csr_parts, squared_norms
 from csr_rows import csr
+from kernel_sums import (
+    GRAM_ROWS,
+    PANEL_CENTRES,
+    Blocks,
+    Dense,
+    Kernel,
+    Nonzeros,
+    SparseBlocks,
+    centred_gram,
+    gram,
+    lay_out_panels,
+    mirror,
+    sparse_rbf,
+)
 from scipy import sparse
-
-from randsvm.arrays import csr_parts, squared_norms
-from randsvm.kernels._kernels import PANEL_CENTRES, lay_out_panels, mirror, sparse_rbf
-from randsvm.kernels.gram import centred_gram, gram
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import GRAM_ROWS, Blocks, Dense, Nonzeros, SparseBlocks
 
 KERNELS = {
     "linear": Kernel("linear", 1.0, 0.0, 3),

@@ -12,10 +12,10 @@ import pytest
 from csr_rows import csr
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_sums import RandomMap
+from kernel_sums import random_features as features
 
 from randsvm.errors import ContentError, ParameterError
-from randsvm.kernels import random_features as features
-from randsvm.kernels.random_features import RandomMap
 
 RBF = RandomMap("rbf", 64, 0.7)
 POLY = RandomMap("poly", 64, 0.5, 1.0, 3)

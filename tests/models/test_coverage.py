@@ -9,10 +9,9 @@ import numpy as np
 import oracle
 import pytest
 from learning import Data, gaussians, learn
+from model_files import largest_score, load_model
 
 from randsvm.errors import ModelError, ParameterError
-from randsvm.models.decisions import NonconformityScores
-from randsvm.models.model_text import load
 from randsvm.parameters.run import PredictParams
 
 LEVELS = [0.5, 0.8, 0.9, 0.95]
@@ -30,7 +29,7 @@ def least_coverage(asked, held_out, tested):
 @pytest.mark.parametrize("coverage", [0.1, 0.5, 0.9, 0.99])
 def test_the_quantile_is_that_of_split_conformal_prediction(rows, coverage):
     scores = np.random.default_rng(rows).normal(size=rows)
-    found = NonconformityScores.of(scores).largest(coverage)
+    found = largest_score(scores, coverage)
     rank = math.ceil(round((rows + 1) * coverage, 9))
     assert found == (np.sort(scores)[rank - 1] if rank <= rows else math.inf)
 
@@ -38,10 +37,9 @@ def test_the_quantile_is_that_of_split_conformal_prediction(rows, coverage):
 def test_a_row_of_weight_3_is_three_rows():
     rng = np.random.default_rng(1)
     scores, weights = rng.normal(size=50), rng.integers(1, 5, 50)
-    one = NonconformityScores.of(scores, weights.astype(float))
-    other = NonconformityScores.of(np.repeat(scores, weights))
     for coverage in np.linspace(0.01, 0.99, 99):
-        assert one.largest(coverage) == other.largest(coverage)
+        found = largest_score(scores, coverage, weights.astype(float))
+        assert found == largest_score(np.repeat(scores, weights), coverage)
 
 
 # ---- the command --------------------------------------------------------------------------
@@ -95,7 +93,7 @@ def test_intervals_have_the_target_as_often_as_asked(tmp_path, predict, words):
     path = oracle.write_rows(tmp_path / "d", *train)
     tested = oracle.write_rows(tmp_path / "t", *test)
     learnt = learn("randsvm", path, tmp_path / "m", "--conformal", *task, *words)
-    assert load(str(learnt.model)).noise_scale is None
+    assert load_model(learnt.model).noise_scale is None
     for asked in LEVELS:
         ended = predict(tested, learnt.model, "--coverage", asked, "--report", "json")
         f, low, high = np.array([line.split() for line in ended.lines], float).T

@@ -14,11 +14,13 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
+from model_files import (
+    DRAWN_ROWS,
+    exchange_predictions,
+)
 
 import randsvm
 from randsvm.errors import ExportError, ModelError, OutputError, ParameterError
-from randsvm.models import export as exporting
-from randsvm.models.model import Model
 
 ROWS = 10_000
 STRICT = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-Wundef"]
@@ -268,7 +270,7 @@ def test_without_data_the_models_own_rows_are_compared(tmp_path, name, capsys):
     run_predict("export", "c", tmp_path / "m", tmp_path / "m.c", "--report", "json")
     record = json.loads(capsys.readouterr().out)
     model = randsvm.load(str(tmp_path / "m")).info()
-    assert record["rows"] == model.get("support_vectors", exporting.DRAWN_ROWS)
+    assert record["rows"] == model.get("support_vectors", DRAWN_ROWS)
     assert record["event"] == "exported"
     assert record["labels_differ"] == 0
 
@@ -286,8 +288,7 @@ def test_an_export_that_predicts_other_labels_is_a_bug(small, monkeypatch):
     out = small.with_name("m.c")
     randsvm.export(small, out)
     before = out.read_bytes()
-    right = Model.predicted
-    monkeypatch.setattr(Model, "predicted", lambda self, f: 1 - right(self, f))
+    exchange_predictions(monkeypatch)
     with pytest.raises(ExportError) as caught:
         randsvm.export(small, out)
     assert caught.value.exit_code == 70

@@ -10,15 +10,19 @@ import pytest
 from commands import run_train
 from csr_rows import csr
 from libsvm import svmutil
+from model_files import (
+    class_pairs,
+    coupled_probabilities,
+    kernel_model,
+    load_model,
+    predicts_by_cells,
+    save_model,
+    voted_classes,
+)
 
+import randsvm
 from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Progress
-from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import Cells
-from randsvm.models import decisions
-from randsvm.models.kernel_model import PairwiseModel
-from randsvm.models.model_text import load, save
-from randsvm.models.prediction import predict as predict_file
 from randsvm.parameters.run import PredictParams
 
 NU_SVC, ONE_CLASS, REGRESSIONS = 1, 2, (3, 4)
@@ -119,7 +123,7 @@ class Kind:
 def predicted_by_us(kind, folder, model=None, **params):
     """The lines, as numbers where they are; and a first line of words."""
     output = folder / "o"
-    predict_file(
+    randsvm.predict(
         str(kind.test), str(model or kind.model), str(output), params=PredictParams(**params)
     )
     lines = [line.split() for line in output.read_text().splitlines()]
@@ -138,13 +142,13 @@ def libsvm_agrees(kind, folder):
     assert found == pytest.approx(values, rel=1e-5, abs=1e-6 * size)
     svm_type = theirs.param.svm_type
     fitted = bool(theirs.is_probability_model())
-    assert load(str(kind.model)).has_probabilities == fitted
+    assert load_model(kind.model).has_probabilities == fitted
     if fitted:
         labels, values = oracle.libsvm_predictions(theirs, kind.rows, probabilities=True)
         found, words = predicted_by_us(kind, folder, probabilities=True)
         if svm_type in REGRESSIONS:
             assert words is None and found[:, 0] == pytest.approx(labels, rel=1e-5, abs=1e-5)
-            assert load(str(kind.model)).noise_scale == theirs.get_svr_probability()
+            assert load_model(kind.model).noise_scale == theirs.get_svr_probability()
             return
         names = ["normal", "outlier"] if svm_type == ONE_CLASS else theirs.get_labels()
         assert words[1:] == list(map(str, names))
@@ -164,7 +168,7 @@ def test_predictions_of_libsvms_models_are_libsvms(tmp_path, svm_type, kernel, b
     kind = Kind(tmp_path, svm_type, kernel, b, classes, data, weights_of(svm_type, kernel, b))
     libsvm_agrees(kind, tmp_path)
     # LIBSVM finds no density marks where few training rows are novelties.
-    assert load(str(kind.model)).has_probabilities or not b or svm_type == ONE_CLASS
+    assert load_model(kind.model).has_probabilities or not b or svm_type == ONE_CLASS
 
 
 # Of twelve classes, whose probabilities take 330 trainings, some.
@@ -193,7 +197,7 @@ def test_libsvm_predicts_the_same_with_models_that_we_trained(
         models = (svmutil.svm_load_model(str(one.model)) for one in (kind, trained))
         (_, ours), (_, theirs) = (oracle.libsvm_predictions(one, kind.rows) for one in models)
         assert np.abs(ours - theirs).mean() < 0.05 * np.abs(theirs).mean()
-    assert load(str(kind.model)).has_probabilities or not b or svm_type == ONE_CLASS
+    assert load_model(kind.model).has_probabilities or not b or svm_type == ONE_CLASS
     assert svmutil.svm_load_model(str(kind.model)).get_nr_class() == classes
 
 
@@ -205,12 +209,12 @@ def test_a_model_of_one_class_predicts_that_class(tmp_path, svm_type, b):
     words = svmutil.svm_parameter(f"-q -s {svm_type} -b {b}")
     model = svmutil.svm_train(svmutil.svm_problem([4, 4, 4], rows), words)
     svmutil.svm_save_model(str(tmp_path / "m"), model)
-    save(load(str(tmp_path / "m")), str(tmp_path / "ours"))
+    save_model(load_model(tmp_path / "m"), tmp_path / "ours")
     (tmp_path / "t").write_text("4 1:0.5\n4 2:-3\n3 1:2 7:1\n")
     for name in ("m", "ours"):
         theirs = svmutil.svm_load_model(str(tmp_path / name))
         labels, values = oracle.libsvm_predictions(theirs, rows, probabilities=bool(b))
-        predict_file(
+        randsvm.predict(
             str(tmp_path / "t"), str(tmp_path / name), str(tmp_path / "o"),
             params=PredictParams(probabilities=bool(b)),
         )  # fmt: skip
@@ -225,23 +229,23 @@ def test_a_model_of_one_class_has_no_support_vectors(tmp_path):
     text = "svm_type c_svc\nkernel_type linear\nnr_class 1\ntotal_sv 1\nrho\nlabel 4\nnr_sv 1\nSV\n"
     (tmp_path / "m").write_text(text + "0.5 1:1 \n")
     with pytest.raises(ModelError, match="expected nr_class 1 with total_sv 0 and nr_sv 0"):
-        load(str(tmp_path / "m"))
+        load_model(tmp_path / "m")
 
 
 def test_the_first_of_the_classes_with_most_votes_wins():
     cycle = np.array([[1.0, -1.0, 1.0]])  # 0 beats 1, 2 beats 0, 1 beats 2
-    assert decisions.voted_classes(np.vstack([cycle, -cycle, 0 * cycle]), 3).tolist() == [0, 0, 2]
+    assert voted_classes(np.vstack([cycle, -cycle, 0 * cycle]), 3).tolist() == [0, 0, 2]
 
 
 @pytest.mark.parametrize("classes", [3, 4])
 def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
     rng = np.random.default_rng(classes)
     pairs = classes * (classes - 1) // 2
-    model = PairwiseModel(
+    model = kernel_model(
+        ("rbf",),
         features=np.empty(0, np.int32),
         labels=tuple(map(str, range(classes))),
         task="svc",
-        kernel=Kernel("rbf"),
         Z=csr((0, 0), dtype=np.float32),
         beta=np.empty((0, classes)),
         b=np.zeros(pairs),
@@ -260,7 +264,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
 @pytest.mark.parametrize("classes", [3, 7])
 def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes):
     rng = np.random.default_rng(classes)
-    i, j = decisions.class_pairs(classes)
+    i, j = class_pairs(classes)
     r = np.zeros((classes, classes))
     r[i, j] = rng.uniform(0.1, 0.9, len(i))
     r[j, i] = 1 - r[i, j]
@@ -269,7 +273,7 @@ def test_coupled_probabilities_minimise_wu_lin_and_wengs_sum(classes):
     p = np.linalg.solve(optimality, np.append(np.zeros(classes), 1.0))[:-1]
     sigmoid = np.array([-np.ones(len(i)), np.zeros(len(i))])
     f = np.log(r[i, j] / r[j, i])
-    found = decisions.coupled_probabilities(decisions.sigmoids(f[None], sigmoid), classes)[0]
+    found = coupled_probabilities(f[None], sigmoid, classes)[0]
     assert found.sum() == pytest.approx(1) and found == pytest.approx(p, abs=0.02)
 
 
@@ -318,14 +322,14 @@ def test_a_number_of_a_row_that_is_none_is_refused(tmp_path):
         row, _, rest = rest.partition(b"\n")
         kind.model.write_bytes(head + b"SV\n" + row.split()[0] + bad + rest)
         with pytest.raises(ModelError, match="expected '0:number' of a training row"):
-            load(str(kind.model))
+            load_model(kind.model)
 
 
 def test_progress_goes_with_the_rows_that_are_predicted(tmp_path):
     kind = Kind(tmp_path, 0, 2, 0, 2, blobs)
     kind.test.write_text(kind.test.read_text() * 150)
     emitted = []
-    predict_file(str(kind.test), str(kind.model), str(tmp_path / "o"), watch=emitted.append)
+    randsvm.predict(str(kind.test), str(kind.model), str(tmp_path / "o"), watch=emitted.append)
     emitted = [event for event in emitted if isinstance(event, Progress)]
     size = kind.test.stat().st_size
     assert {(event.stage, event.total, event.unit) for event in emitted} == {
@@ -340,11 +344,11 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
     rng = np.random.default_rng(0)
     own = np.repeat([0, 2], [700, 1300])
     m, K = len(own), 3
-    model = PairwiseModel(
+    model = kernel_model(
+        ("rbf", 400.0),
         features=np.array([1, 2], np.int32),
         labels=("1", "2", "3"),
         task="svc",
-        kernel=Kernel("rbf", 400.0),
         Z=csr(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
         beta=rng.normal(size=(m, K)) * (own[:, None] != np.arange(K)),
         b=np.array([0.01, -0.02, 0.0]),
@@ -353,6 +357,6 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
     X = csr(rng.uniform(-1, 5, (1000, 2)).astype(np.float32))
     rows = model.rows(X.indptr, X.indices + np.int32(1), X.data)
     fast, exact = model.decision(rows, labels_only=True), model.decision(rows)
-    assert isinstance(model._float32_layout, Cells) and model.rows_at_once == 4096
+    assert predicts_by_cells(model) and model.rows_at_once == 4096
     assert np.abs(fast - exact).max() < 1e-3 and (fast != exact).any()
     assert (model.predicted(fast) == model.predicted(exact)).all()

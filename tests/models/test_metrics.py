@@ -9,20 +9,15 @@ import numpy as np
 import oracle
 import pytest
 from learning import Data, learn
+from model_files import count_of
 from sklearn import metrics as peers
-
-from randsvm.models.metrics import (
-    ConfusionMatrix,
-    ProbabilityScores,
-    RegressionErrors,
-)
 
 # ---- counts -------------------------------------------------------------------------------------
 
 
 def counted(count, y, f, pieces, weights=None):
     """Block by block, as rows are read."""
-    predicted = f if isinstance(count, RegressionErrors) else classes_of(f)
+    predicted = f if isinstance(count, type(count_of("errors"))) else classes_of(f)
     weights = np.ones(len(y)) if weights is None else weights
     for part in np.array_split(np.arange(len(y)), pieces):
         count.add(y[part], f[part], predicted[part], weights[part])
@@ -62,7 +57,7 @@ def scores(y, predicted, classes, weights):
 def test_of_classes(classes, pieces, weighted):
     (y, f), w = decisions(500, classes), weights_of(500, weighted)
     predicted = classes_of(f)
-    count = counted(ConfusionMatrix(classes), y, f, pieces, w)
+    count = counted(count_of("classes", classes), y, f, pieces, w)
     found = count.metrics([str(number) for number in range(classes)])
     assert found.confusion == peers.confusion_matrix(y, predicted).tolist()
     expected = scores(y, predicted, classes, w)
@@ -89,7 +84,7 @@ def test_of_a_regression(mean, pieces, weighted):
     y = rng.normal(size=400) + mean
     f = 0.7 * (y - mean) + mean + 0.3 * rng.normal(size=400)
     w = weights_of(400, weighted)
-    count = counted(RegressionErrors(), y, f, pieces, w)
+    count = counted(count_of("errors"), y, f, pieces, w)
     assert count.score == pytest.approx(peers.mean_squared_error(y, f, sample_weight=w))
     absolute = peers.mean_absolute_error(y, f, sample_weight=w)
     assert count.mean_absolute_error == pytest.approx(absolute)
@@ -106,8 +101,8 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
     rng = np.random.default_rng(0)
     y = rng.normal(size=200)
     f = y + rng.normal(size=200) / 4
-    far = counted(RegressionErrors(), y + mean, f + mean, pieces)
-    near = counted(RegressionErrors(), y, f, pieces)
+    far = counted(count_of("errors"), y + mean, f + mean, pieces)
+    near = counted(count_of("errors"), y, f, pieces)
     # The targets themselves are rounded.
     digits = 1e-15 * abs(mean)
     assert far.r_squared == pytest.approx(near.r_squared, abs=digits)
@@ -117,9 +112,9 @@ def test_targets_far_from_0_have_a_coefficient_of_determination(mean, pieces):
 def test_two_parts_add_up():
     y, f = decisions(90, 2)
     parts = [
-        counted(RegressionErrors(), y[part], f[part], 1) for part in (slice(30), slice(30, None))
+        counted(count_of("errors"), y[part], f[part], 1) for part in (slice(30), slice(30, None))
     ]
-    both, whole = parts[0] + parts[1], counted(RegressionErrors(), y, f, 1)
+    both, whole = parts[0] + parts[1], counted(count_of("errors"), y, f, 1)
     assert (both.rows, both.labelled) == (90, 90)
     assert both.score == pytest.approx(whole.score)
     assert both.squared_correlation == pytest.approx(whole.squared_correlation)
@@ -131,7 +126,7 @@ def test_two_parts_add_up():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_areas_under_precision_recall_curves(weighted):
     (y, f), w = decisions(500, 2), weights_of(500, weighted)
-    found = counted(ConfusionMatrix(2), y, f, 7, w).metrics(["a", "b"])
+    found = counted(count_of("classes", 2), y, f, 7, w).metrics(["a", "b"])
     expected = [
         peers.average_precision_score(y == index, sign * f, sample_weight=w)
         for index, sign in ((0, 1), (1, -1))
@@ -168,7 +163,7 @@ def brier_score(y, p, weights):
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_scores_of_probabilities(classes, weighted):
     (y, p), weights = likely(400, classes), weights_of(400, weighted)
-    scores = ProbabilityScores(classes)
+    scores = count_of("probabilities", classes)
     for part in np.array_split(np.arange(400), 5):
         scores.add(y[part], p[part], weights[part])
     found = scores.metrics()

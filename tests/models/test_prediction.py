@@ -7,17 +7,13 @@ import gzip
 import numpy as np
 import oracle
 import pytest
-from commands import run_train
+from commands import STANDARD_OUTPUTS, run_predict, run_train
 from csr_rows import csr
 from libsvm import svmutil
+from model_files import kernel_model, load_model
 from scipy import sparse
 
-from randsvm.cli.predict import predict as predict_command
 from randsvm.errors import DataError, InputError, ModelError, ParameterError, RandsvmError
-from randsvm.files import STANDARD_OUTPUTS
-from randsvm.kernels.kernel import Kernel
-from randsvm.models.kernel_model import KernelModel
-from randsvm.models.model_text import load
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -94,7 +90,7 @@ def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predic
 
 def test_data_and_model_are_not_both_standard_input(tmp_path):
     with pytest.raises(ParameterError, match="standard input is both the data and MODEL_FILE"):
-        predict_command.main(["-", "-", str(tmp_path / "out")], standalone_mode=False)
+        run_predict("-", "-", tmp_path / "out")
 
 
 def test_nothing_is_written_before_rows_are_read(tmp_path, capsysbinary):
@@ -103,9 +99,7 @@ def test_nothing_is_written_before_rows_are_read(tmp_path, capsysbinary):
     run_train("-q", "--format", "csv", "--label-column", "label", tmp_path / "a", model)
     capsysbinary.readouterr()
     with pytest.raises(RandsvmError, match="zz"):
-        predict_command.main(
-            ["--keep", "zz", str(tmp_path / "a"), str(model), "-"], standalone_mode=False
-        )
+        run_predict("--keep", "zz", tmp_path / "a", model, "-")
     assert capsysbinary.readouterr().out == b""
 
 
@@ -252,7 +246,7 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
         problem = svmutil.svm_problem(y, sparse.csr_matrix(X))
         parameter = svmutil.svm_parameter(f"-q -g 0.5 -c {C}")
         svmutil.svm_save_model(str(model), svmutil.svm_train(problem, parameter))
-    loaded, rows = load(str(model)), csr(X.astype(np.float32))
+    loaded, rows = load_model(model), csr(X.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
     exact, fast = loaded.decision(laid_out), loaded.decision(laid_out, labels_only=True)
     assert np.abs(fast - exact).max() < 1e-3 * C
@@ -268,7 +262,7 @@ def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
     wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
     solved = oracle.libsvm_train(y, wide, "-g 0.3")
     svmutil.svm_save_model(str(tmp_path / "m"), solved.model)
-    loaded, rows = load(str(tmp_path / "m")), csr(wide.astype(np.float32))
+    loaded, rows = load_model(tmp_path / "m"), csr(wide.astype(np.float32))
     laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
     assert (loaded.decision(laid_out, labels_only=True) == loaded.decision(laid_out)).all()
 
@@ -276,7 +270,7 @@ def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
 def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
     y, X = oracle.two_gaussians(2000)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
-    loaded = load(str(train(path, "-g", 1).model))
+    loaded = load_model(train(path, "-g", 1).model)
 
     def decision(x, labels_only=False):
         indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
@@ -297,11 +291,11 @@ def test_rounding_that_adds_up_over_features_changes_no_label(gamma):
     """All products of an exponent are the same here, and so are the errors of their sum."""
     ones = csr(np.ones((3, 1000), np.float32))
     for margin in (1e-5, 1e-4, 1e-3, 1e-2):
-        model = KernelModel(
+        model = kernel_model(
+            ("rbf", gamma),
             features=np.arange(1, 1001, dtype=np.int32),
             labels=("1", "-1"),
             task="svc",
-            kernel=Kernel("rbf", gamma),
             Z=ones,
             beta=np.ones((3, 1)),
             b=np.array([margin - 3]),

@@ -11,10 +11,10 @@ import oracle
 import pandas as pd
 import pytest
 from commands import run_predict, run_train
+from model_files import find_compiler
 
 import randsvm
 from randsvm.errors import OutputError, ParameterError
-from randsvm.models.export import find_compiler
 
 COLUMNS = ["age", "work", "hours", "country"]
 VALUES = [f"shapley_{name}" for name in COLUMNS]

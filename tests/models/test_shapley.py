@@ -8,10 +8,10 @@ import numpy as np
 import oracle
 import pytest
 from commands import run_predict, run_train
+from model_files import shapley_values
 
 import randsvm
 from randsvm.errors import ModelError, OutputError
-from randsvm.models.shapley import shapley_values
 
 FEATURES = 8
 KINDS = {

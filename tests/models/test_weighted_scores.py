@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from commands import run_train
+from model_files import density_marks, fit_pair_sigmoids, fit_sigmoids, laplace_scale
 
-from randsvm.models.prediction import predict
+from randsvm import predict
 from randsvm.parameters.run import PredictParams
-from randsvm.training import probabilities
 
 RNG = np.random.default_rng(3)
 N = 200
@@ -20,8 +20,8 @@ def test_weighted_sigmoids_are_those_of_repeated_rows():
     f, y = RNG.normal(size=N), RNG.integers(0, 3, N)
     columns = np.column_stack([f + (y == 1), RNG.normal(size=N), f])
     for fit, values in (
-        (probabilities.fit_sigmoids, columns),
-        (probabilities.fit_pair_sigmoids, columns[:, :2]),
+        (fit_sigmoids, columns),
+        (fit_pair_sigmoids, columns[:, :2]),
     ):
         expected = fit(values[REPEATED], y[REPEATED])
         assert fit(values, y, WEIGHTS) == pytest.approx(expected, rel=1e-3, abs=1e-4)
@@ -30,9 +30,7 @@ def test_weighted_sigmoids_are_those_of_repeated_rows():
 
 def test_a_weighted_laplace_scale_is_that_of_repeated_rows():
     z = np.append(RNG.laplace(size=N - 1), 40.0)
-    assert probabilities.laplace_scale(z, WEIGHTS) == pytest.approx(
-        probabilities.laplace_scale(z[REPEATED])
-    )
+    assert laplace_scale(z, WEIGHTS) == pytest.approx(laplace_scale(z[REPEATED]))
 
 
 def test_weighted_density_marks_are_those_of_repeated_rows():
@@ -40,12 +38,10 @@ def test_weighted_density_marks_are_those_of_repeated_rows():
     f = np.concatenate([-1 - RNG.random(10), 1 + RNG.random(10)])
     weights = np.tile([1.0, 3.0, 2.0, 1.0, 3.0], 4)
     rows = np.repeat(np.arange(20), weights.astype(int))
-    expected = probabilities.density_marks(f[rows])
+    expected = density_marks(f[rows])
     assert expected is not None
-    assert probabilities.density_marks(f, weights) == pytest.approx(expected)
-    assert probabilities.density_marks(f, np.ones(20)) == pytest.approx(
-        probabilities.density_marks(f)
-    )
+    assert density_marks(f, weights) == pytest.approx(expected)
+    assert density_marks(f, np.ones(20)) == pytest.approx(density_marks(f))
 
 
 def test_each_row_of_a_long_file_counts_as_its_own_weight(tmp_path):

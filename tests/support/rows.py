@@ -20,15 +20,17 @@ import randsvm
 from randsvm.arrays import CsrMatrix
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
+from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.chunks import RawChunk, Store
 from randsvm.data.classes import labelled_classes, one_versus_rest
 from randsvm.data.columns import Column, Columns, TableOptions
 from randsvm.data.dataset import Dataset
 from randsvm.data.labels import LabelTable
+from randsvm.data.points import Points
 from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import Scaling, Statistics
-from randsvm.data.shard_executor import Executor, Shard, StateCell
+from randsvm.data.shard_executor import Executor, LocalStates, Shard, StateCell
 from randsvm.errors import SpillError
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
@@ -138,11 +140,6 @@ def sample(D: Dataset, m: int, *key: int) -> np.ndarray:
 def random_subset(D: Dataset, r: int, seed: int) -> np.ndarray:
     """Return the first random subset S of a run with this seed."""
     return dataset.random_subset(D, r, Draws(seed))
-
-
-def shuffled_batches(D: Dataset, *key: int) -> Iterator[Any]:
-    """Yield the batches of a pass over the rows in the order of a draw."""
-    return batches.shuffled_batches(D, Draw(*key))
 
 
 # ---- svmlight ---------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from rows import open_rows
 
-from randsvm.algorithms.sgd import SgdSchedule
+from randsvm.algorithms import _sgd, sgd
+from randsvm.algorithms.decomposition import Decomposition, osuna
+from randsvm.algorithms.sgd import Learner, SgdSchedule
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
 from randsvm.parameters.option import command_line
@@ -26,6 +28,7 @@ from randsvm.training import cross_validation, kernel_machine, probabilities
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
 from randsvm.training.job import Job
+from randsvm.training.rounds import BestSolution
 from randsvm.training.run import labelled
 from randsvm.training.subtasks import Subtasks
 

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import Draw
 from scans import TASKS, case, problem, task_file, working_set
 from scipy import sparse
+from solving import (
+    BLOCKS,
+    Collector,
+    best_share,
+    blocks,
+    solve_blocks,
+    split,
+    svmlearn,
+    uniform_sample,
+)
 
 import randsvm
-from randsvm.data.sampling import Draw
-from randsvm.svm import blocks
-from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
-from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Collector, uniform_sample
 
 KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 NARROW, WIDE = 50.0, 0.05

@@ -6,10 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from randsvm.kernels.rounding import largest_offset
-from randsvm.svm.certificate import change_of_dual
-from randsvm.svm.tasks import Task
+from kernel_sums import largest_offset
+from solving import Task, change_of_dual
 
 # Two or three rows with x = y, or x = 1 of one-class, and a linear kernel: w = sum y beta. The
 # numbers of the command line are decimal, the coefficients in use the nearest float64 numbers.

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from randsvm.data.sampling import Draw, SmallestKeys
-from randsvm.svm.working_set import (
+from rows import Draw, SmallestKeys
+from solving import (
     Collector,
     ShardViolators,
     collect,

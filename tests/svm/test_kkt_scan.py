@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kkt_scan_reference import Box
-
-from randsvm.svm import _kkt_scan
-from randsvm.svm.tasks import Task
+from solving import Task, _kkt_scan
 
 BOXES = [
     Box(1.0, 1.0, 0.0, True),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import oracle
 import pytest
+from rows import Points
 from scans import problem
 from scipy import sparse
+from solving import PrecomputedNodes, check_values, libsvm, train_with_libsvm_kernel
 
-from randsvm.data.points import Points
 from randsvm.errors import ParameterError
-from randsvm.svm import libsvm
-from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
 
 KERNELS = [
     problem("linear", C=0.5),

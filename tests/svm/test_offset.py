@@ -10,10 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from randsvm.svm import offset
-from randsvm.svm.offset import Breakpoints, Window
-from randsvm.svm.tasks import Task
+from solving import Breakpoints, Task, Window, offset
 
 TASKS = [
     (Task((1.0, 1.0), one_sided=True), 0.0),

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-
-from randsvm.svm.projection import clipped, fill_to_sum, restore_sum
+from solving import clipped, fill_to_sum, restore_sum
 
 
 def boxes(kind, rng, m):

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import oracle
 import pytest
+from csr_rows import csr
+from kernel_sums import SumError, layouts
 from learning import board
-from rows import two_classes
+from rows import Draw, open_rows, scaled, two_classes
 from scans import KERNELS, TASKS, case, problem, task_file, working_set
+from solving import (
+    DUAL_SHARE,
+    FEW_ROWS,
+    LOG_FAILURE,
+    Certificate,
+    Coefficients,
+    Collector,
+    ResidualQuery,
+    RunningValues,
+    Scan,
+    Sharpened,
+    svmlearn,
+    uniform_sample,
+)
 
-from randsvm.arrays import CsrMatrix
-from randsvm.data import dataset
-from randsvm.data.dataset import scaling_of
-from randsvm.data.reading import ParseOptions
-from randsvm.data.sampling import Draw
 from randsvm.errors import ParameterError
-from randsvm.kernels import layouts
-from randsvm.kernels.rounding import SumError
-from randsvm.parameters.run import Resources
-from randsvm.svm.certificate import DUAL_SHARE, LOG_FAILURE, ResidualQuery, Sharpened
-from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
-from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Certificate
-from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Collector, uniform_sample
 
 KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 
@@ -209,10 +210,10 @@ def test_values_beyond_float64_are_refused(tmp_path):
     path = tmp_path / "data"
     path.write_text("+1 1:1\n-1 1:2\n+1 1:3e38\n")
     far = problem("poly", gamma=1e38, degree=9)
-    with closing(dataset.load(str(path), ParseOptions(), Resources(jobs=1))) as whole:
+    with open_rows(path, jobs=1) as whole:
         values = RunningValues(two_classes(whole), far, 0)
         with pytest.raises(ParameterError, match="leave float64: scale the features"):
-            values.advance(CsrMatrix.from_dense(np.ones((1, 1), np.float32)), np.ones(1))
+            values.advance(csr(np.ones((1, 1), np.float32)), np.ones(1))
 
 
 @pytest.mark.parametrize(
@@ -345,7 +346,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, set_sizes, size,
 def test_unused_rows_are_released_when_memory_is_full(tmp_path):
     data = board(FEW_ROWS + 1000)
     path = str(data.save(tmp_path / "data"))
-    with closing(dataset.load(path, ParseOptions(), Resources(jobs=1))) as whole:
+    with open_rows(path, jobs=1) as whole:
         D = two_classes(whole)
         values = RunningValues(D, problem(), 0, layout_bytes=60_000)
         support_vectors = np.arange(0, 200, 2)
@@ -369,12 +370,12 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
     """This happens with folds and --subset if the last chunk is short."""
     y, X = oracle.two_gaussians(101)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
-    with closing(dataset.load(str(path), ParseOptions(chunk_rows=100), Resources())) as whole:
+    with open_rows(path, chunk_rows=100) as whole:
         D = two_classes(whole).subset(np.arange(101) < 100)
         if scaling:
-            D = D.scaled(scaling_of(D, scaling))
+            D = scaled(D, scaling)
         scan = Scan(D, problem(gamma=0.5), 0)
         step = svmlearn(scan, working_set(np.arange(100), whole=True))
         _, V = scan.after(step, KEEP_ALL)
         assert V.certificate.gap < 1e-2
-        assert isinstance(step.points.X, CsrMatrix)
+        assert isinstance(step.points.X, type(csr((1, 1))))

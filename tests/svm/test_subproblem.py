@@ -7,11 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import qp
+from rows import Draw
 from scans import TASKS, case, task_file, working_set
-
-from randsvm.data.sampling import Draw
-from randsvm.svm.subproblem import svmlearn
-from randsvm.svm.working_set import Collector, largest_violation
+from solving import Collector, largest_violation, svmlearn
 
 COLLECTOR = Collector(50, Draw(0, 1), largest_violation)
 KERNELS = {

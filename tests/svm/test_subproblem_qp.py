@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 import qp
 from qp import minimum, objective
-
-from randsvm.svm import libsvm, subproblem_qp
-from randsvm.svm.libsvm import PrecomputedNodes
+from solving import PrecomputedNodes, libsvm, subproblem_qp
 
 SEEDS = range(12)
 MAX_CALLS = 200

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import oracle
 import pytest
+from command_parts import Report
 from commands import run_train
 from learning import Data, learn
 from sklearn.metrics import mean_squared_error, r2_score
@@ -19,7 +20,6 @@ from task_sets import GAMMA, SETS
 from trainings import folds_of, open_task, rows_of_subset, splits_of, subset_of
 
 from randsvm import api
-from randsvm.cli.report import Report
 from randsvm.errors import Interrupted
 from randsvm.events import Progress, Tried
 

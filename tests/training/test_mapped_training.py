@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from kernel_sums import RandomMap
 from learning import board, learn
 from libsvm import svmutil
 from scipy import sparse
-
-from randsvm.kernels.random_features import RandomMap
 
 
 @pytest.fixture

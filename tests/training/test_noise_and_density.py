@@ -7,10 +7,8 @@ import oracle
 import pytest
 from learning import learn
 from libsvm import svmutil
+from model_files import load_model
 from scipy import sparse
-
-from randsvm.models.kernel_model import KernelModel
-from randsvm.models.model_text import load
 
 
 def curve(rows):
@@ -19,12 +17,6 @@ def curve(rows):
     X = oracle.as_float32(rng.normal(size=(rows, 2)))
     far = np.where(np.arange(rows) % 50 == 0, 40.0, 0.0)
     return X[:, 0] ** 2 + X[:, 1] + rng.laplace(scale=0.3, size=rows) + far, X
-
-
-def kernel_model(path):
-    model = load(path)
-    assert isinstance(model, KernelModel)
-    return model
 
 
 def cloud(rows):
@@ -47,7 +39,7 @@ def test_the_noise_agrees_with_libsvms(tmp_path, task, scale):
     learnt = learn(
         "randsvm", oracle.write_rows(tmp_path / "d", y, X), tmp_path / "m", "-b", 1, *words, *scale
     )
-    model = load(str(learnt.model))
+    model = load_model(learnt.model)
     Z = (X - X.mean(axis=0)) / X.std(axis=0) if scale else X
     theirs = train_with_libsvm(y, Z, " ".join(map(str, words))).get_svr_probability()
     assert theirs < 0.5
@@ -59,7 +51,7 @@ def test_a_single_row_has_no_noise(tmp_path):
     path = oracle.write_rows(tmp_path / "d", np.array([2.0]), np.ones((1, 1)))
     learnt = learn("randsvm", path, tmp_path / "m", "-s", 3, "-b", 1)
     assert "one row is too few for -b 1" in learnt.notices
-    assert not load(str(learnt.model)).has_probabilities
+    assert not load_model(learnt.model).has_probabilities
 
 
 # ---- the density of novelty detection -----------------------------------------------------------
@@ -72,9 +64,9 @@ def test_the_density_marks_are_libsvms(tmp_path, rows, nu):
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1, "--gap", 1e-7, *words.split())
     theirs = train_with_libsvm(np.ones(rows), X, f"{words} -e 1e-7")
     svmutil.svm_save_model(str(tmp_path / "theirs"), theirs)
-    expected = kernel_model(str(tmp_path / "theirs")).density_marks
+    expected = load_model(tmp_path / "theirs").density_marks
     assert expected is not None
-    found = kernel_model(str(learnt.model)).density_marks
+    found = load_model(learnt.model).density_marks
     assert found is not None
     # Rounding decides on which side of 0 the rows at 0 are.
     assert found == pytest.approx(expected, abs=0.02 * np.ptp(expected))

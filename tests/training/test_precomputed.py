@@ -12,12 +12,11 @@ import pytest
 import random_problems
 from learning import learn
 from libsvm import svmutil
+from model_files import load_model
 
 import randsvm
-from randsvm import api
-from randsvm.data.in_memory import Arrays
+from randsvm import Arrays, api
 from randsvm.errors import ContentError, DataError
-from randsvm.models.model_text import load
 
 GAMMA = 0.5
 
@@ -135,7 +134,7 @@ def test_cross_validation_and_probabilities_equal_those_of_the_same_kernel_from_
     assert scores[1] == pytest.approx(scores[0], rel=1e-3)
     assert two.outcome["primal"] == pytest.approx(one.outcome["primal"], rel=1e-5)
     if targets != "numbers":
-        found, expected = (load(str(each.model)).sigmoid for each in (two, one))
+        found, expected = (load_model(each.model).sigmoid for each in (two, one))
         assert found == pytest.approx(expected, rel=1e-2, abs=1e-2)
 
 

@@ -9,9 +9,8 @@ import exact_judge
 import oracle
 import pytest
 from learning import board, learn, read_log
-
-from randsvm.svm.solution import Certificate
-from randsvm.training.rounds import BestSolution
+from solving import Certificate
+from trainings import BestSolution
 
 WORDS = "-t 2 -g 5"
 

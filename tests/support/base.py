@@ -1,0 +1,24 @@
+"""Base modules and parameters of the package, which are tested one by one."""
+
+from __future__ import annotations
+
+from randsvm import files, page, parallel
+from randsvm.arrays import (
+    CsrMatrix,
+    column_sums,
+    csr_parts,
+    median,
+    philox_words,
+    sorted_union,
+    squared_norms,
+    to_csr,
+)
+from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_whole
+from randsvm.parallel import ThreadPool
+from randsvm.parameters import values
+from randsvm.parameters.kernel import KERNEL_NAMES
+from randsvm.parameters.option import options
+from randsvm.parameters.run import Resources
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
+from randsvm.parameters.svm import KernelParams
+from randsvm.parameters.values import Choice, Size

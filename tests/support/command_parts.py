@@ -1,0 +1,8 @@
+"""Parts of the commands that are tested one by one."""
+
+from __future__ import annotations
+
+from randsvm.cli import bars, commands, report
+from randsvm.cli.log import COMMAND_ENDS, Failed, as_json
+from randsvm.cli.options import KindType
+from randsvm.cli.report import Report

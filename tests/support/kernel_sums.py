@@ -1,0 +1,34 @@
+"""Layouts, sums and random features of randsvm.kernels, which tests compare with references."""
+
+from __future__ import annotations
+
+from randsvm.kernels import layouts, random_features
+from randsvm.kernels._kernels import (
+    CELL_ROWS,
+    PANEL_CENTRES,
+    PANEL_COLUMNS,
+    add_sums_of_cells,
+    dense_rbf,
+    lay_out_panels,
+    mirror,
+    sparse_rbf,
+)
+from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.gram import centred_gram, exact_gram, gram
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import (
+    BLOCK_CENTRES,
+    BLOCK_ROWS,
+    GRAM_ROWS,
+    SLICE_ROWS,
+    Blocks,
+    Cells,
+    Dense,
+    Differences,
+    Nonzeros,
+    SparseBlocks,
+    rows_per_slice,
+    usual_values,
+)
+from randsvm.kernels.random_features import RandomMap
+from randsvm.kernels.rounding import SumError, largest_offset

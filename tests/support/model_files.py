@@ -1,0 +1,162 @@
+"""Models as the package builds, reads and writes them, and what it computes from decision values.
+
+The only way from tests to the modules of randsvm.models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import randsvm
+from randsvm.data.columns import Column, Columns
+from randsvm.data.scaling import Scaling
+from randsvm.kernels.kernel import Kernel
+from randsvm.kernels.layouts import Cells
+from randsvm.kernels.random_features import RandomMap
+from randsvm.models import decisions, export, fitted, libsvm_format, metrics, model_text, shapley
+from randsvm.models import linear_model as liblinear_format
+from randsvm.models.decisions import NonconformityScores
+from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.linear_model import LinearModel
+from randsvm.models.model import Model, SeenFeatures
+from randsvm.models.model_text import load
+from randsvm.training import probabilities
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def load_model(path: object) -> Any:
+    """Return the model in a file."""
+    return randsvm.load(str(path)).model
+
+
+def save_model(model: Model, path: object) -> None:
+    """Write a model file."""
+    model_text.save(model, str(path))
+
+
+def configuration_and_gap(path: object) -> Any:
+    """Return the configuration and the gap in a file, or None."""
+    return model_text.configuration_and_gap(str(path))
+
+
+def read_body(content: bytes, like: bytes = b"") -> Any:
+    """Return the model of a text in the format of LIBSVM or LIBLINEAR; messages name it m.
+
+    like: a text in the same format, if `content` is damaged
+    """
+    module = liblinear_format if b"solver_type" in (like or content) else libsvm_format
+    return module.read(content, "m", False)
+
+
+# The formats of files of models, and the first line of those that no other program reads.
+format_of = model_text.format_of
+OWN_LAYOUT = model_text.OWN_LAYOUT
+# Return the end of the body of a file, and the values in its trailer.
+split_trailer = model_text.split_trailer
+# A stream of a file that ends with its digest.
+SealedStream = model_text.SealedStream
+
+
+# ---- models -------------------------------------------------------------------------------------
+
+
+def kernel_model(kernel: tuple[Any, ...], **fields: Any) -> Any:
+    """Return a model of kernel machines; with `own`, of pairs of classes.
+
+    kernel: name, gamma, coef0 and degree. fields: see KernelModel and PairwiseModel.
+    """
+    kind = PairwiseModel if "own" in fields else KernelModel
+    return kind(kernel=Kernel(*kernel), **fields)
+
+
+def linear_model(**fields: Any) -> Any:
+    """Return a model of linear machines; fields: see LinearModel."""
+    return LinearModel(**fields)
+
+
+def is_kernel_model(model: Any) -> bool:
+    return isinstance(model, KernelModel)
+
+
+def predicts_by_cells(model: Any) -> bool:
+    """Return whether sums leave out pairs of cells of rows whose kernel values are negligible."""
+    return isinstance(model._float32_layout, Cells)
+
+
+def seen_features(features: Any) -> Any:
+    """Return a set of features that is written as runs."""
+    return SeenFeatures.of(np.asarray(features))
+
+
+def parse_seen_features(text: str) -> Any:
+    return SeenFeatures.parse(text)
+
+
+def scaling(name: str, *factors: np.ndarray) -> Any:
+    return Scaling(name, *factors)
+
+
+def random_features(*parameters: Any) -> Any:
+    return RandomMap(*parameters)
+
+
+def table_columns(columns: list[tuple[Any, ...]], **fields: Any) -> Any:
+    """Return the columns of a model of tables; columns: name, categories, mean."""
+    return Columns(columns=tuple(Column(*one) for one in columns), **fields)
+
+
+def nonconformity_scores(scores: np.ndarray, weights: np.ndarray) -> Any:
+    """Return scores with their cumulated weights, as a model has them."""
+    return NonconformityScores(scores, weights)
+
+
+def largest_score(scores: np.ndarray, coverage: float, *weights: np.ndarray) -> float:
+    """Return the score that a new row exceeds with a chance of 1 - coverage at most."""
+    return NonconformityScores.of(scores, *weights).largest(coverage)
+
+
+# ---- decision values ----------------------------------------------------------------------------
+
+voted_classes = decisions.voted_classes
+class_pairs = decisions.class_pairs
+
+
+def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> np.ndarray:
+    """Return the probabilities of the classes of each row from the values of pairs."""
+    return decisions.coupled_probabilities(decisions.sigmoids(f, sigmoid), classes)
+
+
+def count_of(kind: str, *classes: int) -> Any:
+    """Return what --metrics counts: of "classes", "errors" of a regression or "probabilities"."""
+    kinds: dict[str, Callable[..., Any]] = {
+        "classes": metrics.ConfusionMatrix,
+        "errors": metrics.RegressionErrors,
+        "probabilities": metrics.ProbabilityScores,
+    }
+    return kinds[kind](*classes)
+
+
+# What -b fits to decision values, with weights of rows.
+fit_sigmoids = probabilities.fit_sigmoids
+fit_pair_sigmoids = probabilities.fit_pair_sigmoids
+laplace_scale = probabilities.laplace_scale
+density_marks = probabilities.density_marks
+
+shapley_values = shapley.shapley_values
+
+
+# ---- exports ------------------------------------------------------------------------------------
+
+find_compiler = export.find_compiler
+DRAWN_ROWS = export.DRAWN_ROWS
+
+
+def exchange_predictions(patch: pytest.MonkeyPatch) -> None:
+    """Let models predict the other of two classes."""
+    right = Model.predicted
+    patch.setattr(Model, "predicted", lambda self, f: 1 - right(self, f))

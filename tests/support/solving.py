@@ -1,0 +1,29 @@
+"""Subproblems, scans and working sets of randsvm.svm, which tests compare with references."""
+
+from __future__ import annotations
+
+from randsvm.svm import _kkt_scan, blocks, libsvm, offset, subproblem_qp
+from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
+from randsvm.svm.certificate import (
+    DUAL_SHARE,
+    LOG_FAILURE,
+    ResidualQuery,
+    Sharpened,
+    change_of_dual,
+)
+from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
+from randsvm.svm.offset import Breakpoints, Window
+from randsvm.svm.projection import clipped, fill_to_sum, restore_sum
+from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
+from randsvm.svm.scan import Scan
+from randsvm.svm.solution import Certificate
+from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.tasks import Task
+from randsvm.svm.working_set import (
+    Collector,
+    ShardViolators,
+    collect,
+    file_order,
+    largest_violation,
+    uniform_sample,
+)
