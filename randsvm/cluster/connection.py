@@ -391,37 +391,26 @@ def _check_address(address: str) -> None:
 
 
 def _check_scheduler_file(path: str) -> None:
-    """Raise ParameterError unless the file contains the address of a scheduler."""
+    """Wait until the file contains the address of a scheduler. Raises ParameterError otherwise."""
     latest = time.perf_counter() + SCHEDULER_FILE_SECONDS
-    while not _has_address(path):
-        if time.perf_counter() > latest:
-            raise _scheduler_file_error(path)
+    head, content = b"{", None
+    # Other files are not parsed: a data set may be large.
+    while head in (b"", b"{") and time.perf_counter() < latest:
+        try:
+            with Path(path).open("rb") as stream:
+                head = stream.peek(1)[:1]
+                content = json.load(stream) if head == b"{" else None
+        except OSError as error:
+            raise ClusterError(f"cannot open {path}: {error.strerror}") from error
+        except ValueError:
+            content = None
+        if content is not None:
+            break
         time.sleep(HEARTBEAT)
-
-
-def _has_address(path: str) -> bool:
-    """Return whether a scheduler file is complete. Raises ParameterError for another file."""
-    try:
-        with Path(path).open("rb") as stream:
-            # Do not parse other files: a data set may be large.
-            if stream.peek(1)[:1] not in (b"", b"{"):
-                raise _scheduler_file_error(path)
-            content = json.load(stream)
-    except OSError as error:
-        raise ClusterError(f"cannot open {path}: {error.strerror}") from error
-    except ParameterError:
-        raise
-    except ValueError:
-        return False
-    if not isinstance(content.get("address"), str):
-        raise _scheduler_file_error(path)
-    return True
-
-
-def _scheduler_file_error(path: str) -> ParameterError:
-    return ParameterError(
-        f"--cluster: expected a scheduler file (JSON with an address), found {path}"
-    )
+    if content is None or not isinstance(content.get("address"), str):
+        raise ParameterError(
+            f"--cluster: expected a scheduler file (JSON with an address), found {path}"
+        )
 
 
 @contextlib.contextmanager

@@ -222,11 +222,7 @@ class Dataset:
 
     def labels(self) -> np.ndarray:
         """Return y of every row, (n,) float64."""
-        return np.concatenate(list(self.labels_by_shard()))
-
-    def labels_by_shard(self) -> Iterator[np.ndarray]:
-        """Yield y of the rows of each shard."""
-        return self.map(self.labels_of)
+        return np.concatenate(list(self.map(self.labels_of)))
 
     def labels_of(self, shard: Shard) -> np.ndarray:
         """Return y of the rows of a shard, (m,) float64."""
