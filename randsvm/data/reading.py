@@ -316,27 +316,15 @@ def reader_of(
         yield partial(table.read_blocks, columns=columns, opener=found.open, keep=keep), columns
 
 
-class _Groups:
-    """The groups of the rows of all blocks: qids, or the texts of a column of a table."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, int] = {}
-        self.parts: list[np.ndarray] = []
-
-    def of(self, block: Block) -> Block:
-        """Return a block with groups; texts are numbered in order of appearance."""
+def _grouped(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield blocks with the groups of their rows; texts are numbered in order of appearance."""
+    texts: dict[str, int] = {}
+    for block in blocks:
         if block.keys is None:
-            return block
-        numbers = [self.texts.setdefault(text, len(self.texts)) for text in block.keys]
-        return replace(block, groups=np.array(numbers, np.int64), keys=None)
-
-    def add(self, block: Block) -> None:
-        if block.groups is not None:
-            self.parts.append(block.groups)
-
-    def joined(self) -> np.ndarray | None:
-        """Return the group of every row, (n,) int64, or None if no block has groups."""
-        return np.concatenate(self.parts) if self.parts else None
+            yield block
+            continue
+        numbers = [texts.setdefault(text, len(texts)) for text in block.keys]
+        yield replace(block, groups=np.array(numbers, np.int64), keys=None)
 
 
 def first_pass(
@@ -351,14 +339,16 @@ def first_pass(
     tmpdir: see `reader_of`.
     """
     classes, features = _Classes(paths[0], options.any_label), _Features()
-    totals, groups, has_classes = Totals(), _Groups(), options.labels == "class"
+    totals, has_classes = Totals(), options.labels == "class"
+    groups: list[np.ndarray] = []
     queries = zero_weights = 0
 
     def rows_of(blocks: Iterable[Block]) -> Iterator[RawChunk]:
         nonlocal queries, zero_weights
-        for whole in map(groups.of, blocks):
+        for whole in _grouped(blocks):
             block = whole.without_zero_weights()
-            groups.add(block)
+            if block.groups is not None:
+                groups.append(block.groups)
             zero_weights += len(whole) - len(block)
             y = classes.of(block) if has_classes else block.y
             # Columns of kernel values are those of all rows of the file.
@@ -391,6 +381,6 @@ def first_pass(
         has_row_numbers=options.has_row_numbers,
         zero_weights=zero_weights,
         columns=columns,
-        groups=groups.joined(),
+        groups=np.concatenate(groups) if groups else None,
         **totals.fields(classes.table.names),
     )
