@@ -11,8 +11,7 @@ import oracle
 import pytest
 from commands import run_predict
 from learning import learn
-from scans import case, problem, working_set
-from solving import svmlearn
+from scans import case, problem, solve
 
 from randsvm.errors import ContentError, ParameterError
 from randsvm.events import Notice, listening
@@ -30,7 +29,7 @@ def notices_of_a_solve(folder, rows, C):
     events = []
     with case(path, y, X, asked) as one, listening(events.append):
         for _ in range(2):
-            svmlearn(one.scan, working_set(np.arange(rows), whole=True))
+            solve(one.scan, np.arange(rows), whole=True)
     return [event.text for event in events if isinstance(event, Notice)]
 
 

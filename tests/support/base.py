@@ -19,6 +19,6 @@ from randsvm.parameters import values
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import options
 from randsvm.parameters.run import Resources
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, SgdParams
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
 from randsvm.parameters.svm import KernelParams
 from randsvm.parameters.values import Choice, Size

@@ -16,11 +16,13 @@ from randsvm.data import dataset
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset
 from randsvm.data.reading import ParseOptions
+from randsvm.data.sampling import Draw
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import Problem
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.working_set import WorkingSet
+from randsvm.svm.subproblem import svmlearn
+from randsvm.svm.working_set import Collector, WorkingSet, uniform_sample
 
 # With this many rows in a chunk, a few hundred rows make several shards.
 SMALL = ParseOptions(chunk_rows=100)
@@ -117,9 +119,18 @@ class Case:
         return self.scan.u
 
 
+# A scan with it returns all violators.
+KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
+
+
 def working_set(rows: np.ndarray, *, whole: bool) -> WorkingSet:
     """Return these rows as a working set. whole: whether they are solved as if no round follows."""
     return WorkingSet(rows, rows, whole=whole)
+
+
+def solve(scan: Scan, rows: np.ndarray, *, whole: bool, **options: Any) -> Any:
+    """Return the step to the solution on these rows; whole: see `working_set`."""
+    return svmlearn(scan, working_set(rows, whole=whole), **options)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from randsvm.svm.projection import clipped, fill_to_sum, restore_sum
 from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
-from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Collector,

@@ -9,22 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import Draw
-from scans import TASKS, case, problem, task_file, working_set
+from scans import KEEP_ALL, TASKS, case, problem, solve, task_file, working_set
 from scipy import sparse
 from solving import (
     BLOCKS,
-    Collector,
     best_share,
     blocks,
     solve_blocks,
     split,
-    svmlearn,
-    uniform_sample,
 )
 
 import randsvm
 
-KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 NARROW, WIDE = 50.0, 0.05
 
 
@@ -99,7 +95,7 @@ def test_a_joint_step_is_a_share_of_the_steps_of_all_blocks(made, gamma):
         found = solve_blocks(one.scan, W, 0.0, draw)
         steps, a = np.zeros((BLOCKS, 450)), []
         for k, rows in enumerate(parts_of(one, W, draw)):
-            steps[k, rows] = svmlearn(one.scan, working_set(rows, whole=False), frozen=True).beta
+            steps[k, rows] = solve(one.scan, rows, whole=False, frozen=True).beta
             a.append(one.y @ steps[k])
         Q = steps @ one.K @ steps.T
         t = best_share(sum(a), Q.sum())

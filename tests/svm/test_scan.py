@@ -11,25 +11,20 @@ from csr_rows import csr
 from kernel_sums import SumError, layouts
 from learning import board
 from rows import Draw, open_rows, scaled, two_classes
-from scans import KERNELS, TASKS, case, problem, task_file, working_set
+from scans import KEEP_ALL, KERNELS, TASKS, case, problem, solve, task_file
 from solving import (
     DUAL_SHARE,
     FEW_ROWS,
     LOG_FAILURE,
     Certificate,
     Coefficients,
-    Collector,
     ResidualQuery,
     RunningValues,
     Scan,
     Sharpened,
-    svmlearn,
-    uniform_sample,
 )
 
 from randsvm.errors import ParameterError
-
-KEEP_ALL = Collector(10**6, Draw(1, 1), uniform_sample)
 
 
 def offered_violators(V):
@@ -88,10 +83,10 @@ def test_the_certificate_encloses_the_optimum(made, problem):
     rows.
     """
     with case(*made("two_gaussians", 450), problem) as one:
-        best = svmlearn(one.scan, working_set(np.arange(450), whole=True))
+        best = solve(one.scan, np.arange(450), whole=True)
         optimum = one.dual(best.beta)
         for m in (30, 100, 300, 450):
-            step = svmlearn(one.scan, working_set(np.arange(m), whole=True))
+            step = solve(one.scan, np.arange(m), whole=True)
             _, V = one.scan.after(step, KEEP_ALL)
             assert V.certificate.dual <= optimum * (1 + 1e-6)
             assert optimum <= V.certificate.primal * (1 + 1e-6)
@@ -114,7 +109,7 @@ def test_rows_of_the_last_working_set_are_offered_again_if_they_violate(made):
     """With the b of all rows, rows that were just solved may violate."""
     with case(*made("checkerboard", 450), problem(gamma=2.0)) as one:
         working = np.arange(0, 450, 3)
-        step = svmlearn(one.scan, working_set(working, whole=True))
+        step = solve(one.scan, working, whole=True)
         SV, V = one.scan.after(step, KEEP_ALL)
         dense = one.standing
         sure = one.violators(dense, SV.b, 2e-3)
@@ -305,7 +300,7 @@ def test_a_run_switches_to_float64_if_float32_is_too_coarse(made):
     """With C = 1e5 the coefficients magnify the rounding of float32 kernel values."""
     with case(*made("two_gaussians", 1000), problem(gamma=0.5, C=1e5)) as one:
         for rows in (np.arange(0, 1000, 2), np.arange(0, 1000, 3)):
-            step = svmlearn(one.scan, working_set(rows, whole=True))
+            step = solve(one.scan, rows, whole=True)
             one.scan.after(step, KEEP_ALL)
             assert one.scan.kernel_layout.dtype is np.float64
             assert error_of_u(one) <= one.problem.tolerance / 4
@@ -375,7 +370,7 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
         if scaling:
             D = scaled(D, scaling)
         scan = Scan(D, problem(gamma=0.5), 0)
-        step = svmlearn(scan, working_set(np.arange(100), whole=True))
+        step = solve(scan, np.arange(100), whole=True)
         _, V = scan.after(step, KEEP_ALL)
         assert V.certificate.gap < 1e-2
         assert isinstance(step.points.X, type(csr((1, 1))))

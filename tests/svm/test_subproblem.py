@@ -7,11 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import qp
-from rows import Draw
-from scans import TASKS, case, task_file, working_set
-from solving import Collector, largest_violation, svmlearn
+from scans import KEEP_ALL, TASKS, case, solve, task_file
 
-COLLECTOR = Collector(50, Draw(0, 1), largest_violation)
 KERNELS = {
     "rbf": {"kernel": "rbf", "gamma": 1.0},
     "linear": {"kernel": "linear"},
@@ -38,13 +35,13 @@ def test_steps_over_any_rows_never_lower_d_and_stay_in_the_box_with_the_sum(tmp_
     asked = replace(TASKS[task], **KERNELS[kernel])
     with case(*task_file(tmp_path, asked), asked) as one:
         rng = np.random.default_rng(1)
-        one.scan.after(one.step(feasible_start(one, 0)), COLLECTOR)
+        one.scan.after(one.step(feasible_start(one, 0)), KEEP_ALL)
         lower, upper = one.box
         duals, total = [one.dual(one.standing)], one.standing.sum()
         for size in (2, 3, 10, 50, 200, 450) * 4:
             W = np.sort(rng.permutation(450)[:size])
             outside = np.delete(one.standing, W)
-            one.scan.after(svmlearn(one.scan, working_set(W, whole=False)), COLLECTOR)
+            one.scan.after(solve(one.scan, W, whole=False), KEEP_ALL)
             beta = one.standing
             assert (np.delete(beta, W) == outside).all()
             assert (lower <= beta).all() and (beta <= upper).all()
@@ -61,10 +58,10 @@ def test_a_step_solves_its_quadratic_program(tmp_path, task, C):
         bounds = (C * asked.bounds[0], C * asked.bounds[1])
         asked = replace(asked, bounds=bounds)
     with case(*task_file(tmp_path, asked), asked, float64=True) as one:
-        one.scan.after(one.step(feasible_start(one, 2)), COLLECTOR)
+        one.scan.after(one.step(feasible_start(one, 2)), KEEP_ALL)
         before, (lower, upper) = one.standing, one.box
         W = np.sort(np.random.default_rng(3).permutation(450)[:60])
-        step = svmlearn(one.scan, working_set(W, whole=True))
+        step = solve(one.scan, W, whole=True)
         K = one.K[np.ix_(W, W)]
         h = one.y[W] - (one.K @ before)[W] + K @ before[W]
         best, doubt = qp.minimum(K, h, lower[W], upper[W], before[W].sum(), asked.epsilon)
