@@ -10,7 +10,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from math import copysign, fsum, inf, isnan, nan
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from randsvm.arrays import CsrMatrix, Matrix, absolute, slices, squared_norms, t
 from randsvm.data.svmlight import Block, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
+from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import ROUNDING
 from randsvm.kernels.rounding import (
     FLOAT64,
@@ -425,7 +426,8 @@ class Judge:
         assert block.weights is not None, "RowFiles gives all rows weights"
         y, weights = block.y[part], block.weights[part]
         b, width = float(np.abs(self.model.b).max()), self.params.epsilon + 1.0
-        errors = self._errors(self.model, rows.X, rows.extra, sizes)
+        totals = np.abs(self.model.coefficients).sum(axis=0)
+        errors = self._errors(totals, rows.X, rows.extra, sizes)
         targets = y[:, None] if self.model.is_regression else np.zeros((len(y), 1))
         errors = offset_error(errors, targets, f - self.model.b, b, width)
         losses = np.zeros((2, 2, f.shape[1]))
@@ -447,15 +449,15 @@ class Judge:
         )  # fmt: skip
 
     def _errors(
-        self, model: KernelModel, X: Matrix, extra: np.ndarray | float, sizes: np.ndarray
+        self, totals: np.ndarray, X: Matrix, extra: np.ndarray | float, sizes: np.ndarray
     ) -> np.ndarray:
-        """Return bounds of the rounding of the kernel sums of rows, (m, machines).
+        """Return bounds of the rounding of kernel sums of rows, (m, columns).
 
-        sizes : (m, machines), sum |beta| K.
+        totals : (columns,), sum |beta|; sizes : (m, columns), sum |beta| K.
         """
+        model = self.model
         if not self.certified:
             return np.zeros_like(sizes)
-        totals = np.abs(model.coefficients).sum(axis=0)
         if model.has_row_numbers:
             largest = float(np.abs(X.data if isinstance(X, CsrMatrix) else X).max(initial=0.0))
             return SPARE * accumulated(len(model.beta) + 3) * largest * totals + 0 * sizes
@@ -469,7 +471,7 @@ class Judge:
             bounds = [made(norm=norm)]
         else:
             bounds = [made(norm=norm, differences=True)]
-            if not self.model.sums_differences and kernel.gamma:
+            if not model.float64_layout.uses_differences and kernel.gamma:
                 # Sparse rows have products where their exponents err by less than ROUNDING.
                 bounds.append(made(norm=min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma)))
         relative, uniform = (max(each) for each in zip(*bounds, strict=True))
@@ -577,24 +579,24 @@ class Judge:
                 # One support vector stands for its group.
                 present, first = np.unique(groups[relevant], return_index=True)
                 moved[np.flatnonzero(relevant)[first], k] = s[present]
-        own = self._norms(beta, found.matches, pool)
-        other = self._norms(moved, found.matches, pool)
+        norms = self._norms(np.hstack([beta, moved]), found.matches, pool)
+        own, other = np.hsplit(norms, 2)
         for k, (machine, feasible) in enumerate(zip(problems, near, strict=True)):
             task, b = machine.task, float(self.model.b[k]) * rho[k]
             loss, error = self._loss(task, found, k, rho[k])
-            terms = [loss, task.coefficient_sum * b, own.values[k] / 2]
+            terms = [loss, task.coefficient_sum * b, own[0, k] / 2]
             if task.absolute_sum and task.one_sided:
                 terms.append(-task.absolute_sum * rho[k])
             primal = float(sum(terms))
-            error += float(own.errors[k]) / 2 + addition_error(4, sum(map(abs, terms)))
+            error += float(own[1, k]) / 2 + addition_error(4, sum(map(abs, terms)))
             dual, dual_error = nan, inf
             if feasible.groups is not None and self.certified:
-                dual = float(feasible.linear - other.values[k] / 2)
+                dual = float(feasible.linear - other[0, k] / 2)
                 total = abs(task.coefficient_sum) + task.absolute_sum
                 largest, most = found.largest.tolist()
                 offset = largest_offset(total, most + task.epsilon, largest, primal + error)
-                dual_error = feasible.error + float(other.errors[k]) / 2
-                dual_error += addition_error(2, abs(feasible.linear) + other.values[k])
+                dual_error = feasible.error + float(other[1, k]) / 2
+                dual_error += addition_error(2, abs(feasible.linear) + other[0, k])
                 dual_error += SPARE * feasible.missing * offset if feasible.missing else 0.0
             gap = self._gap(primal, error, dual, dual_error, found)
             yield MachineObjectives(
@@ -619,23 +621,24 @@ class Judge:
         most = task.absolute_sum * width + C * float(weights @ outside)
         return loss, most - loss + addition_error(found.rows, most)
 
-    def _norms(self, B: np.ndarray, matches: Matches, pool: ThreadPool) -> _Norms:
-        """Return |w|^2 of each machine. B : (m, machines)."""
-        stored, b = _stored_coefficients(self.model, B), np.zeros(B.shape[1])
-        model = replace(self.model, beta=stored, b=b, scaling=None)
+    def _norms(self, B: np.ndarray, matches: Matches, pool: ThreadPool) -> np.ndarray:
+        """Return |w|^2 of each column of coefficients, and bounds of its rounding, (2, columns).
+
+        B : (m, columns).
+        """
+        model, sizes = self.model, np.abs(B)
         Z = self._kernel_rows(matches) if model.has_row_numbers else model.Z
+        sums = Expansion(model.float64_layout, model.Z, np.hstack([B, sizes]))
+        totals = sizes.sum(axis=0)
 
         def evaluate(part: slice) -> np.ndarray:
-            u, sizes = model.decision_and_sizes(Z[part], np.zeros(len(B[part])))
-            return np.array(
-                [B[part] * u, np.abs(B[part]) * self._errors(model, Z[part], 0.0, sizes)]
-            )
+            u, terms = np.hsplit(sums.values(Z[part]), 2)
+            return np.array([B[part] * u, sizes[part] * self._errors(totals, Z[part], 0.0, terms)])
 
         parts = pool.map_in_order(evaluate, slices(Z.shape[0], model.rows_at_once))
         terms, errors = np.concatenate([np.zeros((2, 0, B.shape[1])), *parts], axis=1)
-        sizes = np.abs(terms).sum(axis=0).tolist()
-        rounding = np.array([addition_error(len(B), size) for size in sizes])
-        return _Norms(terms.sum(axis=0), errors.sum(axis=0) + rounding)
+        rounding = [addition_error(len(B), size) for size in np.abs(terms).sum(axis=0).tolist()]
+        return np.array([terms.sum(axis=0), errors.sum(axis=0) + rounding])
 
     def _kernel_rows(self, matches: Matches) -> CsrMatrix:
         """Return the kernel values of the support vectors, (m, d), as the file has them."""
@@ -714,21 +717,3 @@ class Judge:
         if self.params.row_weights is not None:
             words += ["--row-weights", self.params.row_weights]
         return shlex.join(words)
-
-
-class _Norms(NamedTuple):
-    """|w|^2 of each machine, and bounds of its rounding."""
-
-    values: np.ndarray
-    errors: np.ndarray
-
-
-def _stored_coefficients(model: KernelModel, B: np.ndarray) -> np.ndarray:
-    """Return coefficients as the model stores them: the inverse of `model.coefficients`."""
-    if not isinstance(model, PairwiseModel):
-        return B
-    beta, own = np.zeros_like(model.beta), model.own
-    for k, (i, j) in enumerate(zip(*decisions.class_pairs(len(model.labels)), strict=True)):
-        beta[own == i, j] = B[own == i, k]
-        beta[own == j, i] = -B[own == j, k]
-    return beta

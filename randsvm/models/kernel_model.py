@@ -140,11 +140,6 @@ class KernelModel(Model):
     def _decision_in_float64(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
         return self._f(evaluate_expansions(self._float64, X, extra))
 
-    @property
-    def sums_differences(self) -> bool:
-        """Whether `decision_and_sizes` sums rbf over differences of features in all cases."""
-        return self._float64_layout.uses_differences
-
     def decision_and_sizes(self, X: Matrix, extra: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return f and the sums of |beta| K that bound its rounding, both (m, columns) float64.
 
@@ -157,7 +152,7 @@ class KernelModel(Model):
     @cached_property
     def _float64_with_sizes(self) -> tuple[Expansion, ...]:
         both = np.hstack([self.beta, np.abs(self.beta)])
-        return self._expansions(self._float64_layout, both)
+        return self._expansions(self.float64_layout, both)
 
     def _decision_mostly_in_float32(self, rows: ModelRows, error: np.ndarray) -> np.ndarray:
         """Return f in float32, or in float64 for rows whose label rounding errors could change.
@@ -194,7 +189,7 @@ class KernelModel(Model):
     @cached_property
     def _float64(self) -> tuple[Expansion, ...]:
         """The expansions in float64; labels near the hyperplane agree with svm-predict's."""
-        return self._expansions(self._float64_layout, self.beta)
+        return self._expansions(self.float64_layout, self.beta)
 
     @cached_property
     def _float32(self) -> tuple[Expansion, ...]:
@@ -203,7 +198,7 @@ class KernelModel(Model):
         return self._expansions(self._float32_layout, np.hstack([self.beta, largest]))
 
     @property
-    def _float64_layout(self) -> Layout:
+    def float64_layout(self) -> Layout:
         return choose_layout(self.kernel, (*self.Z.shape, self.Z.nnz), np.float64)
 
     @cached_property
