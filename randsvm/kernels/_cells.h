@@ -180,7 +180,7 @@ INLINED void add_panel(const int vectors, const int columns, const float *x, lon
         }
 }
 
-/* Rows in the layout of lay_out_cells (_kernels.pyx), and centres. */
+/* Rows in the layout of Cells (layouts.py), and centres. */
 typedef struct {
     long m, d, w;         /* numbers of rows, of augmented features, of features */
     const float *panels;  /* (m / PANEL rounded up, d, PANEL) */

@@ -41,26 +41,11 @@ def sparse_rbf(
     widest: int = 512,
 ) -> None: ...
 def mirror(K: NDArray[np.floating[Any]], begin: int, end: int) -> None: ...
-def lay_out_panels(
-    starts: NDArray[np.int32],
-    columns: NDArray[np.int32],
-    values: NDArray[np.floating[Any]],
-    scale: float,
-    right: NDArray[np.float64],
-    panels: NDArray[np.floating[Any]],
-) -> None: ...
 def sort_into_cells(
     x: NDArray[np.float32],
     w: int,
     places: NDArray[np.uint16],
     room: NDArray[np.float32],
-) -> None: ...
-def lay_out_cells(
-    x: NDArray[np.float32],
-    places: NDArray[np.uint16],
-    panels: NDArray[np.float32],
-    lower: NDArray[np.float32],
-    upper: NDArray[np.float32],
 ) -> None: ...
 def add_sums_of_cells(
     panels: NDArray[np.float32],
@@ -83,14 +68,4 @@ def add_squared_distances(
     z_columns: NDArray[np.int32],
     z_values: NDArray[np.floating[Any]],
     block: NDArray[np.float64],
-) -> None: ...
-def lay_out_rows(
-    starts: NDArray[np.int32],
-    columns: NDArray[np.int32],
-    values: NDArray[np.floating[Any]],
-    centre: NDArray[np.float64],
-    norms: NDArray[np.float64],
-    gamma: float,
-    x: NDArray[np.float32],
-    room: NDArray[np.float64],
 ) -> None: ...

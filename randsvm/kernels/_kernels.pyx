@@ -6,7 +6,6 @@ takes five times as long (measured on tf-idf rows). Sums of RBF values by a matr
 a product with beta read and write a block of values three times and take three times as long.
 """
 
-from libc.math cimport INFINITY
 from libc.stdint cimport uint16_t
 
 cdef extern from "_rbf.h":
@@ -27,8 +26,6 @@ cdef extern from "_rbf.h":
         void *K
         long centres, stride
     void run_rbf(const rbf_work *it, int is_double, int widest) noexcept nogil
-    void mirror_32(float *K, long m, long begin, long end) noexcept nogil
-    void mirror_64(double *K, long m, long begin, long end) noexcept nogil
 
 cdef extern from "_cells.h":
     const int CELL
@@ -61,11 +58,6 @@ CELLS_ROWS = 1 << 16
 CELL_CENTRES = MOST
 
 ctypedef fused real:
-    float
-    double
-
-# Values of rows, which may have another precision than sums.
-ctypedef fused stored:
     float
     double
 
@@ -176,45 +168,15 @@ def sparse_rbf(
 
 
 def mirror(real[:, ::1] K, int begin, int end):
-    """Set K[j, i] = K[i, j] for begin <= i < end and j > i, and K[i, i] = 1. K : (m, m)."""
-    if K.shape[0] != K.shape[1] or not 0 <= begin <= end <= K.shape[0]:
+    """Set K[j, i] = K[i, j] for begin <= i < end and j > i. K : (m, m)."""
+    cdef Py_ssize_t m = K.shape[0], first, i, j
+    if K.shape[1] != m or not 0 <= begin <= end <= m:
         raise ValueError("expected a square matrix and some of its rows")
-    if begin < end:
-        with nogil:
-            if real is float:
-                mirror_32(&K[0, 0], K.shape[0], begin, end)
-            else:
-                mirror_64(&K[0, 0], K.shape[0], begin, end)
-
-
-def lay_out_panels(
-    const int[::1] starts, const int[::1] columns, const stored[::1] values, double scale,
-    const double[::1] right, real[:, :, ::1] panels,
-):
-    """Write CSR rows as panels of centres: panels[p, :, l] is [scale z_j, right_j], j = 32 p + l.
-
-    Unused places of the last panel repeat the last row. With zeros there, a row whose values
-    overflow to infinity would give 0 times infinity, which is nan.
-
-    right : (m,); panels : (m / 32 rounded up, d + 1, PANEL_CENTRES).
-    """
-    cdef Py_ssize_t m = right.shape[0], d = panels.shape[1] - 1, i, k, at, row
-    cdef real* to
-    if starts.shape[0] != m + 1 or panels.shape[1] < 1 or panels.shape[2] != PANEL or (
-        panels.shape[0] != (m + PANEL - 1) // PANEL or columns.shape[0] != values.shape[0]
-        or starts[m] > columns.shape[0]
-    ):
-        raise ValueError("expected rows, right and panels of shapes that fit")
     with nogil:
-        for i in range(panels.shape[0] * PANEL):
-            row = min(i, m - 1)
-            to = &panels[i // PANEL, 0, i % PANEL]
-            if i % PANEL == 0:
-                for k in range(d * PANEL):
-                    to[k] = 0
-            for at in range(starts[row], starts[row + 1]):
-                to[columns[at] * PANEL] += <real> (scale * values[at])
-            to[d * PANEL] = <real> right[row]
+        for first in range(begin, end, 8):
+            for j in range(first + 1, m):
+                for i in range(first, min(first + 8, min(end, j))):
+                    K[j, i] = K[i, j]
 
 
 def sort_into_cells(
@@ -235,43 +197,6 @@ def sort_into_cells(
                 &x[0, 0], x.shape[1], w, &places[0], x.shape[0], &room[0], &room[2 * w])
 
 
-def lay_out_cells(
-    const float[:, ::1] x, const uint16_t[::1] places, float[:, :, ::1] panels,
-    float[:, ::1] lower, float[:, ::1] upper,
-):
-    """Write the rows of x in the order of places as panels, and the bounding box of each cell.
-
-    The last row fills up the last panel. A box holds the x with lower <= x <= upper.
-
-    x : (m, d); panels : (m / 32 rounded up, d, 32); lower, upper : (m / CELL_ROWS rounded up, w),
-    of the first w features.
-    """
-    cdef Py_ssize_t m = x.shape[0], d = x.shape[1], w = lower.shape[1], i, k, cell
-    cdef const float* row
-    cdef float* to
-    if places.shape[0] != m or panels.shape[1] != d or panels.shape[2] != PANEL or w > d or (
-        panels.shape[0] != (m + PANEL - 1) // PANEL or lower.shape[0] != (m + CELL - 1) // CELL
-        or upper.shape[0] != lower.shape[0] or upper.shape[1] != w
-    ):
-        raise ValueError("expected x, places, panels, lower and upper of shapes that fit")
-    if m == 0 or d == 0:
-        return
-    with nogil:
-        for i in range(panels.shape[0] * PANEL):
-            row = &x[places[min(i, m - 1)], 0]
-            to = &panels[i // PANEL, 0, i % PANEL]
-            for k in range(d):
-                to[k * PANEL] = row[k]
-        for cell in range(lower.shape[0]):
-            for k in range(w):
-                lower[cell, k], upper[cell, k] = INFINITY, -INFINITY
-            for i in range(cell * CELL, min((cell + 1) * CELL, m)):
-                row = &x[places[i], 0]
-                for k in range(w):
-                    lower[cell, k] = min(lower[cell, k], row[k])
-                    upper[cell, k] = max(upper[cell, k], row[k])
-
-
 def add_sums_of_cells(
     const float[:, :, ::1] panels, const float[:, ::1] lower, const float[:, ::1] upper,
     const uint16_t[::1] places, const float[:, ::1] z, const float[:, ::1] columns,
@@ -282,7 +207,7 @@ def add_sums_of_cells(
     These are the centres whose squared distance from the box of the cell is below `limit`. Return
     the number of kernel values in the sums.
 
-    panels, lower, upper: see lay_out_cells; places : (m,), of the rows in u; z : (centres, d);
+    panels, lower, upper: see Cells in layouts.py; places : (m,), of the rows in u; z : (centres, d);
     columns : (w, centres rounded up to a multiple of 16), their features, not scaled as in z;
     beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K); room : (w * (CELL_CENTRES + 2),).
     centres <= CELL_CENTRES. widest: see dense_rbf.
@@ -344,44 +269,3 @@ def add_squared_distances(
                 for b in range(b, b_end):
                     sum += <double> z_values[b] * z_values[b]
                 block[i, j] += sum
-
-
-def lay_out_rows(
-    const int[::1] starts, const int[::1] columns, const real[::1] values,
-    const double[::1] centre, double[::1] norms, double gamma, float[:, ::1] x, double[::1] room,
-):
-    """Write CSR rows as dense float32 rows augmented for RBF: x[i] = [x_i - centre, 1, left].
-
-    norms[i] becomes |x_i - centre|^2 + norms[i], and left is -gamma norms[i]. centre, room : (d,);
-    norms : (m,); x : (m, d + 2). Everything is computed in float64.
-    """
-    cdef Py_ssize_t m = norms.shape[0], d = centre.shape[0], i, k, at
-    cdef double[4] sums
-    cdef double* row
-    cdef const double* middle
-    cdef float* to
-    if starts.shape[0] != m + 1 or x.shape[0] != m or x.shape[1] != d + 2 or room.shape[0] != d:
-        raise ValueError("expected starts, centre, norms, x and room of shapes that fit")
-    row, middle = &room[0], &centre[0]
-    with nogil:
-        for i in range(m):
-            to = &x[i, 0]
-            for k in range(d):
-                row[k] = 0
-            for at in range(starts[i], starts[i + 1]):
-                row[columns[at]] += values[at]
-            sums[0], sums[1], sums[2], sums[3] = norms[i], 0, 0, 0
-            for k in range(d):
-                row[k] -= middle[k]
-                to[k] = <float> row[k]
-            # Four independent sums take a quarter of the time of one.
-            for k in range(0, d - 3, 4):
-                sums[0] += row[k] * row[k]
-                sums[1] += row[k + 1] * row[k + 1]
-                sums[2] += row[k + 2] * row[k + 2]
-                sums[3] += row[k + 3] * row[k + 3]
-            for k in range(d // 4 * 4, d):
-                sums[0] += row[k] * row[k]
-            norms[i] = (sums[0] + sums[1]) + (sums[2] + sums[3])
-            to[d] = 1
-            to[d + 1] = <float> (-gamma * norms[i])

@@ -123,32 +123,9 @@ INLINED void NAMED(sparse_loop)(const int vectors, const int columns, const rbf_
     }
 }
 
-/* Set K_ji = K_ij for j > i, and K_ii = 1, for the rows i from `begin` to `end`, of which the values
-   are known from column `begin` on. K : (m, m). */
-INLINED void NAMED(mirror)(NUMBER *K, long m, long begin, long end)
-{
-    long fours = end;
-    for (; (end - begin) % 4 == 0 && fours + 4 <= m; fours += 4)
-        for (long row = begin; row < end; row += 4) {
-            const NUMBER *from = K + row * m + fours;
-            FOUR a = *(const FOUR *)from, b = *(const FOUR *)(from + m);
-            FOUR c = *(const FOUR *)(from + 2 * m), e = *(const FOUR *)(from + 3 * m);
-            for (int s = 0; s < 4; s++)
-                *(FOUR *)(K + (fours + s) * m + row) = (FOUR){a[s], b[s], c[s], e[s]};
-        }
-    for (long row = begin; row < end; row++) {
-        K[row * m + row] = 1;
-        for (long to = row + 1; to < end; to++)
-            K[to * m + row] = K[row * m + to];
-        for (long to = fours; to < m; to++)
-            K[to * m + row] = K[row * m + to];
-    }
-}
-
 #undef VECTORS
 #undef NUMBER
 #undef REALS
-#undef FOUR
 #undef WIDTH
 #undef EXPONENTIAL
 #undef STARTED

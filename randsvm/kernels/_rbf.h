@@ -17,7 +17,7 @@
 /* The number of rows that share each load of a centre. Their exponents fill half of the registers. */
 #define TILE 4
 /* The largest number of sums over the same kernel values in one call. */
-#define COLUMNS 16
+#define COLUMNS 8
 /* The number of panels that a sparse row uses at once. Its features are read once for all of them,
    and the independent sums hide the latency of additions. */
 #define PANELS_AT_ONCE 2
@@ -28,10 +28,8 @@
 
 typedef float reals __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t wholes __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double doubles __attribute__((vector_size(8 * HALF), aligned(8), may_alias));
 typedef int64_t integers __attribute__((vector_size(8 * HALF), aligned(8), may_alias));
-typedef double four64 __attribute__((vector_size(32), aligned(8), may_alias));
 
 #define INLINED static inline __attribute__((always_inline))
 
@@ -82,7 +80,7 @@ INLINED doubles exponential64(doubles x)
 
 /* Rows, centres and results of the loops; pointers to void are to numbers of the loop's type.
 
-   Dense rows of float32 are augmented (see lay_out_rows in _kernels.pyx), so that
+   Dense rows of float32 are augmented (see Layout.lay_out), so that
    <x, z> = -gamma |x - z|^2. Dense rows of float64 have one more value than centres: a squared
    distance that is added to the squared distances from all centres. Sparse rows have augmented
    centres, whose last row of a panel is right_j: the exponent is <x_i, z_j> + right_j + left_i. */
@@ -102,7 +100,6 @@ typedef struct {
 
 #define NUMBER float
 #define REALS reals
-#define FOUR four
 #define WIDTH LANES
 #define EXPONENTIAL exponential
 /* The exponent of a pair of dense rows is a sum of products. */
@@ -114,7 +111,6 @@ typedef struct {
 
 #define NUMBER double
 #define REALS doubles
-#define FOUR four64
 #define WIDTH HALF
 #define EXPONENTIAL exponential64
 /* Sums of squared differences: rows that are far from 0 and near each other lose no digits, and

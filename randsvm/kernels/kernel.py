@@ -9,9 +9,6 @@ import numpy as np
 
 from randsvm.parameters.svm import Problem
 
-# Above this g |x|^2, rounding can make an argument of RBF positive and its exp overflow.
-LARGE_NORM = 2.0**40
-
 
 def _power(block: np.ndarray, degree: int) -> None:
     """Raise a block to a power in place by repeated squaring (numpy takes 20 times as long)."""
@@ -62,14 +59,11 @@ class Kernel:
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)
 
-    def finish(self, block: np.ndarray, largest_norm: float = 0.0) -> None:
-        """Turn arguments into kernel values, in place.
-
-        largest_norm: the largest squared norm of the rows; that of the centres is not needed.
-        """
+    def finish(self, block: np.ndarray) -> None:
+        """Turn arguments into kernel values, in place."""
         if self.name == "rbf":
-            if self.gamma * largest_norm > LARGE_NORM:
-                np.minimum(block, 0.0, out=block)
+            # Rounding can make an argument positive, and its exp overflow.
+            np.minimum(block, 0.0, out=block)
             np.exp(block, out=block)
         elif self.name == "poly":
             _power(block, self.degree)

@@ -38,9 +38,6 @@ from randsvm.kernels._kernels import (
     add_squared_distances,
     add_sums_of_cells,
     dense_rbf,
-    lay_out_cells,
-    lay_out_panels,
-    lay_out_rows,
     mirror,
     sort_into_cells,
     sparse_arguments,
@@ -54,8 +51,6 @@ BLOCK_ROWS = 256
 BLOCK_CENTRES = 1024
 # A float64 block of a symmetric matrix: 512 kB.
 GRAM_ROWS = 256
-# Rows of a symmetric matrix whose values stay in the cache until they are mirrored.
-MIRRORED_ROWS = 128
 # The largest rounding error of an exponent from float64 products of rows. If the error may be
 # larger, the exponent is computed from differences, which takes several times as long.
 ROUNDING = 1e-12
@@ -80,7 +75,7 @@ RowBlock: TypeAlias = "tuple[slice, Any]"
 def row_block_bytes(block: RowBlock) -> int:
     """Return the memory of a block of rows in bytes."""
     rows = block[1] if isinstance(block[1], tuple) else (block[1],)
-    return sum(each.nbytes for each in rows if not isinstance(each, float))
+    return sum(each.nbytes for each in rows)
 
 
 class Layout:
@@ -140,16 +135,47 @@ class Layout:
         X : (m, d) CSR or array; extra : (m,) squared norms of features outside X; order: the
         `order` of X, None: found if needed.
         """
-        raise NotImplementedError
+        extra = np.zeros(X.shape[0]) if extra is None else extra
+        for at in slices(X.shape[0], self.rows_at_once(X.shape[1])):
+            yield at, self.lay_out(X[at], extra[at])
+
+    def rows_at_once(self, d: int) -> int:
+        """Return the number of rows of d features in a block."""
+        return max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // max(d, 1)))
+
+    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+        """Return a block of rows; here dense ones, [x, 1, left], (m, d + 2)."""
+        x = self.centred(X)
+        left = self.kernel.left(squared_norms(x) + extra)
+        return _beside(self.dtype, x, np.ones(len(x)), left)
+
+    def some(self, rows: Any, at: slice) -> Any:
+        """Return some rows of a block."""
+        return rows[at]
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        """Return centres laid out. Z : (m, d), m <= BLOCK_CENTRES for sums; beta : (m,) or (m, K)
-        float64, the coefficients of sums."""
+        """Return centres laid out, and their coefficients.
+
+        Z : (m, d), m <= BLOCK_CENTRES for sums; beta : (m,) or (m, K) float64, the coefficients of
+        sums. Without beta the features are scaled in the precision of the layout.
+        """
         raise NotImplementedError
+
+    def augmented_centres(self, Z: Matrix, precision: type = np.float64) -> np.ndarray:
+        """Return dense centres as [scale z, right, 1], (m, d + 2). precision: of the scaling."""
+        z = self.centred(Z)
+        right = self.kernel.right(squared_norms(z))
+        scaled = z.astype(precision, copy=False) * self.kernel.scale
+        return _beside(self.dtype, scaled, right, np.ones(len(z)))
 
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
         """Add the sums over the centres to u, (n,) or (n, K) float64."""
-        raise NotImplementedError
+        beta = centres[-1]
+        for at in slices(len(u), max(1, BLOCK_ROWS * BLOCK_CENTRES // len(beta))):
+            block: np.ndarray = np.empty((at.stop - at.start, len(beta)), self.dtype)
+            self.store(self.some(rows, at), centres, block)
+            u[at] += block @ beta
+        return None
 
     def values(self, X: Matrix, Z: Matrix) -> np.ndarray:
         """Return K(x_i, z_j), (m, k) in the precision of the layout."""
@@ -160,12 +186,22 @@ class Layout:
         return K
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        """Store the kernel values of rows and centres in K."""
+        """Store the kernel values of rows and centres in K, of the precision of the layout."""
         raise NotImplementedError
 
     def gram(self, X: Matrix, K: np.ndarray) -> None:
         """Store the kernel values of every pair of rows in K, (m, m) float32 or float64."""
-        raise NotImplementedError
+        parts = list(slices(len(K), GRAM_ROWS))
+        rows = [self.lay_out(X[at], np.zeros(at.stop - at.start)) for at in parts]
+        centres = [self.centres(X[at]) for at in parts]
+        for number, i in enumerate(parts):
+            for j, columns in zip(parts[number:], centres[number:], strict=True):
+                block: np.ndarray = np.empty((i.stop - i.start, j.stop - j.start), self.dtype)
+                self.store(rows[number], columns, block)
+                K[i, j] = block
+            mirror(K, i.start, i.stop)
+        if self.kernel.name == "rbf":
+            np.fill_diagonal(K, 1.0)
 
     def centred(self, X: Matrix) -> np.ndarray:
         """Return the rows less the centre, (m, d) float64, a copy."""
@@ -179,6 +215,16 @@ class Layout:
         return squared_norms(X if self.centre is None else self.centred(X))
 
 
+def _beside(dtype: type, X: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    """Return X with other columns beside it, as one contiguous array of dtype."""
+    d = X.shape[1]
+    out = np.empty((X.shape[0], d + len(others)), dtype)
+    out[:, :d] = X
+    for number, column in enumerate(others):
+        out[:, d + number] = column
+    return out
+
+
 # ---- blocks ----------------------------------------------------------------------------------
 
 
@@ -188,96 +234,67 @@ class Blocks(Layout):
     Rows are augmented, [x, 1, left], and centres are [scale z, right, 1].
     """
 
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
-        extra = np.zeros(X.shape[0]) if extra is None else extra
-        for at in slices(X.shape[0], BLOCK_ROWS):
-            yield at, self._block(X[at], extra[at])
-
-    def _block(self, X: Matrix, extra: np.ndarray) -> Any:
-        x = self.centred(X)
-        norms = squared_norms(x) + extra
-        left = self.kernel.left(norms)
-        return _augmented(x, np.ones(len(x)), left, self.dtype), float(norms.max(initial=0.0))
+    def rows_at_once(self, d: int) -> int:
+        return BLOCK_ROWS
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        return *self._operand(Z), None if beta is None else beta.astype(self.dtype)
-
-    def _operand(self, Z: Matrix) -> tuple[Any, ...]:
-        z = self.centred(Z)
-        right = self.kernel.right(squared_norms(z))
-        return (_augmented(z * self.kernel.scale, right, np.ones(len(z)), self.dtype),)
-
-    def add(self, u: np.ndarray, rows: Any, centres: Any) -> None:
-        beta = centres[-1]
-        block: np.ndarray = np.empty((len(u), len(beta)), self.dtype)
-        self.store(rows, centres, block)
-        u += block @ beta
+        return self.augmented_centres(Z), None if beta is None else beta.astype(self.dtype)
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        self._arguments(rows, centres, K)
-        self.kernel.finish(K, rows[-1])
-
-    def _arguments(self, rows: Any, centres: Any, block: np.ndarray) -> None:
-        np.matmul(rows[0], centres[0].T, out=block)
-
-    def gram(self, X: Matrix, K: np.ndarray) -> None:
-        parts = list(slices(len(K), GRAM_ROWS))
-        rows = [self._block(X[at], np.zeros(at.stop - at.start)) for at in parts]
-        centres = [self.centres(X[at]) for at in parts]
-        buffer: np.ndarray = np.empty(GRAM_ROWS * GRAM_ROWS, self.dtype)
-        for number, i in enumerate(parts):
-            for j, columns in zip(parts[number:], centres[number:], strict=True):
-                size = i.stop - i.start, j.stop - j.start
-                block = buffer[: size[0] * size[1]].reshape(size)
-                self.store(rows[number], columns, block)
-                K[i, j] = block
-                K[j, i] = block.T
-        if self.kernel.name == "rbf":
-            np.fill_diagonal(K, 1.0)
+        np.matmul(rows, centres[0].T, out=K)
+        self.kernel.finish(K)
 
 
-def _augmented(X: np.ndarray, one: np.ndarray, other: np.ndarray, dtype: type) -> np.ndarray:
-    """Return [X, one, other] as one contiguous array of dtype."""
-    out = np.empty((X.shape[0], X.shape[1] + 2), dtype)
-    out[:, :-2] = X
-    out[:, -2] = one
-    out[:, -1] = other
-    return out
+class SparseRows(Layout):
+    """The base of layouts of rows with few nonzeros.
 
-
-class SparseBlocks(Blocks):
-    """Blocks for rows with many features and few nonzeros.
-
-    Rows are CSR, and centres are columns times scale; also rows, as float64 may need differences.
+    A block of rows is CSR, left (m,), and squared norms outside of the features, (m,).
     """
 
     is_dense = False
 
-    def _block(self, X: Matrix, extra: np.ndarray) -> Any:
+    def nonzeros(self, X: Matrix) -> CsrMatrix:
+        """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
         rows = to_csr(X)
-        norms = squared_norms(rows) + extra
-        left: np.ndarray = self.kernel.left(norms).astype(self.dtype)
-        return *csr_parts(rows.astype(self.dtype)), left, extra, float(norms.max(initial=0.0))
+        if self.centre is None or not self.centre.any():
+            return rows.astype(self.dtype, copy=False)
+        return rows.minus(self.centre, self.dtype)
 
-    def _operand(self, Z: Matrix) -> tuple[Any, ...]:
-        norms, rows = squared_norms(Z), to_csr(Z).astype(self.dtype)
+    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+        rows = self.nonzeros(X)
+        left = self.kernel.left(squared_norms(rows) + extra)
+        # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
+        return *map(np.array, csr_parts(rows)), left.astype(self.dtype), extra
+
+    def some(self, rows: Any, at: slice) -> Any:
+        starts, features, values, left, extra = rows
+        return starts[at.start : at.stop + 1], features, values, left[at], extra[at]
+
+
+class SparseBlocks(SparseRows, Blocks):
+    """Blocks for rows with many features and few nonzeros.
+
+    Centres are columns times scale; also rows, as float64 may need differences.
+    """
+
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        rows = self.nonzeros(Z)
         columns = rows.with_data(rows.data * self.dtype(self.kernel.scale)).by_columns()
-        right: np.ndarray = self.kernel.right(norms).astype(self.dtype)
-        return columns, csr_parts(rows), right, float(norms.max(initial=0.0))
+        right: np.ndarray = self.kernel.right(squared_norms(rows)).astype(self.dtype)
+        return columns, csr_parts(rows), right, None if beta is None else beta.astype(self.dtype)
 
-    def _arguments(self, rows: Any, centres: Any, block: np.ndarray) -> None:
-        starts, features, values, left, extra, most = rows
-        (at, numbers, products), (z_starts, z_features, z_values), right, largest = centres[:4]
-        exponent = self.kernel.gamma * max(most, largest)
+    def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
+        starts, features, values, left, extra = rows
+        (at, numbers, products), (z_starts, z_features, z_values), right, _ = centres
+        exponent = -min(left.min(initial=0.0), right.min(initial=0.0))
         is_exact = self.kernel.name == "rbf" and self.dtype is np.float64
         if is_exact and exponent * FLOAT64_UNIT > ROUNDING:
-            block[:] = extra[:, None]
-            add_squared_distances(starts, features, values, z_starts, z_features, z_values, block)
-            block *= -self.kernel.gamma
+            K[:] = extra[:, None]
+            add_squared_distances(starts, features, values, z_starts, z_features, z_values, K)
+            K *= -self.kernel.gamma
         else:
-            sparse_arguments(starts, features, values, at, numbers, products, left, right, block)
+            sparse_arguments(starts, features, values, at, numbers, products, left, right, K)
+        self.kernel.finish(K)
 
 
 # ---- compiled code for rbf -------------------------------------------------------------------
@@ -292,25 +309,39 @@ class Compiled(Layout):
         panels, lanes = -(-block // PANEL_CENTRES), LANES * 4 // np.dtype(self.dtype).itemsize
         return min(block, panels * PANEL_CENTRES // lanes + LANES // 2)
 
+    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
+        z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
+        return to_panels(z), None if beta is None else _padded(beta, self.dtype)
+
+    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        """Return centres, (m, columns), that panels hold. precision: of the scaling."""
+        raise NotImplementedError
+
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> object:
         panels, beta = centres
-        if len(beta) <= PANEL_COLUMNS:
-            sums = np.zeros((len(u), len(beta)))
-            self._run(rows, panels, None, beta, sums)
-            u += sums.reshape(u.shape)
-            return None
-        # A product of matrices is faster for many sums over the same values.
-        weights = beta.T
-        for at in slices(len(u), BLOCK_ROWS * BLOCK_CENTRES // len(weights)):
-            block: np.ndarray = np.empty((at.stop - at.start, len(weights)), self.dtype)
-            self._run(self._some(rows, at), panels, block)
-            u[at] += block @ weights
+        if beta.shape[1] > PANEL_COLUMNS:
+            # A product of matrices is faster for many sums over the same values.
+            return super().add(u, rows, centres)
+        sums = np.zeros((len(u), beta.shape[1]))
+        self.run(rows, panels, None, beta.T, sums)
+        u += sums.reshape(u.shape)
         return None
 
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
-        self._run(rows, centres[0], K)
+        self.run(rows, centres[0], K)
 
-    def _run(
+    def gram(self, X: Matrix, K: np.ndarray) -> None:
+        rows, (panels, _) = self.lay_out(X, np.zeros(len(K))), Compiled.centres(self, X)
+        for at in slices(len(K), PANEL_CENTRES * 4):
+            block = K[at, at.start :]
+            some = block if K.dtype == self.dtype else np.empty(block.shape, self.dtype)
+            self.run(self.some(rows, at), panels[at.start // PANEL_CENTRES :], some)
+            if some is not block:
+                block[:] = some
+            mirror(K, at.start, at.stop)
+        np.fill_diagonal(K, 1.0)
+
+    def run(
         self,
         rows: Any,
         panels: np.ndarray,
@@ -321,31 +352,13 @@ class Compiled(Layout):
         """Run the compiled code: it stores values in K, or adds them up in u."""
         dense_rbf(rows, panels, self.kernel.gamma, K, beta, u)
 
-    def gram(self, X: Matrix, K: np.ndarray) -> None:
-        rows, panels = self._pairs(X)
-        for at in slices(len(K), MIRRORED_ROWS):
-            block = K[at, at.start :]
-            some = block if K.dtype == self.dtype else np.empty(block.shape, self.dtype)
-            self._run(self._some(rows, at), panels[at.start // PANEL_CENTRES :], some)
-            if some is not block:
-                block[:] = some
-            mirror(K, at.start, at.stop)
 
-    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
-        """Return the operands of a Gram matrix: all rows, and their panels."""
-        raise NotImplementedError
-
-    def _some(self, rows: Any, at: slice) -> Any:
-        return rows[at]
-
-    def _beta(self, beta: np.ndarray | None) -> np.ndarray | None:
-        """Return beta, (m,) or (m, K), as (K, m), padded with 0 to whole panels."""
-        if beta is None:
-            return None
-        m = len(beta)
-        columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), self.dtype)
-        columns[:, :m] = beta.reshape(m, -1).T
-        return columns
+def _padded(beta: np.ndarray, dtype: type) -> np.ndarray:
+    """Return beta, (m,) or (m, K), as (m, K) with adjacent columns, and 0 up to whole panels."""
+    m = len(beta)
+    columns = np.zeros((beta[0].size, -(-m // PANEL_CENTRES) * PANEL_CENTRES), dtype)
+    columns[:, :m] = beta.reshape(m, -1).T
+    return columns.T
 
 
 def to_panels(centres: np.ndarray) -> np.ndarray:
@@ -354,13 +367,10 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
     count = -(-m // PANEL_CENTRES)
     # Unused places repeat the last centre. With zeros there, a row whose values overflow to
     # infinity would give 0 times infinity, which is nan.
-    padded = centres[np.minimum(np.arange(count * PANEL_CENTRES), m - 1)]
+    places = np.minimum(np.arange(count * PANEL_CENTRES), m - 1)
+    padded = np.take(centres, places, axis=0)
     panels = padded.reshape(count, PANEL_CENTRES, d).transpose(0, 2, 1)
     return np.ascontiguousarray(panels)
-
-
-def _rows_at_once(d: int) -> int:
-    return max(BLOCK_ROWS, min(PANEL_ROWS, LAID_OUT // max(d, 1)))
 
 
 class Dense(Compiled):
@@ -368,35 +378,8 @@ class Dense(Compiled):
 
     adds_in_order = True
 
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
-        for at in slices(X.shape[0], _rows_at_once(X.shape[1])):
-            yield at, self.lay_out(X[at], None if extra is None else extra[at])
-
-    def lay_out(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
-        """Return rows as [x, 1, left], (m, d + 2) float32."""
-        m, d = X.shape
-        norms = np.zeros(m) if extra is None else np.array(extra, np.float64)
-        x = np.empty((m, d + 2), np.float32)
-        centre = np.zeros(d) if self.centre is None else self.centre
-        lay_out_rows(*csr_parts(to_csr(X)), centre, norms, self.kernel.gamma, x, np.empty(d))
-        return x
-
-    def augmented_centres(self, Z: Matrix) -> np.ndarray:
-        """Return centres as [scale z, right, 1], (m, d + 2) float32."""
-        z = self.centred(Z)
-        right = self.kernel.right(squared_norms(z))
-        return _augmented(z * self.kernel.scale, right, np.ones(len(z)), np.float32)
-
-    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        return to_panels(self.augmented_centres(Z)), self._beta(beta)
-
-    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
-        d, x = X.shape[1], self.lay_out(X)
-        # As augmented_centres, but scaled in float32.
-        scaled = x[:, :d] * np.float32(self.kernel.scale)
-        return x, to_panels(np.column_stack([scaled, x[:, d + 1], x[:, d]]))
+    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        return self.augmented_centres(Z, precision)
 
 
 class Differences(Compiled):
@@ -404,61 +387,29 @@ class Differences(Compiled):
 
     uses_differences = True
 
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
-        extra = np.zeros(X.shape[0]) if extra is None else extra
-        for at in slices(X.shape[0], _rows_at_once(X.shape[1])):
-            yield at, np.column_stack([self.centred(X[at]), extra[at]])
+    def lay_out(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
+        return np.column_stack([self.centred(X), extra])
 
-    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        return to_panels(self.centred(Z)), self._beta(beta)
-
-    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
-        x = self.centred(X)
-        return np.column_stack([x, np.zeros(len(x))]), to_panels(x)
+    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        return self.centred(Z)
 
 
-class Nonzeros(Compiled):
+class Nonzeros(SparseRows, Compiled):
     """Rows of rbf with few nonzeros: compiled code reads only these of a row.
 
     In float64 exponents are sums of products, not of differences: their rounding must be below
     ROUNDING.
     """
 
-    is_dense = False
+    def rows_at_once(self, d: int) -> int:
+        return PANEL_ROWS
 
-    def nonzeros(self, X: Matrix) -> CsrMatrix:
-        """Return the rows of X less the centre, as a CSR matrix of the precision of the layout."""
-        rows = to_csr(X)
-        if self.centre is None or not self.centre.any():
-            return rows.astype(self.dtype, copy=False)
-        return rows.minus(self.centre, self.dtype)
+    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        z = self.nonzeros(Z)
+        scaled = z.toarray().astype(precision, copy=False) * self.kernel.scale
+        return _beside(self.dtype, scaled, self.kernel.right(squared_norms(z)))
 
-    def rows(
-        self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
-    ) -> Iterator[RowBlock]:
-        for at in slices(X.shape[0], PANEL_ROWS):
-            starts, features, values, left = self._lay_out(
-                self.nonzeros(X[at]), None if extra is None else extra[at]
-            )
-            # Copied: a chunk is valid until its thread reads the next, but blocks are kept.
-            yield at, (np.array(starts), np.array(features), np.array(values), left)
-
-    def _lay_out(self, X: CsrMatrix, extra: np.ndarray | None = None) -> tuple[Any, ...]:
-        norms = squared_norms(X) + (0.0 if extra is None else extra)
-        return *csr_parts(X), self.kernel.left(norms).astype(self.dtype)
-
-    def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
-        return self._panels(self.nonzeros(Z), self.kernel.scale), self._beta(beta)
-
-    def _panels(self, Z: CsrMatrix, scale: float) -> np.ndarray:
-        m, d = Z.shape
-        panels: np.ndarray = np.empty((-(-m // PANEL_CENTRES), d + 1, PANEL_CENTRES), self.dtype)
-        lay_out_panels(*csr_parts(Z), scale, self.kernel.right(squared_norms(Z)), panels)
-        return panels
-
-    def _run(
+    def run(
         self,
         rows: Any,
         panels: np.ndarray,
@@ -466,17 +417,8 @@ class Nonzeros(Compiled):
         beta: np.ndarray | None = None,
         u: np.ndarray | None = None,
     ) -> None:
-        starts, features, values, left = rows
+        starts, features, values, left, _ = rows
         sparse_rbf(starts, features, values, left, panels, K, beta, u)
-
-    def _pairs(self, X: Matrix) -> tuple[Any, np.ndarray]:
-        rows = self.nonzeros(X)
-        # Products of float32 values have the same digits as in a dense layout.
-        return self._lay_out(rows), self._panels(rows, float(self.dtype(self.kernel.scale)))
-
-    def _some(self, rows: Any, at: slice) -> Any:
-        starts, features, values, left = rows
-        return starts[at.start : at.stop + 1], features, values, left[at]
 
 
 # ---- cells -----------------------------------------------------------------------------------
@@ -494,6 +436,17 @@ CELL_ADDITIONS = 144
 # Cells are used if at most this share of the kernel values remains in the sums: measured, the same
 # number of values takes a seventh longer in cells.
 PROFITABLE = 0.8
+
+
+def _over_rows(choose: np.ufunc, cells: np.ndarray) -> np.ndarray:
+    """Return the minimum or maximum over the rows of each cell, (cells, d).
+
+    Half with half: along an axis, numpy takes up to nine times as long for few features.
+    """
+    while cells.shape[1] > 1:
+        half = cells.shape[1] // 2
+        cells = choose(cells[:, :half], cells[:, half:])
+    return np.ascontiguousarray(cells[:, 0])
 
 
 def rows_per_slice(d: int) -> int:
@@ -526,7 +479,8 @@ class Cells(Dense):
     def order(self, X: CsrMatrix) -> np.ndarray:
         """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
         parts = slices(X.shape[0], rows_per_slice(X.shape[1]))
-        orders = [self._order(self.lay_out(X[part])) for part in parts]
+        extra = np.zeros(X.shape[0])
+        orders = [self._order(self.lay_out(X[part], extra[part])) for part in parts]
         return np.concatenate([np.empty(0, np.uint16), *orders])
 
     def _order(self, x: np.ndarray) -> np.ndarray:
@@ -540,14 +494,16 @@ class Cells(Dense):
         self, X: Matrix, extra: np.ndarray | None = None, order: np.ndarray | None = None
     ) -> Iterator[RowBlock]:
         m, w = X.shape
+        extra = np.zeros(m) if extra is None else extra
         for part in slices(m, rows_per_slice(w)):
-            x = self.lay_out(X[part], None if extra is None else extra[part])
+            x = self.lay_out(X[part], extra[part])
             places = self._order(x) if order is None else order[part]
-            panels = np.empty((-(-len(x) // PANEL_CENTRES), w + 2, PANEL_CENTRES), np.float32)
-            lower: np.ndarray = np.empty((-(-len(x) // CELL_ROWS), w), np.float32)
-            upper = np.empty_like(lower)
-            lay_out_cells(x, places, panels, lower, upper)
-            yield part, (places, panels, lower, upper)
+            # The last row fills up the last cell.
+            whole = np.minimum(np.arange(-(-len(x) // CELL_ROWS) * CELL_ROWS), len(x) - 1)
+            ordered = np.take(x, places[whole], axis=0)
+            cells = ordered[:, :w].reshape(-1, CELL_ROWS, w)
+            boxes = (_over_rows(choose, cells) for choose in (np.minimum, np.maximum))
+            yield part, (places, to_panels(ordered[: len(x)]), *boxes)
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         """Return the augmented centres, their features by columns, and columns of beta."""

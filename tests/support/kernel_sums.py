@@ -9,8 +9,6 @@ from randsvm.kernels._kernels import (
     PANEL_COLUMNS,
     add_sums_of_cells,
     dense_rbf,
-    lay_out_panels,
-    mirror,
     sparse_rbf,
 )
 from randsvm.kernels.expansion import Expansion
