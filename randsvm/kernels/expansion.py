@@ -8,6 +8,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
 from randsvm.errors import ParameterError
+from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_CENTRES, Layout, RowBlock
 
 
@@ -21,7 +22,7 @@ class Expansion:
     """
 
     def __init__(self, layout: Layout, Z: CsrMatrix, beta: np.ndarray) -> None:
-        self.layout = layout
+        self.layout, self.Z, self.beta = layout, Z, beta
         self.sum_shape = beta.shape[1:]
         if layout.kernel.linear:
             # A linear expansion is one vector: w = sum_j beta_j z_j.
@@ -30,6 +31,10 @@ class Expansion:
         with np.errstate(over="ignore"):  # `values` raises an error if the result is infinite
             parts = slices(len(beta), BLOCK_CENTRES)
             self.centres = [layout.centres(Z[at], beta[at]) for at in parts]
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Send the centres to other processes as they were given."""
+        return Expansion, (self.layout, self.Z, self.beta)
 
     def values(self, X: Matrix, extra: np.ndarray | None = None) -> np.ndarray:
         """Return u of each row, (n,) or (n, K) float64, summed in float64 over blocks.
@@ -64,9 +69,13 @@ def evaluate_expansions(
             for block in layout.rows(X, extra):
                 for each, of_each in zip(expansions, u, strict=True):
                     each.add(of_each, [block])
+    check_finite(u, layout.kernel)
+    return u
+
+
+def check_finite(u: np.ndarray, kernel: Kernel) -> None:
+    """Raise ParameterError if a sum of kernel values exceeds float64."""
     if not np.isfinite(u).all():
         raise ParameterError(
-            f"values of the {layout.kernel.name} kernel leave float64 on this data: "
-            f"scale the features"
+            f"values of the {kernel.name} kernel leave float64 on this data: scale the features"
         )
-    return u

@@ -206,7 +206,7 @@ class KernelModel(Model):
         Z, sums = self.Z, self.beta.shape[1] + 1
         m = Z.shape[0]
         total = float(np.abs(self.beta).max(axis=1, initial=0.0).sum())
-        some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES))
+        some, fewer = (Z[:: max(1, -(-m // most))] for most in (SLICE_ROWS, BLOCK_CENTRES // 8))
         return choose_layout(
             self.kernel,
             (*Z.shape, Z.nnz),

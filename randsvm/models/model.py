@@ -242,6 +242,8 @@ class Model:
             indptr, indices, values = self.scaled(indptr, indices, values)
         m, d = len(indptr) - 1, len(self.features)
         column, used = _find_columns(self.features, indices)
+        if used.all():
+            return ModelRows(CsrMatrix(values, column, indptr, (m, d)), np.zeros(m), unseen)
         # A feature that no support vector has still counts in |x|^2, as in LIBSVM.
         other = ~used
         row = np.repeat(np.arange(m), np.diff(indptr))
@@ -299,6 +301,10 @@ class Model:
 
 def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the column of each index among ascending features, and whether it exists, (m,)."""
+    if len(features) and features[-1] - features[0] == len(features) - 1:
+        # Searching takes several times as long.
+        column = indices - features[0]
+        return column, (column >= 0) & (column < len(features))
     column = np.searchsorted(features, indices)
     inside = np.flatnonzero(column < len(features))
     found = np.zeros(len(indices), bool)

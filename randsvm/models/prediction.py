@@ -356,7 +356,7 @@ class _FilePrediction:
         lines = self._lines(rows)
         if keys is not None:
             lines = [self.between.join(fields) for fields in zip(keys, lines, strict=True)]
-        return files.encoded("".join([line + "\n" for line in lines]))
+        return files.encoded("\n".join([*lines, ""]))
 
     def _lines(self, rows: PredictedRows) -> list[str]:
         if self.coverage is not None and not self.model.is_regression:

@@ -20,9 +20,8 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import Draw
 from randsvm.data.shard_executor import Shard
-from randsvm.errors import ParameterError
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion
+from randsvm.kernels.expansion import Expansion, check_finite
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
@@ -142,15 +141,22 @@ class ShardValues:
         kept = (np.maximum(rise - b, b - fall) >= -distance) | (self.beta != 0)
         return [np.flatnonzero(kept) + self.shard.start]
 
-    def add(self, expansion: Expansion) -> None:
-        """Add the expansion to u, and a second sum to `absolute` if it has one."""
+    def add(self, expansion: Expansion, fresh: bool) -> None:
+        """Add the expansion to u, and a second sum to `absolute` if it has one.
+
+        fresh: whether both start at 0. Raises ParameterError if a value exceeds float64.
+        """
+        if fresh:
+            self.u.fill(0.0)
+            self.absolute = None
         if not expansion.sum_shape:
             self._add(expansion, self.u)
-            return
-        sums = np.zeros((len(self), 2))
-        self._add(expansion, sums)
-        self.u += sums[:, 0]
-        self.absolute = sums[:, 1] + (0.0 if self.absolute is None else self.absolute)
+        else:
+            sums = np.zeros((len(self), 2))
+            self._add(expansion, sums)
+            self.u += sums[:, 0]
+            self.absolute = sums[:, 1] + (0.0 if self.absolute is None else self.absolute)
+        check_finite(self.u, expansion.layout.kernel)
 
     def _add(self, expansion: Expansion, u: np.ndarray) -> None:
         D = self.D
@@ -178,59 +184,6 @@ class ShardValues:
         if self.budget.reserve(size):
             self._kept = layout, blocks, size
         return blocks
-
-
-# --- changes -------------------------------------------------------------------------------
-
-
-class AddExpansion:
-    """Compute u += sum_j difference_j K(z_j, .). fresh: whether u starts at 0."""
-
-    def __init__(
-        self, kernel_layout: Layout, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool
-    ) -> None:
-        self.kernel_layout, self.Z, self.difference, self.fresh = (
-            kernel_layout,
-            Z,
-            difference,
-            fresh,
-        )
-        sums = difference
-        if needs_absolute(kernel_layout):
-            sums = np.column_stack([difference, np.abs(difference)])
-        self.expansion = Expansion(kernel_layout, Z, sums)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _add_expansion, (self.kernel_layout, self.Z, self.difference, self.fresh)
-
-    def __call__(self, values: ShardValues) -> None:
-        """Change u of a shard. Raises ParameterError if a value exceeds float64."""
-        if self.fresh:
-            values.u.fill(0.0)
-            values.absolute = None
-        values.add(self.expansion)
-        _check_finite(values.u, self.kernel_layout)
-
-
-def needs_absolute(kernel_layout: Layout) -> bool:
-    """Return whether the bound of the errors of u needs a second sum of every row.
-
-    In float64, and for kernels whose values have no bound of their own, a bound for all rows does.
-    """
-    return kernel_layout.dtype is np.float32 and kernel_layout.kernel.name == "rbf"
-
-
-def _add_expansion(
-    kernel_layout: Layout, Z: CsrMatrix, difference: np.ndarray, fresh: bool
-) -> AddExpansion:
-    return AddExpansion(kernel_layout, Z, difference, fresh=fresh)
-
-
-def _check_finite(u: np.ndarray, kernel_layout: Layout) -> None:
-    if not np.isfinite(u).all():
-        raise ParameterError(
-            f"values of the {kernel_layout.kernel.name} kernel leave float64: scale the features"
-        )
 
 
 def _set_all(rows: np.ndarray, beta: np.ndarray) -> Callable[[ShardValues], None]:
@@ -283,38 +236,11 @@ NOTHING_ADDED = Added()
 
 
 @dataclass(frozen=True)
-class ScanState:
-    """Everything that changes from round to round, except for u.
-
-    task: with the tube last found. coefficients: of the support vectors. b: the offset last found.
-    slack: `Task.absolute_sum` less sum |beta| of nu-SVR. windows: where the next scan expects the
-    offset of each group of the task. max_violation: rise less fall of the maximal violating pair
-    in the last scan; before the first scan the range of the targets. kernel_layout: how rows are
-    laid out for sums, and the precision of the sums; gram_layout: the same for kernel values for
-    LIBSVM, which become float32. exact : (m,) float64, u of the audit rows from float64 sums.
-    added: what was added to u since it was last computed from scratch. machine: the reduced
-    machine that the coefficients are of; None: they are of the problem.
-    """
-
-    task: Task
-    kernel_layout: Layout
-    gram_layout: Layout
-    exact: np.ndarray
-    windows: tuple[Window, ...]
-    max_violation: float
-    coefficients: Coefficients = field(default_factory=Coefficients)
-    b: float = 0.0
-    slack: float = 0.0
-    added: Added = NOTHING_ADDED
-    machine: ReducedMachine | None = None
-
-
-@dataclass(frozen=True)
 class SavedSolution:
     """A solution that scans of the same rows continue from.
 
-    u, absolute : (n,) float64, see ShardValues. added: see ScanState. float64: whether u comes from
-    float64 sums. bounds: of |beta|, see Problem.
+    u, absolute : (n,) float64, see ShardValues. added: see RunningValues. float64: whether u comes
+    from float64 sums. bounds: of |beta|, see Problem.
     """
 
     coefficients: Coefficients
@@ -393,13 +319,21 @@ class RunningValues:
 
     values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
     u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
-    there is no error. least_objective: see Certificate. state: all that changes, except for u.
-    weights : (n,) float64, None: all are 1. total_weight: their sum. only_gap: the gap that is
-    asked for if this is the only problem of a training; None: it is one of several, or there is no
-    gap.
+    there is no error. least_objective: see Certificate. weights : (n,) float64, None: all are 1.
+    total_weight: their sum. only_gap: the gap that is asked for if this is the only problem of a
+    training; None: it is one of several, or there is no gap.
 
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
     and no result. float64: whether to use float64 from the start.
+
+    These change from round to round. coefficients: of the support vectors. task: with the tube last
+    found. b: the offset last found. slack: `Task.absolute_sum` less sum |beta| of nu-SVR. windows:
+    where the next scan expects the offset of each group of the task. max_violation: rise less fall
+    of the maximal violating pair in the last scan; before the first scan the range of the targets.
+    kernel_layout: how rows are laid out for sums, and the precision of the sums; gram_layout: the
+    same for kernel values for LIBSVM, which become float32. exact : (m,) float64, u of the audit
+    rows from float64 sums. added: what was added to u since it was last computed from scratch.
+    machine: the reduced machine that the coefficients are of; None: they are of the problem.
     """
 
     only_gap: float | None = None
@@ -427,40 +361,18 @@ class RunningValues:
         self.audit = kernel_centres(D, numbers)
         self.row_reader = RowReader(D, self.audit, self.all_audited, layout_bytes // 2)
         self.values = D.states(partial(ShardValues, D, MemoryBudget(layout_bytes)))
-        layout, gram_layout = kernel_layouts_of(
+        self.kernel_layout, self.gram_layout = kernel_layouts_of(
             D, problem, self.audit, float64=float64, all_rows=self.all_audited
         )
-        task = task_of(problem)
-        self.least_objective = _least_objective(D, problem, gram_layout.kernel)
-        self.state = ScanState(
-            task,
-            layout,
-            gram_layout,
-            np.zeros(len(self.audit)),
-            tuple(Window.around(0.0, np.inf) for _ in task.groups),
-            max_violation=float(np.ptp(self.audit.y)),
-        )
-
-    def _update(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
+        self.least_objective = _least_objective(D, problem, self.gram_layout.kernel)
+        self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
+        self.windows = tuple(Window.around(0.0, np.inf) for _ in self.task.groups)
+        self.max_violation = float(np.ptp(self.audit.y))
+        self.coefficients, self.added = Coefficients(), NOTHING_ADDED
+        self.exact = np.zeros(len(self.audit))
+        self.machine: ReducedMachine | None = None
 
     # --- read ------------------------------------------------------------------------------
-
-    @property
-    def task(self) -> Task:
-        return self.state.task
-
-    @property
-    def coefficients(self) -> Coefficients:
-        return self.state.coefficients
-
-    @property
-    def kernel_layout(self) -> Layout:
-        return self.state.kernel_layout
-
-    @property
-    def slack(self) -> float:
-        return self.state.slack
 
     @property
     def u(self) -> np.ndarray:
@@ -499,7 +411,7 @@ class RunningValues:
         centred: whether values may be centred, which is valid for steps that do not change the sum
         of beta. Raises ParameterError if values may exceed float32.
         """
-        kernel_layout = self.state.gram_layout
+        kernel_layout = self.gram_layout
         if self._whole_gram is not None and len(points) == self.D.n:
             K, of_layout, is_centred = self._whole_gram
             if of_layout is kernel_layout and is_centred == centred:
@@ -525,7 +437,7 @@ class RunningValues:
 
     def set_coefficients(self, rows: np.ndarray, beta: np.ndarray) -> None:
         """Set beta of some rows and leave u as it is. rows : (m,) int64, ascending."""
-        self._update(coefficients=self.coefficients.after(rows, beta))
+        self.coefficients = self.coefficients.after(rows, beta)
         self.values.change(partial(ShardValues.set_coefficients, rows=rows, beta=beta))
 
     def advance(self, Z: CsrMatrix, difference: np.ndarray, *, fresh: bool = False) -> None:
@@ -533,9 +445,14 @@ class RunningValues:
 
         Z : (m, d) CSR, the z_j; difference : (m,) float64.
         """
-        added = NOTHING_ADDED if fresh else self.state.added
-        self._update(added=added.after(difference))
-        self.values.change(AddExpansion(self.kernel_layout, Z, difference, fresh=fresh))
+        self.added = (NOTHING_ADDED if fresh else self.added).after(difference)
+        sums, layout = difference, self.kernel_layout
+        if layout.dtype is np.float32 and layout.kernel.name == "rbf":
+            # The bound of the errors of u follows from the second sum of every row. In float64, and
+            # for kernels whose values have no bound of their own, a bound for all rows does.
+            sums = np.column_stack([difference, np.abs(difference)])
+        expansion = Expansion(layout, Z, sums)
+        self.values.change(partial(ShardValues.add, expansion=expansion, fresh=fresh))
         u = self.u_of(self.audit.rows, "scanning")
         if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
             Z, difference, fresh, u
@@ -549,7 +466,7 @@ class RunningValues:
             self.coefficients,
             self.u,
             self.absolute,
-            self.state.added,
+            self.added,
             self.kernel_layout.dtype is np.float64,
             self.problem.bounds,
         )
@@ -564,10 +481,10 @@ class RunningValues:
         """Continue from coefficients.
 
         u : (n,) float64, their decision values; None: they are computed from scratch. absolute,
-        added: see ShardValues and ScanState; without `added` the errors of u have no known bound.
+        added: see ShardValues and RunningValues; without `added` the errors of u are unknown.
         """
         rows, beta = coefficients.rows, coefficients.beta
-        self._update(coefficients=coefficients)
+        self.coefficients = coefficients
         X, set_all = self.rows(rows).X, _set_all(rows, beta)
         if u is None:
             self.values.restart(set_all)
@@ -575,15 +492,14 @@ class RunningValues:
             return
         known = partial(ShardValues.set_values, u=u, absolute=absolute)
         self.values.restart(set_all, known)
-        exact = Expansion(self.kernel_layout.in_float64, X, beta).values(self.audit.X)
-        self._update(exact=exact, added=added or Added(1, len(rows), math.inf))
+        self.exact = Expansion(self.kernel_layout.in_float64, X, beta).values(self.audit.X)
+        self.added = added or Added(1, len(rows), math.inf)
 
     def refine(self) -> bool:
         """Continue in float64; return False if all sums are float64 already."""
         if self.kernel_layout.dtype is np.float64:
             return False
-        layout = self.kernel_layout.in_float64
-        self._update(kernel_layout=layout, gram_layout=layout)
+        self.kernel_layout = self.gram_layout = self.kernel_layout.in_float64
         self.continue_from(self.coefficients)
         return True
 
@@ -596,11 +512,10 @@ class RunningValues:
         nothing of a violation that is a hundred times as large.
         """
         exact = Expansion(self.kernel_layout.in_float64, Z, difference).values(self.audit.X)
-        exact = exact if fresh else self.state.exact + exact
-        self._update(exact=exact)
+        self.exact = exact if fresh else self.exact + exact
         tolerance = self.problem.tolerance
-        allowed = min(MAX_ERROR_OF_VIOLATION * self.state.max_violation, MAX_TOLERANCES * tolerance)
-        largest = np.abs(u - exact).max()
+        allowed = min(MAX_ERROR_OF_VIOLATION * self.max_violation, MAX_TOLERANCES * tolerance)
+        largest = np.abs(u - self.exact).max()
         return bool(largest <= max(MAX_ERROR_OF_TOLERANCE * tolerance, allowed))
 
     def forget(self) -> None:

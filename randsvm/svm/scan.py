@@ -137,7 +137,7 @@ class Scan(RunningValues):
         assert points.beta is not None
         # An exception, as that of a time limit, may leave u between two solutions.
         was_settled, self.settled, self.latest = self.settled, False, None
-        self._update(machine=step.machine)
+        self.machine = step.machine
         self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
         if was_settled and len(at) < len(self.coefficients.rows):
@@ -152,11 +152,11 @@ class Scan(RunningValues):
     ) -> tuple[KernelSolution, Violators]:
         """Return the current solution and V, without a step."""
         tolerance = self.problem.tolerance if tolerance is None else tolerance
-        state, task = self.state, self.state.task
-        primal, before, offsets, candidates = 0.0, task.group_offsets(state.b), [], []
+        task = self.task
+        primal, before, offsets, candidates = 0.0, task.group_offsets(self.b), [], []
         windows: list[Window] = []
         for k, group in enumerate(task.groups):
-            sums, offset = self._least_loss_offset(group, state.windows[k])
+            sums, offset = self._least_loss_offset(group, self.windows[k])
             windows.append(Window.around(offset, 4 * abs(offset - before[k]) + tolerance))
             found = self.ask(
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
@@ -166,7 +166,7 @@ class Scan(RunningValues):
             offsets.append(offset)
         norm, linear = sum_in_order(sums.norm), sum_in_order(sums.linear)
         task, b = task.at(offsets)
-        beta = state.coefficients.beta
+        beta = self.coefficients.beta
         slack = task.absolute_sum_slack(beta)
         if slack:
             # P is that of the best tube, but the KKT conditions are those of a tube of width 0.
@@ -175,25 +175,19 @@ class Scan(RunningValues):
             found = self.ask(query)
             candidates = [self._with_both_sides(one_sum, found.candidates, collector.keep)]
         V = GroupCandidates.of(candidates)
-        self.state = replace(
-            state,
-            task=task,
-            b=b,
-            slack=slack,
-            windows=tuple(windows),
-            max_violation=V.max_violation,
-        )
+        self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
+        self.max_violation = V.max_violation
         certified = self.problem.positive_semidefinite
         certificate = Certificate(
             norm / 2 + primal, linear - norm / 2, certified, self.least_objective
         )
-        rows = state.coefficients.rows
+        rows = self.coefficients.rows
         weights = None if self.weights is None else self.weights[rows]
         SV_ = KernelSolution(
             rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
         )
-        if state.machine is not None:
-            SV_ = replace(state.machine, b=b, tube=task.tube, norm=norm)
+        if self.machine is not None:
+            SV_ = replace(self.machine, b=b, tube=task.tube, norm=norm)
         if not SV_.within_bounds:
             certificate = replace(certificate, dual=-math.inf)
         violators = Violators(V, certificate)
@@ -282,11 +276,11 @@ class Scan(RunningValues):
 
     def _query(self, solution: KernelSolution) -> ResidualQuery:
         """Return the query for the residuals of the current coefficients."""
-        added, layout = self.state.added, self.kernel_layout
+        added, layout = self.added, self.kernel_layout
         error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
         return ResidualQuery(
             self._task_of_primal,
-            self.state.b,
+            self.b,
             error,
             added.total,
             not solution.within_bounds,
@@ -408,7 +402,7 @@ class Scan(RunningValues):
     def near_margin(self, distance: float) -> np.ndarray:
         """Return the support vectors and the rows at most `distance` beyond the margin, ascending;
         (m,) int64."""
-        query = partial(ShardValues.near_margin, task=self.task, b=self.state.b, distance=distance)
+        query = partial(ShardValues.near_margin, task=self.task, b=self.b, distance=distance)
         return np.concatenate(self.ask(query))
 
     def _first_window(self, group: Task) -> Window:

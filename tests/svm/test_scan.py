@@ -207,7 +207,7 @@ def test_values_beyond_float64_are_refused(tmp_path):
     far = problem("poly", gamma=1e38, degree=9)
     with open_rows(path, jobs=1) as whole:
         values = RunningValues(two_classes(whole), far, 0)
-        with pytest.raises(ParameterError, match="leave float64: scale the features"):
+        with pytest.raises(ParameterError, match="leave float64 on this data"):
             values.advance(csr(np.ones((1, 1), np.float32)), np.ones(1))
 
 
