@@ -238,7 +238,7 @@ class RandomMap:
         """
         if self.kernel == "poly":
             require(bool(np.isfinite(self.scales).all()), f"{self} has {TOO_LARGE}")
-        return FeatureTransform(self, features)
+        return (_FourierFeatures if self.kernel == "rbf" else _MaclaurinFeatures)(self, features)
 
 
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
@@ -279,25 +279,68 @@ def _project(X: Matrix, W: np.ndarray, out: np.ndarray) -> None:
         np.matmul(X, W, out=out)
 
 
-@dataclass(frozen=True)
-class _FourierFeatures:
-    """Fourier features scale cos(X W + b). W : (d, N), b : (N,), float32."""
+class FeatureTransform:
+    """A random map for rows of d given features. Threads may share it.
 
-    W: np.ndarray
-    b: np.ndarray
-    scale: np.float32
+    width : the number of columns of z(x), the components in order.
+    """
 
-    @staticmethod
-    def of(given: RandomMap, features: np.ndarray) -> _FourierFeatures:
-        """Draw w_j ~ N(0, 2 gamma I) and b_j uniform on [0, 2 pi); scale is sqrt(2 / N)."""
+    def __init__(self, given: RandomMap) -> None:
+        self.map, self.width = given, given.components
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """The random numbers of the components, which determine their values.
+
+        rbf : W (d, N), phases (N,) and the scale (), all float32.
+        poly : signs (factors, d) int8, the factors of component 0 first; degrees (N,) int64, the
+        numbers of factors; scales (N,) and the length of a factor (), float32.
+        """
+        raise NotImplementedError
+
+    def fill(self, X: Matrix, out: np.ndarray) -> None:
+        """Write z(x) of each row to out, (m, width) float32."""
+        raise NotImplementedError
+
+    def values(self, X: CsrMatrix, out: np.ndarray | None = None) -> np.ndarray:
+        """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or
+        float64.
+
+        out : an array of that shape to fill; reusing one saves the time for new pages. The error of
+        a value of rbf is about abs(<w, x> + b) 2^-24. How rows are cut into calls changes values
+        too, but by no more: BLAS rounds a row differently at different places of a block.
+        Raises ContentError if a value leaves float32.
+        """
+        m, d = X.shape
+        out = np.empty((m, self.width), np.float32) if out is None else out
+        dense = X.nnz > DENSE * m * d
+        with np.errstate(over="ignore", invalid="ignore"):
+            for rows in slices(m, max(MIN_ROWS, BLOCK // self.width)):
+                self.fill(X[rows].toarray() if dense else X[rows], out[rows])
+                if not np.isfinite(out[rows]).all():
+                    raise ContentError(
+                        f"random features of {self.map} leave float32 on this data: scale it or "
+                        f"lower gamma"
+                    )
+        return out
+
+
+class _FourierFeatures(FeatureTransform):
+    """Fourier features scale cos(X W + b). W : (d, N), b : (N,), float32.
+
+    w_j ~ N(0, 2 gamma I), b_j is uniform on [0, 2 pi), and scale is sqrt(2 / N).
+    """
+
+    def __init__(self, given: RandomMap, features: np.ndarray) -> None:
+        super().__init__(given)
         N = given.components
         W, words = np.empty((len(features), N), np.float32), (N + 1) // 2
         for rows in slices(len(features), max(1, WORDS // words)):
             bits = [words_at(given.seed, NORMALS, words, feature) for feature in features[rows]]
             W[rows] = normals(np.array(bits))[:, :N]
             W[rows] *= np.float32(math.sqrt(2 * given.gamma))
-        b = (2 * math.pi * uniform(given.seed, PHASES, N)).astype(np.float32)
-        return _FourierFeatures(W, b, np.float32(math.sqrt(2 / N)))
+        self.W, self.scale = W, np.float32(math.sqrt(2 / N))
+        self.b = (2 * math.pi * uniform(given.seed, PHASES, N)).astype(np.float32)
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
@@ -318,23 +361,18 @@ class _FourierFeatures:
         out *= self.scale
 
 
-@dataclass(frozen=True)
-class _MaclaurinFeatures:
-    """Maclaurin features scale prod_i X W_i.
+class _MaclaurinFeatures(FeatureTransform):
+    """Maclaurin features scale prod_i X W_i, w_ij = +-sqrt(gamma).
 
-    Components are stored by falling degree, so that those with an i-th factor come first.
+    Bit i of the word of (component j, feature) is the sign. Components are stored by falling
+    degree, so that those with an i-th factor come first.
 
     W : for each i a (d, components with that factor) float32; scales : (N,) float32, by falling
     degree; place : (N,), the stored position of each component.
     """
 
-    W: list[np.ndarray]
-    scales: np.ndarray
-    place: np.ndarray
-
-    @staticmethod
-    def of(given: RandomMap, features: np.ndarray) -> _MaclaurinFeatures:
-        """Draw w_ij = +-sqrt(gamma): bit i of the word of (component j, feature)."""
+    def __init__(self, given: RandomMap, features: np.ndarray) -> None:
+        super().__init__(given)
         N, degrees = given.components, given.degrees
         order = np.argsort(-degrees, kind="stable")
         having = [order[: np.count_nonzero(degrees > i)] for i in range(degrees.max())]
@@ -347,7 +385,7 @@ class _MaclaurinFeatures:
                 for bit, i in enumerate(range(factors.start, factors.stop)):
                     odd = bits[:, having[i]] & np.uint64(1 << bit) != 0
                     W[i][rows] = np.where(odd, -length, length)
-        return _MaclaurinFeatures(W, given.scales[order], np.argsort(order))
+        self.W, self.scales, self.place = W, given.scales[order], np.argsort(order)
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
@@ -366,50 +404,3 @@ class _MaclaurinFeatures:
             _project(X, W, factor)
             product[:, : W.shape[1]] *= factor
         np.take(product, self.place, axis=1, out=out, mode="clip")
-
-
-class FeatureTransform:
-    """A random map for rows of d given features. Threads may share it.
-
-    width : the number of columns of z(x), the components in order.
-    """
-
-    def __init__(self, given: RandomMap, features: np.ndarray) -> None:
-        self.map = given
-        self.width = given.components
-        components = _FourierFeatures if given.kernel == "rbf" else _MaclaurinFeatures
-        self._components = components.of(given, features)
-
-    @property
-    def tables(self) -> tuple[np.ndarray, ...]:
-        """The random numbers of the components, which determine their values.
-
-        rbf : W (d, N), phases (N,) and the scale (), all float32.
-        poly : signs (factors, d) int8, the factors of component 0 first; degrees (N,) int64, the
-        numbers of factors; scales (N,) and the length of a factor (), float32.
-        """
-        return self._components.tables
-
-    def values(self, X: CsrMatrix, out: np.ndarray | None = None) -> np.ndarray:
-        """Return z(x) of each row, (m, width) float32, C-contiguous. X : (m, d) CSR, float32 or
-        float64.
-
-        out : an array of that shape to fill; reusing one saves the time for new pages. The error of
-        a value of rbf is about abs(<w, x> + b) 2^-24. How rows are cut into calls changes values
-        too, but by no more: BLAS rounds a row differently at different places of a block.
-        Raises ContentError if a value leaves float32.
-        """
-        m, d = X.shape
-        out = np.empty((m, self.width), np.float32) if out is None else out
-        dense = X.nnz > DENSE * m * d
-        with np.errstate(over="ignore", invalid="ignore"):
-            for rows in slices(m, max(MIN_ROWS, BLOCK // self.width)):
-                self._fill(X[rows].toarray() if dense else X[rows], out[rows])
-        return out
-
-    def _fill(self, X: Matrix, out: np.ndarray) -> None:
-        self._components.fill(X, out)
-        if not np.isfinite(out).all():
-            raise ContentError(
-                f"random features of {self.map} leave float32 on this data: scale it or lower gamma"
-            )
