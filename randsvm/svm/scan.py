@@ -218,7 +218,7 @@ class Scan(RunningValues):
         that may be computed in float64.
         """
         points = self.completed(solution).points
-        if math.isinf(self.state.added.total):
+        if math.isinf(self.added.total):
             # Values that were taken over have no known bound.
             self.return_to(solution)
             self.continue_from(self.coefficients)
