@@ -29,6 +29,8 @@ CONSTANTS = {
         "svm.shared_kernel.FEW_ROWS",
         "training.subtasks.FEW_ROWS",
     ],
+    "drawn_share": ["svm.scan.MOST_DRAWN"],
+    "few_loose": ["svm.scan.FEW_LOOSE"],
     "gram_rows": ["svm.subproblem.MAX_GRAM_ROWS"],
     "inner_set_rows": ["algorithms.randsvm.FROM_ROWS"],
     "inner_set_share": ["algorithms.randsvm.MAX_PART"],

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import exact_judge
 import oracle
 import pytest
+from commands import run_train
 from learning import board, learn, read_log
 from solving import Certificate
 from trainings import BestSolution
@@ -24,6 +25,20 @@ def assert_certificate(path, model):
     verdict = exact_judge.judge(path, model, oracle.trailer(model), "svc", C=1)
     assert verdict is not None
     assert not verdict.wrong
+
+
+def test_a_sampled_certificate_is_said_everywhere_and_holds(tmp_path, set_sizes, capsys):
+    """The sample is drawn with the seed, whatever the number of threads."""
+    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    path, options = board(1500).save(tmp_path / "data"), ("-g", 20, "--gap", 0.0005)
+    learnt = learn("randsvm", path, tmp_path / "m", *options)
+    said = learnt.metadata["certificate"], learnt.outcome["certificate"]
+    assert said == ("sampled", "sampled")
+    assert learnt.outcome["gap"] <= 0.0005
+    assert_certificate(path, learnt.model)
+    run_train(*options, "--jobs", 1, path, tmp_path / "again")
+    assert "the gap holds with a probability of at least 1 - 1e-9" in capsys.readouterr().err
+    assert oracle.trailer(tmp_path / "again") == learnt.metadata
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
