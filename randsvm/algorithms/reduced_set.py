@@ -17,7 +17,7 @@ c, is that of all support vectors in either case.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -185,8 +185,10 @@ REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
 # alone, so that --memory and --jobs change no model.
 MIN_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
 # --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
-# the cube of its rows. The first has FIRST_ROWS; the number doubles until the projection suffices.
-FIRST_ROWS, MAX_ROWS = 256, 4096
+# the cube of its rows.
+MAX_ROWS = 4096
+# A cost is an increase of P. Smaller costs than this part of P count as this part.
+MIN_COST = 1e-9
 # Values of f that are computed or compared at once.
 VALUES_AT_ONCE = 2**20
 # Support vectors beside the candidates whose kernel values are computed at once.
@@ -198,6 +200,8 @@ ATTEMPTS, MIN_PART = 4, 1 / 8
 # that set: it must be close to f at other rows, too. Measured on 10,000,000 rows of checkerboard:
 # with all of the gap it has 179 support vectors and a gap of 8.9% over all rows.
 SPARE = 1 / 8
+# More support vectors are tried in steps of this factor.
+GROWTH = 1.5
 
 
 class SubtaskReduction(NamedTuple):
@@ -293,6 +297,10 @@ class Reduction:
     seed: int
     lowers: bool = True
     bases: int = 0
+    # Costs of projections by the number of rows of the basis, and by which factor the last Newton
+    # steps lowered such a cost.
+    costs: dict[int, float] = field(default_factory=dict)
+    lowered: float = 1.0
 
     def run(self) -> EvaluatedReduction:
         """Return the reduced machine; the full one if no smaller one does."""
@@ -302,7 +310,7 @@ class Reduction:
             self.f[at] = u + self.full.b
         found: EvaluatedReduction | None = None
         if self.size is None:
-            found = self._fewest()
+            found = self._fewest(self._choose())
         elif self.size < len(self.full):
             found = self._attempt(self._basis(self.size))
         if found is not None:
@@ -313,6 +321,18 @@ class Reduction:
         )
 
     # --- the basis -------------------------------------------------------------------------
+
+    def _choose(self) -> ReducedSet:
+        """Return a basis of as many rows as may be needed."""
+        most = min(len(self.full), MAX_ROWS)
+        size = min(most, 256)
+        while True:
+            chosen = self._basis(size)
+            self._measure(chosen)
+            needed = self._needed(self._planned_cost)
+            if len(chosen.rows) < size or size == most or not size < needed <= most:
+                return chosen
+            size = min(2 * size, most)
 
     def _basis(self, size: int) -> ReducedSet:
         """Return a basis of `size` support vectors, or fewer if these span all candidates."""
@@ -328,21 +348,61 @@ class Reduction:
         chosen = reduced_set.choose(z, float(full.beta @ u), size, draws)
         return replace(chosen, rows=candidates[chosen.rows])
 
+    @property
+    def _scale(self) -> float:
+        certificate = self.certificate
+        return max(abs(certificate.primal), abs(certificate.dual), certificate.least)
+
+    @property
+    def _allowance(self) -> float:
+        """Return the largest increase of P with which the reduced machine is within the gap."""
+        assert self.gap is not None
+        return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
+
+    @property
+    def _planned_cost(self) -> float:
+        """Return the increase of P that the first number of support vectors is chosen for."""
+        return self._allowance * (1.0 if self.lowers else SPARE)
+
+    def _measure(self, chosen: ReducedSet) -> None:
+        """Find the costs of the projections on a basis and on its first half."""
+        for m in (len(chosen.rows) // 2, len(chosen.rows)):
+            if m and m not in self.costs:
+                self._projected(chosen.first(m))
+
+    def _needed(self, cost: float) -> int:
+        """Return an estimate of the fewest support vectors with at most this cost. Between two
+        measured costs, and beyond them, the cost counts as a power of the number."""
+        S, sizes = len(self.full), np.array(sorted(self.costs))
+        if cost <= 0 or not len(sizes):
+            return S
+        costs = np.minimum.accumulate([self.costs[m] for m in sizes.tolist()])
+        x, y, wanted = np.log(sizes), np.log(costs * self.lowered), np.log(cost)
+        if len(sizes) == 1 or y[0] == y[-1]:
+            return S if wanted < y[-1] else int(sizes[0])
+        # The part of the curve with this cost, or the nearest one that is not flat.
+        steep = np.flatnonzero(np.diff(y) < 0)
+        i = steep[min(np.searchsorted(-y[steep + 1], -wanted), len(steep) - 1)]
+        found = x[i] + (y[i] - wanted) / (y[i] - y[i + 1]) * (x[i + 1] - x[i])
+        return int(min(max(np.ceil(np.exp(min(found, 50.0))), 1), S))
+
     # --- machines on a basis ---------------------------------------------------------------
 
-    def _fewest(self) -> EvaluatedReduction | None:
+    def _fewest(self, chosen: ReducedSet) -> EvaluatedReduction | None:
         """Return the machine with the fewest support vectors within the gap; None: there is none.
 
-        The basis doubles until the projection suffices; then fewer rows of it are tried, with a
-        lowered P, by bisection.
+        The costs of projections give the first number; then more are tried until one suffices, and
+        fewer, with a lowered P, by bisection.
         """
-        chosen = self._sufficient_basis()
-        best = None if chosen is None else self._within_gap(chosen)
-        if chosen is None or best is None:
+        high = self._needed(self._planned_cost)
+        if high > MAX_ROWS:
             return None
-        high = len(chosen.rows)
-        low = int(high * MIN_PART)
-        for _ in range(ATTEMPTS):
+        high = min(high, len(chosen.rows))
+        best, low = self._within_gap(chosen.first(high)), int(high * MIN_PART)
+        while best is None and high < len(chosen.rows):
+            low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
+            best = self._within_gap(chosen.first(high))
+        for _ in range(ATTEMPTS if best and self.lowers else 0):
             size = int(np.sqrt(max(low, 1) * high))
             if not low < size < high:
                 break
@@ -353,42 +413,12 @@ class Reduction:
                 best, high = found, size
         return best
 
-    def _sufficient_basis(self) -> ReducedSet | None:
-        """Return a basis on which the projection costs little; None: more than MAX_ROWS would do.
-
-        The cost is taken to go on falling as a power of the number of rows.
-        """
-        most = min(len(self.full), MAX_ROWS)
-        size = min(FIRST_ROWS, most)
-        while self._allowed_cost > 0:
-            chosen = self._basis(size)
-            half, cost = (self._cost(self._projected(chosen.first(m))) for m in (size // 2, size))
-            if cost <= self._allowed_cost or len(chosen.rows) < size or size == most:
-                return chosen
-            doublings = np.log(self._allowed_cost / cost) / np.log(cost / half)
-            if cost >= half or doublings > np.log2(most / size):
-                return None
-            size = min(2 * size, most)
-        return None
-
-    @property
-    def _allowed_cost(self) -> float:
-        """Return by how much the P of the projection may rise."""
-        full = self.certificate
-        assert self.gap is not None
-        scale = max(abs(full.primal), abs(full.dual), full.least)
-        return (self.gap * scale - (full.primal - full.dual)) * (1.0 if self.lowers else SPARE)
-
-    def _cost(self, found: EvaluatedReduction) -> float:
-        """Return by how much P rises."""
-        return found.certificate.primal - self.certificate.primal
-
     def _within_gap(self, chosen: ReducedSet) -> EvaluatedReduction | None:
         if len(chosen.rows) >= len(self.full):
             return None
         found = self._attempt(chosen)
-        suffices = self.lowers or self._cost(found) <= self._allowed_cost
-        return found if suffices and found.certificate.gap <= (self.gap or 0.0) else None
+        assert self.gap is not None
+        return found if found.certificate.gap <= self.gap else None
 
     def _attempt(self, chosen: ReducedSet) -> EvaluatedReduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
@@ -402,11 +432,21 @@ class Reduction:
         basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
         lowered = self._machine(chosen, *reduced_set.minimise(P, chosen.L, a, b, self._unit))
-        return min(lowered, projected, key=lambda one: one.certificate.primal)
+        best = min(lowered, projected, key=lambda one: one.certificate.primal)
+        self.lowered = self._cost(best) / self._cost(projected)
+        return best
 
     def _projected(self, chosen: ReducedSet) -> EvaluatedReduction:
-        """Return the projection of f on a basis."""
-        return self._machine(chosen, chosen.coefficients, self.full.b)
+        """Return the projection of f on a basis, and keep its cost."""
+        machine = self._machine(chosen, chosen.coefficients, self.full.b)
+        self.costs[len(chosen.rows)] = self._cost(machine)
+        return machine
+
+    def _cost(self, machine: EvaluatedReduction) -> float:
+        """Return how far P of a machine is above that of the full one; MIN_COST of it at least,
+        since the full machine is not quite optimal."""
+        cost = machine.certificate.primal - self.certificate.primal
+        return max(cost, MIN_COST * self._scale)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> EvaluatedReduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
