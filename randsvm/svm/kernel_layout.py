@@ -40,7 +40,7 @@ def kernel_layouts_of(
     def largest(layout: Layout) -> float:
         if all_rows:
             return float(layout.squared_norms(sample.X).max(initial=0.0))
-        return _largest_norm(D, layout)
+        return row_sizes(D, layout).norm
 
     def profits(cells: Cells) -> bool:
         def of(shard: Shard) -> bool:
@@ -61,22 +61,6 @@ def kernel_layouts_of(
         profits=profits, cutoff=CUT,
     )  # fmt: skip
     return sums, sums
-
-
-def _largest_norm(D: Dataset, layout: Layout) -> float:
-    """Return max |x|^2 over D, after centring."""
-
-    def of(shard: Shard) -> float:
-        if layout.centre is None:
-            return float(squared_norms(D.chunk_matrix(shard)).max(initial=0.0))
-        norms = [
-            layout.squared_norms(chunk.X[at]).max()
-            for chunk in D.chunks(shard)
-            for at in slices(len(chunk.y), BLOCK_ROWS)
-        ]
-        return float(max(norms, default=0.0))
-
-    return max(D.map(of))
 
 
 class RowSizes(NamedTuple):
