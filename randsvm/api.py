@@ -105,7 +105,7 @@ def train(
     if algorithm not in ALGORITHMS:
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
     params, *own, job = _parameters(algorithm, data, options)
-    source, target = _source(data), _target(model)
+    source, target = _source(data), None if model is None else os.fspath(model)
     # Only the modules of training that the algorithm needs are imported.
     if algorithm == "sgd":
         from randsvm.training.linear_machine import LinearTrainer, update
@@ -149,10 +149,6 @@ def _source(data: Data) -> Source:
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
     return tuple(os.fspath(path) for path in data)
-
-
-def _target(model: str | os.PathLike[str] | None) -> str | None:
-    return None if model is None else os.fspath(model)
 
 
 def _fitted(data: Data, trained: Model, outcome: Trained, job: Job) -> FittedModel:

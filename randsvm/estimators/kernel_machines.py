@@ -183,31 +183,35 @@ class KernelMachine(BaseSVM):
 
     def _set_solution_of_model(self) -> None:
         """Set the attributes of the decision functions that the model file determines."""
+        vectors = self._vectors_of_model()
+        self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
+        self._set_functions(vectors if self._sparse else vectors.toarray())
+
+    def _vectors_of_model(self) -> Any:
+        """Return the support vectors in the order of the model, a CSR matrix of scipy."""
         model: Any = self.model_.model
         Z = model.Z
         columns = model.features[Z.indices] - model.index_base
-        vectors = sparse.csr_matrix((Z.data, columns, Z.indptr), (Z.shape[0], model.width))
-        self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
-        self._set_functions(vectors if self._sparse else vectors.toarray())
+        return sparse.csr_matrix((Z.data, columns, Z.indptr), (Z.shape[0], self.n_features_in_))
 
     def _set_functions(self, vectors: Any) -> np.ndarray:
         """Set the attributes of the decision functions; return the order of the support vectors.
 
         vectors : in the order of the model, or none if the kernel is precomputed.
         """
-        order, dual, self.intercept_, n_support = self._functions_of_model(self.model_.model)
+        model: Any = self.model_.model
+        order, dual, n_support = self._functions_of_model(model)
+        self.intercept_ = self._in_class_order(model.b[None])[0].copy()
         self.support_vectors_ = vectors[order] if vectors.shape[0] else vectors
         self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
         if n_support is not None:
             self.n_support_ = n_support
         return order
 
-    def _functions_of_model(
-        self, model: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the order of the support vectors, dual_coef_, intercept_ and n_support_."""
+    def _functions_of_model(self, model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return the order of the support vectors, dual_coef_ and n_support_."""
         count = len(model.beta)
-        return np.arange(count), model.beta.T.copy(), model.b.copy(), np.array([count], np.int32)
+        return np.arange(count), model.beta.T.copy(), np.array([count], np.int32)
 
     def _iteration_counts(self, found: Counter[str]) -> Any:
         """Return n_iter_. found : number of rounds of each problem, by its name in events."""
@@ -227,15 +231,12 @@ class KernelMachine(BaseSVM):
         """Weights of the features, (n_functions, d), read-only; with the linear kernel only."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
-        dual: Any = self.dual_coef_
-        dual = dual.toarray() if self._sparse else dual
-        weights = np.asarray(self._linear_weights(dual))
+        model: Any = self.model_.model
+        coefficients = self._in_class_order(model.coefficients)
+        weights = np.asarray(coefficients.T @ self._vectors_of_model())
         w: Any = sparse.csr_matrix(weights) if self._sparse else weights
         (w.data if self._sparse else w).flags.writeable = False
         return w
-
-    def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
-        return dual @ self.support_vectors_
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -268,47 +269,37 @@ class KernelClassifier(KernelMachine, Classifier):
         pairs = [" / ".join(pair) for pair in combinations(names, 2)]
         return np.array([max(found[pair], 1) for pair in pairs], np.int32)
 
-    def _functions_of_model(
-        self, model: Any
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    def _functions_of_model(self, model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return them grouped by class, as in LIBSVM."""
-        K, indices = len(self.classes_), self._class_indices
-        functions = np.argsort(indices)
-        if K == 2:
-            dual, intercept = self._sign * model.beta.T, self._sign * model.b
-            codes = (dual[0] > 0).astype(np.int64)
-            order = np.argsort(codes, kind="stable")
-            dual = dual[:, order]
-        elif self._has_pairs:
+        indices = self._class_indices
+        if self._has_pairs:
             codes = indices[model.own]
             order = np.argsort(codes, kind="stable")
-            dual = pair_coefficients(codes[order], model.beta[order][:, functions]).T
-            intercept = pairs_of_classes(model.b[None], indices)[0]
+            dual = pair_coefficients(codes[order], model.beta[order][:, np.argsort(indices)])
         else:
-            # A support vector of one class against the rest may be one of several functions.
-            order, dual, intercept, _ = super()._functions_of_model(model)
-            return order, dual[functions], intercept[functions], None
-        return order, dual, intercept, np.bincount(codes, minlength=K).astype(np.int32)
+            dual = self._in_class_order(model.beta)
+            if dual.shape[1] > 1:
+                # A support vector of one class against the rest may be one of several functions.
+                return np.arange(len(dual)), dual.T, None
+            codes = (dual[:, 0] > 0).astype(np.int64)
+            order = np.argsort(codes, kind="stable")
+            dual = dual[order]
+        return order, dual.T, np.bincount(codes, minlength=len(indices)).astype(np.int32)
+
+    def _in_class_order(self, f: np.ndarray) -> np.ndarray:
+        if self._has_pairs:
+            return pairs_of_classes(f, self._class_indices)
+        return super()._in_class_order(f)
 
     @property
     def _has_pairs(self) -> bool:
         """Return whether the model has a decision function for each pair of classes."""
         return isinstance(self.model_.model, PairwiseModel)
 
-    def _linear_weights(self, dual: np.ndarray) -> np.ndarray:
-        model: Any = self.model_.model
-        if not self._has_pairs:
-            return super()._linear_weights(dual)
-        order = np.argsort(self._class_indices[model.own], kind="stable")
-        coefficients = pairs_of_classes(model.coefficients[order], self._class_indices)
-        return coefficients.T @ self.support_vectors_
-
     def _values(self, X: Any) -> np.ndarray:
-        if not hasattr(self, "model_") or not self._has_pairs:
-            return super()._values(X)
-        f = pairs_of_classes(self._decision(X), self._class_indices)
-        shape = self.decision_function_shape
-        return f if shape == "ovo" else class_values(f, len(self.classes_))
+        f = super()._values(X)
+        by_pair = self._has_pairs and self.decision_function_shape != "ovo"
+        return class_values(f, len(self.classes_)) if by_pair else f
 
     def _predicted(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

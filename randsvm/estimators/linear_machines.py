@@ -51,13 +51,10 @@ class LinearMachine(BaseSVM):
         if isinstance(recorded.get("gap"), float):
             self.tol = recorded["gap"]
 
-    def _functions(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights, (functions, d), and the intercepts of the decision functions."""
-        return model.w.T, model.b
-
     def _set_solution_of_model(self) -> None:
         model: Any = self.model_.model
-        w, self.intercept_ = self._functions(model)
+        w = self._in_class_order(model.w).T
+        self.intercept_ = self._in_class_order(model.b[None])[0]
         if model.mapping is not None:
             return
         columns = model.features - model.index_base
@@ -187,13 +184,6 @@ class LinearSVC(Classifier, LinearMachine):
     penalty: str = field(default="l2", kw_only=False)
     loss: str = field(default="squared_hinge", kw_only=False)
     multi_class: str = "ovr"
-
-    def _functions(self, model: Any) -> tuple[np.ndarray, np.ndarray]:
-        w, b = super()._functions(model)
-        if len(b) == 1:
-            return self._sign * w, self._sign * b
-        order = np.argsort(self._class_indices)
-        return w[order], b[order]
 
     @property
     def _crammer_singer(self) -> bool:

@@ -375,6 +375,10 @@ class BaseSVM(BaseEstimator):
         """Set the attributes of the decision functions that the model file determines."""
         raise NotImplementedError
 
+    def _in_class_order(self, f: np.ndarray) -> np.ndarray:
+        """Return columns, one for each decision value of the model, in the order of classes_."""
+        return f
+
     def to_onnx(self, dtype: Any = np.float64) -> Any:
         """Return the model as an ONNX graph.
 
@@ -531,6 +535,9 @@ class Classifier(ClassifierMixin, BaseSVM):
         label of the model."""
         return 1.0 if self._class_indices[0] == 1 else -1.0
 
+    def _in_class_order(self, f: np.ndarray) -> np.ndarray:
+        return self._sign * f if f.shape[1] == 1 else f[:, np.argsort(self._class_indices)]
+
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the decision values of rows.
 
@@ -550,4 +557,5 @@ class Classifier(ClassifierMixin, BaseSVM):
 
     def _values(self, X: Any) -> np.ndarray:
         f = self._decision(X)
-        return self._sign * f if f.ndim == 1 else f[:, np.argsort(self._class_indices)]
+        ordered = self._in_class_order(f.reshape(len(f), -1))
+        return ordered[:, 0] if f.ndim == 1 else ordered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -281,21 +281,14 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         chunks = list(table.chunks_of(X, model.columns, model.zero_based))
     else:
         chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
-    with one_blas_thread():
-        return _decided(decide, chunks, jobs)
-
-
-def _decided(
-    decide: Callable[[RawChunk], np.ndarray], chunks: list[RawChunk], jobs: int
-) -> np.ndarray:
-    if len(chunks) == 1:
-        return decide(chunks[0])
     if not chunks:
         indices, values = np.empty(0, np.int32), np.empty(0)
-        empty = RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)
-        return decide(empty)
-    with ThreadPool(jobs) as pool:
-        return np.concatenate(list(pool.map_in_order(decide, chunks)))
+        chunks = [RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)]
+    with one_blas_thread():
+        if len(chunks) == 1:
+            return decide(chunks[0])
+        with ThreadPool(jobs) as pool:
+            return np.concatenate(list(pool.map_in_order(decide, chunks)))
 
 
 # ---- descriptions ------------------------------------------------------------------------------

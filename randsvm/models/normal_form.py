@@ -100,21 +100,17 @@ class NormalForm:
         return float(rounding * magnitude.max()) + 1e-300
 
 
-def input_count(model: Model) -> int:
-    """Return the number of entries of a row, one for each index up to the largest known."""
-    if model.width > MAX_INPUTS:
-        raise ModelError(
-            f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {model.width:,}"
-        )
-    return model.width
-
-
 def normal_form(model: Model) -> NormalForm:
     """Return the decision functions of a model.
 
     Raise ModelError for a kernel without a normal form, and for indices above MAX_INPUTS.
     """
-    inputs = input_count(model)
+    # An entry for each index up to the largest known.
+    inputs = model.width
+    if inputs > MAX_INPUTS:
+        raise ModelError(
+            f"expected feature indices up to {MAX_INPUTS:,} for arrays of C, found {inputs:,}"
+        )
     if isinstance(model, KernelModel):
         terms = _kernel_terms(model, inputs)
     else:

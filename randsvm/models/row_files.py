@@ -51,7 +51,8 @@ class RowFiles:
 
         Raise ParameterError for a table and a model without columns.
         """
-        check_format(format_)
+        if format_ is not None and format_ not in FORMATS:
+            raise ParameterError(f"expected format {', '.join(FORMATS)}, found {format_!r}")
         self.model, self.paths, self.training = model, paths, training
         self.labels, self.weighted = model.label_table(paths[0], training), False
         self.row_weights = None
@@ -145,9 +146,3 @@ def csr_rows(block: Block, part: slice) -> tuple[np.ndarray, np.ndarray, np.ndar
     indptr = block.indptr[part.start : part.stop + 1]
     at = slice(indptr[0], indptr[-1])
     return indptr - indptr[0], block.indices[at], block.values[at]
-
-
-def check_format(format_: str | None) -> None:
-    """Raise ParameterError for an unknown format of rows."""
-    if format_ is not None and format_ not in FORMATS:
-        raise ParameterError(f"expected format {', '.join(FORMATS)}, found {format_!r}")

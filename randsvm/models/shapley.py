@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -122,7 +122,8 @@ def explain(
             names = ["f", *[f"shapley_{column.name}" for column in table.columns]]
             record = written_record([*row_files.kept, *names], row_files.delimiter)
             header, kind = files.encoded(record + "\n"), f"{kind} of the same columns"
-        files.check_file_type(output, kind, header_check(header))
+        start = header[: files.FILE_TYPE_BYTES]
+        files.check_file_type(output, kind, lambda head: head.startswith(start))
         explainer = Explainer(loaded, table)
         rows = 0
         with (
@@ -153,12 +154,6 @@ def explain(
 
 # A comment of svmlight, by which a later run recognises that it may replace the file.
 HEADER = b"# Shapley values of randsvm: f index:value ..\n"
-
-
-def header_check(header: bytes) -> Callable[[bytes], bool]:
-    """Return a function of the beginning of a file: whether its first line is `header`."""
-    start = header[: files.FILE_TYPE_BYTES]
-    return lambda head: head.startswith(start)
 
 
 def _records(explainer: Explainer, block: Block, delimiter: str, row: int) -> bytes:
