@@ -80,6 +80,10 @@ class ClusterExecutor(Executor):
         self.owners: dict[int, str] = {}
         self.key: str | None = None
 
+    def single_threaded(self) -> ClusterExecutor:
+        """Return this executor, which has its own rule of what stays in this process."""
+        return self
+
     def over(self, D: Dataset) -> ClusterExecutor:
         """Return the executor for a view with a store of its own."""
         return type(self)(self.worker_pool, D, self.resources)

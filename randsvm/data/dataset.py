@@ -171,8 +171,8 @@ class Dataset:
         return self.regrouped(sys.maxsize, None)
 
     def single_threaded(self) -> Dataset:
-        """Return a view whose work runs in the calling thread."""
-        return self._copy_with(executor=Executor(None))
+        """Return a view whose work runs in the calling thread, or on a cluster as before."""
+        return self._copy_with(executor=self.executor.single_threaded())
 
     def in_threads(self, work: Callable[[Item], Report], items: Iterable[Item]) -> list[Report]:
         """Return work(item) for each item, computed by the threads of this process.

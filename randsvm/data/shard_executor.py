@@ -143,6 +143,10 @@ class Executor:
         """Return the states make(shard)."""
         return LocalStates(self, make, shards)
 
+    def single_threaded(self) -> Executor:
+        """Return the executor for work that this process does best in the calling thread."""
+        return Executor(None, self.concurrent_calls)
+
     def over(self, D: Any) -> Executor:
         """Return the executor for a view with a store of its own."""
         return self
