@@ -180,14 +180,3 @@ def test_parameters_at_their_limits_give_a_finite_model(files, tmp_path, run, en
 def test_one_positive_in_ten_thousand_gives_a_finite_model(files, tmp_path, run):
     data = files("rare")
     assert_finite(learn(RUNS[run][0], data, tmp_path / "m", *RUNS[run][1:]), data)
-
-
-def test_a_kernel_value_beyond_float64_is_refused_in_prediction(files, tmp_path, capsys):
-    """A model of moderate rows predicts rows of 1e30 with a kernel of degree 12."""
-    learnt = learn(
-        "randsvm", files("plain"), tmp_path / "m", "-t", "poly", "-g", 1, "-d", 12, "-c", 1e-9
-    )
-    arguments = [str(files("1e30")), str(learnt.model), str(tmp_path / "out")]
-    with pytest.raises(ParameterError, match="values of the poly kernel leave float64"):
-        run_predict(*arguments)
-    assert not (tmp_path / "out").exists()

@@ -19,25 +19,6 @@ from randsvm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 X = [[-2, -1], [-1, -1], [-1, -2], [1, 1], [1, 2], [2, 1]]
 Y = [1, 1, 1, 2, 2, 2]
 T = [[-1, -1], [2, 2], [3, 2]]
-TRUE_RESULT = [1, 2, 2]
-
-
-def test_a_precomputed_kernel_follows_scikit_learn():
-    clf = SVC(kernel="precomputed")
-    # Kernel values between training rows, and between test and training rows.
-    K = np.dot(X, np.array(X).T)
-    clf.fit(K, Y)
-    KT = np.dot(T, np.array(X).T)
-    with pytest.raises(ValueError):
-        clf.predict(KT.T)
-    assert_array_equal(clf.dual_coef_, [[-0.25, 0.25]])
-    assert_array_equal(clf.support_, [1, 3])
-    assert_array_equal(clf.intercept_, [0])
-    assert_array_equal(clf.predict(KT), TRUE_RESULT)
-    # Only values with support vectors matter.
-    only = np.zeros_like(KT)
-    only[:, clf.support_] = KT[:, clf.support_]
-    assert_array_equal(clf.predict(only), TRUE_RESULT)
 
 
 def test_a_sparse_precomputed_kernel_is_accepted():

@@ -178,6 +178,16 @@ LINES = [
     ("sgd --update sure two m", 65, "expected a model without -b 1 to update"),
     ("sgd --update share two m", 65, "expected a model without -n to update"),
     ("sgd --update map two m", 65, "expected a model without random features to update"),
+    # prediction and certification
+    ("predict - - out", 2, "standard input is both the data and MODEL_FILE"),
+    ("predict -c 1 two kernel out", 2, "-c is an option of"),
+    ("predict certify kernel two", 2, "the order is TRAIN_FILE MODEL_FILE"),
+    ("predict certify two kernel out", 2, "unexpected extra argument"),
+    ("predict certify --scores two kernel", 2, "--scores is an option of"),
+    ("predict certify -w 7 2 two kernel", 2, "-w 7: no class has this label"),
+    ("predict certify two linear", 65, "found one of LIBLINEAR"),
+    ("predict certify blank kernel", 65, "blank"),
+    ("predict certify types kernel", 65, "types:1:1: expected one of the labels"),
     # precomputed kernels
     ("randsvm -t 4 --scale minmax two m", 2, "--scale does not go with -t precomputed"),
     ("randsvm -t 4 --zero-based two m", 2, "--zero-based does not go with -t precomputed"),
@@ -217,7 +227,8 @@ def test_a_refused_line_has_its_code_and_reason_and_touches_no_file(
 ):
     shutil.copytree(inputs, tmp_path, dirs_exist_ok=True)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    ended = command("train", *line.split())
+    words = line.split()
+    ended = command(*words) if words[0] == "predict" else command("train", *words)
     assert (ended.returncode, ended.stdout) == (code, "")
     assert re.search(re.escape(reason), ended.stderr.splitlines()[-1])
     assert "Traceback" not in ended.stderr

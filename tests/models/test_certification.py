@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import click
 import exact_judge
 import numpy as np
 import oracle
@@ -18,7 +17,7 @@ from oracle import write_rows
 from scipy import sparse
 
 import randsvm
-from randsvm.errors import ContentError, DataError, GapError, ModelError, ParameterError
+from randsvm.errors import GapError
 from randsvm.parameters.run import CertifyParams
 
 FRIEDMAN = oracle.as_float32(np.random.default_rng(1).random((120, 3)))
@@ -255,31 +254,6 @@ def test_a_kernel_without_certificate_meets_no_gap(tmp_path):
     assert np.isnan(found.gap)
     with pytest.raises(GapError, match=r"the gap is unknown, expected at most 0\.9"):
         run_predict("certify", train, path, "--require-gap", 0.9)
-
-
-def test_mistakes_are_told_in_one_line(tmp_path):
-    y, X = oracle.checkerboard(100)
-    train, path = oracle.write_svmlight(tmp_path / "train", y, X), tmp_path / "model"
-    solved(y, X, "-c 1 -g 2", path)
-    with pytest.raises(ParameterError, match="the order is TRAIN_FILE MODEL_FILE"):
-        run_predict("certify", path, train)
-    with pytest.raises(click.UsageError, match="unexpected extra argument"):
-        run_predict("certify", train, path, tmp_path / "out")
-    with pytest.raises(click.NoSuchOption, match="--scores is an option of"):
-        run_predict("certify", "--scores", train, path)
-    with pytest.raises(click.NoSuchOption, match="-c is an option of"):
-        run_predict("-c", 1, train, path, tmp_path / "out")
-    with pytest.raises(ParameterError, match="7"):
-        run_predict("certify", "-w", 7, 2, train, path)
-    run_train("sgd", "-q", train, tmp_path / "linear")
-    with pytest.raises(ModelError, match="found one of LIBLINEAR"):
-        run_predict("certify", train, tmp_path / "linear")
-    (tmp_path / "empty").write_text("")
-    with pytest.raises(ContentError):
-        run_predict("certify", tmp_path / "empty", path)
-    (tmp_path / "bad").write_text("+1 1:1\n2 1:1\n")
-    with pytest.raises(DataError, match="bad:2:1: expected one of the labels 1, -1"):
-        run_predict("certify", tmp_path / "bad", path)
 
 
 # Numbers of wide_case: all tasks and kernels, duplicates, weights, large and small C and gamma.

@@ -67,13 +67,17 @@ def test_of_classes(classes, pieces, weighted):
     assert mean == pytest.approx(expected.mean(axis=0))
     assert [one.rows for one in found.classes] == np.bincount(y.astype(int)).tolist()
     assert count.score == pytest.approx(100 * peers.accuracy_score(y, predicted, sample_weight=w))
-    if classes == 2:
-        assert len(np.unique(f)) < 200
-        assert found.auc == pytest.approx(
-            peers.roc_auc_score(y == 0, f, sample_weight=w), abs=1e-12
-        )
-    else:
+    if classes > 2:
         assert found.auc is None
+        return
+    assert len(np.unique(f)) < 200
+    assert found.auc == pytest.approx(peers.roc_auc_score(y == 0, f, sample_weight=w), abs=1e-12)
+    areas = [
+        peers.average_precision_score(y == index, sign * f, sample_weight=w)
+        for index, sign in ((0, 1), (1, -1))
+    ]
+    assert [one.average_precision for one in found.classes] == pytest.approx(areas, abs=1e-12)
+    assert found.mean.average_precision == pytest.approx(np.mean(areas))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -118,21 +122,6 @@ def test_two_parts_add_up():
     assert (both.rows, both.labelled) == (90, 90)
     assert both.score == pytest.approx(whole.score)
     assert both.squared_correlation == pytest.approx(whole.squared_correlation)
-
-
-# ---- areas under precision-recall curves ------------------------------------------------------
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_areas_under_precision_recall_curves(weighted):
-    (y, f), w = decisions(500, 2), weights_of(500, weighted)
-    found = counted(count_of("classes", 2), y, f, 7, w).metrics(["a", "b"])
-    expected = [
-        peers.average_precision_score(y == index, sign * f, sample_weight=w)
-        for index, sign in ((0, 1), (1, -1))
-    ]
-    assert [one.average_precision for one in found.classes] == pytest.approx(expected, abs=1e-12)
-    assert found.mean.average_precision == pytest.approx(np.mean(expected))
 
 
 # ---- scores of probabilities ------------------------------------------------------------------

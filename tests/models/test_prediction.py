@@ -13,7 +13,7 @@ from libsvm import svmutil
 from model_files import kernel_model, load_model
 from scipy import sparse
 
-from randsvm.errors import DataError, InputError, ModelError, ParameterError, RandsvmError
+from randsvm.errors import DataError, InputError, ModelError, RandsvmError
 
 # Apart enough for a model without a training error.
 ROWS = "{0} 1:1 2:0.5\n{0} 1:2\n{1} 1:-1 2:1\n{1} 1:-2 2:-1\n"
@@ -86,11 +86,6 @@ def test_the_accuracy_of_weighted_rows_has_no_count_of_rows(files, train, predic
     )
     predicted = predict(other, train(path).model, "--row-weights", weights)
     assert predicted.out == "Accuracy = 75% (classification)\n"
-
-
-def test_data_and_model_are_not_both_standard_input(tmp_path):
-    with pytest.raises(ParameterError, match="standard input is both the data and MODEL_FILE"):
-        run_predict("-", "-", tmp_path / "out")
 
 
 def test_nothing_is_written_before_rows_are_read(tmp_path, capsysbinary):
@@ -254,17 +249,6 @@ def test_labels_in_float32_are_those_in_float64(tmp_path, train, predict, classe
     expected = loaded.predicted(exact)
     assert (loaded.predicted(fast) == expected).all()
     assert predict(path, model).lines == [loaded.labels[index] for index in expected]
-
-
-def test_rows_that_float32_cannot_tell_apart_are_computed_in_float64(tmp_path):
-    """Their distances are lost beside their norms: seconds since 1970."""
-    y, X = oracle.two_gaussians(300)
-    wide = np.column_stack([X, 2.0**30 + 2.0**19 * (np.arange(300) % 2)])
-    solved = oracle.libsvm_train(y, wide, "-g 0.3")
-    svmutil.svm_save_model(str(tmp_path / "m"), solved.model)
-    loaded, rows = load_model(tmp_path / "m"), csr(wide.astype(np.float32))
-    laid_out = loaded.rows(rows.indptr, rows.indices + np.int32(1), rows.data)
-    assert (loaded.decision(laid_out, labels_only=True) == loaded.decision(laid_out)).all()
 
 
 def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import Draw
-from scans import KEEP_ALL, TASKS, case, problem, solve, task_file, working_set
+from scans import KEEP_ALL, TASKS, case, task_file, working_set
 from scipy import sparse
 from solving import (
     BLOCKS,
@@ -22,11 +22,6 @@ from solving import (
 import randsvm
 
 NARROW, WIDE = 50.0, 0.05
-
-
-def parts_of(one, W, draw):
-    """Return the rows of each block of W."""
-    return [W.rows[part] for part in split(one.scan.rows(W.rows).X, BLOCKS, draw)]
 
 
 # ---- the split --------------------------------------------------------------------------------
@@ -86,23 +81,6 @@ def test_the_dual_objective_never_falls_and_the_constraints_hold(tmp_path, task,
             assert V.certificate.dual == pytest.approx(after, rel=1e-4)
             before = after
         assert before > first
-
-
-@pytest.mark.parametrize("gamma", [NARROW, WIDE])
-def test_a_joint_step_is_a_share_of_the_steps_of_all_blocks(made, gamma):
-    with case(*made("two_gaussians", 450, 0, 6), problem(gamma=gamma, C=50.0)) as one:
-        W, draw = working_set(np.arange(0, 400), whole=False), Draw(2, 5)
-        found = solve_blocks(one.scan, W, 0.0, draw)
-        steps, a = np.zeros((BLOCKS, 450)), []
-        for k, rows in enumerate(parts_of(one, W, draw)):
-            steps[k, rows] = solve(one.scan, rows, whole=False, frozen=True).beta
-            a.append(one.y @ steps[k])
-        Q = steps @ one.K @ steps.T
-        t = best_share(sum(a), Q.sum())
-        assert (t == 1) == (gamma == NARROW)
-        assert found.beta == pytest.approx(t * steps.sum(axis=0)[W.rows], abs=2e-3)
-        own = np.trace(Q)
-        assert found.coupling == pytest.approx((np.abs(Q).sum() - own) / own, rel=1e-2, abs=1e-6)
 
 
 # ---- the rule ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import Draw, SmallestKeys
+from rows import Draw
 from solving import (
     Collector,
     ShardViolators,
@@ -21,11 +21,6 @@ from solving import (
 ROWS = 300
 
 
-def philox(seed, number, rows):
-    """Return the keys of the rows from 0: the raw words of one generator in order."""
-    return np.random.Philox(key=np.array([seed, number], np.uint64)).random_raw(rows)
-
-
 @st.composite
 def groupings(draw):
     """Generate shards of ROWS rows, and a binary tree of merges over them (in place, left to
@@ -35,26 +30,6 @@ def groupings(draw):
     parts = list(zip([0, *sorted(cuts)], [*sorted(cuts), ROWS], strict=True))
     merges = [draw(st.integers(0, len(parts) - 2 - i)) for i in range(len(parts) - 1)]
     return parts, merges
-
-
-def kept(sample, parts, merges, offered):
-    found = []
-    for start, stop in parts:
-        rows = start + np.flatnonzero(offered[start:stop])
-        keys = sample.order(sample.draw, start, stop, rows, np.ones(len(rows)))
-        found.append(SmallestKeys.of(sample.keep, rows, keys))
-    for at in merges:
-        found[at : at + 2] = [found[at] + found[at + 1]]
-    return found[0]
-
-
-@given(groupings(), st.integers(0, ROWS + 5), st.integers(0, 2**64 - 1), st.integers(0, 2**32))
-def test_any_shards_and_grouping_give_the_rows_with_the_smallest_keys(grouping, keep, seed, chosen):
-    offered = np.random.default_rng(chosen).random(ROWS) < 0.7
-    sample = kept(Collector(keep, Draw(seed, 3), uniform_sample), *grouping, offered)
-    keys = philox(seed, 3, ROWS)
-    rows = np.flatnonzero(offered)
-    assert sample.rows.tolist() == rows[np.argsort(keys[rows])][:keep].tolist()
 
 
 # ---- two sides ----------------------------------------------------------------------------------
