@@ -39,7 +39,7 @@ GIVEN = {"gamma": 5, "gap": 1e-4, "max_iterations": 6, "sample_size": 100}
 
 @pytest.fixture(autouse=True)
 def small_shards_on_workers(set_sizes):
-    set_sizes(chunk_rows=SHARD, remote_rows=0, few_rows=0)
+    set_sizes(chunk_rows=SHARD, remote_rows=0)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,7 @@ SCHEDULES = 300
 
 @pytest.fixture(autouse=True)
 def all_passes_on_workers(set_sizes):
-    set_sizes(remote_rows=0, few_rows=0)
+    set_sizes(remote_rows=0)
 
 
 def rows(seed):
