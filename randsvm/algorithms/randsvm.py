@@ -161,16 +161,19 @@ def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, 
     return Step(points, beta, machine=machine), WorkingSet.of(rows, scan.D.n)
 
 
-def starting_from(scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
-    """Return what starts a run over the rows A of D, ascending, from a solution. scan: of D. If its
-    coefficients are this solution, the run takes over its u of these rows, else u is computed."""
+def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:
+    """Return what starts a run over the rows A of D, ascending, from a solution.
+
+    If `whole_scan`, a scan of D, holds this solution, u of A is copied from it; else u is computed.
+    """
     rows = np.searchsorted(A, solution.rows)
     free = rows[solution.unbounded]
     W = WorkingSet(free, free, pairs=True)
-    held = np.array_equal(solution.rows, scan.coefficients.rows)
-    if not (held and np.array_equal(solution.beta, scan.coefficients.beta)):
+    coefficients = whole_scan.coefficients
+    held = np.array_equal(solution.rows, coefficients.rows)
+    if not (held and np.array_equal(solution.beta, coefficients.beta)):
         return lambda scan, r: (Step(scan.points(rows), solution.beta), W)
-    u = scan.u_of(A)
+    u = whole_scan.u_of(A)
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
         scan.continue_from(Coefficients(rows, solution.beta), u)

@@ -35,8 +35,9 @@ REMOTE_ROWS = 500_000
 # Bytes of chunks in a request.
 REQUEST_BYTES = 32 << 20
 
-# Returns the task for some shards of a worker, and what records that the worker has done it.
+# A function to call once the worker has succeeded.
 Settle = Callable[[], object]
+# Returns the task for some shards of a worker, and its Settle.
 Work = Callable[[Holding, list[Shard]], "tuple[Task, Settle]"]
 
 

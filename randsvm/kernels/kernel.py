@@ -50,11 +50,11 @@ class Kernel:
         return {"linear": 1.0, "rbf": 2 * self.gamma}.get(self.name, self.gamma)
 
     def left(self, norms: np.ndarray) -> np.ndarray:
-        """Return left(x) of expansion.py for m rows, (m,). norms : (m,) float64, |x|^2."""
+        """Return left(x) of layouts.py for m rows, (m,). norms : (m,) float64, |x|^2."""
         return -self.gamma * norms if self.name == "rbf" else np.zeros(len(norms))
 
     def right(self, norms: np.ndarray) -> np.ndarray:
-        """Return right(z) of expansion.py for m centres, (m,). norms : (m,) float64, |z|^2."""
+        """Return right(z) of layouts.py for m centres, (m,). norms : (m,) float64, |z|^2."""
         if self.name == "rbf":
             return -self.gamma * norms
         return np.full(len(norms), 0.0 if self.name == "linear" else self.coef0)

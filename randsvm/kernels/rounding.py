@@ -2,9 +2,9 @@
 
 Every bound holds for IEEE arithmetic with rounding to nearest. Features, coefficients and
 parameters are decimal numbers, to which the float64 numbers in use are the nearest;
-docs/certificate.md has the proofs. The notation is that of Higham, Accuracy and Stability
-of Numerical Algorithms, chapters 2 to 4: a number that went through k roundings has a relative
-error of at most gamma_k = k unit / (1 - k unit), here `accumulated(k, unit)`.
+docs/certificate.md has the proofs. They follow Higham, Accuracy and Stability of Numerical
+Algorithms, chapters 2 to 4: a number that went through k roundings has a relative error of at most
+theta_k = k unit / (1 - k unit), here `accumulated(k, unit)`. Higham calls this bound gamma_k.
 
 How to use it, for a machine u(x) = sum_j beta_j K(z_j, x), f = u + b:
 
@@ -50,7 +50,7 @@ def unit_of(dtype: type) -> float:
 
 
 def accumulated(roundings: float, unit: float = FLOAT64) -> float:
-    """Return gamma_k, the largest relative error after k roundings; inf if it has no bound."""
+    """Return theta_k, the largest relative error after k roundings; inf if it has no bound."""
     error = roundings * unit
     return error / (1 - error) if error < 0.5 else math.inf
 

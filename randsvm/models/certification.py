@@ -652,7 +652,7 @@ class Judge:
 
     @property
     def certified(self) -> bool:
-        """Return whether D is a lower bound of P: the kernel is positive semidefinite."""
+        """Return whether D is a lower bound of the optimum: the kernel is positive semidefinite."""
         return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
 
     def _gap(

@@ -397,6 +397,7 @@ class Resources:
 
     @property
     def workers(self) -> int:
+        """The number of threads."""
         if self.jobs is not None:
             return self.jobs
         # Not every system reports the cores that a process may use.

@@ -118,8 +118,8 @@ class ResidualQuery:
         return computed, np.maximum(most, computed), error
 
 
-# A bound from a sample of rows is wrong with this probability at most. A run makes a few for each
-# machine.
+# A bound from a sample of rows is wrong with this probability at most. A run makes at most nine of
+# them for each binary problem.
 FAILURE = 1e-12
 # Both sums of a sample, of the rise of residuals and of |beta| times the error of u, are wrong with
 # half of it.

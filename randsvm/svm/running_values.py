@@ -1,7 +1,7 @@
 """The running values u and beta of every row of the data set D, advanced by changed coefficients.
 
-`ShardValues` holds the values of one shard, `RunningValues` those of all shards. Knows nothing of
-violators, solvers or files.
+`ShardValues` holds the values of one shard, `RunningValues` those of all shards. Finds no violators
+and solves nothing.
 """
 
 from __future__ import annotations
@@ -317,23 +317,32 @@ class RowReader:
 class RunningValues:
     """u and beta of every row of D, for the coefficients so far.
 
-    values: u and beta of each shard, in the process that holds the shard. audit: random rows whose
-    u is compared with float64 sums; all_audited: they are all rows of D, all sums are float64, and
-    there is no error. least_objective: see Certificate. weights : (n,) float64, None: all are 1.
-    total_weight: their sum. only_gap: the gap that is asked for if this is the only problem of a
-    training; None: it is one of several, or there is no gap.
-
+    values: u and beta of each shard, in the process that holds the shard
+    audit: random rows whose u is compared with float64 sums
+    all_audited: whether `audit` is all rows of D; all sums are then float64, and none is compared
+    least_objective: see Certificate
+    weights : (n,) float64, None: all are 1
+    total_weight: the sum of the weights
+    only_gap: the gap that is asked for if this is the only problem of a training; None: it is one
+        of several, or there is no gap
     layout_bytes: memory for rows that stay laid out from one pass to the next; it changes the time
-    and no result. float64: whether to use float64 from the start.
+        and no result
+    float64: whether to use float64 from the start
 
-    These change from round to round. coefficients: of the support vectors. task: with the tube last
-    found. b: the offset last found. slack: `Task.absolute_sum` less sum |beta| of nu-SVR. windows:
-    where the next scan expects the offset of each group of the task. max_violation: rise less fall
-    of the maximal violating pair in the last scan; before the first scan the range of the targets.
-    kernel_layout: how rows are laid out for sums, and the precision of the sums; gram_layout: the
-    same for kernel values for LIBSVM, which become float32. exact : (m,) float64, u of the audit
-    rows from float64 sums. added: what was added to u since it was last computed from scratch.
-    machine: the reduced machine that the coefficients are of; None: they are of the problem.
+    These change from round to round:
+
+    coefficients: of the support vectors
+    task: with the tube last found
+    b: the offset last found
+    slack: `Task.absolute_sum` less sum |beta| of nu-SVR
+    windows: where the next scan expects the offset of each group of the task
+    max_violation: rise less fall of the maximal violating pair in the last scan; before the first
+        scan the range of the targets
+    kernel_layout: how rows are laid out for sums, and the precision of the sums
+    gram_layout: the same for kernel values for LIBSVM, which become float32
+    exact : (m,) float64, u of the audit rows from float64 sums
+    added: what was added to u since it was last computed from scratch
+    machine: the reduced machine that the coefficients are of; None: they are of the problem
     """
 
     only_gap: float | None = None

@@ -164,6 +164,7 @@ class Scan(RunningValues):
             primal += sum_in_order(found.loss) + group.coefficient_sum * offset
             candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
             offsets.append(offset)
+        # These sums are of all rows, the same for each group.
         norm, linear = sum_in_order(sums.norm), sum_in_order(sums.linear)
         task, b = task.at(offsets)
         beta = self.coefficients.beta
@@ -211,8 +212,9 @@ class Scan(RunningValues):
     ) -> Iterator[tuple[KernelSolution, Violators]]:
         """Yield the solution with the b of least P, and V with a proven certificate.
 
-        Its bounds are those of the running values. A second one follows if these bounds are too
-        wide: u of the rows whose rounding shows, or of a sample of these, is computed in float64.
+        Its bounds are those of the running values. A second certificate follows if these bounds are
+        too wide: u of the rows whose rounding shows, or of a sample of these, is computed in
+        float64.
 
         gap: the gap that is asked for; None: that of the running values. most: the number of rows
         that may be computed in float64.

@@ -1,10 +1,11 @@
 """Cross-validation: folds, concurrent fits, values of held-out rows, and scores to select by.
 
 A score is of all rows that a fold holds out. Each row also has a loss, by which a race compares
-combinations row by row: the gain of the score, to first order, if the row were predicted (for AUC:
-ranked) correctly, times the number of rows. A loss 0 / 1 is that of accuracy; for balanced accuracy
-the rows of a rare class have larger ones. A constant makes the mean of the losses the loss of the
-whole fold, 1 minus the score.
+combinations row by row. For log loss and the errors of a regression it is the term of the row. For
+the other scores it is the gain of the score, to first order, if the row were predicted (for AUC:
+ranked) correctly, times the number of rows. For accuracy the loss of a row is 0 or 1. For balanced
+accuracy a wrong row of a rare class has a larger loss. For AUC and F1 a constant is added so that
+the mean loss is 1 - score. Weights of rows multiply all of these losses.
 """
 
 from __future__ import annotations
@@ -348,7 +349,7 @@ class FoldScore(NamedTuple):
     are sums over rows; for others the weight is 1, so that the ratio is the mean of the scores.
 
     rows : the number of rows
-    losses : (rows,), see above
+    losses : (rows,) float64, see the top of this module
     errors : of a regression, for the other numbers that are reported; None: there are classes
     """
 

@@ -265,7 +265,8 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def search_fits(self) -> list[SearchFit[KernelParams]]:
         fits: list[SearchFit[KernelParams]] = []
-        # LIBSVM ends at a tolerance, not at a gap that the user asks for.
+        # LIBSVM ends at a tolerance: not at a search gap that the user asks for, and not by the
+        # rules that end a run without a gap.
         if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
             from randsvm.training.search import SharedKernelFit
 
@@ -377,7 +378,8 @@ class SeededKernelFit:
 class KernelTrainingRun(BatchRun[KernelParams]):
     """The training of all subtasks, which share the time until `end`, and their joint model.
 
-    Pairs of classes are solved side by side, other subtasks one after another.
+    Pairs of classes with enough rows are solved side by side, as many as memory allows (see
+    `Subtasks.side_by_side`). Other subtasks are solved one after another.
 
     seeds: what subtasks start from, by their numbers
     at_once: the number of subtasks that are solved at a time
@@ -647,8 +649,11 @@ class KernelTrainingRun(BatchRun[KernelParams]):
 
     @property
     def _certificate_word(self) -> str:
-        """The word for the certificate: a reduced machine, and an estimate, has the D of other
-        coefficients. Without a closing evaluation nothing is certified."""
+        """The word for the certificate.
+
+        Reduced machines and estimates have the D of other coefficients. Without a closing
+        evaluation nothing is certified.
+        """
         if self.reduced is not None:
             return "reduced"
         if self._holds_estimate:

@@ -222,7 +222,8 @@ FORMULA_FOR_K = (
 class Algorithm:
     """An algorithm with its options, for n rows of a problem.
 
-    own, stop: its own options, and the user's limits
+    own: the options of the algorithm alone
+    stop: the conditions that end the rounds
     nonzeros: the mean number of nonzeros of a row
     """
 

@@ -329,14 +329,14 @@ class Trainer(ABC, Generic[AnyParams]):
 
     @abstractmethod
     def prepared(self, params: AnyParams) -> AnyParams:
-        """Return the parameters, and set the job, with defaults that need no data filled in.
+        """Fill in the defaults that need no data, also those of the job; return the parameters.
 
         Raises ParameterError for options that exclude each other.
         """
 
     @abstractmethod
     def resolved(self, params: AnyParams) -> AnyParams:
-        """Return the parameters with defaults that follow from the data filled in.
+        """Fill in the defaults that follow from the data; return the parameters.
 
         Raises ParameterError for parameters that do not suit the data.
         """
