@@ -61,7 +61,12 @@ def load(
         D = dataset.load(data, options, resources)
         D.executor = ClusterExecutor(worker_pool, D, resources)
         if D.n < REMOTE_ROWS:
-            emit(Notice(f"fewer than {REMOTE_ROWS:,} rows: this process scans them itself"))
+            emit(
+                Notice(
+                    f"fewer than {REMOTE_ROWS:,} rows: this process makes the scans of kernel "
+                    "machines itself"
+                )
+            )
         return D
     except BaseException:
         worker_pool.close()
@@ -394,7 +399,7 @@ def _sent(
         if rows is not None and (missing := rows.missing(holding, range(len(rows.store.sizes)))):
             if rows.send_chunks(worker, holding, replies, missing):
                 return worker, holding
-        elif worker_pool.send(worker, holding, replies, "call", task=task, changes=False):
+        elif worker_pool.send(worker, holding, replies, "call", task=task, exclusive=False):
             return worker, holding
     return None
 

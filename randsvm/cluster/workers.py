@@ -310,7 +310,10 @@ class WorkerPool:
         return dumps(value, {of: found[:2] for of, found in self.keys.items()})
 
     def holding(self, worker: Worker) -> Holding | None:
-        """Return the holding of a worker; None: its actor has not started yet."""
+        """Return the holding of a worker; None: its actor has not started yet.
+
+        If the worker has no actor, this call starts one, unless the run has ended.
+        """
         with self.lock:
             holding = worker.holding
             if holding is not None or self.closed:
@@ -360,19 +363,19 @@ class WorkerPool:
         chunks: dict[int, bytes] | None = None,
         task: Any = None,
         settle: Callable[[], object] = lambda: None,
-        changes: bool = True,
+        exclusive: bool = True,
     ) -> bool:
         """Send a request with all shared values that the actor lacks; its reply goes to `replies`.
 
-        Return whether the actor was free.
+        Return whether the request was sent: False if the actor is busy.
 
         key, chunks, task: see Request. settle: called when the actor has succeeded.
-        changes: whether no other request may run at the same time.
+        exclusive: whether no other request may run at the same time.
         """
         with self.lock:
-            if holding.is_busy or (changes and holding.calls):
+            if holding.is_busy or (exclusive and holding.calls):
                 return False
-            holding.calls, holding.is_busy = holding.calls + 1, changes
+            holding.calls, holding.is_busy = holding.calls + 1, exclusive
         needed = self.objects.keys() - holding.keys
         request = Request(
             tuple(sorted(holding.forget)),

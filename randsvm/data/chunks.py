@@ -4,9 +4,9 @@ The values of a chunk are float32 if each of them stands for its value: the shor
 rounds to the float32 is the number of the file. So it is if the file has numbers of at most 6
 digits, whole numbers up to 2^24, or float32 numbers that a program wrote with the fewest digits.
 Otherwise the values of the chunk are float64. `RawChunk.numbers` returns the numbers of the file in
-both cases, so nothing that is computed from rows depends on which of the two a chunk holds. One
-scale of a column, such as the number of its decimals, would hold fewer data sets: of 16 real ones
-12 have numbers of 6 or 7 digits of any size.
+both cases, so nothing that is computed from rows depends on which of the two a chunk holds.
+Integers with one power of ten for each column would represent fewer data sets: 12 of 16 real ones
+have numbers of 6 or 7 digits of any size.
 
 This module does not know the text format or the meaning of a row.
 """

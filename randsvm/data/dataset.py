@@ -377,7 +377,7 @@ class Dataset:
         return csr_of_all(values, *values.shape)
 
     def map(self, work: Callable[[Shard], Report]) -> Iterator[Report]:
-        """Yield work(shard) for each shard in order; the executor runs it where the shard is."""
+        """Yield work(shard) for each shard in order, computed in this process."""
         return self.executor.map(work, self.shards)
 
     def states(self, make: Callable[[Shard], State]) -> ShardStates[State]:

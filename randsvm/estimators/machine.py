@@ -98,8 +98,9 @@ ATTRIBUTES = {
     "fit_time_": "Seconds that the training took.",
     "stopped_": "Reason why training ended.",
     "gap_": (
-        "The certified relative duality gap; nan without a certificate, which kernels that are not "
-        "positive semidefinite do not have, and LinearSVC with multi_class='crammer_singer'."
+        "The certified relative duality gap. It is nan without a certificate: for kernels that are "
+        "not positive semidefinite, and for LinearSVC with multi_class='crammer_singer' or "
+        "loss='log'."
     ),
     "model_": "The FittedModel, with the outcome of its training.",
 }
@@ -190,7 +191,8 @@ class BaseSVM(BaseEstimator):
         Parameters
         ----------
         X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows; at most one copy of them is made, as float32.
+            Rows. C-contiguous arrays and CSR matrices of float32 or float64 are not copied; other
+            data is copied once.
         y : array of shape (n_samples,)
             Labels of any type, or targets of a regression; ignored by OneClassSVM.
         sample_weight : float or array of shape (n_samples,), optional

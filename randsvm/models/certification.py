@@ -119,7 +119,7 @@ def certify(
         raise ModelError(f"{model}: expected a model of two or more classes")
     with listening(watch):
         judge = Judge(loaded, params)
-        found = _read(judge, paths, resources.workers)
+        found = _read(judge, model, paths, resources.workers)
         outcome = judge.outcome(model, found, resources.workers, began)
         emit(outcome)
         required = params.require_gap
@@ -230,11 +230,9 @@ class RowSums(NamedTuple):
     matches: Matches
 
 
-def _read(judge: Judge, paths: Sequence[str], jobs: int) -> RowSums:
-    """Return the sums over all rows of the files."""
-    rows = RowFiles(
-        judge.model, paths[0], paths, row_weights=judge.params.row_weights, training=True
-    )
+def _read(judge: Judge, model: str, paths: Sequence[str], jobs: int) -> RowSums:
+    """Return the sums over all rows of the files. model : the model file."""
+    rows = RowFiles(judge.model, model, paths, row_weights=judge.params.row_weights, training=True)
     parts: list[RowSums] = []
     with ThreadPool(jobs) as pool:
         for block in rows.blocks(emit, jobs):
@@ -257,8 +255,8 @@ def feasible_sums(
 ) -> np.ndarray | None:
     """Return sums of coefficients of groups near beta, within their bounds and with this total.
 
-    None: there are none on these rows. A total that is not 0 is reached by a share of the room of
-    all groups, 0 by a smaller share of the side with the larger sum.
+    None: there are none on these rows. A total of 0 is reached by shrinking the larger side,
+    another total by moving every group by the same share of its room.
     """
     beta = np.clip(beta, lower, upper)
     excess = fsum(beta) - total
@@ -316,7 +314,7 @@ class GroupRows(NamedTuple):
         filled = np.clip(s[of] - least[of] - before, 0.0, lengths)
         gains.append(slopes * np.where(below, filled - lengths, filled))
         found = np.concatenate(gains)
-        # What rounding moves, counts with the steepest slope.
+        # What rounding moves counts with the steepest slope.
         moved = 8 * FLOAT64 * (float(ends[-1]) if len(ends) else 0.0)
         steepest = float(np.abs(slopes).max(initial=0.0))
         error = addition_error(len(found) + WRITTEN, float(np.abs(found).sum())) + moved * steepest

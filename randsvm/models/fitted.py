@@ -354,7 +354,8 @@ def describe(model: Model) -> dict[str, Any]:
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
         **{name: metadata.get(name) for name in NUMBERS},
-        # SGD computes no certificate. Models of other programs do not record one.
+        # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of
+        # other programs record no certificate.
         "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
         **{name: metadata.get(name) for name in TEXTS},
     }

@@ -280,8 +280,8 @@ class Model:
 
         path : name of a file of rows, for messages; training : whether the rows are those of the
         training. Rows of the training have the labels of the model; novelty detection ignores the
-        labels. Other rows may have no label, `?`; those of novelty detection may have other labels
-        than the model, as may rows for labels that are numbers and not whole.
+        labels. Other rows may have no label, `?`. They may have other labels than the model for
+        novelty detection, and if some labels of the model are numbers, but not all are whole ones.
         """
         if training:
             names = () if self.is_one_class else self.labels

@@ -72,20 +72,23 @@ class CrossValidation:
     assigned : one (n,) int16 for each repetition, the number of the fold that holds out each row; a
     negative number: no fold does
     forward : whether a fold trains on rows of smaller numbers only, not on all rows but its own
-    at_once : the number of concurrent fits; the executor of D runs each of them
+    concurrent_fits : their number; the executor of D runs each of them
     """
 
     D: Dataset
     assigned: Sequence[np.ndarray]
-    at_once: int
+    concurrent_fits: int
     forward: bool = False
 
     @staticmethod
     def of(D: Dataset, folds: int, job: Job) -> CrossValidation:
-        """Return folds of equal size, over which each class, if any, is spread evenly."""
+        """Return folds of equal size, over which each class, if any, is spread evenly.
+
+        If rows have groups, each group is in one fold, and the sizes of folds may differ.
+        """
         _check_rows(D, folds, folds)
         fold = assign_folds(D, folds, Draw(job.data_params.seed, FOLDS_DRAW))
-        return CrossValidation(D, [fold], at_once(D, job))
+        return CrossValidation(D, [fold], concurrent_fits(D, job))
 
     @staticmethod
     def of_search(D: Dataset, job: Job) -> CrossValidation:
@@ -94,14 +97,14 @@ class CrossValidation:
         _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
         if search.groups == "time":
             fold = forward_folds(D.n, search.fold_count)
-            return CrossValidation(D, [fold], at_once(D, job), True)
+            return CrossValidation(D, [fold], concurrent_fits(D, job), True)
         if search.groups == "qid":
             _check_groups(D, search.fold_count)
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
         assigned = [assign_folds(D, search.fold_count, draw) for draw in draws]
-        return CrossValidation(D, assigned, at_once(D, job))
+        return CrossValidation(D, assigned, concurrent_fits(D, job))
 
     @property
     def folds(self) -> range:
@@ -141,7 +144,7 @@ class CrossValidation:
                 return fold, None
 
         tasks = [partial(numbered_values, fold) for fold in self.folds]
-        done = run_concurrently(tasks, self.at_once, until, "probabilities")
+        done = run_concurrently(tasks, self.concurrent_fits, until, "probabilities")
         found = {fold: f for fold, f in done if f is not None}
         if not found:
             return None
@@ -159,7 +162,7 @@ def held_out_values(
     return kept_values(held_out, fit(rest, params), keep)
 
 
-def at_once(D: Dataset, job: Job) -> int:
+def concurrent_fits(D: Dataset, job: Job) -> int:
     """Return the number of concurrent fits on parts of D."""
     return D.executor.concurrent_calls or job.resources.concurrent_fits(D.n)
 
@@ -294,8 +297,9 @@ def rows_of_groups(D: Dataset, groups: int, seed: int) -> int:
 def replicated(D: Dataset, some: Dataset) -> Iterator[Dataset]:
     """Yield the view `some` of D for concurrent fits on parts of it.
 
-    If the view is small, its executor makes these fits. Otherwise this process makes them, and the
-    executor of D scans the rows. In this process, each fit on few rows computes in one thread.
+    On a cluster, workers make whole fits if the view is small. If it is large, this process makes
+    the fits, and workers scan the rows. Without a cluster, each fit on few rows computes in one
+    thread.
     """
     with D.executor.replicated(some) if _is_small(some) else nullcontext(some) as view:
         executor, few = view.executor, view.n <= SINGLE_THREADED_ROWS
@@ -309,7 +313,7 @@ def _is_small(D: Dataset) -> bool:
 
 def run_concurrently(
     tasks: Sequence[Callable[[], Result]],
-    at_once: int,
+    threads: int,
     until: float,
     stage: str,
     most: float = inf,
@@ -335,7 +339,7 @@ def run_concurrently(
             return task()
 
     calls = [partial(run, task) for task in tasks]
-    yield from completed_results(calls, at_once, stage, "fit", until)
+    yield from completed_results(calls, threads, stage, "fit", until)
 
 
 # Metrics that are defined for two classes only.
@@ -680,7 +684,7 @@ def fit_by_cross_validation(
         emit(Notice(f"one row is too few for {calibration.options}"))
         return {}
     with replicated(D, D) as whole:
-        waves = math.ceil(folds / at_once(whole, job))
+        waves = math.ceil(folds / concurrent_fits(whole, job))
         seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
         validation = CrossValidation.of(whole, folds, job)
         found = validation.decisions(

@@ -1,6 +1,6 @@
-"""Options of a training other than its parameters, its time, why it ended, and shared types.
+"""What all trainings share: options that are no parameters, the clock, reasons for the end, types.
 
-Knows no algorithm.
+This module knows no algorithm.
 """
 
 from __future__ import annotations
@@ -131,13 +131,16 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
 
 
 def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
-    """Raise ParameterError if --require-gap needs a certificate that this training lacks."""
-    certified = isinstance(params, KernelParams) and params.positive_semidefinite
-    if job.limits.require_gap is not None and not certified:
+    """Raise ParameterError if --require-gap is given and does not go with this training."""
+    if job.limits.require_gap is None:
+        return
+    if not isinstance(params, KernelParams):
         raise ParameterError(
-            "--require-gap needs a certificate: randsvm, osuna or osuna-closest with a positive "
-            "semidefinite kernel"
+            "--require-gap is for randsvm, osuna and osuna-closest: sgd writes its model whatever "
+            "the gap"
         )
+    if not params.positive_semidefinite:
+        raise ParameterError("--require-gap needs a positive semidefinite kernel")
 
 
 # Seconds before a time limit that are reserved for late events and for writing the model.

@@ -38,7 +38,7 @@ from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution
-from randsvm.training.cross_validation import at_once, kept_values
+from randsvm.training.cross_validation import concurrent_fits, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
     Clock,
@@ -233,10 +233,10 @@ class KernelTrainer(Trainer[KernelParams]):
         subtasks, algorithm = self._largest(params)
         return algorithm.working_set(subtasks), algorithm.solve_bytes(subtasks)
 
-    def subtasks(self, D: Dataset, params: KernelParams, at_once: int = 1) -> Subtasks:
+    def subtasks(self, D: Dataset, params: KernelParams, memory_sharers: int = 1) -> Subtasks:
         """Return the subtasks of D or of a view of it.
 
-        at_once: the number of such views that share the memory.
+        memory_sharers: the number of such views that share the memory.
         """
         mapping = self.map_of(params)
         params = self.resolved(params)
@@ -244,7 +244,13 @@ class KernelTrainer(Trainer[KernelParams]):
             D = D.mapped(mapping.over(D.summary.features))
             params = replace(params, kernel="linear", components=None)
         may_be_indefinite = self.not_psd is not None
-        return Subtasks(D, params, self.job.resources, at_once, may_be_indefinite=may_be_indefinite)
+        return Subtasks(
+            D,
+            params,
+            self.job.resources,
+            memory_sharers,
+            may_be_indefinite=may_be_indefinite,
+        )
 
     def algorithm_for(self, n: int, problem: Problem) -> Algorithm:
         """Return the algorithm for a problem of n rows like those of D."""
@@ -258,7 +264,7 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
-        with closing(self.subtasks(D, params, at_once(D, self.job))) as subtasks:
+        with closing(self.subtasks(D, params, concurrent_fits(D, self.job))) as subtasks:
             run = KernelTrainingRun(self, params, subtasks, clock, clock.end, evaluates=False)
             run.run()
         return run.machine.decision_matrix
@@ -287,8 +293,8 @@ class KernelTrainer(Trainer[KernelParams]):
 
     def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
-        at_once = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        return KernelTrainingRun(self, params, subtasks, clock, until, at_once=at_once)
+        together = subtasks.side_by_side(largest.solve_bytes(subtasks))
+        return KernelTrainingRun(self, params, subtasks, clock, until, concurrent_subtasks=together)
 
 
 # A fit from which others start, with a larger C or on other rows: the subtasks of all rows, and the
@@ -354,7 +360,7 @@ class SeededKernelFit:
         return self._kept(run, held_out, keep), (subtasks, run.saved)
 
     def _subtasks(self, D: Dataset, params: KernelParams) -> Subtasks:
-        subtasks = self.trainer.subtasks(D, params, at_once(D, self.trainer.job))
+        subtasks = self.trainer.subtasks(D, params, concurrent_fits(D, self.trainer.job))
         if not subtasks.pairs:
             return subtasks
         with self._lock:
@@ -382,7 +388,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     `Subtasks.side_by_side`). Other subtasks are solved one after another.
 
     seeds: what subtasks start from, by their numbers
-    at_once: the number of subtasks that are solved at a time
+    concurrent_subtasks: the number of subtasks that are solved at a time
     evaluates: whether solutions have a closing evaluation; those of folds have none
     saves: whether other fits start from the solutions
     """
@@ -395,7 +401,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         clock: Clock,
         end: float,
         seeds: dict[int, SavedSolution | None] | None = None,
-        at_once: int = 1,
+        concurrent_subtasks: int = 1,
         *,
         evaluates: bool = True,
         saves: bool = False,
@@ -406,7 +412,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         self.clock = clock
         self.end = end
         self.seeds = seeds or {}
-        self.at_once = at_once
+        self.concurrent_subtasks = concurrent_subtasks
         self.evaluates, self.saves = evaluates, saves
         # By the number of a subtask: its solution; the solution of one that was interrupted; the
         # rounds under way.
@@ -432,9 +438,10 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         clock: of the thread. Raises TimeLimitError if the time is over and no subtask has a
         solution.
         """
-        if numbers is None and self.at_once > 1:
+        if numbers is None and self.concurrent_subtasks > 1:
             tasks = [partial(self._run_in_thread, n) for n in range(len(self.subtasks))]
-            run_forwarding_events(tasks, self.at_once, self._forward, "pairs", "pair")
+            threads = self.concurrent_subtasks
+            run_forwarding_events(tasks, threads, self._forward, "pairs", "pair")
             return
         for number in range(len(self.subtasks)) if numbers is None else numbers:
             if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
@@ -467,14 +474,14 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     def _rounds(self, number: int, clock: Clock) -> Rounds:
         """Return the rounds of a subtask, which has its share of the time left."""
         task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
-        end = self.clock.share(min(self.at_once / left, 1.0), self.end)
+        end = self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end)
         trainer = self.trainer
         algorithm = trainer.algorithm_for(task.D.n, task.problem)
         seed = self.seeds.pop(number, None)
         start: Start | None = None if seed is None else start_from(seed)
         if start is None and trainer.old is not None:
             start = trainer.old.on(task, self.params.cost)
-        shares = self.at_once * self.subtasks.at_once
+        shares = self.concurrent_subtasks * self.subtasks.memory_sharers
         return Rounds(task, algorithm, trainer.job, start, clock, end, self.rounds, shares)
 
     def _keep(self, number: int, rounds: Rounds, solution: SubtaskSolution) -> None:

@@ -156,8 +156,8 @@ class LinearTrainingRun(BatchRun[SgdParams]):
 
     D : all rows, with the features that the weights belong to
     objective : for these rows
-    end : the moment when the time for training and evaluation is over (argument `until`)
-    until : the moment when the time for training is over
+    end : the moment when the time for training and evaluation is over
+    training_end : the moment when the time for training is over
     share_of_means : the part of the mean of |x|^2 that the squares of the features' means make up
     groups : the number of groups of rows that a cluster trains on side by side
     """
@@ -169,18 +169,18 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         objective: LinearObjective,
         params: SgdParams,
         clock: Clock,
-        until: float,
+        end: float,
     ) -> None:
         self.trainer = trainer
         self.D = D
         self.objective = objective
         self.params = params
         self.clock = clock
-        self.end = until
+        self.end = end
         began = time.perf_counter()
         R2, of_means = sgd.squares(D)
         self.share_of_means = of_means / R2
-        self.until = until - EVALUATION_FACTOR * (time.perf_counter() - began)
+        self.training_end = end - EVALUATION_FACTOR * (time.perf_counter() - began)
         self.start, spread = _start(D, objective, params)
         self.steps = _steps(params, D, R2, spread, objective)
         self.rng = Draws(trainer.job.data_params.seed)
@@ -232,7 +232,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         began = time.perf_counter()
         try:
             with self.clock.until(
-                lambda: (self.until if self.has_model else self.clock.end) - RESERVED_SECONDS
+                lambda: (self.training_end if self.has_model else self.clock.end) - RESERVED_SECONDS
             ):
                 for number in sgd.sgd(one_pass, rows.n, self.learner, epochs):
                     self._report_epoch(number)
@@ -362,7 +362,8 @@ def _start(
 ) -> tuple[np.ndarray | None, float]:
     """Return b at the start, (K,) float64 or None for zero, and the expected spread of f.
 
-    The spread is relative to the slope of the loss there, which of a square grows with it: 1.
+    The spread is divided by the slope of the loss at that distance; for a squared loss the two
+    cancel: 1.
     """
     if not objective.is_regression:
         return None if params.no_bias else objective.best_constant, 1.0

@@ -69,7 +69,8 @@ class Record:
         without a certificate
     seconds_left: the time left for further rounds
     dual: the highest D of any round
-    lowest_gap: the lowest gap so far; a gap replaces it only if below LOWER_GAP_FACTOR times it
+    lowest_gap: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times the one
+        before it
     idle: the number of rounds in a row without progress at this tolerance
     whole: whether the last round solved all rows at once
     first_steps, further_steps: iterations of LIBSVM in the first round, and in all others
@@ -236,11 +237,11 @@ class Algorithm:
 
     @cached_property
     def printed(self) -> RandsvmParams | None:
-        """The k and r of KBH07's Algorithm 1 as printed; None: another algorithm runs.
+        """The k and r of KBH07's Algorithm 1 as in the paper; None: another algorithm runs.
 
-        It runs if no gap ends the run. Tasks whose coefficients have a sum other than 0 cannot have
-        the coefficient 0 in all rows outside of the working set. A precomputed kernel that may be
-        indefinite would take k^2 values of memory, unless the user chose k or no gap.
+        Algorithm 1 runs if no gap ends the run. Tasks whose coefficients have a sum other than 0
+        cannot have the coefficient 0 in all rows outside of the working set. A precomputed kernel
+        that may be indefinite would take k^2 values of memory, unless the user chose k or no gap.
         """
         own, problem = self.own, self.problem
         if not isinstance(own, RandsvmParams) or self.stop.wanted_gap is not None:
@@ -765,9 +766,9 @@ class Rounds:
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
 
-        The solution of an inner set replaces an estimate beyond the bounds, and without one, so
-        does that of a random subset, if all rows can be scanned with it in time. Without time for
-        a closing evaluation there is no certificate.
+        If the rounds over all rows have only an estimate or nothing, the solution of the inner set
+        is scanned instead, if time allows. If there is nothing at all, that of a random subset is
+        scanned. Without time for a closing evaluation there is no certificate.
         """
         # Events go to no other listener, which may cancel this work.
         clock, found = Clock(INTERRUPTED_SECONDS), None

@@ -144,7 +144,7 @@ def _columns_notice(columns: Columns) -> str:
         return found
     listed = [str(one) for one in texts[:MAX_COLUMNS]]
     listed += ["..."] * (len(texts) > MAX_COLUMNS)
-    return f"{found}, and of text with their categories: {', '.join(listed)}"
+    return f"{found}; columns of text, with their numbers of categories: {', '.join(listed)}"
 
 
 def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> ParseOptions:
@@ -677,9 +677,11 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         required, gap = self.trainer.job.limits.require_gap, outcome.gap
         if required is None or gap <= required:
             return None
-        found = "the gap is unknown, not" if isnan(gap) else f"gap {gap:.3g} is above"
-        name = display_output(self.name)
-        return f"{found} {required:g} (--require-gap): {name} is left as it was"
+        if isnan(gap):
+            found = f"the gap is unknown, and --require-gap asks for {required:g}"
+        else:
+            found = f"gap {gap:.3g} is above {required:g} (--require-gap)"
+        return f"{found}: {display_output(self.name)} is left as it was"
 
     def write(self, outcome: Trained) -> None:
         trainer, summary = self.trainer, self.trainer.D.summary

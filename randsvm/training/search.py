@@ -479,7 +479,8 @@ class CandidateScores(Generic[AnyParams]):
             return
         with self._folds(candidates, rows) as folds:
             lines = self._known_lines(candidates, rows)
-            # Scores do not depend on the log: the fits of a family start from each other.
+            # A family is taken from the log only as a whole, since its fits start from each other.
+            # So scores do not depend on what the log has.
             known = [family for family in folds.families if all(lines[i] for i in family)]
             for index in sorted(index for family in known for index in family):
                 line = lines[index] or {}
@@ -626,7 +627,7 @@ class SearchFolds(Generic[AnyParams]):
     def races(self) -> bool:
         """Whether candidates that prove worse on the first folds are dropped.
 
-        Under a time limit and in a range, few rows show which combinations are dropped.
+        There is no race under a time limit or in a range: stages on few rows drop candidates there.
         """
         options, D = self.scores.job.search, self.validation.D
         if options.no_racing or options.refined_fields or self.scores.until < inf:
@@ -647,7 +648,7 @@ class SearchFolds(Generic[AnyParams]):
         parts: receives the scores of those that are not done, by fold
         """
         every = len(self.validation.folds)
-        some = len(families) if self.races else self.validation.at_once
+        some = len(families) if self.races else self.validation.concurrent_fits
         for at in range(0, len(families), some):
             together = families[at : at + some]
             parts |= {index: {} for index in sorted(index for one in together for index in one)}
@@ -702,7 +703,7 @@ class SearchFolds(Generic[AnyParams]):
         last = f" to {max(folds)}" if len(set(folds)) > 1 else ""
         stage, until = f"chains of C, fold {min(folds, default=1)}{last}", self.scores.until
         most = MAX_TIME_PART * self.scores.seconds_left
-        for found in run_concurrently(calls, validation.at_once, until, stage, most):
+        for found in run_concurrently(calls, validation.concurrent_fits, until, stage, most):
             yield from found
 
     def _scores(self, family: Sequence[int], fold: int) -> list[tuple[int, int, FoldScore]]:

@@ -92,7 +92,7 @@ class Subtasks:
 
     D : y are class indices (`labelled_classes`) or targets; novelty detection ignores them
     resources : shared by all subtasks
-    at_once : number of such sequences that share the resources
+    memory_sharers : number of such sequences that share the resources
     may_be_indefinite : see Problem
     """
 
@@ -101,14 +101,14 @@ class Subtasks:
         D: Dataset,
         params: KernelParams,
         resources: Resources,
-        at_once: int = 1,
+        memory_sharers: int = 1,
         *,
         may_be_indefinite: bool = False,
     ) -> None:
         # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
         self.D = D.single_threaded() if D.n <= FEW_ROWS else D
         self.params, self.may_be_indefinite = params, may_be_indefinite
-        self.resources, self.at_once = resources, at_once
+        self.resources, self.memory_sharers = resources, memory_sharers
         self._regrouped: RowsByClass | None = None
         self._few_rows: dict[int, tuple[Dataset, np.ndarray]] = {}
         self._lock = Lock()
@@ -229,7 +229,7 @@ class Subtasks:
 
     def _problem(self, weight: float, class_weights: tuple[float, float] = (1.0, 1.0)) -> Problem:
         """Return the problem over rows whose weights add up to `weight`."""
-        cache = self.resources.libsvm_megabytes / self.at_once
+        cache = self.resources.libsvm_megabytes / self.memory_sharers
         return replace(
             self.params.problem(weight, class_weights, cache),
             weighted=self.D.summary.weighted,
@@ -299,7 +299,7 @@ class Subtasks:
         with self._lock:
             if self._regrouped is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
-                room, classes = room // self.at_once, len(self.names)
+                room, classes = room // self.memory_sharers, len(self.names)
                 self._regrouped = RowsByClass(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
 

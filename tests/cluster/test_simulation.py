@@ -316,7 +316,8 @@ def test_small_work_stays_in_the_client(clusters, tmp_path, path, set_sizes):
 
     api.train(str(path), tmp_path / "m", "randsvm", watch, gamma=5.0, cluster="2")
     assert not clusters["made"][0].sent
-    assert f"fewer than {BOARD + 1} rows: this process scans them itself" in texts
+    found = f"fewer than {BOARD + 1} rows: this process makes the scans of kernel machines itself"
+    assert found in texts
 
 
 @pytest.mark.parametrize("asked", ["", "--scores", "--metrics"])

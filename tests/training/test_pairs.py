@@ -203,7 +203,7 @@ def test_a_run_that_ends_before_its_evaluation_has_no_certificate(tmp_path, trai
     assert notice.startswith("5 of 6 pairs of classes have no solution")
     assert np.isnan([outcome.gap, outcome.largest_gap]).all()
     assert (found["certificate"], found["gap"], found["largest_gap"]) == ("none", None, None)
-    unknown = pytest.raises(GapError, match=r"the gap is unknown, not 0\.99")
+    unknown = pytest.raises(GapError, match=r"the gap is unknown, and --require-gap asks for 0\.99")
     with jumping_clock() as jump, unknown:
         meddler = AfterRounds(2, jump)
         api.train(training_file, tmp_path / "none", "osuna", meddler, require_gap=0.99, **given)
