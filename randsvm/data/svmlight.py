@@ -239,7 +239,9 @@ def pieces(
     there is none.
     """
     position = _Position(stream)
-    read = stream.readinto1 if prompt and isinstance(stream, BufferedReader) else stream.readinto
+    read = stream.readinto
+    if prompt and isinstance(stream, BufferedReader):
+        read = partial(_read_what_is_there, stream)
     block, held, first = np.empty(size + len(PADDING), np.uint8), 0, True
     while True:
         if prompt and position.read:
@@ -278,6 +280,16 @@ def pieces(
         held, first = len(rest), False
         block = np.empty(held + size + len(PADDING), np.uint8)
         block[:held] = rest
+
+
+def _read_what_is_there(stream: BufferedReader, buffer: memoryview) -> int:
+    """Read bytes to a buffer, and wait only if none are there; return their number.
+
+    `readinto1` waits for further bytes even if it has some from its own buffer.
+    """
+    found = stream.read1(len(buffer))
+    buffer[: len(found)] = found
+    return len(found)
 
 
 class _Position:
