@@ -142,8 +142,10 @@ def step_to_coefficients(
     task, total, weights = scan.task, scan.task.coefficient_sum, scan.weights
     lower, upper = task.box(scan.D.labels()[rows], None if weights is None else weights[rows])
     beta = clipped(beta, lower, upper)
-    if total and beta.sum() < total:
-        # Novelty detection with more rows than before: u shows which other rows are outliers.
+    for side in (beta > 0, beta < 0) if task.absolute_sum else ():
+        beta[side] *= min(1.0, task.absolute_sum / 2 / (abs(beta[side].sum()) or 1.0))
+    if abs(beta).sum() < (total or task.absolute_sum):
+        # There are more rows than before: u shows which other rows are outliers.
         scan.make_step(Step(scan.points(rows), beta))
         before = scan.beta
         beta = fill_sums_by_violation(task, scan.D.labels(), scan.u, before, weights)

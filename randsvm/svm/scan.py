@@ -342,7 +342,8 @@ class Scan(RunningValues):
         if query.primal_only:
             fixed = b * task.coefficient_sum + task.tube * task.absolute_sum
             primal = solution.norm / 2 + residuals + fixed
-            return replace(running, primal=primal, primal_error=norm_error / 2 + opened)
+            error = norm_error / 2 + opened
+            return replace(running, primal=primal, primal_error=error, sampled=step > 0)
         beta = solution.beta
         missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])

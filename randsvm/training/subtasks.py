@@ -418,21 +418,24 @@ class OldModel:
     def on(self, task: Subtask, C: float) -> Start | None:
         """Return the start of a subtask; None: nothing is known of its coefficients.
 
-        The sum that a nu task prescribes does not follow from old coefficients. Raises ModelError
-        if the model has other labels.
+        The coefficients of a nu task are scaled to the sum that it prescribes. Raises ModelError if
+        the model has other labels.
         """
         old = self if task.pair is None else self.pair_model(task.D, *task.pair)
         column, sign = old.orientation(task.D, task.pair)
         rows, beta = old.coefficients(task.D, column, sign)
         few = len(rows) < MIN_FOUND_PART * np.count_nonzero(old.model.beta[:, column])
-        if few or task.problem.absolute_sum:
-            why = "few of its support vectors are rows of the data" if few else "nu has another sum"
-            text = f"--warm-start: {why}, so the training starts from nothing"
+        if few:
+            text = "--warm-start: few of its support vectors are rows of the data, so the training "
+            text += "starts from nothing"
             emit_once(text, Notice(text))
             return None
+        factor = self.proportion(C)
+        if task.problem.absolute_sum:
+            factor = task.problem.absolute_sum / np.abs(old.model.beta[:, column]).sum()
 
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            return step_to_coefficients(scan, r, rows, beta * self.proportion(C))
+            return step_to_coefficients(scan, r, rows, beta * factor)
 
         return start
 

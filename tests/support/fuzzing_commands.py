@@ -8,6 +8,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,7 +67,12 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        candidate_scores = CandidateScores(self.D, KernelParams(), job, words, [])
+        candidate_scores: Any = CandidateScores(self.D, KernelParams(), job, words, [])
+        # No fold is fitted: what the log lacks stays without a score.
+        folds = SimpleNamespace(
+            families=[[i] for i in range(len(self.candidates))], scored=lambda *_: iter(())
+        )
+        candidate_scores._folds = lambda *_: nullcontext(folds)
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
