@@ -69,10 +69,9 @@ class Logs:
         words = lambda params, job: self.words[params.C]  # noqa: E731
         candidate_scores: Any = CandidateScores(self.D, KernelParams(), job, words, [])
         # No fold is fitted: what the log lacks stays without a score.
-        folds = SimpleNamespace(
-            families=[[i] for i in range(len(self.candidates))], scored=lambda *_: iter(())
+        candidate_scores._folds = lambda own, rows: nullcontext(
+            SimpleNamespace(families=[[i] for i in range(len(own))], scored=lambda *_: iter(()))
         )
-        candidate_scores._folds = lambda *_: nullcontext(folds)
         there = {configuration for configuration, digest in candidate_scores.logged}
         known = [one for one in self.candidates if " ".join(self.words[one.params.C]) in there]
         same = {digest for _, digest in candidate_scores.logged} == {self.D.summary.digest}
