@@ -290,6 +290,8 @@ class Subproblem:
             if float((slope - offsets[self.group]) @ step - step @ change / 2) > 0:
                 beta, slope, widening = after, slope - change, widening * WIDENING
             else:
+                # The solution errs by the tolerance times the rooms. LIBSVM's tolerance by t stays.
+                common = width / 10
                 tolerance, widening = tolerance / 10, widening / 10
             if not ended:
                 return Solution(beta, False, iterations)

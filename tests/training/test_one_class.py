@@ -7,7 +7,10 @@ import oracle
 import pytest
 from learning import learn
 from oracle import write_rows
+from sklearn.datasets import make_classification
 from sklearn.svm import OneClassSVM
+
+import randsvm
 
 
 def cloud(rows, seed=0):
@@ -74,3 +77,14 @@ def test_sgd_leaves_the_same_share_outside_as_libsvm(tmp_path, predict, name, sc
         assert found == pytest.approx(least, rel=0.01)
         assert float(learnt.metadata["primal"]) == pytest.approx(found / nu, rel=1e-6)
     assert np.mean((f > 0) == (truth.decision_function(X) > 0)) >= 0.99
+
+
+def test_a_linear_kernel_whose_optimum_is_0_ends_at_its_gap(capfd):
+    """Half of these rows can be balanced around the origin. No solve of LIBSVM ends at its limit of
+    iterations, of which LIBSVM itself would warn."""
+    X, _ = make_classification(n_classes=2, n_informative=2, random_state=42)
+    machine = randsvm.OneClassSVM(kernel="linear", nu=0.5).fit(X)
+    assert machine.gap_ <= 1e-3
+    w = machine.coef_[0]
+    assert w @ w / 2 < 1e-3
+    assert "reaching max number of iterations" not in capfd.readouterr().out
