@@ -341,6 +341,7 @@ def describe(model: Model) -> dict[str, Any]:
         Values by the name of the property; None for an unknown value.
     """
     metadata = model.metadata
+    has_no_gap = "version" in metadata and metadata.get("gap") is None
     return {
         **model.properties(),
         "labels": list(model.labels),
@@ -356,7 +357,7 @@ def describe(model: Model) -> dict[str, Any]:
         **{name: metadata.get(name) for name in NUMBERS},
         # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of
         # other programs record no certificate.
-        "certificate": metadata.get("certificate", "none" if "version" in metadata else None),
+        "certificate": metadata.get("certificate", "none" if has_no_gap else None),
         **{name: metadata.get(name) for name in TEXTS},
     }
 

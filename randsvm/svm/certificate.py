@@ -120,7 +120,7 @@ class ResidualQuery:
 
 # A bound from a sample of rows is wrong with this probability at most. A run makes at most nine of
 # them for each binary problem.
-FAILURE = 1e-12
+FAILURE = 1e-14
 # Both sums of a sample, of the rise of residuals and of |beta| times the error of u, are wrong with
 # half of it.
 LOG_FAILURE = math.log(2 / FAILURE)
