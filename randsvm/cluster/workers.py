@@ -429,12 +429,12 @@ class WorkerPool:
             with self.lock:
                 self.waiting.discard(queue)
 
-    def _wake(self, besides: Replies | None = None) -> None:
+    def _wake(self, skipped: Replies | None = None) -> None:
         """Let all threads that wait look at the workers again."""
         with self.lock:
             waiting = list(self.waiting)
         for queue in waiting:
-            if queue is not besides:
+            if queue is not skipped:
                 queue.put(None)
 
     def next_reply(self, replies: Replies) -> Reply | None:

@@ -1,4 +1,4 @@
-"""What all trainings share: options that are no parameters, the clock, reasons for the end, types.
+"""What all trainings share: options apart from parameters, the clock, reasons for the end, types.
 
 This module knows no algorithm.
 """
