@@ -351,14 +351,14 @@ def _draw_map(
 class PredictedRows:
     """Rows of data with their predictions.
 
-    fitted : the model. names : label of each class. X : (m, width) csr_matrix. y : (m,) float64,
+    fitted : the model. labels : of the classes. X : (m, width) csr_matrix. y : (m,) float64,
     class index or target, nan if unlabelled. weights : (m,). f : (m,) or (m, columns). predicted :
     (m,) class index or target. probabilities : (m, classes), or None. sample : numbers of up to
     MAX_POINTS rows, ascending.
     """
 
     fitted: FittedModel
-    names: list[str]
+    labels: tuple[str, ...]
     X: Any
     y: np.ndarray
     weights: np.ndarray
@@ -385,8 +385,8 @@ def _of_arrays(X: Any, y: Any, fitted: FittedModel) -> tuple[Any, np.ndarray, np
     X, y = scipy.sparse.csr_matrix(X), np.asarray(y)
     codes = y.astype(float) if fitted.model.is_regression else np.full(len(y), np.nan)
     if not fitted.model.is_regression:
-        names = zip(fitted.classes, fitted.model.labels, strict=True)
-        for code, (value, text) in enumerate(names):
+        labels = zip(fitted.classes, fitted.model.labels, strict=True)
+        for code, (value, text) in enumerate(labels):
             codes[(y == value) | (y.astype(str) == text)] = code
     return X, codes, np.ones(len(y))
 
@@ -421,8 +421,8 @@ def _predicted_rows(data: Any, model: Any) -> PredictedRows:
     if found.has_probabilities and not (found.is_one_class or found.is_regression):
         chances = found.probabilities(f)
     sample = np.sort(np.random.default_rng(0).permutation(len(y))[:MAX_POINTS])
-    names = list(found.labels)
-    return PredictedRows(fitted, names, X, y, weights, f, found.predicted(f), chances, sample)
+    predicted = found.predicted(f)
+    return PredictedRows(fitted, found.labels, X, y, weights, f, predicted, chances, sample)
 
 
 # ---- scores ------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ def scores(data: Any, model: Any) -> Figure:
         If the rows or the model are unusable, or if no row has a label.
     """
     found = _predicted_rows(data, model)
-    K = len(found.names)
+    K = len(found.labels)
     at = np.flatnonzero(found.y < K if K else ~np.isnan(found.y))
     if not len(at):
         raise ContentError("no row has a label of the model: expected labelled rows")
@@ -475,7 +475,7 @@ def scores(data: Any, model: Any) -> Figure:
 
 
 def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
-    K = len(found.names)
+    K = len(found.labels)
     counts = metrics.confusion_matrix(found.y[at], found.predicted[at], labels=range(K))
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
@@ -483,7 +483,7 @@ def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
         colour, size = "white" if shares[i, j] > 0.5 else "black", "medium" if K < 5 else "xx-small"
         axis.text(j, i, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
     step = max(1, K // 20)
-    names = [shortened(name, 12) for name in found.names]
+    names = [shortened(name, 12) for name in found.labels]
     axis.set_xticks(range(0, K, step), names[::step], rotation=45 if K > 3 else 0)
     axis.set_yticks(range(0, K, step), names[::step])
     axis.grid(visible=False)
@@ -496,7 +496,7 @@ def _draw_roc(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     false, true, _ = metrics.roc_curve(found.y[at] == 0, found.first_f[at], **rows)
     axis.plot(100 * false, 100 * true, color=COLOURS[0])
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
-    name, other = map(shortened, found.names)
+    name, other = map(shortened, found.labels)
     title = f"ROC of {name}: area {metrics.auc(false, true):.4f}"
     _label(axis, f"rows of {other} taken for it, %", f"rows of {name} found, %", title)
 
@@ -507,7 +507,7 @@ def _draw_precision_recall(axis: Any, found: PredictedRows, at: np.ndarray) -> N
         weights = {"sample_weight": found.weights[at]}
         precision, recall, _ = metrics.precision_recall_curve(*rows, **weights)
         area = metrics.average_precision_score(*rows, **weights)
-        label = f"{shortened(found.names[code])}: area {area:.4f}"
+        label = f"{shortened(found.labels[code])}: area {area:.4f}"
         style = {"color": COLOURS[code], "drawstyle": "steps-post", "label": label}
         axis.plot(100 * recall, 100 * precision, line, **style)
     _label(axis, "recall, %", "precision, %", "Precision and recall", "lower left")
@@ -519,12 +519,12 @@ def _draw_decision_values(axis: Any, found: PredictedRows, at: np.ndarray) -> No
     bins = np.linspace(min(low, -1.0), max(high, 1.0), 41)
     for code, line in ((0, "-"), (1, "--")):
         if len(own := np.clip(f[found.y[at] == code], bins[0], bins[-1])):
-            label, colour = f"{shortened(found.names[code])}: {len(own):,} rows", COLOURS[code]
+            label, colour = f"{shortened(found.labels[code])}: {len(own):,} rows", COLOURS[code]
             axis.hist(own, bins, alpha=0.25, color=colour)
             axis.hist(own, bins, histtype="step", color=colour, linestyle=line, label=label)
     for margin in (-1, 0, 1):
         axis.axvline(margin, color=INK, linewidth=0.8, linestyle=":" if margin else "-")
-    title = f"Decision values: f > 0 predicts {shortened(found.names[0])}"
+    title = f"Decision values: f > 0 predicts {shortened(found.labels[0])}"
     _label(axis, "decision value f (dotted: the margin)", "rows", title, "best")
 
 
@@ -532,9 +532,9 @@ def _draw_calibration(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     assert found.probabilities is not None
     chances, x, y = found.probabilities[at], "probability of the predicted class", "right labels"
     p, right = chances.max(axis=1), chances.argmax(axis=1) == found.y[at]
-    if len(found.names) == 2:
+    if len(found.labels) == 2:
         p, right = chances[:, 0], found.y[at] == 0
-        x, y = (f"{what} {shortened(found.names[0])}" for what in ("probability of", "rows of"))
+        x, y = (f"{what} {shortened(found.labels[0])}" for what in ("probability of", "rows of"))
     bins = np.clip((p * BINS).astype(int), 0, BINS - 1)
     counts = np.bincount(bins, minlength=BINS)
     used = np.flatnonzero(counts)
@@ -602,7 +602,7 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
     if kind.has_row_numbers:
         raise ModelError("a model of kernel values has no features to draw")
     width, first = X.shape[1], kind.index_base
-    if width == 1 and not found.names:
+    if width == 1 and not found.labels:
         return _draw_curve(found, X[:, 0])
     chosen = features or (first, first + width - 1) if features or width <= 2 else ()
     if outside := [j for j in chosen if not first <= j < first + width]:
@@ -624,11 +624,11 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
     with panels(1, 1, 1.5, 1.5) as (figure, (axis,)):
         _draw_decisions(figure, axis, found, X, origin, directions)
         y, points = found.y[found.sample], (X - origin) @ directions.T
-        for code, name in enumerate(found.names):
+        for code, name in enumerate(found.labels):
             label = f"{shortened(name)}: {int(np.sum(found.y == code)):,} rows"
             axis.scatter(*points[y == code].T, s=14, linewidths=0, label=label, **_style(code))
-        if (rest := np.isnan(y) if found.names else y == y).any():
-            label = "unlabelled rows" if found.names else f"{len(found.y):,} rows"
+        if (rest := np.isnan(y) if found.labels else y == y).any():
+            label = "unlabelled rows" if found.labels else f"{len(found.y):,} rows"
             axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
         _draw_support_vectors(axis, found, X, lambda rows: ((rows - origin) @ directions.T).T)
         _label(axis, names[0], names[1], note)
@@ -650,7 +650,7 @@ def _draw_decisions(
     figure: Figure, axis: Any, found: PredictedRows, X: np.ndarray, origin: Any, directions: Any
 ) -> None:
     """Draw f, or the predicted classes, over origin + s directions[0] + t directions[1]."""
-    model, K = found.fitted.model, len(found.names)
+    model, K = found.fitted.model, len(found.labels)
     points = (X - origin) @ directions.T
     pad = 0.05 * np.ptp(points, axis=0) + 1e-12
     sides = np.linspace(points.min(axis=0) - pad, points.max(axis=0) + pad, GRID_POINTS).T
@@ -695,7 +695,7 @@ def _draw_support_vectors(axis: Any, found: PredictedRows, X: np.ndarray, place:
     drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""
     ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 0.4, "s": 22, "alpha": 0.6}
     axis.scatter(*place(Z), label=f"{count:,} support vectors{drawn}", **ring)
-    if len(found.names) != 2 or model.is_one_class or len(Z) < count or len(X) < len(found.y):
+    if len(found.labels) != 2 or model.is_one_class or len(Z) < count or len(X) < len(found.y):
         return
     from scipy.spatial import cKDTree
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from randsvm.data.chunks import cut_chunks, new_store
 from randsvm.data.dataset import COPIED_NONZEROS, Dataset
+from randsvm.data.labels import label_values
 from randsvm.data.reading import CHUNK_ROWS
 from randsvm.errors import DataError
 from randsvm.files import display_name
@@ -23,11 +24,11 @@ def labelled_classes(D: Dataset, path: str) -> tuple[Dataset, list[int]]:
     Of the labels -1 and +1 the positive one comes first, as in LIBSVM; other labels are in the
     order of the file. Raises DataError for a single class.
     """
-    values, names = D.summary.values, D.summary.names
-    if len(values) == 1:
-        found = f"expected two classes, found only the label {names[0]}"
+    labels = D.summary.labels
+    if len(labels) == 1:
+        found = f"expected two classes, found only the label {labels[0]}"
         raise DataError(display_name(path), 1, 1, found)
-    order = [1, 0] if tuple(values) == (-1, 1) else list(range(len(values)))
+    order = [1, 0] if label_values(labels) == (-1, 1) else list(range(len(labels)))
     return D.relabel(np.argsort(order).astype(float)), order
 
 
@@ -39,7 +40,7 @@ def one_versus_rest(D: Dataset, index: int) -> Dataset:
 
 def one_class(D: Dataset) -> Dataset:
     """Return a view of D with y = 0 for all rows."""
-    return D.relabel(np.zeros(len(D.summary.values)))
+    return D.relabel(np.zeros(len(D.summary.labels)))
 
 
 # ---- chunks of one class ---------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix, Matrix, slices
 from randsvm.data.chunks import RawChunk, Store, as_stored, chunk_end
-from randsvm.data.labels import REGRESSION, LabelTable, label_values
+from randsvm.data.labels import REGRESSION, LabelTable
 from randsvm.data.reading import (
     ParseOptions,
     Summary,
@@ -40,7 +40,7 @@ class Arrays:
         Rows. Column j is the feature j + 1, or j where features begin at 0.
     y : array of shape (n,), optional
         Labels or targets; None for novelty detection.
-    names : tuple of str, optional
+    classes : array of shape (classes,), optional
         Labels in the order of the classes; y has the numbers of classes then. None means that y has
         the labels, which are ordered by first appearance, as in files.
     weights : array of shape (n,), optional
@@ -53,7 +53,7 @@ class Arrays:
 
     X: Any
     y: Any = None
-    names: tuple[str, ...] | None = None
+    classes: Any = None
     weights: Any = None
     groups: Any = None
 
@@ -137,7 +137,7 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
                 f"X: expected kernel values of each row with each row, found {n} rows, {d} columns"
             )
         X, d = with_row_numbers(X), d + 1
-    y, names, values = _labels(arrays, n, options)
+    y, labels = _labels(arrays, n, options)
     weights, zero_weights = _weights(arrays, n), 0
     groups = _groups(arrays, n) if options.groups else None
     if weights is not None and not weights.all():
@@ -145,9 +145,9 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
         n = len(kept)
         groups = None if groups is None else groups[kept]
-    counts = np.bincount(y.astype(np.int64), minlength=len(names)) if names else np.zeros(0, int)
+    counts = np.bincount(y.astype(np.int64), minlength=len(labels)) if labels else np.zeros(0, int)
     if zero_weights and not (options.any_label or counts.all()):
-        label = names[int(np.argmin(counts))]
+        label = labels[int(np.argmin(counts))]
         raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
     if isinstance(X, np.ndarray):
         indptr, columns = np.arange(n + 1) * d, np.arange(d)
@@ -160,16 +160,15 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     for number in range(len(store.sizes)):
         # The digest is that of a file with the same numbers.
         chunk = store.read(number)
-        totals.add(replace(chunk, values=as_stored(chunk.values)), classes=bool(names))
+        totals.add(replace(chunk, values=as_stored(chunk.values)), classes=bool(labels))
     return Summary(
         features=(columns + base).astype(np.int32),
-        values=values,
         counts=tuple(counts.tolist()),
         queries=0,
         has_row_numbers=options.has_row_numbers,
         zero_weights=zero_weights,
         groups=groups,
-        **totals.fields(names),
+        **totals.fields(labels),
     ), store
 
 
@@ -313,10 +312,8 @@ def _occurring(X: CsrMatrix) -> np.ndarray:
 # ---- labels -----------------------------------------------------------------------------------
 
 
-def _labels(
-    arrays: Arrays, n: int, options: ParseOptions
-) -> tuple[np.ndarray, tuple[str, ...], tuple[int | str, ...]]:
-    """Return y of the chunks, and the names and values of the classes, empty for a regression."""
+def _labels(arrays: Arrays, n: int, options: ParseOptions) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return y of the chunks, and the labels of the classes, none for a regression."""
     y = np.zeros(n, int) if arrays.y is None else np.asarray(arrays.y).ravel()
     if arrays.y is None and not options.any_label:
         raise ContentError("y: expected a label or target for each row, found None")
@@ -326,38 +323,39 @@ def _labels(
         targets = y.astype(np.float64)
         if not np.isfinite(targets).all():
             raise ContentError("y: expected finite targets, found NaN or infinity")
-        return targets, (), ()
-    if arrays.names is not None:
-        return y.astype(np.float64), arrays.names, label_values(arrays.names)
+        return targets, ()
+    if arrays.classes is not None:
+        return y.astype(np.float64), label_texts(arrays.classes)
     distinct, first, codes = np.unique(y, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    codes, names = np.argsort(order)[codes.ravel()], label_texts(distinct[order])
-    return codes.astype(np.float64), names, _checked_values(names, options.any_label)
+    labels = label_texts(distinct[order])
+    _check_labels(labels, options.any_label)
+    return np.argsort(order)[codes.ravel()].astype(np.float64), labels
 
 
-def original_labels(arrays: Arrays, names: Sequence[str]) -> np.ndarray | None:
-    """Return the labels in y that are written as `names`, (names,) with the dtype of y.
+def original_labels(arrays: Arrays, labels: Sequence[str]) -> np.ndarray | None:
+    """Return the labels of the caller that are written as `labels`, (labels,) with their dtype.
 
-    Returns None if y does not have them all, for example if y has class numbers or targets.
+    Returns None if y does not have them all, for example if it has targets.
     """
-    if arrays.y is None or arrays.names is not None or not names:
+    if arrays.y is None or not labels:
         return None
-    distinct = np.unique(np.asarray(arrays.y).ravel())
-    places = {_spelled(label): place for place, label in enumerate(distinct)}
-    return distinct[[places[name] for name in names]] if places.keys() >= set(names) else None
+    given = np.asarray(arrays.y).ravel() if arrays.classes is None else np.asarray(arrays.classes)
+    distinct = np.unique(given)
+    places = {text: place for place, text in enumerate(label_texts(distinct))}
+    return distinct[[places[label] for label in labels]] if places.keys() >= set(labels) else None
 
 
-def _checked_values(names: Sequence[str], any_label: bool) -> tuple[int | str, ...]:
-    """Return the values of labels. Raises ContentError for equal labels, and for numbers that are
-    not whole or mixed with names."""
+def _check_labels(labels: Sequence[str], any_label: bool) -> None:
+    """Raise ContentError for equal labels, and for numbers that are not whole or mixed with
+    names."""
     try:
-        values = LabelTable("y", names=names, any_label=any_label).values
+        known = LabelTable("y", labels=labels, any_label=any_label)
     except DataError as error:
         problem = error.parts[-1].replace(REGRESSION, "task='svr'")
         raise ContentError(f"y: {problem}") from None
-    if len(values) != len(names):
-        raise ContentError(f"y: expected different labels, found {' '.join(names)[:40]}")
-    return tuple(values)
+    if len(known) != len(labels):
+        raise ContentError(f"y: expected different labels, found {' '.join(labels)[:40]}")
 
 
 def label_texts(labels: np.ndarray) -> tuple[str, ...]:

@@ -17,50 +17,48 @@ REGRESSION = "-s svr"
 
 
 class LabelTable:
-    """The classes of a file or, with `names`, of a model, numbered by first appearance.
+    """The classes of a file or, with `labels`, of a model, numbered by first appearance.
 
-    names : as first written
-    values : the key of each class: int for a number (+1 and 1.0 are one class), else str
+    labels : of the classes, as first written; +1 and 1.0 are one class
     """
 
     def __init__(
         self,
         path: str,
         unlabelled: bool = False,
-        names: Sequence[str] = (),
+        labels: Sequence[str] = (),
         closed: bool = False,
         any_label: bool = False,
     ) -> None:
-        """Begin a table with the labels `names`.
+        """Begin a table with `labels`.
 
         closed: no other labels are allowed. any_label: every label is allowed, also `?` and mixed
         numbers and names, for data whose labels are not learned. With both `unlabelled` and
-        `any_label`, rows with other labels than `names` count as unlabelled.
+        `any_label`, rows with other labels than `labels` count as unlabelled.
         """
         self.path = path
         self.any_label = any_label
         self.closed, self._advice = False, f" (or {REGRESSION} for regression)"
         self.unlabelled = unlabelled
-        self.names: list[str] = []
-        self.values: list[int | str] = []
+        self.labels: list[str] = []
         self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
         self._classes: dict[int | str, int] = {}
         self._ignores_others = False
         self.ignored_label: str | None = None
-        for name in names:
-            self.number(Spelling(name, 0, 0))
+        for label in labels:
+            self.number(Spelling(label, 0, 0))
         self.closed = closed
         # The labels of a model: its task is given.
-        self._advice = "" if names else f" (or {REGRESSION} for regression)"
-        self._ignores_others = unlabelled and any_label and bool(names)
+        self._advice = "" if labels else f" (or {REGRESSION} for regression)"
+        self._ignores_others = unlabelled and any_label and bool(labels)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.labels)
 
     @property
     def numeric(self) -> bool | None:
         """Return whether the labels are numbers; None before the first label."""
-        return isinstance(self.values[0], int) if self.values else None
+        return isinstance(next(iter(self._classes)), int) if self._classes else None
 
     def classes(self, block: Block) -> np.ndarray:
         """Return (m,) float64 class numbers, nan for `?`; DataError at the first bad label."""
@@ -73,14 +71,13 @@ class LabelTable:
             value = self._value(spelling)
             if value not in self._classes:
                 if self.closed:
-                    raise self._error(spelling, f"one of the labels {', '.join(self.names)}")
+                    raise self._error(spelling, f"one of the labels {', '.join(self.labels)}")
                 if self._ignores_others:
                     self._numbers[spelling.text] = np.nan
                     self.ignored_label = spelling.text
                     return np.nan
-                self._classes[value] = len(self.names)
-                self.names.append(spelling.text)
-                self.values.append(value)
+                self._classes[value] = len(self.labels)
+                self.labels.append(spelling.text)
             self._numbers[spelling.text] = self._classes[value]
         return self._numbers[spelling.text]
 
@@ -95,7 +92,7 @@ class LabelTable:
             raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
         if self.numeric is not None and self.numeric != bool(number):
             kind = "a number" if self.numeric else "a name"
-            first = quoted(self.names[0])
+            first = quoted(self.labels[0])
             raise self._error(spelling, f"{kind} like the first label, {first}")
         if number is None:
             return text

@@ -31,9 +31,9 @@ CHUNK_ROWS = 8192
 CHUNK_NONZEROS = 1 << 20
 
 
-def hexdigest(chunks: Iterable[bytes], names: Sequence[str]) -> str:
-    """Return the digest of a data set from those of its chunks, in order, and its label names."""
-    return hashlib.sha256(json.dumps(list(names)).encode() + b"".join(chunks)).hexdigest()
+def hexdigest(chunks: Iterable[bytes], labels: Sequence[str]) -> str:
+    """Return the digest of a data set from those of its chunks, in order, and its labels."""
+    return hashlib.sha256(json.dumps(list(labels)).encode() + b"".join(chunks)).hexdigest()
 
 
 def chunk_digest(chunk: RawChunk) -> bytes:
@@ -73,13 +73,13 @@ class Totals:
             more = np.bincount(chunk.y.astype(np.int64), weights, len(self.by_class))
             self.by_class = more + np.pad(self.by_class, (0, len(more) - len(self.by_class)))
 
-    def fields(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields. names: of the classes."""
+    def fields(self, labels: Sequence[str]) -> dict[str, Any]:
+        """Return the fields. labels: of the classes."""
         found: dict[str, Any] = {
             "n": self.n,
             "nnz": self.nnz,
-            "names": tuple(names),
-            "digest": hexdigest(self.digests, names),
+            "labels": tuple(labels),
+            "digest": hexdigest(self.digests, labels),
             "float64": self.float64,
         }
         if self.weighted:
@@ -97,9 +97,9 @@ class Summary:
 
     features : (d,) int32, the distinct indices, sorted, as written in the file.
 
-    names, values, counts: of each class, in order of appearance: the label as first written, its
-    value, and its number of rows. queries: the number of rows with a qid. has_row_numbers: see
-    ParseOptions. float64: whether a chunk has float64 values.
+    labels, counts: of each class, in order of appearance: the label as first written, and its
+    number of rows. queries: the number of rows with a qid. has_row_numbers: see ParseOptions.
+    float64: whether a chunk has float64 values.
 
     weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
     the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
@@ -110,8 +110,7 @@ class Summary:
     n: int
     nnz: int
     features: np.ndarray
-    names: tuple[str, ...]
-    values: tuple[int | str, ...]
+    labels: tuple[str, ...]
     counts: tuple[int, ...]
     queries: int
     digest: str
@@ -375,12 +374,11 @@ def first_pass(
     features.check()
     return Summary(
         features=features.indices,
-        values=tuple(classes.table.values),
         counts=tuple(classes.counts.tolist()),
         queries=queries,
         has_row_numbers=options.has_row_numbers,
         zero_weights=zero_weights,
         columns=columns,
         groups=np.concatenate(groups) if groups else None,
-        **totals.fields(classes.table.names),
+        **totals.fields(classes.table.labels),
     )

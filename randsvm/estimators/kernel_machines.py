@@ -147,7 +147,7 @@ class KernelMachine(BaseSVM):
 
         fitted = api.train(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
-        self._set_training_attributes(arrays, fitted)
+        self._set_training_attributes(fitted)
         self.n_iter_ = self._iteration_counts(rounds)
         model: Any = fitted.model
         # model.support numbers the rows with a weight above 0 only.
@@ -265,8 +265,8 @@ class KernelClassifier(KernelMachine, Classifier):
         if not self._has_pairs:
             return np.array([super()._iteration_counts(found)], np.int32)
         labels = self.model_.model.labels
-        names = [labels[number] for number in np.argsort(self._class_indices)]
-        pairs = [" / ".join(pair) for pair in combinations(names, 2)]
+        ordered = [labels[number] for number in np.argsort(self._class_indices)]
+        pairs = [" / ".join(pair) for pair in combinations(ordered, 2)]
         return np.array([max(found[pair], 1) for pair in pairs], np.int32)
 
     def _functions_of_model(self, model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -104,7 +104,7 @@ class LinearMachine(BaseSVM):
 
     def _set_fitted(self, arrays: Arrays, fitted: FittedModel, iterations: int) -> None:
         """Set the attributes after a training."""
-        self._set_training_attributes(arrays, fitted)
+        self._set_training_attributes(fitted)
         self.n_iter_ = iterations
         self._set_solution_of_model()
         # As scikit-learn's, coef_ of fit is an array also for sparse rows.
@@ -142,20 +142,22 @@ class LinearMachine(BaseSVM):
     def _updated(self, arrays: Arrays) -> FittedModel:
         """Return the model after steps for more rows."""
         old, rows = self.model_.model, to_csr(to_matrix(arrays.X))
-        y = arrays.y if arrays.names is None else arrays.y.astype(np.int64)
+        y = arrays.y if arrays.classes is None else arrays.y.astype(np.int64)
         weights = np.ones(len(y)) if arrays.weights is None else arrays.weights
         pairs = zip(y.tolist(), weights.tolist(), strict=True)
         words = [f"{label} cost:{weight!r}" for label, weight in pairs]
         with tempfile.TemporaryDirectory() as folder:
             model, data = Path(folder, "model"), Path(folder, "rows")
             # In the file the labels are class numbers, because any label is allowed here.
-            codes = [str((arrays.names or ()).index(label)) for label in old.labels]
+            texts = () if arrays.classes is None else label_texts(arrays.classes)
+            codes = [str(texts.index(label)) for label in old.labels]
             save(replace(old, labels=tuple(codes)), str(model))
             indices = (rows.indices + old.index_base).astype(np.int32)
             with data.open("wb") as stream:
                 svmlight.write(stream, words, rows.indptr, indices, rows.data)
             fitted = api.train(data, model, algorithm="sgd", update=model)
-        return replace(fitted, model=replace(fitted.model, labels=old.labels))
+        new = replace(fitted.model, labels=old.labels)
+        return replace(fitted, model=new, classes=self.model_.classes)
 
     @property
     def coef_(self) -> Any:
@@ -244,7 +246,7 @@ class LinearSVC(Classifier, LinearMachine):
             raise ValueError("y has labels that the first rows of partial_fit did not have")
         codes = np.searchsorted(self.classes_, y)
         weights = checked_weights(sample_weight, X)
-        return X, Arrays(X, codes, label_texts(self.classes_), weights)
+        return X, Arrays(X, codes, self.classes_, weights)
 
     def _check_parameters(self) -> None:
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):

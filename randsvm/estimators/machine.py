@@ -6,7 +6,7 @@ import os
 import shlex
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, TypeVar
@@ -276,7 +276,7 @@ class BaseSVM(BaseEstimator):
             jobs = max(1, cores + 1 + jobs)
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
 
-    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
+    def _set_training_attributes(self, fitted: Any) -> None:
         """Set the attributes of any fitted estimator."""
         self.model_ = fitted
         self.gap_ = fitted.gap
@@ -498,16 +498,11 @@ class Classifier(ClassifierMixin, BaseSVM):
         if weights is not None and self.class_weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
-        return X, Arrays(X, codes, label_texts(self.classes_), weights)
+        return X, Arrays(X, codes, self.classes_, weights)
 
     def _class_weights(self, arrays: Arrays) -> dict[str, float]:
-        pairs = zip(arrays.names or (), self.class_weight_.tolist(), strict=True)
+        pairs = zip(label_texts(self.classes_), self.class_weight_.tolist(), strict=True)
         return {} if self.class_weight is None else dict(pairs)
-
-    def _set_training_attributes(self, arrays: Arrays, fitted: Any) -> None:
-        """Set the attributes, and the labels in `model_`."""
-        codes = [(arrays.names or ()).index(name) for name in fitted.model.labels]
-        super()._set_training_attributes(arrays, replace(fitted, classes=self.classes_[codes]))
 
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
@@ -516,8 +511,8 @@ class Classifier(ClassifierMixin, BaseSVM):
         weights = recorded_options(model).get("weights", {})
         if "configuration" in model.metadata and BALANCED not in weights:
             self.class_weight_ = np.ones(len(self.classes_))
-            for index, name in zip(self._class_indices, model.labels, strict=True):
-                own = [w for label, w in weights.items() if is_same_label(label, name)]
+            for index, text in zip(self._class_indices, model.labels, strict=True):
+                own = [w for label, w in weights.items() if is_same_label(label, text)]
                 self.class_weight_[index] = own[-1] if own else 1.0
         if weights:
             self.class_weight = (

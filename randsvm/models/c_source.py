@@ -88,7 +88,7 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
         "GROUPS": len(form.columns),
         "WIDTH": form.c.shape[1],
         "PAIRS": int(isinstance(model, PairwiseModel)),
-        "INTEGER_LABELS": int(bool(model.c_labels)),
+        "INTEGER_LABELS": int(bool(model.int_labels)),
         "HAS_FEATURE_NAMES": int(model.columns is not None),
         "PROBABILITIES": int(model.has_class_probabilities),
         "MARKS": 0 if marks is None else len(marks),
@@ -132,8 +132,8 @@ def _tables(model: Model, form: NormalForm) -> Iterator[str]:
         yield from _terms(form)
     if model.labels:
         yield _table("char *const", "labels", map(_string, model.labels))
-    if model.c_labels:
-        yield _table("int", "label_values", map(str, model.c_labels))
+    if model.int_labels:
+        yield _table("int", "label_values", map(str, model.int_labels))
     if model.columns is not None:
         names = model.columns.feature_names[: form.inputs]
         names += [""] * (form.inputs - len(names))

@@ -19,6 +19,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data import svmlight
+from randsvm.data.labels import label_values
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, c_source
@@ -389,7 +390,7 @@ def _onnx_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
         return
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [one.name for one in session.get_outputs()]
-    index = {value: number for number, value in enumerate(model.values)}
+    index = {value: number for number, value in enumerate(label_values(model.labels))}
 
     def predict(X: CsrMatrix) -> Predictions:
         found = dict(zip(names, session.run(None, {"X": X.toarray()}), strict=True))

@@ -17,6 +17,7 @@ from randsvm import files
 from randsvm.data.chunks import RawChunk
 from randsvm.data.columns import is_frame
 from randsvm.data.in_memory import chunks_of, is_sparse_of_scipy, to_matrix, with_row_numbers
+from randsvm.data.labels import label_values
 from randsvm.errors import ContentError, ModelError
 from randsvm.events import Trained
 from randsvm.models.model import ROWS_AT_ONCE, Model
@@ -50,7 +51,7 @@ class FittedModel:
 
     def __post_init__(self) -> None:
         if self.classes is None:
-            object.__setattr__(self, "classes", np.array(self.model.values))
+            object.__setattr__(self, "classes", np.array(label_values(self.model.labels)))
 
     @property
     def gap(self) -> float:

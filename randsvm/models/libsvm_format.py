@@ -64,7 +64,7 @@ def write(model: KernelModel, path: str) -> None:
         order = np.concatenate([np.flatnonzero(positive), np.flatnonzero(~positive)])
         Z, beta = Z[order], beta[order]
         nr_sv = (int(positive.sum()), int((~positive).sum()))
-    label = model.c_labels if is_svc else None
+    label = model.int_labels if is_svc else None
     # LIBSVM knows neither words as labels, nor scaling, nor classes one against the rest.
     own_layout = (is_svc and (label is None or nr_sv is None)) or model.scaling is not None
     header = _header(model, label, None if label is None and len(model.b) == 1 else nr_sv)

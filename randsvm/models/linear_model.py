@@ -118,7 +118,7 @@ def write(model: LinearModel, path: str) -> None:
         model.zero_based
         or model.mapping is not None
         or model.scaling is not None
-        or model.c_labels is None
+        or model.int_labels is None
         or largest > ROWS_PER_FEATURE * len(w) + EXTRA_ROWS
     )
     if not own_layout:
@@ -129,7 +129,7 @@ def write(model: LinearModel, path: str) -> None:
     header = {
         "solver_type": (model.solver,),
         "nr_class": (len(model.labels) or 2,),
-        "label": model.c_labels if has_labels else None,
+        "label": model.int_labels if has_labels else None,
         "nr_feature": (len(w),),
         # The offset is the last row of w; without one LIBLINEAR's bias is -1.
         "bias": (1 if model.b.any() else -1,),

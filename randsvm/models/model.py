@@ -270,11 +270,6 @@ class Model:
         assert self.seen is not None
         return self.seen.indices(MAX_FEATURES)
 
-    @cached_property
-    def values(self) -> tuple[int | str, ...]:
-        """The value of each label: a whole number, or the text if not all labels are numbers."""
-        return label_values(self.labels)
-
     def label_table(self, path: str, training: bool = False) -> LabelTable:
         """Return a reader of the labels of rows.
 
@@ -284,19 +279,21 @@ class Model:
         novelty detection, and if some labels of the model are numbers, but not all are whole ones.
         """
         if training:
-            names = () if self.is_one_class else self.labels
+            labels = () if self.is_one_class else self.labels
             closed = not self.is_one_class
-            return LabelTable(path, names=names, closed=closed, any_label=self.is_one_class)
+            return LabelTable(path, labels=labels, closed=closed, any_label=self.is_one_class)
         numbers = any(NUMBER.fullmatch(text) for text in self.labels)
-        plain = not numbers or isinstance(self.values[0], int)
+        plain = not numbers or isinstance(label_values(self.labels)[0], int)
         any_label = self.is_one_class or not plain
-        return LabelTable(path, unlabelled=True, names=self.labels, any_label=any_label)
+        return LabelTable(path, unlabelled=True, labels=self.labels, any_label=any_label)
 
     @property
-    def c_labels(self) -> tuple[int, ...] | None:
-        """The labels as C ints, as in LIBSVM and LIBLINEAR; None if they do not fit."""
-        fit = all(isinstance(v, int) and -(2**31) <= v < 2**31 for v in self.values)
-        return tuple(int(v) for v in self.values) if fit else None
+    def int_labels(self) -> tuple[int, ...] | None:
+        """The labels as ints of C, as LIBSVM and LIBLINEAR have them; None if they do not fit."""
+        values = [
+            v for v in label_values(self.labels) if isinstance(v, int) and -(2**31) <= v < 2**31
+        ]
+        return tuple(values) if len(values) == len(self.labels) else None
 
 
 def _find_columns(features: np.ndarray, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from randsvm import __version__
+from randsvm.data.labels import label_values
 from randsvm.errors import ParameterError
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -114,8 +115,9 @@ class _Graph:
             self.node("Reshape", f, self.constant([-1], np.int64), output="prediction")
             outputs.append(helper.make_tensor_value_info("prediction", kinds.DOUBLE, ["rows"]))
         else:
-            integers = all(isinstance(v, int) and abs(v) < 2**63 for v in model.values)
-            values = np.array(model.values if integers else list(map(str, model.values)))
+            values = label_values(model.labels)
+            integers = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
+            values = values if integers else tuple(map(str, values))
             labels = self.constant(values, np.int64 if integers else object)
             self.node("Gather", labels, self.classes(f, columns), axis=0, output="label")
             kind = kinds.INT64 if integers else kinds.STRING

@@ -17,6 +17,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import slices, sorted_union
 from randsvm.data.columns import written_record
+from randsvm.data.labels import label_values
 from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, join_rows
 from randsvm.errors import ModelError, ParameterError, quoted
@@ -273,7 +274,7 @@ class _FilePrediction:
     def _metrics(self) -> ClassificationMetrics | RegressionMetrics | None:
         metric = self.metric
         if isinstance(metric, ConfusionMatrix):
-            found = metric.metrics(self.rows.labels.names)
+            found = metric.metrics(self.rows.labels.labels)
             if not self.params.probabilities:
                 return found
             return found._replace(probabilities=self.probability_scores.metrics())
@@ -383,11 +384,12 @@ def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
     """Return the text that the output contains for each class of the model."""
     if labels == "file":
         return model.labels
-    if not all(isinstance(value, int) for value in model.values):
+    values = label_values(model.labels)
+    if not all(isinstance(value, int) for value in values):
         raise ModelError(
             f"--labels libsvm: expected labels that are whole numbers, found {model.labels[0]!r}"
         )
-    return tuple(map(str, model.values))
+    return tuple(map(str, values))
 
 
 # --- in threads ----------------------------------------------------------------------------

@@ -760,7 +760,7 @@ class UpdateRun(TrainingRun):
                 )
                 table = LabelTable(
                     self.data,
-                    names=old.labels,
+                    labels=old.labels,
                     closed=not steps.origin,
                     any_label=bool(steps.origin),
                 )

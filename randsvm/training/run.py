@@ -83,27 +83,23 @@ MANY_INTEGERS = 20
 MAX_COLUMNS = 20
 
 
-# D with the labels of a task: y are class indices (positions in the labels) or the targets of a
-# regression. The labels of the model as text, and as numbers if all of them are.
-Labelled = tuple[Dataset, tuple[str, ...], tuple[int | str, ...]]
+def labelled(whole: Dataset, path: str, task: str) -> tuple[Dataset, tuple[str, ...]]:
+    """Return the rows and the labels of the model for a task: "svc", "svr" or "one-class".
 
-
-def labelled(whole: Dataset, path: str, task: str) -> Labelled:
-    """Return the rows with labels for a task: "svc", "svr" or "one-class".
-
-    Novelty detection has the labels "1" and "-1", in this order. Raises DataError for a
-    classification with a single class.
+    y are class indices (positions in the labels) or the targets of a regression. Novelty detection
+    has the labels "1" and "-1", in this order. Raises DataError for a classification with a single
+    class.
     """
     if task == "svr":
-        return whole, (), ()
-    summary = whole.summary
+        return whole, ()
+    labels = whole.summary.labels
     if task == "one-class":
-        indices = {value: index for index, value in enumerate(ONE_CLASS_LABELS)}
-        found = [indices.get(str(value), len(indices)) for value in summary.values]
-        D = whole.relabel(np.array(found, float))
-        return D, ONE_CLASS_LABELS, label_values(ONE_CLASS_LABELS)
+        indices = {label: index for index, label in enumerate(ONE_CLASS_LABELS)}
+        values = [str(*label_values([label])) for label in labels]
+        D = whole.relabel(np.array([indices.get(value, len(indices)) for value in values], float))
+        return D, ONE_CLASS_LABELS
     D, order = labelled_classes(whole, path)
-    return D, tuple(summary.names[i] for i in order), tuple(summary.values[i] for i in order)
+    return D, tuple(labels[i] for i in order)
 
 
 def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Dataset:
@@ -247,7 +243,6 @@ class Trainer(ABC, Generic[AnyParams]):
 
     D: Dataset
     labels: tuple[str, ...]
-    values: tuple[int | str, ...]
 
     def __init__(self, name: str, job: Job) -> None:
         """name: of the algorithm."""
@@ -258,10 +253,11 @@ class Trainer(ABC, Generic[AnyParams]):
 
         Raises DataError if the rows cannot be trained on.
         """
-        self.D, self.labels, self.values = labelled(whole, path, params.prediction_type)
+        self.D, self.labels = labelled(whole, path, params.prediction_type)
         if len(self.labels) > self.max_classes:
             problem = f"expected at most {self.max_classes:,} classes, found {len(self.labels):,}"
-            hint = " (-s svr takes numbers as targets)" if isinstance(self.values[0], int) else ""
+            numbers = isinstance(label_values(self.labels)[0], int)
+            hint = " (-s svr takes numbers as targets)" if numbers else ""
             raise DataError(display_name(path), 1, 1, problem + hint)
         if self.labels:
             check_weights(params.weights, self.labels)
@@ -453,7 +449,7 @@ def _unused_options(params: AnyParams) -> list[str]:
 def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
     """Return messages for the user about labels, parameters and scaling."""
     found, K, scaling = [], len(trainer.labels), trainer.D.scaling
-    if K > MANY_INTEGERS and all(isinstance(value, int) for value in trainer.values):
+    if K > MANY_INTEGERS and isinstance(label_values(trainer.labels)[0], int):
         found.append(f"{K:,} different numbers as classes: was -s svr, a regression, meant?")
     if params.multiclass and K == 2:
         found.append(f"--multiclass {params.multiclass} has no effect with two classes")

@@ -134,16 +134,16 @@ class SharedKernelFit:
                 training, y[training], params.C, params.epsilon, params.tolerance
             )
             return np.asarray(kernel.sums(machine, held_out)[0] - machine.rho)
-        names, sums = subtasks.names, subtasks.weight_sums
+        labels, sums = subtasks.labels, subtasks.weight_sums
         classes = y[training].astype(np.int64)
-        if len(names) > 2 and not subtasks.pairs:
+        if len(labels) > 2 and not subtasks.pairs:
             columns = []
-            for k in range(len(names)):
+            for k in range(len(labels)):
                 sides = np.where(classes == k, 0, 1)
-                bounds = params.one_vs_rest_weights(k, names, sums)
+                bounds = params.one_vs_rest_weights(k, labels, sums)
                 columns.append(_shared_pairs(kernel, params, training, sides, bounds, held_out))
             return np.hstack(columns)
-        weights = class_weights(params.weights, names, sums)
+        weights = class_weights(params.weights, labels, sums)
         return _shared_pairs(kernel, params, training, classes, weights, held_out)
 
     def _kernel(self, D: Dataset, subtasks: Subtasks) -> SharedKernel:
@@ -340,7 +340,7 @@ def stages(
 def first_rows(scores: CandidateScores[AnyParams], least: int, most: int) -> int:
     """Return the rows of the first stage: enough for each fold and each class."""
     D, job = scores.D, scores.job
-    classes, folds = len(D.summary.names), job.search.fold_count
+    classes, folds = len(D.summary.labels), job.search.fold_count
     groups = rows_of_groups(D, folds, job.data_params.seed)
     return min(max(least, MIN_FOLD_ROWS * folds, MIN_CLASS_ROWS * classes, groups), most)
 
@@ -378,7 +378,7 @@ class CandidateScores(Generic[AnyParams]):
     ) -> None:
         self.D, self.job, self.configuration = D, job, configuration
         self.search_fits, self.until = search_fits, until
-        self.criterion = criterion_of(job.search, params, D.summary.names)
+        self.criterion = criterion_of(job.search, params, D.summary.labels)
         # The number of folds of all repetitions.
         self.folds = job.search.fold_count * job.search.repeats
         self.logged = {
@@ -633,7 +633,7 @@ class SearchFolds(Generic[AnyParams]):
         if options.no_racing or options.refined_fields or self.scores.until < inf:
             return False
         # A race keeps the first fit of each candidate; without one, few are kept at a time.
-        values = len(self.candidates) * D.n * max(len(D.summary.names) - 1, 1)
+        values = len(self.candidates) * D.n * max(len(D.summary.labels) - 1, 1)
         return len(self.candidates) > 1 and values <= MAX_RACING_VALUES
 
     def scored(

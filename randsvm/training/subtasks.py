@@ -21,6 +21,7 @@ from randsvm.algorithms.decomposition import Start, step_to_coefficients
 from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
+from randsvm.data.labels import label_values
 from randsvm.data.matching import Matches, matches
 from randsvm.data.points import Points
 from randsvm.data.scaling import Scaling
@@ -112,13 +113,13 @@ class Subtasks:
         self._regrouped: RowsByClass | None = None
         self._few_rows: dict[int, tuple[Dataset, np.ndarray]] = {}
         self._lock = Lock()
-        self.names: list[str] = []
+        self.labels: list[str] = []
         self.counts: list[int] = []
         self.weight_sums: Sequence[float] = []
         if params.prediction_type == "svc":
             assert D.targets is not None
             order = np.argsort(D.targets).tolist()
-            self.names = [D.summary.names[i] for i in order]
+            self.labels = [D.summary.labels[i] for i in order]
             self.counts = [D.summary.counts[i] for i in order]
             sums = D.summary.class_weight_sums or D.summary.counts
             self.weight_sums = [sums[i] for i in order]
@@ -126,10 +127,10 @@ class Subtasks:
 
     def _check(self) -> None:
         """Raise ParameterError if the classes cannot have the nu of -s nu-svc."""
-        names, sums = self.names, self.weight_sums
-        for i, j in self.pairs if len(names) > 2 else [(0, 1)]:
-            self.params.check_classes([names[i], names[j]], [sums[i], sums[j]])
-        if self.params.task == "nu-svc" and len(self) == len(names) > 2 and not self.pairs:
+        labels, sums = self.labels, self.weight_sums
+        for i, j in self.pairs if len(labels) > 2 else [(0, 1)]:
+            self.params.check_classes([labels[i], labels[j]], [sums[i], sums[j]])
+        if self.params.task == "nu-svc" and len(self) == len(labels) > 2 and not self.pairs:
             raise ParameterError("-s nu-svc tells two classes apart, not one from the rest")
 
     @cached_property
@@ -137,11 +138,11 @@ class Subtasks:
         """The class indices of each pair; empty unless the training is one against one."""
         if self.params.multiclass != "ovo":
             return []
-        first, second = class_pairs(len(self.names))
+        first, second = class_pairs(len(self.labels))
         return list(zip(first.tolist(), second.tolist(), strict=True))
 
     def __len__(self) -> int:
-        return len(self.pairs) or (len(self.names) if len(self.names) > 2 else 1)
+        return len(self.pairs) or (len(self.labels) if len(self.labels) > 2 else 1)
 
     @property
     def max_rows(self) -> int:
@@ -175,13 +176,13 @@ class Subtasks:
         if self.params.prediction_type != "svc":
             return Subtask(D, problem)
         if not self.pairs:
-            name = self.names[number] if len(self.names) > 2 else ""
+            name = self.labels[number] if len(self.labels) > 2 else ""
             return Subtask(one_versus_rest(D, number), problem, name)
         D, rows = self._pair_rows(number)
         if self.D.own_weights is not None:
             D = D.reweighted(self.D.own_weights[rows])
         first, second = self.pairs[number]
-        pair = self.names[first], self.names[second]
+        pair = self.labels[first], self.labels[second]
         return Subtask(D, problem, " / ".join(pair), pair, rows)
 
     def _pair_rows(self, number: int) -> tuple[Dataset, np.ndarray]:
@@ -193,7 +194,7 @@ class Subtasks:
             D = D.single_threaded().in_memory()
             # All pairs together hold each row once for every other class.
             if (
-                len(self.names) - 1
+                len(self.labels) - 1
             ) * self.D.store.nbytes <= KEPT_PAIRS_SHARE * self.resources.memory:
                 self._few_rows[number] = D, rows
         return D, rows
@@ -237,15 +238,15 @@ class Subtasks:
         )
 
     def _problem_of(self, number: int) -> Problem:
-        params, names, sums = self.params, self.names, self.weight_sums
-        if not names:
+        params, labels, sums = self.params, self.labels, self.weight_sums
+        if not labels:
             return self.problem
         if self.pairs:
-            weights = params.pair_weights(*self.pairs[number], names, sums)
-        elif len(names) == 2:
-            weights = params.side_weights(names, sums)
+            weights = params.pair_weights(*self.pairs[number], labels, sums)
+        elif len(labels) == 2:
+            weights = params.side_weights(labels, sums)
         else:
-            weights = params.one_vs_rest_weights(number, names, sums)
+            weights = params.one_vs_rest_weights(number, labels, sums)
         weight = sum(self.side_weights(number)) if self.pairs else self._total_weight
         return self._problem(weight, weights)
 
@@ -258,7 +259,7 @@ class Subtasks:
     def _class_weights(self) -> np.ndarray:
         """The sum of the weights of the rows of each class in D, which may be a view."""
         labels, weights = self.D.labels().astype(np.int64), self.D.weights()
-        return np.bincount(labels, weights, len(self.names))
+        return np.bincount(labels, weights, len(self.labels))
 
     def side_weights(self, number: int) -> tuple[float, float]:
         """Return the sums of the weights of the rows with y = +1 and with y = -1."""
@@ -275,8 +276,8 @@ class Subtasks:
         with rho = 0 has P = 0, and D is unknown. Only classifications are certified.
         """
         empty, problem = self._empty, self._problem_of(number)
-        if problem.absolute_sum or not self.names:
-            certified = bool(self.names) and problem.positive_semidefinite
+        if problem.absolute_sum or not self.labels:
+            certified = bool(self.labels) and problem.positive_semidefinite
             certificate = Certificate(0.0, -inf if certified else 0.0, certified)
             return KernelSolution(empty.rows, EMPTY, 0.0, problem, empty), certificate
         sides = self.side_weights(number)
@@ -299,7 +300,7 @@ class Subtasks:
         with self._lock:
             if self._regrouped is None:
                 room = max(0, self.resources.data_bytes - self.D.store.resident_bytes)
-                room, classes = room // self.memory_sharers, len(self.names)
+                room, classes = room // self.memory_sharers, len(self.labels)
                 self._regrouped = RowsByClass(self.D, classes, room, self.resources.tmpdir)
             return self._regrouped
 
@@ -324,7 +325,7 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
         "nu": problem.absolute_sum > 0,
         "kernel": Kernel.of(problem),
         "features": subtasks.D.summary.features,
-        "labels": tuple(subtasks.names),
+        "labels": tuple(subtasks.labels),
         "b": np.array([one.b * one.scale for one in solutions]),
     }
     if subtasks.pairs:
@@ -334,7 +335,7 @@ def assemble(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> KernelM
 
 def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> dict[str, Any]:
     """Return the support vectors of all pairs, grouped by class, as PairwiseModel has them."""
-    classes = len(subtasks.names)
+    classes = len(subtasks.labels)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
     points = kernel_centres(subtasks.D, rows)
     beta = np.zeros((len(rows), classes))
@@ -549,15 +550,15 @@ class OldModel:
         """Return the part of a one-against-one model that is about these two classes."""
         self._check_labels(D)
         assert isinstance(self.model, PairwiseModel)
-        names, values = D.summary.names, list(map(str, self.model.values))
-        indices = [values.index(str(D.summary.values[names.index(n)])) for n in (first, second)]
+        labels, values = D.summary.labels, _values_of(self.model.labels)
+        indices = [values.index(_values_of(labels)[labels.index(n)]) for n in (first, second)]
         return OldModel(self.path, self.model.pair_model(*indices))
 
     def _check_labels(self, D: Dataset) -> None:
-        if sorted(map(str, D.summary.values)) != sorted(map(str, self.model.values)):
+        old, new = self.model.labels, D.summary.labels
+        if sorted(_values_of(old)) != sorted(_values_of(new)):
             raise ModelError(
-                f"the model to start from has the labels {list(self.model.values)}, the data "
-                f"{list(D.summary.values)}"
+                f"the model to start from has the labels {list(old)}, the data {list(new)}"
             )
 
     def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
@@ -569,8 +570,13 @@ class OldModel:
             return 0, 1.0
         if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
             return 0, 1.0
-        first = str(D.summary.values[int(np.argmax(D.targets))])
-        values = list(map(str, self.model.values))
+        first = _values_of(D.summary.labels)[int(np.argmax(D.targets))]
+        values = _values_of(self.model.labels)
         self._check_labels(D)
         index = values.index(first)
         return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)
+
+
+def _values_of(labels: Sequence[str]) -> list[str]:
+    """Return labels in one notation: 1 for +1 and 1.0."""
+    return list(map(str, label_values(labels)))

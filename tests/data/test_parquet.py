@@ -140,7 +140,7 @@ def test_columns_and_rows_are_those_of_the_csv(tmp_path_factory, data):
     def found(name):
         try:
             with open_table(folder / f"t.{name}", fill=True) as D:
-                return D.summary.digest, columns_of(D), D.summary.names
+                return D.summary.digest, columns_of(D), D.summary.labels
         except RandsvmError as error:
             return (str(error).split(": ", 1)[1],)
 

@@ -117,7 +117,7 @@ def test_unlabelled_rows_are_nan():
     assert np.isnan(parse(b"? 1:1\n", "number", unlabelled=True).y).all()
     table = label_table("a.svm", unlabelled=True)
     assert np.isnan(table.classes(parse(b"? 1:1\n", unlabelled=True))).all()
-    assert table.names == []
+    assert table.labels == []
     assert table.numeric is None
 
 
@@ -360,21 +360,20 @@ def test_notations_of_one_number_are_one_class():
     table = label_table("a.svm")
     classes = table.classes(parse(b"+1\n1.0\n-0\n1e0\n0.0\n10e-1\n-1\n0.01e2\n.0e99999999999\n"))
     assert classes.tolist() == [0, 0, 1, 0, 1, 0, 2, 0, 1]
-    assert table.names == ["+1", "-0", "-1"]
-    assert table.values == [1, 0, -1]
+    assert table.labels == ["+1", "-0", "-1"]
     assert table.numeric is True
     assert len(table) == 3
 
 
 def test_known_names_keep_their_numbers_and_unknown_labels_get_new_ones():
-    table = label_table("a.svm", unlabelled=True, names=["2", "-1"])
+    table = label_table("a.svm", unlabelled=True, labels=["2", "-1"])
     block = parse(b"-1\n7\n2.0\n?\n", unlabelled=True)
     assert np.array_equal(table.classes(block), [1, 2, 0, np.nan], equal_nan=True)
-    assert table.names == ["2", "-1", "7"]
+    assert table.labels == ["2", "-1", "7"]
 
 
 def test_number_labels_are_refused_for_a_model_with_names(file):
-    table = label_table("a.svm", names=["spam", "ham"])
+    table = label_table("a.svm", labels=["spam", "ham"])
     message = problem_of(file(b"ham\n1\n"), table)
     assert message == "a.svm:2:1: expected a name like the first label, 'spam', found '1'"
 

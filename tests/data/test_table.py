@@ -184,7 +184,7 @@ def test_what_the_csv_module_writes_is_read(
             assert found[2] == (None if other[2] is None else pytest.approx(other[2], 1e-9, 1e-9))
         expected = np.hstack(X)
         assert np.array_equal(matrix(D, expected.shape[1]), expected.astype(np.float32))
-        assert [D.summary.names[int(code)] for code in D.labels()] == labels
+        assert [D.summary.labels[int(code)] for code in D.labels()] == labels
         # The same rows in small blocks, which cut quoted fields and line ends anywhere.
         blocks = table_blocks(path, D, block_size=2400, float64=True)
     assert sum(map(len, blocks)) == n

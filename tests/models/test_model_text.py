@@ -63,7 +63,7 @@ def same(found, expected):
 def test_a_model_is_read_as_it_was_written(kind, written, tmp_path):
     model, found = KINDS[kind], load_model(written)
     assert type(found) is type(model)
-    assert found.values == model.values
+    assert found.labels == model.labels
     exact = {f.name for f in fields(model)} - {"features", "seen", "Z", "beta", "b", "w", "support"}
     for name in exact - {"zero_based"} if model.zero_based else exact:
         assert same(getattr(found, name), getattr(model, name)), name
@@ -161,7 +161,7 @@ def test_models_of_liblinear_are_read_and_written_for_it_again(tmp_path, solver,
         with_bias = np.column_stack([ROWS, np.full(len(ROWS), model.bias)])
         labels = [bindings.liblinear.predict(model, nodes_of(row, model.bias)) for row in with_bias]
         predicted = found.predicted(found.decision(rows_of(found)))
-        ours = predicted if found.is_regression else np.array(found.values)[predicted]
+        ours = predicted if found.is_regression else np.array(found.labels, float)[predicted]
         np.testing.assert_allclose(ours, labels, rtol=1e-9, atol=1e-9)
 
 

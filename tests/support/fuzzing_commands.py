@@ -55,7 +55,7 @@ class Logs:
             run_train("osuna", "-q", *search, folder / "data", folder / "m")
         self.valid = self.path.read_bytes()
         found = read_trials(str(self.path))
-        summary = SimpleNamespace(digest=found[0]["digest"], names=["1", "2"])
+        summary = SimpleNamespace(digest=found[0]["digest"], labels=["1", "2"])
         self.D: Any = SimpleNamespace(n=24, summary=summary)
         self.words = {one["values"]["C"]: one["configuration"].split(" ") for one in found}
         self.candidates = [Candidate({"C": C}, KernelParams(C=C)) for C in self.words]

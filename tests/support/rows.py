@@ -89,7 +89,7 @@ def matrix_of(D: Dataset) -> np.ndarray:
 
 
 def summary_of(D: Dataset) -> dict[str, Any]:
-    """Return the counts, names and digest of a data set as values that can be compared."""
+    """Return the counts, labels and digest of a data set as values that can be compared."""
     return {**vars(D.summary), "features": D.summary.features.tolist()}
 
 
@@ -99,9 +99,9 @@ def two_classes(whole: Dataset) -> Dataset:
 
 
 def by_class(whole: Dataset, path: object = "") -> tuple[Dataset, list[str]]:
-    """Return a view whose y is the number of the class in the model, and the names in order."""
+    """Return a view whose y is the number of the class in the model, and the labels in order."""
     D, order = labelled_classes(whole, str(path))
-    return D, [whole.summary.names[i] for i in order]
+    return D, [whole.summary.labels[i] for i in order]
 
 
 def scaled(D: Dataset, name: str) -> Dataset:
