@@ -61,7 +61,8 @@ def train(
         Options by the long names of the command line: fields of KernelParams and RandsvmParams or
         OsunaParams, or of SgdParams, and of StopParams, Limits, DataParams, Search and Resources:
         ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
-        ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). Also
+        ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). A word of
+        the command line is a value, too: ``time_limit="10m"``, ``memory="1G"``. Also
         ``warm_start``, or for sgd ``update``, the name of a model file to start from, and
         ``earlier``, a function that returns `tried` records of earlier searches.
 
@@ -215,6 +216,6 @@ def _converted(name: str, kind: Kind | None, value: Any) -> Any:
     if kind is None or value is None:
         return value
     try:
-        return kind.convert(value)
+        return kind.value(value)
     except ValueError as error:
-        raise ParameterError(f"{name} {error}") from None
+        raise ParameterError(f"{name}: {error}") from None

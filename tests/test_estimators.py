@@ -100,7 +100,7 @@ def test_a_run_that_ends_above_its_gap_warns():
         (
             SVC,
             {"kernel": "cosine"},
-            "kernel must be one of linear, poly, rbf, sigmoid",
+            r"kernel: expected one of linear .*, found 'cosine'",
         ),
         (
             SVC,

@@ -39,11 +39,14 @@ class KindType(click.ParamType):
         if not isinstance(value, str):
             return value
         try:
-            found = self.kind.parse(value)
+            found = self.kind.value(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        problem = self.kind.problem_as_given(found)
-        return self.fail(f"{problem}, got {value}", param, ctx) if problem else found
+        for one in found if isinstance(found, tuple) else [found]:
+            problem = self.kind.problem(one)
+            if problem and one != values.AUTO:
+                self.fail(f"{problem}, got {value}", param, ctx)
+        return found
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -52,8 +55,8 @@ class KindType(click.ParamType):
 
         if isinstance(self.kind, values.Path):
             return [CompletionItem(incomplete, type="file")]
-        words = self.kind.completions
-        return [CompletionItem(word) for word in words if word and word.startswith(incomplete)]
+        words = self.kind.words
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
 
 class OptionOfField(click.Option):

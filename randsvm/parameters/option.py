@@ -6,7 +6,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from randsvm.decimals import is_number
 from randsvm.errors import ParameterError
 from randsvm.parameters.values import AUTO, BALANCED, Flag, Kind, Numbers, Weights
 
@@ -95,24 +94,16 @@ def command_line(
     for group in parameters:
         for f, spec in options(group):
             value = several.get(f.name, getattr(group, f.name))
-            if names is not None and f.name not in names:
-                continue
-            if isinstance(spec.kind, Flag):
-                words += [spec.flags[0]] * bool(value)
-            elif isinstance(spec.kind, Weights):
-                for label, weight in value:
-                    words += [spec.flags[0], label]
-                    words += [] if label == BALANCED else [spec.kind.format(weight)]
-            elif value is not None:
-                words += [spec.flags[0], spec.kind.format(value)]
+            if value is not None and (names is None or f.name in names):
+                words += spec.kind.as_words(spec.flags[0], value)
     return words
 
 
 def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dict[str, Any]:
     """Return the values of a command line that `command_line` made, by field.
 
-    Numbers are floats, class weights a dictionary by label (of BALANCED 1.0), and other values
-    texts; of flags True. Words that are no option of the groups are skipped.
+    Class weights are a dictionary by label; that of BALANCED is 1. Words that are no option of the
+    groups are skipped.
     """
     fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in options(group)}
     found: dict[str, Any] = {}
@@ -123,18 +114,12 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
             continue
         if isinstance(spec.kind, Flag):
             found[name] = True
-            continue
-        text = next(rest, "")
-        if isinstance(spec.kind, Weights):
-            weight = "1" if text == BALANCED else next(rest, "")
-            found.setdefault(name, {})[text] = _value(weight)
+        elif isinstance(spec.kind, Weights):
+            label = next(rest)
+            found.setdefault(name, {})[label] = 1.0 if label == BALANCED else float(next(rest))
         else:
-            found[name] = _value(text)
+            found[name] = spec.kind.value(next(rest))
     return found
-
-
-def _value(word: str) -> float | str:
-    return float(word) if is_number(word.encode("utf-8", "surrogateescape")) else word
 
 
 def changed_flags(parameters: DataclassInstance, group: str | None = None) -> list[str]:

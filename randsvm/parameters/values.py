@@ -1,7 +1,7 @@
-"""Kinds of option values: each parses words, checks values and writes them as words.
+"""Kinds of option values: each reads values, checks them and writes them as words.
 
-The command line calls `parse` and `problem`, the Python interface `convert` and `problem`, and the
-configuration of a model is written by `format`. ValueErrors become errors of the caller.
+`value` takes a word of the command line or a value of a Python caller: 2**30 and "1G" are the same
+size. ValueErrors become errors of the caller.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 MEGABYTE = 1 << 20
@@ -20,47 +20,59 @@ BALANCED = "balanced"
 AUTO = "auto"
 
 
+def format_size(count: float) -> str:
+    """Return a size in bytes as a word in megabytes, rounded if above one megabyte."""
+    return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
+
+
+def format_number(x: float) -> str:
+    """Return the shortest word that is parsed as the same number."""
+    return f"{x:g}" if float(f"{x:g}") == x else repr(x)
+
+
 class Kind:
     """A kind of values: any text.
 
     metavar : name of a value in the help
-    expected : name of a value in messages of the Python interface
-    types : types of a value in Python
+    expected : name of a value in messages
     words : words that are values
+    bounds : bounds of a value in the help
     """
 
     metavar = "TEXT"
     expected = "a text"
-    types: tuple[type, ...] = (str,)
     words: tuple[str, ...] = ()
     bounds = ""
 
-    @property
-    def completions(self) -> tuple[str, ...]:
-        """The words that a shell completes."""
-        return self.words
+    def value(self, given: Any) -> Any:
+        """Return the value of a word or of a Python caller, as the option stores it.
+
+        Raise ValueError.
+        """
+        try:
+            return self.parse(given) if isinstance(given, str) else self.convert(given)
+        except (ValueError, TypeError, ArithmeticError):
+            raise ValueError(f"expected {self.expected}, found {given!r}") from None
 
     def parse(self, text: str) -> Any:
-        """Return the value of a word on the command line. Raise ValueError."""
+        """Return the value of a word. Raise ValueError or ArithmeticError."""
         return text
 
-    def convert(self, value: Any) -> Any:
-        """Return a value of a Python caller as the option stores it. Raise ValueError."""
-        if not isinstance(value, self.types):
-            raise ValueError(f"must be {self.expected}, got {value!r}")
-        return value
+    def convert(self, given: Any) -> Any:
+        """Return the value of a Python caller. Raise ValueError, TypeError or ArithmeticError."""
+        raise TypeError
 
     def problem(self, value: Any) -> str:
         """Return what the value must be if it is not allowed, else ""."""
         return ""
 
-    def problem_as_given(self, value: Any) -> str:
-        """Return `problem` of what `parse` returns, which may stand for several values."""
-        return self.problem(value)
-
     def format(self, value: Any) -> str:
         """Return the shortest word that is parsed as the same value."""
         return format_number(value) if isinstance(value, float) else str(value)
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        """Return the words of a command line that give the option this value."""
+        return [flag, self.format(value)]
 
 
 class Path(Kind):
@@ -68,33 +80,34 @@ class Path(Kind):
 
     metavar = "PATH"
     expected = "the name of a file"
-    types = (str, os.PathLike)
 
-    def convert(self, value: Any) -> str:
-        return os.fspath(super().convert(value))
-
-
-class Flag(Kind):
-    """An option without a value: given or not."""
-
-    expected = "True or False"
-    types = (bool, int)
+    def convert(self, given: Any) -> str:
+        return os.fspath(given)
 
 
 class Switch(Kind):
-    """0 or 1, as LIBSVM's -h."""
+    """0 or 1, as LIBSVM's -h; in Python also False and True."""
 
     metavar = "0|1"
-    expected = "True or False"
-    types = (bool, int)
+    expected = "0 or 1"
 
     def parse(self, text: str) -> bool:
-        if text not in ("0", "1"):
-            raise ValueError(f"expected 0 or 1, found {text!r}")
-        return text == "1"
+        return bool(("0", "1").index(text))
+
+    def convert(self, given: Any) -> bool:
+        return bool((False, True).index(given))
 
     def format(self, value: Any) -> str:
         return str(int(value))
+
+
+class Flag(Switch):
+    """An option without a value: given or not."""
+
+    expected = "True or False"
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        return [flag] if value else []
 
 
 class Choice(Kind):
@@ -104,24 +117,17 @@ class Choice(Kind):
     """
 
     def __init__(self, *words: str, metavar: str = "") -> None:
-        self.words = words
-        self.metavar = metavar or "|".join(filter(None, words))
+        self.named = {str(number): word for number, word in enumerate(words) if word}
+        self.words = tuple(self.named.values())
+        self.metavar = metavar or "|".join(self.words)
+        listed = ", ".join(f"{word} ({number})" for number, word in self.named.items())
+        self.expected = f"one of {listed}" if len(self.words) > 1 else self.words[0]
 
     def parse(self, text: str) -> str:
-        named = {str(number): word for number, word in enumerate(self.words) if word}
-        found = named.get(text, text.lower())
-        if found in named.values():
-            return found
-        listed = ", ".join(f"{word} ({number})" for number, word in named.items())
-        expected = f"one of {listed}" if len(named) > 1 else listed.partition(" ")[0]
-        raise ValueError(f"expected {expected}, found {text!r}")
-
-    def convert(self, value: Any) -> Any:
-        return value
+        return self.words[self.words.index(self.named.get(text, text.lower()))]
 
     def problem(self, value: Any) -> str:
-        listed = ", ".join(filter(None, self.words))
-        return "" if value and value in self.words else f"must be one of {listed}"
+        return "" if value in self.words else f"must be one of {', '.join(self.words)}"
 
 
 class Number(Kind):
@@ -133,7 +139,7 @@ class Number(Kind):
     """
 
     metavar = "FLOAT"
-    noun = "a number"
+    expected = "a number"
 
     def __init__(
         self,
@@ -147,7 +153,8 @@ class Number(Kind):
         self.words = words
         self.least, self.most, self.above, self.below = least, most, above, below
         self.metavar = "|".join([self.metavar, *words])
-        self.expected = " or ".join([self.noun, *map(repr, words)])
+        example = " as 0.01" if below == 1 else ""
+        self.expected = " or ".join([self.expected + example, *words])
         self.bounds = self._bounds(unit)
 
     def _bounds(self, unit: str) -> str:
@@ -161,33 +168,23 @@ class Number(Kind):
         return " and ".join(words) + (f" {unit}" if unit else "")
 
     def format_bound(self, x: float) -> str:
-        return f"2^{math.log2(x):.0f}" if x >= 2**31 else self.format(x)
+        return f"2^{math.log2(x):.0f}" if x >= 2**31 else format_number(x)
 
     def parse(self, text: str) -> Any:
-        if text.lower() in self.words:
-            return text.lower()
-        try:
-            return self.parse_number(text)
-        except ValueError:
-            percent = re.fullmatch(r"(\d+\.?\d*|\.\d+)%", text)
-            hint = f": write {float(percent[1]) / 100:g}" if percent and self.below == 1 else ""
-            listed = " or ".join([self.noun, *self.words])
-            raise ValueError(f"expected {listed}, found {text!r}{hint}") from None
+        return text.lower() if text.lower() in self.words else self.number(text)
 
-    def parse_number(self, text: str) -> float:
+    def number(self, text: str) -> float:
+        """Return the number of a word. Raise ValueError."""
         return float(text)
 
-    def convert(self, value: Any) -> Any:
-        if isinstance(value, str) and value in self.words:
-            return value
-        if not isinstance(value, numbers.Real):
-            raise ValueError(f"must be {self.expected}, got {value!r}")
-        return float(value)
+    def convert(self, given: Any) -> Any:
+        if not isinstance(given, numbers.Real):
+            raise TypeError
+        return float(given)
 
     def problem(self, value: Any) -> str:
         if isinstance(value, str):
-            fits = value in self.words
-            return "" if fits else f"must be {' or '.join([self.noun, *self.words])}"
+            return "" if value in self.words else f"must be {self.expected}"
         # nan fails every comparison.
         within = (
             (self.least is None or value >= self.least)
@@ -202,28 +199,27 @@ class Whole(Number):
     """A whole number."""
 
     metavar = "INTEGER"
-    noun = "a whole number"
+    expected = "a whole number"
 
-    def parse_number(self, text: str) -> int:
+    def number(self, text: str) -> int:
         return int(text)
 
-    def convert(self, value: Any) -> Any:
-        if isinstance(value, numbers.Real) and value % 1 != 0:  # nan and infinities too
-            raise ValueError(f"must be {self.expected}, got {value!r}")
-        found = super().convert(value)
-        return found if isinstance(found, str) else int(value)
+    def convert(self, given: Any) -> Any:
+        if super().convert(given) % 1 != 0:  # nan and infinities too
+            raise ValueError
+        return int(given)
 
 
 class Size(Whole):
     """Bytes, with K, M, G or T for powers of 1,024."""
 
     metavar = "SIZE"
-    noun = "a number of bytes"
+    expected = "a size as 512M or 4G"
 
-    def parse(self, text: str) -> int:
+    def number(self, text: str) -> int:
         found = re.fullmatch(r"(\d{1,20}(?:\.\d*)?)([KMGT]?)(?:i?B)?", text, re.IGNORECASE)
         if not found:
-            raise ValueError(f"expected a size as 512M or 4G, found {text[:40]!r}")
+            raise ValueError
         return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
 
     def format_bound(self, x: float) -> str:
@@ -234,33 +230,30 @@ class Duration(Number):
     """Seconds, or with s, m, h: 90s, 10m, 2h."""
 
     metavar = "DURATION"
-    noun = "a number of seconds"
+    expected = "a time as 90s, 10m or 2h"
     UNITS: ClassVar = {"": 1, "s": 1, "m": 60, "h": 3600}
 
-    def parse(self, text: str) -> float:
+    def number(self, text: str) -> float:
         found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([smh]?)", text)
         if not found:
-            raise ValueError(f"expected a time as 90s, 10m or 2h, found {text!r}")
+            raise ValueError
         return float(found[1]) * self.UNITS[found[2]]
 
     def format(self, value: Any) -> str:
         return super().format(value) + "s"
-
-    def format_bound(self, x: float) -> str:
-        return format_number(x)
 
 
 class RowsOrTime(Duration):
     """A number of rows (int), or a time with its unit (float)."""
 
     metavar = "ROWS|TIME"
-    noun = "a number of rows or seconds"
+    expected = "a number of rows or a time as 60s or 10m"
 
-    def parse(self, text: str) -> int | float:
-        return int(text) if re.fullmatch(r"[1-9]\d{0,17}", text) else super().parse(text)
+    def number(self, text: str) -> int | float:
+        return int(text) if re.fullmatch(r"[1-9]\d{0,17}", text) else super().number(text)
 
-    def convert(self, value: Any) -> Any:
-        return value if isinstance(value, int) else super().convert(value)
+    def convert(self, given: Any) -> Any:
+        return given if isinstance(given, int) else super().convert(given)
 
     def format(self, value: Any) -> str:
         return str(value) if isinstance(value, int) else super().format(value)
@@ -273,30 +266,23 @@ class Folds(Whole):
     """
 
     metavar = "N[xREPEATS]"
-    noun = "a number of folds or a text as '5x3'"
+    expected = "folds as 5 or 5x3"
 
     def __init__(self, *, most_repeats: int, **bounds: Any) -> None:
         super().__init__(**bounds)
         self.most_repeats = most_repeats
 
     def parse(self, text: str) -> int | str:
-        if re.fullmatch(r"\d{1,9}x\d{1,9}", text):
-            return text
-        if not re.fullmatch(r"-?\d{1,9}", text):
-            raise ValueError(f"expected folds as 5 or 5x3, found {text!r}")
-        return int(text)
-
-    def convert(self, value: Any) -> Any:
-        return value if isinstance(value, str) else super().convert(value)
+        if not re.fullmatch(r"-?\d{1,9}|\d{1,9}x\d{1,9}", text):
+            raise ValueError
+        return text if "x" in text else int(text)
 
     def problem(self, value: Any) -> str:
-        if not isinstance(value, str):
-            return super().problem(value)
-        parts = [int(part) for part in value.split("x") if part.isdecimal()]
-        fits = len(parts) == 2 == value.count("x") + 1 and not super().problem(parts[0])
-        if fits and 1 <= parts[1] <= self.most_repeats:
-            return ""
-        return f"must be {self.bounds}, and with repetitions as 5x3 (up to {self.most_repeats})"
+        folds, _, repeats = str(value).partition("x")
+        problem = super().problem(int(folds))
+        if repeats and (problem or not 1 <= int(repeats) <= self.most_repeats):
+            return f"must be {self.bounds}, and with repetitions as 5x3 (up to {self.most_repeats})"
+        return problem
 
 
 class Numbers(Number):
@@ -307,28 +293,16 @@ class Numbers(Number):
     """
 
     metavar = "FLOAT[,FLOAT...]"
+    expected = "a number, several as 1,2,8, a range as 2^-5:2^15:2^2 (its step multiplies)"
     MOST = 1000
 
     def __init__(self, *words: str, auto: tuple[float, ...] = (), **bounds: Any) -> None:
-        super().__init__(*words, **bounds)
+        super().__init__(*words, *[AUTO] * bool(auto), **bounds)
         self.metavar = type(self).metavar
         self.auto = auto
-        self.all_words = (*words, AUTO) if auto else words
-        self.expected = " or ".join([self.noun, "a list of numbers", *map(repr, self.all_words)])
 
-    @property
-    def completions(self) -> tuple[str, ...]:
-        return self.all_words
-
-    def parse(self, text: str) -> Any:
-        if text.lower() in self.all_words:
-            return text.lower()
-        try:
-            found = [one for part in text.split(",") for one in self._range(part)]
-        except (ValueError, OverflowError, ZeroDivisionError):
-            span = "a range as 2^-5:2^15:2^2 (its step multiplies)"
-            listed = ", ".join([self.noun, "several as 1,2,8", span, *self.all_words])
-            raise ValueError(f"expected {listed}, found {text!r}") from None
+    def number(self, text: str) -> Any:
+        found = [one for part in text.split(",") for one in self._range(part)]
         distinct = tuple(dict.fromkeys(found))
         return distinct if len(distinct) > 1 else distinct[0]
 
@@ -344,23 +318,17 @@ class Numbers(Number):
             raise ValueError
         return [first * step**power for power in range(int(count) + 1)]
 
-    def convert(self, value: Any) -> Any:
-        if isinstance(value, str) or not isinstance(value, Sequence):
-            return value if value == AUTO and self.auto else super().convert(value)
-        for one in value:
-            if not isinstance(one, numbers.Real):
-                raise ValueError(f"must be numbers in a list, got {one!r}")
-        return tuple(map(float, value))
+    def convert(self, given: Any) -> Any:
+        if isinstance(given, numbers.Real):
+            return super().convert(given)
+        found = tuple(map(super().convert, given))
+        if not found:
+            raise ValueError
+        return found
 
-    def problem_as_given(self, value: Any) -> str:
-        if value == AUTO and self.auto:
-            return ""
-        if not isinstance(value, tuple):
-            return self.problem(value)
-        found = next(filter(None, map(self.problem, value)), "")
-        # The ranges of LIBSVM's grid.py have exponents of 2.
-        hint = " (a power of 2 is written as 2^-1)" * (min(value) < 0 == self.above)
-        return found and found + hint
+    def problem(self, value: Any) -> str:
+        # A search replaces AUTO by numbers before the value is checked.
+        return f"must be {self.expected}" if value == AUTO else super().problem(value)
 
     def format(self, value: Any) -> str:
         values = value if isinstance(value, tuple) else [value]
@@ -371,21 +339,25 @@ class Weights(Kind):
     """Pairs of a label, or BALANCED, and a number."""
 
     metavar = "LABEL WEIGHT"
-    expected = "a dictionary of labels and numbers"
-    types = (str, Mapping, Iterable)
+    expected = f"a dictionary of labels and numbers, or '{BALANCED}'"
     number = Number(above=0, below=math.inf)
     bounds = number.bounds
 
-    def convert(self, value: Any) -> Any:
-        pairs = {BALANCED: 1.0} if value == BALANCED else super().convert(value)
-        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
-        try:
-            return tuple((str(label), float(weight)) for label, weight in pairs)
-        except (TypeError, ValueError):
-            raise ValueError(f"must be {self.expected}, got {value!r}") from None
+    def parse(self, text: str) -> Any:
+        return ((text, 1.0),) if text == BALANCED else self.convert(text)
+
+    def convert(self, given: Any) -> Any:
+        pairs = given.items() if isinstance(given, Mapping) else given
+        return tuple((str(label), float(weight)) for label, weight in pairs)
 
     def problem(self, value: Any) -> str:
         return next(filter(None, (self.number.problem(weight) for _, weight in value)), "")
+
+    def as_words(self, flag: str, value: Any) -> list[str]:
+        words: list[str] = []
+        for label, weight in value:
+            words += [flag, label] if label == BALANCED else [flag, label, self.format(weight)]
+        return words
 
 
 def _power(text: str) -> float:
@@ -395,13 +367,3 @@ def _power(text: str) -> float:
     if exponent or isinstance(power, complex):
         raise ValueError
     return power
-
-
-def format_size(count: float) -> str:
-    """Return a size in bytes as a word in megabytes, rounded if above one megabyte."""
-    return f"{count / MEGABYTE:.0f}M" if count >= MEGABYTE else f"{count / MEGABYTE:g}M"
-
-
-def format_number(x: float) -> str:
-    """Return the shortest word that is parsed as the same number."""
-    return f"{x:g}" if float(f"{x:g}") == x else repr(x)
