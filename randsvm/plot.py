@@ -27,8 +27,9 @@ from randsvm.models.row_files import RowFiles
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
     from sklearn import metrics
+    from sklearn.calibration import calibration_curve
 except ImportError as error:
     raise ParameterError(
         "pictures need matplotlib and scikit-learn: pip install 'randsvm[plot]'"
@@ -66,8 +67,32 @@ MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
 MAX_BARS = 20
 BINS = 10  # of a calibration
 LONG_RUN = 8  # runs whose durations differ by more than this factor have a logarithmic axis
-KKT_TOLERANCE = 1e-3
-SAME = 1e-5  # a row this near to a support vector, as a share of its length, is one
+# Records of a training -> field and label of the horizontal axis, and the panels: title, label of
+# the vertical axis, and the lines, each a field of the records with its label and its dashes.
+PANELS: dict[str, tuple[str, str, tuple[tuple[str, str, dict[str, tuple[str, str]]], ...]]] = {
+    "iteration": (
+        "seconds",
+        "seconds since the start",
+        (
+            ("Gap", "gap of the best solution, %", {"gap": ("gap", "-")}),
+            ("Objectives", "objective", {"primal": ("P, primal", "-"), "dual": ("D, dual", "--")}),
+            ("Violators", "rows that violate the KKT conditions", {"violators": ("V", "-")}),
+        ),
+    ),
+    "epoch": (
+        "number",
+        "epoch",
+        (
+            (
+                "Loss",
+                "mean loss of rows before their step",
+                {"loss": ("rows of the epoch", "-"), "held_out": ("held-out rows", "--")},
+            ),
+            ("Accuracy", "accuracy, % of rows before their step", {"errors": ("accuracy", "-")}),
+        ),
+    ),
+}
+LOGARITHMIC = ("gap", "violators")
 
 
 def shortened(name: object, longest: int = LONGEST_NAME) -> str:
@@ -156,73 +181,57 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
         if not found:
             raise ContentError(f"{name}: its last run has neither rounds nor epochs")
         runs[name if name not in runs else f"{name} ({len(runs) + 1})"] = found
-    kinds = {one["event"] for found in runs.values() for one in found}
-    if len(kinds) > 1:
+    everything = [one for found in runs.values() for one in found]
+    if len({one["event"] for one in everything}) > 1:
         raise ContentError("rounds of kernel machines and epochs of sgd have no common axis")
-    return _epochs(runs) if kinds == {"epoch"} else _rounds(runs)
-
-
-def _epochs(runs: dict[str, list[Record]]) -> Figure:
-    has_errors = any(one["errors"] is not None for epochs in runs.values() for one in epochs)
-    with panels(1, 1 + int(has_errors)) as (figure, axes):
-        for number, (name, epochs) in enumerate(runs.items()):
-            at, style = [one["number"] for one in epochs], _style(number) | {"markersize": 3}
-            axes[0].plot(at, _column(epochs, "loss"), label=name, **style)
-            if not np.isnan(held_out := _column(epochs, "held_out")).all():
-                axes[0].plot(at, held_out, "--", label=f"{name}: held-out rows", **style)
-            if has_errors:
-                axes[1].plot(at, 100 * (1 - _column(epochs, "errors")), label=name, **style)
-        titles = ("mean loss", "Loss"), ("accuracy, %", "Accuracy")
-        for axis, (y, title) in zip(axes, titles, strict=False):
-            _label(axis, "epoch", f"{y} of rows before their step", title, "best")
-            axis.xaxis.get_major_locator().set_params(integer=True)
+    field, x, table = PANELS[everything[0]["event"]]
+    shown = [panel for panel in table if any(one[key] for one in everything for key in panel[2])]
+    ends = [found[-1][field] for found in runs.values()]
+    with panels(1, len(shown)) as (figure, axes):
+        for axis, (title, y, lines) in zip(axes, shown, strict=True):
+            for number, found in enumerate(runs.values()):
+                _draw_run(axis, found, field, lines, number)
+            _set_scales(axis, log=not lines.keys().isdisjoint(LOGARITHMIC))
+            if field == "number":
+                axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+            elif max(ends) > LONG_RUN * min(ends) > 0:
+                axis.set_xscale("log")
+            drawn = [line for key, line in lines.items() if any(one[key] for one in everything)]
+            for label, dashes in drawn if len(drawn) > 1 else []:
+                axis.plot([], [], dashes, color=INK, label=label)
+            _label(axis, x, y, title, "best" if len(drawn) > 1 else None)
+        for number, (name, found) in enumerate(runs.items()):
+            problems = len({one.get("machine") for one in found})
+            several = f" ({problems} binary problems)" if problems > 1 else ""
+            axes[0].plot([], [], label=name + several, **_style(number))
+        axes[0].legend()
+        if any(one.get("inner_set") for one in everything):
+            figure.supxlabel("marks: rounds on all rows", fontsize="small")
     return figure
 
 
-def _rounds(runs: dict[str, list[Record]]) -> Figure:
-    """Draw the rounds of kernel machines. Each binary problem of a run has a line of its own."""
-    everything = [one for rounds in runs.values() for one in rounds]
-    with panels(1, 2 + any(one["violators"] for one in everything)) as (figure, axes):
-        for number, (name, rounds) in enumerate(runs.items()):
-            machines = dict.fromkeys(one["machine"] for one in rounds)
-            for machine in machines:
-                own = [one for one in rounds if one["machine"] == machine]
-                _draw_rounds(axes, own, number, thin=len(machines) > 1)
-            problems = f" ({len(machines)} binary problems)" if len(machines) > 1 else ""
-            axes[0].plot([], [], label=f"{name}{problems}", **_style(number))
-        ink = {"color": INK, "markersize": 4}
-        for style, label in (("-", "P, primal"), ("--", "D, dual"), ("o", "round on all rows")):
-            axes[1].plot([], [], style, label=label, **ink)
-        if any(one["inner_set"] for one in everything):
-            axes[1].plot([], [], "o", label="on some rows", markerfacecolor="none", **ink)
-        objectives = _column(everything, "primal")
-        # The first P may be a hundred times the optimum.
-        if objectives.max() > 2 * (most := np.quantile(objectives, 0.9)) > 0:
-            axes[1].set_ylim(top=1.1 * most)
-        ends = [rounds[-1]["seconds"] for rounds in runs.values()]
-        for axis, title, y in (
-            (axes[0], "Gap", "gap of the best solution, %"),
-            (axes[1], "Objectives", "objective"),
-            *((axis, "Violators", "rows that violate the KKT conditions") for axis in axes[2:]),
-        ):
-            axis.set_yscale("linear" if axis is axes[1] else "log")
-            axis.set_xscale("log" if max(ends) > LONG_RUN * min(ends) > 0 else "linear")
-            _label(axis, "seconds since the start", y, title, None if axis in axes[2:] else "best")
-    return figure
+def _draw_run(axis: Any, records: list[Record], x: str, lines: Any, number: int) -> None:
+    """Draw some fields of a run. Each binary problem has lines of its own."""
+    machines = dict.fromkeys(one.get("machine") for one in records)
+    style = _style(number) | {"markersize": 4, "linewidth": 0.6 if len(machines) > 1 else 1.4}
+    for machine in machines:
+        own = [one for one in records if one.get("machine") == machine]
+        on_all_rows = np.flatnonzero([not one.get("inner_set") for one in own])
+        for field, (_, dashes) in lines.items():
+            values = _column(own, field)
+            values = {"gap": 100 * values, "errors": 100 * (1 - values)}.get(field, values)
+            axis.plot(_column(own, x), values, dashes, markevery=on_all_rows, **style)
 
 
-def _draw_rounds(axes: Sequence[Any], rounds: list[Record], number: int, *, thin: bool) -> None:
-    seconds, part = _column(rounds, "seconds"), _column(rounds, "inner_set") > 0
-    gap, P, D, count = (_column(rounds, key) for key in ("gap", "primal", "dual", "violators"))
-    # A logarithmic axis has no 0.
-    gap, count = (np.where(values > 0, values, np.nan) for values in (100 * gap, count))
-    colour, mark = _style(number).values()
-    lines = [(axes[0], gap, "-"), (axes[1], P, "-"), (axes[1], D, "--")]
-    for axis, values, line in lines + [(axis, count, "-") for axis in axes[2:]]:
-        axis.plot(seconds, values, line, color=colour, linewidth=0.6 if thin else 1.4)
-        for some, face in ((part, "none"), (~part, colour)):
-            points = {"s": 5 if thin else 14, "facecolors": face, "edgecolors": colour}
-            axis.scatter(seconds[some], values[some], marker=mark, **points)
+def _set_scales(axis: Any, *, log: bool) -> None:
+    """Set a logarithmic axis, without the values that are 0, or leave out few very large values."""
+    if log:
+        axis.set_yscale("log", nonpositive="mask")
+        return
+    # The first P may be a hundred times the optimum.
+    values = np.concatenate([line.get_ydata() for line in axis.lines])
+    if np.nanmax(values) > 2 * (most := np.nanquantile(values, 0.9)) > 0:
+        axis.set_ylim(top=1.1 * most)
 
 
 # ---- searches ----------------------------------------------------------------------------------
@@ -477,15 +486,18 @@ def scores(data: Any, model: Any) -> Figure:
 def _draw_confusion(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     K = len(found.labels)
     counts = metrics.confusion_matrix(found.y[at], found.predicted[at], labels=range(K))
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axis.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    for (i, j), count in np.ndenumerate(counts if K * K <= MAX_CELL_TEXTS else counts[:0]):
-        colour, size = "white" if shares[i, j] > 0.5 else "black", "medium" if K < 5 else "xx-small"
-        axis.text(j, i, f"{count:,}", ha="center", va="center", fontsize=size, color=colour)
-    step = max(1, K // 20)
     names = [shortened(name, 12) for name in found.labels]
-    axis.set_xticks(range(0, K, step), names[::step], rotation=45 if K > 3 else 0)
-    axis.set_yticks(range(0, K, step), names[::step])
+    size = "medium" if K < 5 else "xx-small"
+    metrics.ConfusionMatrixDisplay(counts, display_labels=names).plot(
+        ax=axis,
+        cmap="Blues",
+        colorbar=False,
+        include_values=K * K <= MAX_CELL_TEXTS,
+        values_format=",d",
+        text_kw={"fontsize": size},
+        xticks_rotation=45 if K > 3 else 0,
+    )
+    axis.tick_params(labelsize=size)
     axis.grid(visible=False)
     right = 100 * np.trace(counts) / counts.sum()
     _label(axis, "predicted", "true", f"Rows: {right:.2f}% of {counts.sum():,} right")
@@ -535,14 +547,11 @@ def _draw_calibration(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
     if len(found.labels) == 2:
         p, right = chances[:, 0], found.y[at] == 0
         x, y = (f"{what} {shortened(found.labels[0])}" for what in ("probability of", "rows of"))
-    bins = np.clip((p * BINS).astype(int), 0, BINS - 1)
-    counts = np.bincount(bins, minlength=BINS)
-    used = np.flatnonzero(counts)
-    mean, observed = (100 * np.bincount(bins, of, BINS)[used] / counts[used] for of in (p, right))
+    observed, mean = calibration_curve(right, p, n_bins=BINS)
     axis.plot([0, 100], [0, 100], ":", color=INK, linewidth=0.8)
-    axis.plot(mean, observed, "o-", color=COLOURS[0])
+    axis.plot(100 * mean, 100 * observed, "o-", color=COLOURS[0])
     rows = axis.twinx()
-    rows.bar(100 * (used + 0.5) / BINS, counts[used], 90 / BINS, color=GREY, alpha=0.3)
+    counts, *_ = rows.hist(100 * p, BINS, range=(0, 100), rwidth=0.9, color=GREY, alpha=0.3)
     rows.set(ylabel="rows (bars)", ylim=(0, 3 * counts.max()))
     rows.grid(visible=False)
     _label(axis, f"{x}, %", f"{y}, %", "Calibration (dotted: perfect)")
@@ -551,18 +560,24 @@ def _draw_calibration(axis: Any, found: PredictedRows, at: np.ndarray) -> None:
 def _draw_residuals(y: np.ndarray, f: np.ndarray) -> Figure:
     title = f"{len(y):,} rows: mean squared error {metrics.mean_squared_error(y, f):.4g}"
     title += f", R² {metrics.r2_score(y, f):.4f}" if np.ptp(y) else ""
-    some = np.random.default_rng(0).permutation(len(y))[:MAX_POINTS]
     points = {"color": COLOURS[0], "s": 8, "alpha": 0.5, "linewidths": 0}
-    with panels(1, 3) as (figure, (targets, residuals, counts)):
-        targets.scatter(f[some], y[some], **points)
-        targets.axline((f.mean(), f.mean()), slope=1, color=INK, linewidth=0.8, linestyle=":")
-        _label(targets, "prediction", "target", title)
-        residuals.scatter(f[some], (y - f)[some], **points)
-        residuals.axhline(0, color=INK, linewidth=0.8)
-        _label(residuals, "prediction", "target - prediction", "Residuals")
-        counts.hist(y - f, 41, color=COLOURS[0], alpha=0.6)
-        counts.axvline(0, color=INK, linewidth=0.8)
-        _label(counts, "target - prediction", "rows", "Residuals, counted")
+    labels = ("target", title), ("target - prediction", "Residuals")
+    with panels(1, 3) as (figure, axes):
+        for axis, kind, (y_label, own) in zip(axes, ("actual", "residual"), labels, strict=False):
+            metrics.PredictionErrorDisplay.from_predictions(
+                y,
+                f,
+                kind=f"{kind}_vs_predicted",
+                subsample=min(MAX_POINTS, len(y)),
+                random_state=0,
+                ax=axis,
+                scatter_kwargs=points,
+                line_kwargs={"color": INK, "linewidth": 0.8},
+            )
+            _label(axis, "prediction", y_label, own)
+        axes[2].hist(y - f, 41, color=COLOURS[0], alpha=0.6)
+        axes[2].axvline(0, color=INK, linewidth=0.8)
+        _label(axes[2], "target - prediction", "rows", "Residuals, counted")
     return figure
 
 
@@ -630,7 +645,7 @@ def boundary(data: Any, model: Any, features: tuple[int, int] | None = None) -> 
         if (rest := np.isnan(y) if found.labels else y == y).any():
             label = "unlabelled rows" if found.labels else f"{len(found.y):,} rows"
             axis.scatter(*points[rest].T, s=6, color=GREY, label=label)
-        _draw_support_vectors(axis, found, X, lambda rows: ((rows - origin) @ directions.T).T)
+        _draw_support_vectors(axis, found.fitted.model, origin, directions)
         _label(axis, names[0], names[1], note)
         axis.grid(visible=False)
         axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
@@ -679,9 +694,8 @@ def _draw_decisions(
     figure.colorbar(axis.contourf(*sides, f, **style, zorder=0), ax=axis, label=label)
 
 
-def _draw_support_vectors(axis: Any, found: PredictedRows, X: np.ndarray, place: Any) -> None:
-    """Draw rings around support vectors, and crosses on other rows within the margin."""
-    model: Any = found.fitted.model
+def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions: Any) -> None:
+    """Draw rings around the support vectors of a kernel machine."""
     if not hasattr(model, "Z"):
         return
     count = model.Z.shape[0]
@@ -694,20 +708,8 @@ def _draw_support_vectors(axis: Any, found: PredictedRows, X: np.ndarray, place:
         Z[:, seen] += 0.0 if model.scaling.shift is None else model.scaling.shift
     drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""
     ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 0.4, "s": 22, "alpha": 0.6}
-    axis.scatter(*place(Z), label=f"{count:,} support vectors{drawn}", **ring)
-    if len(found.labels) != 2 or model.is_one_class or len(Z) < count or len(X) < len(found.y):
-        return
-    from scipy.spatial import cKDTree
-
-    def unlike(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Return the rows that are none of the others, but for single precision."""
-        return rows[cKDTree(others).query(rows)[0] > SAME * np.linalg.norm(rows, axis=1)]
-
-    # Rows that the model was not trained on may be anywhere.
-    inside = X[np.where(found.y == 0, 1, -1) * found.first_f < 1 - KKT_TOLERANCE]
-    if len(Z) and len(inside) and not len(unlike(Z, X)) and len(wrong := unlike(inside, Z)):
-        label = f"{len(wrong):,} other rows within the margin"
-        axis.scatter(*place(wrong), marker="x", color=INK, label=label)
+    places = ((Z - origin) @ directions.T).T
+    axis.scatter(*places, label=f"{count:,} support vectors{drawn}", **ring)
 
 
 # ---- explanations ------------------------------------------------------------------------------
