@@ -23,6 +23,7 @@ from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
 from randsvm.svm.subproblem import svmlearn
 from randsvm.svm.subproblem_qp import solve
+from randsvm.svm.tasks import SUM_ROUNDING
 from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     Collector,
@@ -116,8 +117,8 @@ def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
 def start_from(solution: SavedSolution) -> Start:
     """Return the start of a fold, or of another C, from a solution for all rows of a subtask.
 
-    The coefficients of rows that the fold holds out, of weight 0, become 0. Then the sum is
-    repaired.
+    The coefficients of rows that the fold holds out, of weight 0, become 0, and other rows take
+    their place.
     """
 
     def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
@@ -127,37 +128,35 @@ def start_from(solution: SavedSolution) -> Start:
         exact = saved.float64 or scan.kernel_layout.dtype is np.float32
         u = saved.u if exact else None
         scan.continue_from(saved.coefficients, u, saved.absolute, saved.added)
-        return step_to_coefficients(scan, r, scan.coefficients.rows, scan.coefficients.beta)
+        return feasible_step(scan, r, float(np.abs(saved.coefficients.beta).sum()))
 
     return start
 
 
-def step_to_coefficients(
-    scan: Scan, r: int, rows: np.ndarray, beta: np.ndarray
-) -> tuple[Step, WorkingSet]:
-    """Return a feasible step to these coefficients, and the working set that it belongs to.
+def feasible_step(scan: Scan, r: int, absolute_sum: float = 0.0) -> tuple[Step, WorkingSet]:
+    """Return a step from the current coefficients to feasible ones, and its working set.
 
-    That is all rows if they are at most r, else those that the step leaves unbounded.
+    That is all rows if they are at most r, else those that the step leaves unbounded. absolute_sum:
+    the least sum of all |beta|, unless the task prescribes one: the rows with the largest
+    violations take it over from rows whose coefficients become 0.
     """
-    task, total, weights = scan.task, scan.task.coefficient_sum, scan.weights
-    lower, upper = task.box(scan.D.labels()[rows], None if weights is None else weights[rows])
-    beta = clipped(beta, lower, upper)
+    task, y, weights = scan.task, scan.D.labels(), scan.weights
+    lower, upper = task.box(y, weights)
+    beta = clipped(scan.beta, lower, upper)
     for side in (beta > 0, beta < 0) if task.absolute_sum else ():
         beta[side] *= min(1.0, task.absolute_sum / 2 / (abs(beta[side].sum()) or 1.0))
-    if abs(beta).sum() < (total or task.absolute_sum):
-        # There are more rows than before: u shows which other rows are outliers.
-        scan.make_step(Step(scan.points(rows), beta))
-        before = scan.beta
-        beta = fill_sums_by_violation(task, scan.D.labels(), scan.u, before, weights)
-        changed = np.flatnonzero(beta != before)
-        step, free = Step(scan.points(changed), beta[changed]), rows[:0]
-    else:
-        beta = restore_sum(beta, lower, upper, total)
-        step, free = Step(scan.points(rows), beta), rows[(beta > lower) & (beta < upper)]
+    if not task.coefficient_sum:
+        task = replace(task, absolute_sum=task.absolute_sum or absolute_sum)
+    if abs(beta).sum() < (1 - SUM_ROUNDING) * (task.coefficient_sum or task.absolute_sum):
+        beta = fill_sums_by_violation(task, y, scan.u, beta, weights)
+    beta = restore_sum(beta, lower, upper, task.coefficient_sum)
+    rows = np.flatnonzero((beta != 0) | (scan.beta != 0))
+    step = Step(scan.points(rows), beta[rows])
     if r < scan.training_rows:
+        free = np.flatnonzero((beta != 0) & (beta > lower) & (beta < upper))
         return step, WorkingSet(free, free, pairs=True)
-    every = np.arange(scan.D.n) if weights is None else np.flatnonzero(weights)
-    return step, WorkingSet(every, every, whole=True)
+    trained = np.arange(scan.D.n) if weights is None else np.flatnonzero(weights)
+    return step, WorkingSet(trained, trained, whole=True)
 
 
 # fmt: off

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, step_to_coefficients
+from randsvm.algorithms.decomposition import Start, feasible_step
 from randsvm.arrays import CsrMatrix, distinct
 from randsvm.data.classes import RowsByClass, one_class, one_versus_rest
 from randsvm.data.dataset import Dataset
@@ -39,7 +39,7 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of
 from randsvm.svm.kernel_layout import kernel_centres
-from randsvm.svm.running_values import FEW_ROWS
+from randsvm.svm.running_values import FEW_ROWS, Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, Step
 from randsvm.svm.working_set import WorkingSet
@@ -436,7 +436,8 @@ class OldModel:
             factor = task.problem.absolute_sum / np.abs(old.model.beta[:, column]).sum()
 
         def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            return step_to_coefficients(scan, r, rows, beta * factor)
+            scan.continue_from(Coefficients(rows, beta * factor))
+            return feasible_step(scan, r)
 
         return start
 
