@@ -1,4 +1,4 @@
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Lines:
         labels: bytes,
         indptr: NDArray[np.int64],
         indices: NDArray[np.int32],
-        values: NDArray[np.float32],
+        values: NDArray[np.floating[Any]],
     ) -> None: ...
     def fill(self, into: NDArray[np.uint8]) -> int: ...
 

@@ -278,6 +278,10 @@ cdef bint grow(Spellings *table) noexcept nogil:
 
 
 
+ctypedef fused real:
+    float
+    double
+
 cdef extern from "<charconv>" nogil:
     ctypedef struct to_chars_result "std::to_chars_result":
         char *ptr
@@ -285,9 +289,9 @@ cdef extern from "<charconv>" nogil:
     const chars_format FIXED "std::chars_format::fixed"
     const chars_format SCIENTIFIC "std::chars_format::scientific"
     to_chars_result to_chars "std::to_chars"(char *first, char *last, int32_t value) noexcept
-    to_chars_result float_to_chars "std::to_chars"(
+    to_chars_result real_to_chars "std::to_chars"(
         char *first, char *last, float value, chars_format format) noexcept
-    to_chars_result double_to_chars "std::to_chars"(
+    to_chars_result real_to_chars "std::to_chars"(
         char *first, char *last, double value, chars_format format) noexcept
 
 cdef extern from *:
@@ -352,7 +356,7 @@ cdef extern from *:
     }
     """
     double decimal_of "svmlight_decimal"(float x) noexcept nogil
-    float fabsf(float x) noexcept nogil
+    double fabs(double x) noexcept nogil
     double copysign(double x, double y) noexcept nogil
 
 # What was expected in place of a bad token. NUL: text; a NUL byte was found.
@@ -375,7 +379,7 @@ MAX_INDEX = 2**31 - 1
 cdef enum:
     MARKS = 1 << 24
     MAX_NUMBER = 1 << 24   # of a row; float32 has all whole numbers up to here
-    ENTRY_ROOM = 32   # " 2147483647:-1.23456789e-38" and the end of the line
+    ENTRY_ROOM = 48   # " 2147483647:-1.2345678901234567e-308" and the end of the line
 
 
 cdef struct Fault:
@@ -835,9 +839,9 @@ cdef inline uint8_t *put_index(uint8_t *p, int32_t index) noexcept nogil:
     return <uint8_t *> to_chars(<char *> p, <char *> p + ENTRY_ROOM, index).ptr
 
 
-cdef uint8_t *put_power(uint8_t *p, float value) noexcept nogil:
+cdef uint8_t *put_power(uint8_t *p, real value) noexcept nogil:
     """Write a value with an exponent, in the fewest digits that read back to it."""
-    cdef uint8_t *stop = <uint8_t *> float_to_chars(
+    cdef uint8_t *stop = <uint8_t *> real_to_chars(
         <char *> p, <char *> p + ENTRY_ROOM, value, SCIENTIFIC).ptr
     # Of e+06 and e-05 write e6 and e-5.
     cdef uint8_t *exponent = <uint8_t *> memchr(p, LETTER_E, stop - p) + 1
@@ -848,24 +852,28 @@ cdef uint8_t *put_power(uint8_t *p, float value) noexcept nogil:
     return exponent + (stop - digits)
 
 
-cdef inline uint8_t *put_value(uint8_t *p, float value) noexcept nogil:
-    """Write a finite value, with an exponent below 1e-4, and from 1e6 on if that is shorter.
+cdef inline uint8_t *put_value(uint8_t *p, real value) noexcept nogil:
+    """Write a value, with an exponent below 1e-4, and from 1e6 on if that is shorter; return NULL
+    if it is not finite.
 
     The text has the fewest digits that read back to it; of several such numbers it is the nearest.
     The reader rounds to float64 and then to float32, std::to_chars assumes one rounding. A test of
     all float32 values found that this matters for one of them only: ROUNDED_TWICE.
     """
-    cdef float size = fabsf(value)
+    cdef double size = fabs(value), decimal = value
     cdef uint8_t[ENTRY_ROOM] text
     cdef uint8_t *stop
     cdef Py_ssize_t length
-    if size == ROUNDED_TWICE:   # its shortest form, 7.038531e-26, reads as the next float32
-        return <uint8_t *> double_to_chars(
-            <char *> p, <char *> p + ENTRY_ROOM, copysign(7.0385307e-26, value), SCIENTIFIC).ptr
+    if size > MAX_DOUBLE or size != size:
+        return NULL
+    if real is float:
+        if size == ROUNDED_TWICE:   # its shortest form, 7.038531e-26, reads as the next float32
+            return put_power(p, copysign(7.0385307e-26, value))
     if (size < 1e-4 and size != 0) or size >= 1e16:
         return put_power(p, value)
-    stop = <uint8_t *> double_to_chars(
-        <char *> p, <char *> p + ENTRY_ROOM, decimal_of(value), FIXED).ptr
+    if real is float:
+        decimal = decimal_of(value)
+    stop = <uint8_t *> real_to_chars(<char *> p, <char *> p + ENTRY_ROOM, decimal, FIXED).ptr
     if size >= 1e6:
         length = put_power(text, value) - text
         if length < stop - p:
@@ -879,22 +887,29 @@ cdef class Lines:
 
     labels : the labels, each followed by a newline
     indptr : (labels + 1,) int64, ascending, the first entry of each row in indices and values
+    values : (entries,) float32 or float64
     """
 
     cdef bytes labels
     cdef const int64_t[::1] indptr
     cdef const int32_t[::1] indices
-    cdef const float[::1] values
+    cdef const float[::1] singles    # the values, in one of both
+    cdef const double[::1] doubles
+    cdef bint is_single
     cdef Text label, labels_end   # the next one, and where the last ends
     cdef int64_t row, entry
     cdef bint inside      # whether the row's label is written
 
     def __init__(self, bytes labels, const int64_t[::1] indptr, const int32_t[::1] indices,
-                 const float[::1] values):
+                 values):
         self.labels = labels
         self.indptr = indptr
         self.indices = indices
-        self.values = values
+        self.is_single = values.itemsize == sizeof(float)
+        if self.is_single:
+            self.singles = values
+        else:
+            self.doubles = values
         self.label = <Text> <const char *> labels
         self.labels_end = self.label + len(labels)
         self.row = 0
@@ -942,17 +957,19 @@ cdef class Lines:
         """Write the entries of a row as long as there is room; return NULL for an illegal entry."""
         cdef int64_t stop = self.indptr[self.row + 1], i
         cdef const int32_t *indices = &self.indices[0]
-        cdef const float *values = &self.values[0]
         for i in range(self.entry, stop):
             if end - p < ENTRY_ROOM:
                 self.entry = i
                 return p
-            if indices[i] < 0 or not -MAX_FLOAT <= values[i] <= MAX_FLOAT:
+            if indices[i] < 0:
                 return NULL
             p[0] = SPACE
             p = put_index(p + 1, indices[i])
             p[0] = COLON
-            p = put_value(p + 1, values[i])
+            p = put_value(p + 1, self.singles[i]) if self.is_single else put_value(
+                p + 1, self.doubles[i])
+            if p == NULL:
+                return NULL
         self.entry = stop
         return p
 

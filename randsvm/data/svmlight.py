@@ -5,7 +5,6 @@ The only module that knows the format. It yields rows block by block and keeps n
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import stat
@@ -500,18 +499,13 @@ def write(
     """Write svmlight rows; each value in the shortest form that reads back to the same number.
 
     float64 values are written as float64 where float32 numbers do not stand for all of them.
-    Memory: two pieces, LABELS_AT_ONCE labels, and about 24 bytes a row; for float64 values the text
-    of LABELS_AT_ONCE rows.
+    Memory: two pieces, LABELS_AT_ONCE labels, and about 24 bytes a row.
     """
-    values = np.asarray(values)
-    if values.dtype == np.float64:
-        values = as_stored(values)
-    if values.dtype == np.float64:
-        _write_precise(stream, labels, indptr, indices, values)
-        return
+    is_float64 = np.asarray(values).dtype == np.float64
+    values = as_stored(values) if is_float64 else np.asarray(values, np.float32)
     indptr = np.ascontiguousarray(indptr, np.int64)
     indices = np.ascontiguousarray(indices, np.int32)
-    values = np.ascontiguousarray(values, np.float32)
+    values = np.ascontiguousarray(values)
     bounds = np.diff(indptr, prepend=0, append=len(values))
     if not (len(indptr) == len(labels) + 1 and len(indices) == len(values) and bounds.min() >= 0):
         raise ValueError("expected indptr, indices and values of one CSR matrix, a row per label")
@@ -522,28 +516,6 @@ def write(
         buffer = np.empty(PIECE_SIZE + len(names), np.uint8)
         while size := lines.fill(buffer):
             stream.write(buffer[:size].tobytes())
-
-
-def _write_precise(
-    stream: files.Sink,
-    labels: Sequence[str],
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-) -> None:
-    """Write rows of float64 values; see `write`."""
-    for start in range(0, len(labels), LABELS_AT_ONCE):
-        names = labels[start : start + LABELS_AT_ONCE]
-        ends = indptr[start : start + len(names) + 1].tolist()
-        part = slice(ends[0], ends[-1])
-        pairs = zip(indices[part].tolist(), values[part].tolist(), strict=True)
-        entries = [f" {index}:{value!r}" for index, value in pairs]
-        rows = itertools.pairwise([end - ends[0] for end in ends])
-        lines = [
-            name + "".join(entries[begin:end]) + "\n"
-            for name, (begin, end) in zip(names, rows, strict=True)
-        ]
-        stream.write(files.encoded("".join(lines)))
 
 
 # ---- row numbers of a precomputed kernel -----------------------------------------------------

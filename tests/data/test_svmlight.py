@@ -415,13 +415,11 @@ def texts_of(values):
     return [entry.partition(":")[2] for entry in text.split()[1:]]
 
 
-@pytest.mark.parametrize("more", [[], [0.1234567890123456]])
+@pytest.mark.parametrize("more", [[], ["0.1234567890123456", "-1.7976931348623157e308", "5e-324"]])
 def test_float64_values_of_few_digits_are_written_with_these_digits(more):
-    """A value that needs float64 changes the form of the others, not their number."""
-    values = [0.1, -2.5, 17.0, 1.25e-5]
-    texts = texts_of(np.array(values + more))
-    assert [float(text) for text in texts] == values + more
-    assert more or texts == ["0.1", "-2.5", "17", "1.25e-5"]
+    """A value that needs float64 does not change the form of the others."""
+    values = ["0.1", "-2.5", "17", "1.25e-5", "-0", "1e20", "123456789", *more]
+    assert texts_of(np.array([float(value) for value in values])) == values
 
 
 def floats_of(bits):
