@@ -17,7 +17,7 @@ import numpy as np
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
 from randsvm.data.sampling import Draws
-from randsvm.svm.projection import clipped, fill_sums_by_violation, restore_sum
+from randsvm.svm.projection import clipped, with_sums_by_violation
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan, Violators
 from randsvm.svm.solution import KernelSolution, Step
@@ -73,7 +73,7 @@ class Decomposition:
         at = np.flatnonzero(beta_of_S)
         scan.advance(points.X[at], beta_of_S[at], fresh=True)
         y, u = scan.D.labels(), scan.u
-        beta = fill_sums_by_violation(task, y, u, np.zeros(len(u)), scan.weights)
+        beta = with_sums_by_violation(task, y, u, np.zeros(len(u)), scan.weights)
         rows = np.flatnonzero(beta)
         chosen = scan.points(rows)
         return Step(replace(chosen, beta=np.zeros(len(rows))), beta[rows]), S
@@ -148,8 +148,8 @@ def feasible_step(scan: Scan, r: int, absolute_sum: float = 0.0) -> tuple[Step, 
     if not task.coefficient_sum:
         task = replace(task, absolute_sum=task.absolute_sum or absolute_sum)
     if abs(beta).sum() < (1 - SUM_ROUNDING) * (task.coefficient_sum or task.absolute_sum):
-        beta = fill_sums_by_violation(task, y, scan.u, beta, weights)
-    beta = restore_sum(beta, lower, upper, task.coefficient_sum)
+        beta = with_sums_by_violation(task, y, scan.u, beta, weights)
+    beta = with_sums_by_violation(scan.task, y, scan.u, beta, weights)
     rows = np.flatnonzero((beta != 0) | (scan.beta != 0))
     step = Step(scan.points(rows), beta[rows])
     if r < scan.training_rows:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,6 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COSTS, Problem
-
-Result = TypeVar("Result")
 
 # LIBSVM's numbers.
 C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
@@ -56,34 +53,21 @@ MAX_COMMON_COST = COSTS[-1]
 MAX_VALUE = float(np.finfo(np.float32).max)
 
 
-class Outcome(NamedTuple):
-    """LIBSVM's solution.
-
-    alpha : (variables,) float64, in the order of the variables passed to LIBSVM. iterations: the
-    number of iterations. ended: False if LIBSVM reached its limit of iterations.
-    """
-
-    alpha: np.ndarray
-    iterations: int
-    ended: bool
-
-    @property
-    def positive(self) -> Outcome:
-        """Return the outcome with |alpha|: LIBSVM multiplies its coefficients by the labels."""
-        return self._replace(alpha=np.abs(self.alpha))
-
-
 class TrainedSvm(NamedTuple):
-    """A machine as LIBSVM returns it: a C-SVC of several classes, or a regression.
+    """A machine as LIBSVM returns it.
 
     f of the pair (i, j) of LIBSVM's classes is the sum of coefficients[j - 1] over the support
-    vectors of class i and of coefficients[i] over those of class j, less rho.
+    vectors of class i and of coefficients[i] over those of class j, less rho. Other tasks have one
+    row of coefficients.
 
-    labels: the classes in LIBSVM's order; empty for a regression
+    labels: the classes in LIBSVM's order; empty for a regression and for one-class
     support : (count,) int64, the variables that are support vectors, class by class
     starts : (classes + 1,) where the support vectors of each class begin, and their end
     coefficients : (columns, count) float64
-    rho : (pairs,) float64
+    rho : (pairs,) float64; infinite if all coefficients are bounded
+    variables: the number of variables
+    iterations: the number of iterations. ended: False if LIBSVM reached its limit of iterations.
+    Both are of the last pair of classes.
     """
 
     labels: list[int]
@@ -91,10 +75,20 @@ class TrainedSvm(NamedTuple):
     starts: list[int]
     coefficients: np.ndarray
     rho: np.ndarray
+    variables: int
+    iterations: int
+    ended: bool
 
-    def of_variables(self, rows: np.ndarray) -> TrainedSvm:
-        """Return the machine with variable i renumbered as rows[i]. rows : (variables,) int64."""
-        return self._replace(support=rows[self.support])
+    @property
+    def beta(self) -> np.ndarray:
+        """Return the coefficient of each variable, (variables,) float64, of the only problem.
+
+        That is alpha times the label, -1 or 1, of a C-SVC.
+        """
+        assert self.labels[:1] in ([], [1]), "LIBSVM puts +1 first for -1/+1"
+        beta = np.zeros(self.variables)
+        beta[self.support] = self.coefficients[0]
+        return beta
 
 
 # Memory of closed layouts, for reuse: to allocate new pages takes as long as to fill them. At most
@@ -170,21 +164,6 @@ class PrecomputedNodes:
         values[:, 1 + variables :] = 0.0
         return PrecomputedNodes(buffer, values, starts.astype(np.uint64))
 
-    @property
-    def variables(self) -> int:
-        return len(self.starts) - EXTRA
-
-    def set_extra(
-        self, number: int, values: np.ndarray, extra: Sequence[float] | np.ndarray
-    ) -> None:
-        """Set the kernel values of pseudo-row `number`.
-
-        values : (variables,) float64, with the variables; extra : (EXTRA,) float64, with the
-        pseudo-rows.
-        """
-        row = self.variables + number
-        self.values[row // 2, 1:, row % 2] = np.append(values, extra)
-
     def set_linear_term(self, w: np.ndarray) -> None:
         """Set the two pseudo-rows of the linear term so that their values with the variables sum to
         w, and those of the slack rows to 0.
@@ -194,10 +173,16 @@ class PrecomputedNodes:
         """
         check_sums(float(np.abs(w).max()))
         first = w.astype(np.float32).astype(np.float64)
-        for number, values, slack in ((0, first, 1.0), (1, w - first, 0.0)):
-            self.set_extra(number, values, [PINNING_VALUE, PINNING_VALUE, slack, -slack])
-        for number in (SLACK_UP, SLACK_DOWN):
-            self.set_extra(number, np.zeros(self.variables), np.zeros(EXTRA))
+        zero = np.zeros(len(w) + EXTRA)
+        pinned = [PINNING_VALUE, PINNING_VALUE]
+        extra = (
+            np.concatenate([first, pinned, [1.0, -1.0]]),
+            np.concatenate([w - first, pinned, [0.0, 0.0]]),
+            zero,
+            zero,
+        )
+        for row, values in enumerate(extra, start=len(w)):
+            self.values[row // 2, 1:, row % 2] = values
 
     def __enter__(self) -> PrecomputedNodes:
         return self
@@ -237,15 +222,14 @@ def _solve(
     pointers: np.ndarray,
     labels: np.ndarray,
     tolerance: float,
-    read: Callable[[Any], Result],
     weights: Mapping[int, float] | None = None,
     **fields: float,
-) -> Result:
-    """Solve in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
+) -> TrainedSvm:
+    """Train in a daemon thread, so that a signal need not wait: ctypes releases the GIL.
 
     pointers : (variables,) uint64, addresses of rows in `memory`; labels : (variables,) float64. If
-    this thread stops waiting, LIBSVM continues to read `memory`. read: takes the result from
-    LIBSVM's model. weights: factors of C by the label. fields: others of svm_parameter.
+    this thread stops waiting, LIBSVM continues to read `memory`. weights: factors of C by the
+    label. fields: others of svm_parameter.
     """
     svm, variables = _bindings(), len(labels)
     # The constructors of the bindings would change the print function of LIBSVM for all threads,
@@ -273,7 +257,7 @@ def _solve(
     node = ctypes.POINTER(ctypes.POINTER(svm.svm_node))
     problem.x = ctypes.cast(pointers.ctypes.data, node)
 
-    def solve() -> Result:
+    def solve() -> TrainedSvm:
         # This applies to the calling thread. LIBSVM's loops over one kernel row are too short for
         # OpenMP: when the other cores are busy, its spinning threads cost a factor of 10.
         one_thread = getattr(svm.libsvm, "omp_set_num_threads", None)
@@ -286,44 +270,33 @@ def _solve(
         svm.libsvm.svm_set_print_string_function(_read_iterations())
         handle = svm.libsvm.svm_train(problem, parameter)
         try:
-            return read(handle.contents)
+            return _copied(handle.contents, variables)
         finally:
             svm.libsvm.svm_free_and_destroy_model(ctypes.pointer(handle))
 
     return run_in_daemon_thread(solve, "solving", (memory, pointers, labels))
 
 
-def _outcome(model: Any, variables: int) -> Outcome:
-    """Return LIBSVM's solution. Its rho is ignored: it may be infinite if all coefficients are
-    bounded."""
-    assert not model.label or model.label[0] == 1, "LIBSVM puts +1 first for -1/+1"
-    alpha = np.zeros(variables)
-    if model.l:
-        # 1-based, grouped by class. np.ctypeslib.as_array would make a type for each length.
-        at = np.frombuffer(ctypes.string_at(model.sv_indices, 4 * model.l), np.int32) - 1
-        alpha[at] = np.frombuffer(ctypes.string_at(model.sv_coef[0], 8 * model.l))
-    iterations = _solver.iterations()
-    if model.param.svm_type == EPSILON_SVR:
-        variables *= 2
-    return Outcome(alpha, iterations, iterations < max(MAX_ITERATIONS, MAX_FOR_EACH * variables))
-
-
-def _machine(model: Any) -> TrainedSvm:
+def _copied(model: Any, variables: int) -> TrainedSvm:
     """Return a copy of LIBSVM's model."""
-    classes, count = model.nr_class, model.l
-    columns = max(classes - 1, 1)
-    is_classifier = bool(model.label)
-    sizes = model.nSV[:classes] if is_classifier else [count]
-    pairs = classes * (classes - 1) // 2
-    found = np.zeros((columns, count))
-    for column in range(columns if count else 0):
-        found[column] = np.ctypeslib.as_array(model.sv_coef[column], (count,))
+    classes, iterations = model.nr_class, _solver.iterations()
+    moving = 2 * variables if model.param.svm_type == EPSILON_SVR else variables
+
+    def array(pointer: Any, dtype: type, count: int) -> np.ndarray:
+        # np.ctypeslib.as_array would make a type for each length.
+        size = count * np.dtype(dtype).itemsize
+        return np.frombuffer(ctypes.string_at(pointer, size), dtype) if size else np.empty(0, dtype)
+
+    columns = [array(model.sv_coef[k], np.float64, model.l) for k in range(classes - 1)]
     return TrainedSvm(
-        labels=list(model.label[:classes]) if is_classifier else [],
-        support=np.array(model.sv_indices[:count], np.int64) - 1,
-        starts=np.cumsum([0, *sizes]).tolist(),
-        coefficients=found,
-        rho=np.array(model.rho[:pairs]),
+        labels=model.label[:classes] if model.label else [],
+        support=array(model.sv_indices, np.int32, model.l).astype(np.int64) - 1,
+        starts=np.cumsum([0, *(model.nSV[:classes] if model.label else [model.l])]).tolist(),
+        coefficients=np.array(columns),
+        rho=array(model.rho, np.float64, classes * (classes - 1) // 2),
+        variables=variables,
+        iterations=iterations,
+        ended=iterations < max(MAX_ITERATIONS, MAX_FOR_EACH * moving),
     )
 
 
@@ -331,23 +304,21 @@ def c_svc(
     layout: PrecomputedNodes,
     rows: np.ndarray,
     labels: np.ndarray,
-    bounds: tuple[float, float],
+    bounds: Mapping[int, float],
     tolerance: float,
-) -> Outcome:
-    """Solve min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, starting at a = 0.
+) -> TrainedSvm:
+    """Solve min 1/2 a' Q a - sum a,  Q_ij = y_i y_j K_ij,  sum y_i a_i = 0, for each pair of the
+    classes of some rows, starting at a = 0.
 
-    rows : (variables,) integers, rows of the layout; labels : (variables,), y = -1 or 1, at least
-    one of each; 0 <= a <= bounds[0] where y is 1, and <= bounds[1] where it is -1.
+    rows : (variables,) integers, rows of the layout; labels : (variables,) float64, integers, two
+    or more; 0 <= a <= bounds[label].
     """
-    read = partial(_outcome, variables=len(rows))
-    weights = {1: bounds[0], -1: bounds[1]}
-    rows = layout.starts[rows]
-    return _solve(C_SVC, layout, rows, labels, tolerance, read, weights, C=1.0).positive
+    return _solve(C_SVC, layout, layout.starts[rows], labels, tolerance, bounds, C=1.0)
 
 
 def one_class(
     layout: PrecomputedNodes, rows: np.ndarray, total: float, tolerance: float
-) -> Outcome:
+) -> TrainedSvm:
     """Solve min 1/2 a' K a,  0 <= a <= 1,  sum a = total.
 
     rows : (variables,) integers, rows of the layout. LIBSVM starts with a = 1 for the first
@@ -358,8 +329,7 @@ def one_class(
     nu = total / count
     near = [nu, np.nextafter(nu, 0.0), np.nextafter(nu, 2.0)]
     nu = float(min(near, key=lambda each: abs(each * count - total)))
-    read, rows = partial(_outcome, variables=count), layout.starts[rows]
-    return _solve(ONE_CLASS, layout, rows, np.ones(count), tolerance, read, nu=nu).positive
+    return _solve(ONE_CLASS, layout, layout.starts[rows], np.ones(count), tolerance, nu=nu)
 
 
 def epsilon_svr(
@@ -369,73 +339,29 @@ def epsilon_svr(
     C: float,
     epsilon: float,
     tolerance: float,
-) -> Outcome:
+) -> TrainedSvm:
     """Solve min 1/2 a' K a - targets' a + epsilon sum |a|,  -C <= a <= C,  sum a = 0.
 
     LIBSVM starts at a = 0. rows : (variables,) integers, rows of the layout; targets : (variables,)
-    float64. alpha of the outcome is a, with its signs.
+    float64.
     """
-    read, rows = partial(_outcome, variables=len(rows)), layout.starts[rows]
-    return _solve(EPSILON_SVR, layout, rows, targets, tolerance, read, C=C, p=epsilon)
-
-
-# --- whole machines ------------------------------------------------------------------------
-
-
-def class_machine(
-    layout: PrecomputedNodes,
-    rows: np.ndarray,
-    classes: np.ndarray,
-    C: float,
-    weights: Sequence[float],
-    tolerance: float,
-) -> TrainedSvm:
-    """Train a C-SVC for each pair of the classes of some rows.
-
-    rows : (variables,) integers, rows of the layout; classes : (variables,) float64, numbers of two
-    or more classes; weights: of each class number
-    """
-    # LIBSVM prints a warning about each weight of a class without rows.
-    of_class = {k: weights[k] for k in np.unique(classes).astype(int).tolist()}
-    rows = layout.starts[rows]
-    return _solve(C_SVC, layout, rows, classes, tolerance, _machine, of_class, C=C)
-
-
-def regression_machine(
-    layout: PrecomputedNodes,
-    rows: np.ndarray,
-    targets: np.ndarray,
-    C: float,
-    epsilon: float,
-    tolerance: float,
-) -> TrainedSvm:
-    """Train an epsilon-SVR. rows : (variables,) integers, rows of the layout; targets : (m,)."""
-    rows = layout.starts[rows]
-    return _solve(EPSILON_SVR, layout, rows, targets, tolerance, _machine, C=C, p=epsilon)
+    return _solve(EPSILON_SVR, layout, layout.starts[rows], targets, tolerance, C=C, p=epsilon)
 
 
 # --- rows instead of kernel values ---------------------------------------------------------
 
 
-def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float) -> Outcome:
-    """Train LIBSVM's own SVM on these rows, with LIBSVM's own kernel.
-
-    alpha of the outcome is beta, (m,) float64; beta = 0 for a C-SVC whose rows have one class.
-    """
-    y = points.y
-    if problem.task == "svc" and np.all(y == y[0]):
-        return Outcome(np.zeros(len(y)), 0, True)
+def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float) -> TrainedSvm:
+    """Train LIBSVM's own SVM on these rows, with LIBSVM's own kernel; for a C-SVC rows of both
+    classes."""
+    y, is_svc = points.y, problem.task == "svc"
     # One-class: alpha sums to nu n, where n counts all rows of D, or to m if m is smaller.
     nu = min(1.0, problem.coefficient_sum / len(y)) if problem.coefficient_sum else 0.5
-    nodes, pointers = _nodes(points)
-    is_svc = problem.task == "svc"
     found = _solve(
         SVM_TYPES[problem.task],
-        nodes,
-        pointers,
+        *_nodes(points),
         y,
         tolerance,
-        partial(_outcome, variables=len(y)),
         {1: problem.bounds[0], -1: problem.bounds[1]} if is_svc else None,
         kernel_type=KERNEL_NAMES.index(problem.kernel),
         degree=problem.degree,
@@ -447,7 +373,7 @@ def train_with_libsvm_kernel(points: Points, problem: Problem, tolerance: float)
         cache_size=problem.kernel_cache,
         shrinking=int(problem.shrinking),
     )
-    if not np.isfinite(found.alpha).all():
+    if not np.isfinite(found.coefficients).all():
         raise ParameterError(f"LIBSVM finds no finite solution on this data: {remedy(problem)}")
     return found
 

@@ -25,83 +25,21 @@ def clipped(beta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarra
     return np.where(beta >= upper - near, upper, beta)
 
 
-def restore_sum(
-    beta: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    total: float,
-    order: np.ndarray | None = None,
+def with_sum(
+    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray
 ) -> np.ndarray:
-    """Return beta with the sum `total`, or the nearest sum without a change of any sign.
+    """Return beta, which is within its box, with the sum `total`, or the nearest one that the box
+    allows. A sum that differs by rounding stays.
 
-    beta, lower, upper : (m,) float64, beta within its box. Unbounded coefficients move first, all
-    by the same share of their distance to the bound. If that is not enough, as few bounded ones as
-    possible move, one after the other, in ascending `order` : (m,), or in the order of the rows.
-    """
-    excess = math.fsum(beta) - total
-    if excess < 0:
-        return -restore_sum(-beta, -upper, -lower, -total, order)
-    if excess <= SUM_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
-        return beta
-    beta, floor = beta.copy(), np.where(beta > 0, np.maximum(lower, 0.0), lower)
-    unbounded = np.flatnonzero((beta > lower) & (beta < upper) & (beta != 0))
-    way = beta[unbounded] - floor[unbounded]
-    if way.sum() > excess:
-        beta[unbounded] -= way * (excess / way.sum())
-    else:
-        beta[unbounded] = floor[unbounded]
-        bounded = np.flatnonzero((beta > floor) & (beta == upper))
-        bounded = bounded if order is None else bounded[np.argsort(order[bounded], kind="stable")]
-        ends = np.cumsum(beta[bounded] - floor[bounded])
-        whole = int(np.searchsorted(ends, excess - way.sum(), side="right"))
-        beta[bounded[:whole]] = floor[bounded[:whole]]
-        unbounded = bounded[whole : whole + 1]
-        beta[unbounded] -= math.fsum(beta) - total
-    return _exact(beta, floor, upper, total, unbounded)
-
-
-def _exact(
-    beta: np.ndarray, lower: np.ndarray, upper: np.ndarray, total: float, free: np.ndarray
-) -> np.ndarray:
-    """Add the rounding error of the sum to the coefficient with the most room, and return beta.
-
-    free : (k,) integers, the coefficients that may move.
-    """
-    if len(free):
-        room = np.minimum(beta[free] - lower[free], upper[free] - beta[free])
-        one = free[int(room.argmax())]
-        beta[one] -= math.fsum(beta) - total
-    return np.clip(beta, lower, upper)
-
-
-def fill_sums_by_violation(
-    task: Task,
-    y: np.ndarray,
-    u: np.ndarray,
-    beta: np.ndarray,
-    weights: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return beta, increased to the sums that the task prescribes.
-
-    The rows with the largest violation by u go to their bounds, one after the other. All arrays are
-    (m,) float64, of all rows of D.
-    """
-    every = np.zeros(len(beta))
-    for group in task.groups:
-        lower, upper = group.box(y, weights)
-        own, sign = np.clip(beta, lower, upper), np.sign(group.coefficient_sum)
-        most = upper if sign > 0 else -lower
-        every += sign * fill_to_sum(sign * own, most, sign * group.coefficient_sum, sign * (u - y))
-    return every
-
-
-def fill_to_sum(beta: np.ndarray, upper: np.ndarray, total: float, order: np.ndarray) -> np.ndarray:
-    """Return beta >= 0, increased to the sum `total`.
-
-    Coefficients go to their upper bounds in ascending `order`, the last one only as far as needed.
-    beta, upper, order : (m,) float64.
+    To raise the sum, coefficients go to their upper bounds in ascending `order`; to lower it, to
+    their lower bounds in descending order. The last one goes only as far as needed. All are (m,)
+    float64.
     """
     missing = total - math.fsum(beta)
+    if abs(missing) <= SUM_ROUNDING * max(abs(total), float(np.abs(beta).sum())):
+        return beta
+    if missing < 0:
+        return -with_sum(-beta, -upper, -lower, -total, -order)
     ranked = np.argsort(order, kind="stable")
     ranked = ranked[beta[ranked] < upper[ranked]]
     ends = np.cumsum(upper[ranked] - beta[ranked])
@@ -109,5 +47,27 @@ def fill_to_sum(beta: np.ndarray, upper: np.ndarray, total: float, order: np.nda
     beta = beta.copy()
     beta[ranked[:whole]] = upper[ranked[:whole]]
     last = ranked[whole : whole + 1]
-    beta[last] = np.clip(beta[last] + (total - math.fsum(beta)), 0.0, upper[last])
+    beta[last] = np.clip(beta[last] + (total - math.fsum(beta)), lower[last], upper[last])
     return beta
+
+
+def with_sums_by_violation(
+    task: Task,
+    y: np.ndarray,
+    u: np.ndarray,
+    beta: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Return beta with the sums that the task prescribes.
+
+    The rows with the largest violation by u go to their bounds, one after the other; none crosses
+    0. All arrays are (m,) float64, of all rows of D.
+    """
+    every = np.zeros(len(beta))
+    for group in task.groups:
+        lower, upper = group.box(y, weights)
+        own = np.clip(beta, lower, upper)
+        lower = np.where(own > 0, np.maximum(lower, 0.0), lower)
+        upper = np.where(own < 0, np.minimum(upper, 0.0), upper)
+        every += with_sum(own, lower, upper, group.coefficient_sum, u - y)
+    return every

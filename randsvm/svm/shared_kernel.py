@@ -19,9 +19,9 @@ from randsvm.svm.kernel_layout import gram_of, kernel_centres, kernel_layouts_of
 from randsvm.svm.libsvm import (
     PrecomputedNodes,
     TrainedSvm,
+    c_svc,
     check_values,
-    class_machine,
-    regression_machine,
+    epsilon_svr,
 )
 from randsvm.svm.running_values import FEW_ROWS
 
@@ -70,18 +70,19 @@ class SharedKernel:
 
         rows : (m,) numbers of rows of D; classes : (m,) int64 numbers; weights: of each class
         """
-        at = np.argsort(self.place[rows])
-        found = class_machine(
-            self.layout, self.place[rows[at]], classes[at].astype(float), C, weights, tolerance
-        )
-        return found.of_variables(self.place[rows[at]])
+        order = np.argsort(self.place[rows])
+        places, classes = self.place[rows[order]], classes[order]
+        # LIBSVM prints a warning about each bound of a class without rows.
+        bounds = {k: C * weights[k] for k in np.unique(classes).tolist()}
+        found = c_svc(self.layout, places, classes, bounds, tolerance)
+        return found._replace(support=places[found.support])
 
     def regress(
         self, rows: np.ndarray, y: np.ndarray, C: float, epsilon: float, tolerance: float
     ) -> TrainedSvm:
         """Return the epsilon-SVR of some rows. rows : (m,) numbers of rows of D; y : (m,)."""
-        found = regression_machine(self.layout, self.place[rows], y, C, epsilon, tolerance)
-        return found.of_variables(self.place[rows])
+        found = epsilon_svr(self.layout, self.place[rows], y, C, epsilon, tolerance)
+        return found._replace(support=self.place[rows][found.support])
 
     @property
     def nbytes(self) -> int:

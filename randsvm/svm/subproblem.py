@@ -22,7 +22,7 @@ from randsvm.parameters.values import MEGABYTE, format_size
 from randsvm.svm import libsvm
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Step
-from randsvm.svm.subproblem_qp import Solution, own_svc, own_svr, product, solve
+from randsvm.svm.subproblem_qp import Solution, product, solve, solve_from_zero
 from randsvm.svm.tasks import task_of
 from randsvm.svm.working_set import WorkingSet
 
@@ -69,13 +69,14 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     """
     problem, began = scan.problem, time.perf_counter()
     points = scan.points(W.rows)
-    if not uses_precomputed_values(len(points), problem, frozen and not W.whole):
+    has_sides = problem.task != "svc" or np.ptp(points.y) > 0
+    if has_sides and not uses_precomputed_values(len(points), problem, frozen and not W.whole):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
-        return step_to_solution(
-            points, Solution(own.alpha, own.ended, own.iterations), problem, began
-        )
-    return step_to_solution(points, solution_of(scan, points, b, whole=W.whole), problem, began)
+        found = Solution(own.beta, own.ended, own.iterations)
+    else:
+        found = solution_of(scan, points, b, whole=W.whole)
+    return step_to_solution(points, found, problem, began)
 
 
 def solution_of(
@@ -127,14 +128,10 @@ def solution_of(
     if task.absolute_sum:
         sums = _two_sums(beta, upper, slack)
         return solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
-    weight = 1.0 if points.weights is None else float(points.weights[0])
-    has_one_weight = points.weights is None or bool((points.weights == weight).all())
-    if not beta.any() and np.array_equal(h, y) and has_one_weight:
-        first, second = (weight * bound for bound in problem.bounds)
-        if problem.task == "svc":
-            return own_svc(K, y, (first, second), tolerance)
-        if problem.task == "svr":
-            return own_svr(K, y, first, problem.epsilon, tolerance)
+    has_one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
+    if has_one_weight and not (beta.any() or u.any() or task.coefficient_sum):
+        epsilon = None if task.one_sided else task.epsilon
+        return solve_from_zero(K, y, lower, upper, tolerance, epsilon)
     s, epsilon = float(beta.sum()), task.epsilon
     return solve(K, h, lower, upper, (s,), beta, tolerance, epsilon=epsilon, partly=partly, b=b)
 

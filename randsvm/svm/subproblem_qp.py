@@ -84,7 +84,7 @@ from randsvm.svm.libsvm import (
     epsilon_svr,
     one_class,
 )
-from randsvm.svm.projection import clipped, fill_to_sum
+from randsvm.svm.projection import clipped, with_sum
 from randsvm.svm.tasks import BOUND_ROUNDING
 
 # Measured below: rounds of 20,000 rows with weights 1, 2, 3 and with exponential weights of a
@@ -137,30 +137,34 @@ def product(K: np.ndarray, beta: np.ndarray) -> np.ndarray:
 # ---- LIBSVM's own problems, from beta = 0 ---------------------------------------------------
 
 
-def own_svc(K: np.ndarray, y: np.ndarray, bounds: tuple[float, float], tol: float) -> Solution:
-    """Solve LIBSVM's own C-SVC. K : (m, m) float32; y : (m,), both -1 and 1.
+def solve_from_zero(
+    K: np.ndarray,
+    y: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    tolerance: float,
+    epsilon: float | None = None,
+) -> Solution:
+    """Solve LIBSVM's own C-SVC or, with epsilon, its epsilon-SVR.
 
-    LIBSVM reads only the rows whose coefficients it changes.
+    K : (m, m) float32; y : (m,), both -1 and 1, or targets; lower, upper : (m,), one value for each
+    side. LIBSVM reads only the rows whose coefficients it changes.
     """
-    order = np.argsort(-y, kind="stable")
+    m, C, zero = len(y), float(upper.max()), np.zeros(len(y))
+    # The rows of one class lie next to each other.
+    order = np.argsort(-y, kind="stable") if epsilon is None else np.arange(m)
+    if epsilon is not None:
+        # With a small C the sums of kernel values times coefficients are small.
+        check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()).max()))
     with PrecomputedNodes.of(K, order) as nodes:
-        found = c_svc(nodes, np.arange(len(y)), y[order], bounds, tol)
-    beta, zero = np.empty(len(y)), np.zeros(len(y))
-    beta[order] = y[order] * found.alpha
-    upper, lower = np.where(y > 0, bounds[0], zero), np.where(y > 0, zero, -bounds[1])
+        if epsilon is None:
+            bounds = {1: C, -1: -float(lower.min())}
+            found = c_svc(nodes, np.arange(m), y[order], bounds, tolerance)
+        else:
+            found = epsilon_svr(nodes, np.arange(m), y, C, epsilon, tolerance)
+    beta = np.empty(m)
+    beta[order] = found.beta
     return Solution(at_bounds(beta, lower, upper, zero, zero[:1]), found.ended, found.iterations)
-
-
-def own_svr(K: np.ndarray, y: np.ndarray, C: float, epsilon: float, tol: float) -> Solution:
-    """Solve LIBSVM's own epsilon-SVR. K : (m, m) float32; y : (m,)."""
-    m = len(y)
-    # With a small C the sums of kernel values times coefficients are small.
-    check_sums(min(C, 1.0) * m * float(np.abs(K.diagonal()).max()))
-    with PrecomputedNodes.of(K, np.arange(m)) as nodes:
-        found = epsilon_svr(nodes, np.arange(m), y, C, epsilon, tol)
-    bound, zero = np.full(m, C), np.zeros(m)
-    beta = at_bounds(found.alpha, -bound, bound, zero, zero[:1])
-    return Solution(beta, found.ended, found.iterations)
 
 
 def at_bounds(
@@ -218,7 +222,7 @@ def solve(
         if len(sums) > 1:
             # Sums above those of |beta| are reached by variables of the same rows: beta stays.
             more = max(0.0, min(totals[0] - math.fsum(above), math.fsum(below) - totals[1]))
-            both = fill_to_sum(zero, np.minimum(upper - above, below - lower), more, zero)
+            both = with_sum(zero, zero, np.minimum(upper - above, below - lower), more, zero)
             above, below = above + both, below - both
         start = np.concatenate([above, below])
         lower, upper = np.concatenate([zero, lower]), np.concatenate([upper, zero])
@@ -352,7 +356,7 @@ class Subproblem:
             total = 2 + min(max(-math.fsum(step) / width, 0.0), float(m))
             found = one_class(nodes, rows, total, tolerance / width)
         after = beta.copy()
-        after[at] = low + width * found.alpha[2:]
+        after[at] = low + width * found.beta[2:]
         return after, found.ended, found.iterations
 
     def by_moves(
@@ -434,24 +438,19 @@ class Subproblem:
         beta = beta.copy()
         for g, s in enumerate(self.sums.tolist()):
             own = np.flatnonzero(self.group == g)
-            now, lower, upper = beta[own], self.lower[own], self.upper[own]
+            lower, upper = self.lower[own], self.upper[own]
             least, most = math.fsum(lower), math.fsum(upper)
             slip = BOUND_ROUNDING * (1 + np.abs(lower).sum() + np.abs(upper).sum())
             if not least - slip <= s <= most + slip:
                 raise ValueError(
                     f"coefficients between {least:g} and {most:g} in all cannot sum to {s:g}"
                 )
-            exact = s if abs(s - least) > slip / 1e4 else least
-            if exact == least or abs(s - most) <= slip / 1e4:
-                beta[own] = lower if exact == least else upper
-            elif math.fsum(now) < s:
-                room = fill_to_sum(now - lower, upper - lower, s - least, -slope[own])
-                moved = np.where(room == upper - lower, upper, lower + room)
-                beta[own] = np.where(room == now - lower, now, moved)
+            if abs(s - least) <= slip / 1e4:
+                beta[own] = lower
+            elif abs(s - most) <= slip / 1e4:
+                beta[own] = upper
             else:
-                room = fill_to_sum(upper - now, upper - lower, most - s, slope[own])
-                moved = np.where(room == upper - lower, lower, upper - room)
-                beta[own] = np.where(room == upper - now, now, moved)
+                beta[own] = with_sum(beta[own], lower, upper, s, -slope[own])
         return beta
 
     def _within_boxes(
@@ -564,9 +563,9 @@ class Moves:
             )
             labels = np.repeat([1.0, -1.0], [rises + slack + 2, m - rises + slack + 2])
             within = max(self.tolerance / unit, MIN_TOLERANCE)
-            found = c_svc(nodes, rows, labels, (1.0, 1.0), within)
+            found = c_svc(nodes, rows, labels, {1: 1.0, -1: 1.0}, within)
         falls = rises + slack + 2
-        t = np.concatenate([found.alpha[:rises], found.alpha[falls : falls + m - rises]])
+        t = np.abs(np.concatenate([found.beta[:rises], found.beta[falls : falls + m - rises]]))
         return t, found.ended, found.iterations
 
     def _nodes(self, factor: np.ndarray) -> PrecomputedNodes:

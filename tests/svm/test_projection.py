@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from solving import clipped, fill_to_sum, restore_sum
+from solving import Task, clipped, with_sum, with_sums_by_violation
 
 
 def boxes(kind, rng, m):
@@ -19,42 +19,52 @@ def boxes(kind, rng, m):
     return np.where(positive, 0.0, -3 * C), np.where(positive, C, 0.0)
 
 
+def one_after_the_other(beta, lower, upper, total, order):
+    """Move coefficients to their bounds, in the order of a plain loop, until the sum is reached."""
+    beta, rising = beta.copy(), total > math.fsum(beta)
+    for i in np.argsort(order if rising else -order, kind="stable"):
+        beta[i] = np.clip(total - math.fsum(np.delete(beta, i)), lower[i], upper[i])
+        if math.fsum(beta) == pytest.approx(total, rel=1e-15, abs=1e-15 * np.abs(beta).max()):
+            break
+    return beta
+
+
 @pytest.mark.parametrize("kind", ["svc", "svr", "one-class"])
 @pytest.mark.parametrize("seed", range(50))
-def test_box_and_sum_are_exact_and_bounds_are_kept(kind, seed):
+def test_coefficients_move_in_the_given_order_until_the_sum_is_reached(kind, seed):
     rng = np.random.default_rng(seed)
     m = int(rng.integers(2, 200))
     lower, upper = boxes(kind, rng, m)
     at = rng.random(m)
     share = np.where(at < 0.4, 0.0, np.where(at < 0.8, 1.0, rng.random(m)))
-    before = lower + share * (upper - lower)
-    before[share == 1] = upper[share == 1]
-    total = 0.0 if kind != "one-class" else rng.random() * math.fsum(before)
-    after = restore_sum(before, lower, upper, total)
-    size = np.abs(before).sum()
+    before = np.where(share == 1, upper, lower + share * (upper - lower))
+    total = lower.sum() + rng.random() * (upper - lower).sum()
+    order = rng.permutation(m).astype(float)
+    after = with_sum(before, lower, upper, total, order)
     assert ((after >= lower) & (after <= upper)).all()
-    assert abs(math.fsum(after) - total) <= 1e-12 * size
-    excess = math.fsum(before) - total
-    assert (np.sign(excess) * (after - before) <= 1e-15 * size).all()
-    was = ((before == lower) | (before == upper)) & (before != 0)
-    moved = np.flatnonzero(was & (after != before))
-    free = ~was & (before != 0)
-    if len(moved):
-        # Bounded coefficients move only if no unbounded one is left, and all but one of them to 0.
-        assert np.isin(after[free], [0.0, *lower, *upper]).all()
-        assert np.count_nonzero(after[moved]) <= 1
+    assert math.fsum(after) == pytest.approx(total, abs=1e-12 * np.abs(before).sum())
+    expected = one_after_the_other(before, lower, upper, total, order)
+    assert after == pytest.approx(expected, rel=1e-9, abs=1e-9 * upper.max())
 
 
-def test_bounded_coefficients_move_in_the_given_order():
-    beta, upper = np.array([1.0, 1, 1, 1, 0]), np.ones(5)
-    lower, order = np.zeros(5), np.array([3.0, 1, 2, 0, 5])
-    assert restore_sum(beta, lower, upper, 2.5, order).tolist() == [1, 0.5, 1, 0, 0]
-
-
-def test_coefficients_are_filled_up_in_the_given_order():
-    beta, upper = np.array([0.5, 0, 0, 1, 0]), np.ones(5)
-    order = np.array([4.0, 2, 3, 0, 1])
-    assert fill_to_sum(beta, upper, 3.25, order).tolist() == [0.5, 0.75, 0, 1, 1]
+@pytest.mark.parametrize("task", ["svr", "nu-svr", "one-class"])
+def test_the_sums_of_a_task_are_restored_and_no_coefficient_crosses_0(task):
+    rng = np.random.default_rng(3)
+    of = {
+        "svr": Task((2.0, 2.0), epsilon=0.1),
+        "nu-svr": Task((2.0, 2.0), absolute_sum=30.0),
+        "one-class": Task((1.0, 0.0), coefficient_sum=12.0),
+    }[task]
+    y, u = rng.normal(size=(2, 40))
+    lower, upper = of.box(y)
+    before = np.clip(rng.normal(size=40), lower, upper)
+    after = with_sums_by_violation(of, y, u, before)
+    assert ((after >= lower) & (after <= upper) & (before * after >= 0)).all()
+    assert math.fsum(after) == pytest.approx(of.coefficient_sum, abs=1e-12)
+    if of.absolute_sum:
+        assert math.fsum(np.abs(after)) == pytest.approx(of.absolute_sum)
+    again = with_sums_by_violation(of, y, u, after)
+    assert (again == after).all()
 
 
 def test_a_coefficient_within_rounding_of_its_bound_is_at_the_bound():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -161,7 +162,7 @@ def test_solutions_of_libsvm_that_lose_are_not_taken(monkeypatch):
     K, h, lower, upper, _, start, rng = random_problem("svc", 5.0, 14)
 
     def wrong(nodes, rows, labels, *more):
-        return libsvm.Outcome(rng.choice([0.0, 1.0], len(rows)), 1, True)
+        return SimpleNamespace(beta=rng.choice([0.0, 1.0], len(rows)), iterations=1, ended=True)
 
     monkeypatch.setattr(subproblem_qp, "c_svc", wrong)
     found = solve(K, h, lower, upper, start.sum(), start, 1e-6)
