@@ -93,13 +93,9 @@ class Records:
         }
         return as_json({**head, **self.run, **own})
 
-    def last(self, event: object, exit_code: int) -> dict[str, object]:
-        """Return the record of the event that ends a command."""
-        return self.record(event) | {
-            "exit_code": exit_code,
-            "peak_memory": _peak_memory(),
-            "host": os.uname().nodename,
-        }
+    def last(self, event: object) -> dict[str, object]:
+        """Return the record of the event that ends a command, without its exit code."""
+        return self.record(event) | {"peak_memory": _peak_memory(), "host": os.uname().nodename}
 
 
 def as_line(record: Mapping[str, object]) -> str:

@@ -11,8 +11,7 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import singledispatchmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
@@ -42,6 +41,7 @@ from randsvm.events import (
     Notice,
     Predicted,
     Progress,
+    Reduced,
     Searched,
     Started,
     Trained,
@@ -56,9 +56,6 @@ from randsvm.files import (
     display_output,
 )
 from randsvm.parameters.values import AUTO
-
-# Bounds of rounding below this share of P and D are not printed.
-VISIBLE_ROUNDING = 1e-6
 
 
 class Report:
@@ -88,24 +85,18 @@ class Report:
         # A model or predictions on standard output must not be mixed with other lines.
         self.to_stdout = files.get("output" if algorithm is None else "model") in STANDARD_OUTPUTS
         self.records = Records(command, algorithm, files, arguments)
-        self.quiet = given["quiet"]
-        self.format = given["report"]
         self.given = given
+        self.quiet, self.in_json = given["quiet"], given["report"] == "json"
         # Outputs that check_outputs has found to be usable.
         self.log: Log | None = None
         # Records for the page of --html; None: there is no page.
         self.page: list[dict[str, Any]] | None = None if given.get("html") is None else []
         self.bar = bars.Bar() if bars.can_draw() and not self.quiet else None
-        self.epoch: str | None = None  # the line of the last epoch, until it is printed
-        # For OutOfMemoryError: the current stage, and the options that take memory.
-        self.stage = ""
-        self.memory_options = "--memory or --jobs" if "memory" in given else "--jobs"
-        # Rows of the inner set of the last round; see Iteration.
-        self.inner_set = 0
+        # The last event of each kind.
+        self.last: dict[type, Any] = {}
+        self.stage = ""  # words for OutOfMemoryError
         # The event of the end, whose record is written when the exit code is known.
         self.outcome: object = None
-        # The number of scores of a search.
-        self.scores = 0
         # The first problem of an output other than the model, and the names of those that failed.
         self.unwritten = ""
         self.failed: set[str] = set()
@@ -149,10 +140,11 @@ class Report:
         """
         if self.bar is not None:
             self.bar.close()
-        if isinstance(error, Interrupted | ClusterError) and self.scores and self.outcome is None:
-            error.args = (f"{error}; {self._place_of_scores()}",)
+        if isinstance(error, Interrupted | ClusterError) and Tried in self.last:
+            error.args = (f"{error}{self._place_of_scores()}",)
         if isinstance(error, MemoryError):
-            error = OutOfMemoryError(f"out of memory{self.stage}: lower {self.memory_options}")
+            options = "--memory or --jobs" if "memory" in self.given else "--jobs"
+            error = OutOfMemoryError(f"out of memory{self.stage}: lower {options}")
         try:
             self._end(error)
         finally:
@@ -163,10 +155,12 @@ class Report:
             raise error
 
     def _place_of_scores(self) -> str:
-        """Return where to find the scores of a search if the run ends without a model."""
+        """Return where to find the scores of a search that ends without a model."""
+        if self.outcome is not None:
+            return ""
         if self.log is None:
-            return "without --log its scores are lost"
-        return f"its scores are in {display_output(self.log.path)}: the same command continues"
+            return "; without --log its scores are lost"
+        return f"; its scores are in {display_output(self.log.path)}: the same command continues"
 
     def _final(self, error: BaseException | None) -> BaseException | None:
         """Return the error that ends the command: this one, or that of an output that failed."""
@@ -175,32 +169,29 @@ class Report:
         return error
 
     def _end(self, error: BaseException | None) -> None:
-        """Write the report and the last line of the log.
+        """Write the report, the page and the last line of the log.
 
-        The report comes first: if writing it fails, the log has the exit code of that error.
+        If writing one of them fails, the next ones have the exit code of that error.
         """
         event: Any = self.outcome
         if event is None:
             event = Failed(_problem(error), time.monotonic() - self.start)
-        record = self.records.last(event, exit_code_of(self._final(error)))
+        record = self.records.last(event)
+
+        def finished() -> dict[str, Any]:
+            return record | {"exit_code": exit_code_of(self._final(error))}
+
+        is_usage = isinstance(error, ParameterError)
+        if self.in_json:
+            self._print(as_line(finished()).rstrip("\n"), event)
+        if self.page is not None and not is_usage:
+            from randsvm.page import training_page, write_page
+
+            path, records = self.given["html"], [*self.page, finished()]
+            self._attempt(path, lambda: write_page(path, training_page(records)))
         # A mistaken command line leaves an old log unchanged.
-        log = self.log
-        if log is not None and isinstance(error, ParameterError) and not log.is_begun:
-            log = None
-        if self.format != "text":
-            self._print(as_line(record).rstrip("\n"), event)
-            record["exit_code"] = exit_code_of(self._final(error))
-        if self.page is not None and not isinstance(error, ParameterError):
-            self._write_page([*self.page, record])
-            record["exit_code"] = exit_code_of(self._final(error))
-        if log is not None:
-            self._write_log(as_line(record))
-
-    def _write_page(self, records: list[dict[str, Any]]) -> None:
-        from randsvm.page import training_page, write_page
-
-        path = self.given["html"]
-        self._attempt(path, lambda: write_page(path, training_page(records)))
+        if self.log is not None and (self.log.is_begun or not is_usage):
+            self._write_log(finished())
 
     def _attempt(self, output: str, write: Callable[[], object]) -> None:
         """Write to an output other than the model. The run goes on without one that fails."""
@@ -213,7 +204,7 @@ class Report:
             reason = error.strerror if isinstance(error, OSError) else None
             self(Unwritten(str(error) if reason is None else f"writing {output}: {reason}"))
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event: Any) -> None:
         if isinstance(event, Waiting):
             return
         if isinstance(event, Progress):
@@ -224,20 +215,56 @@ class Report:
         self.stage = ""
         if isinstance(event, COMMAND_ENDS):
             self.outcome = event
-        elif self.log is not None or self.page is not None or self.format != "text":
+        elif self.log is not None or self.page is not None or self.in_json:
             # Also without a log: `record` keeps fields of `started`, which the last record repeats.
             record = self.records.record(event)
-            self._write_log(as_line(record))
+            self._write_log(record)
             if self.page is not None:
                 self.page.append(record)
         if self.bar is not None:
             self.bar.update(event)
-        self._show(event)
+        # A bar shows the loss of epochs.
+        shown = (
+            [] if self.bar is not None and isinstance(event, Epoch) else LINES[type(event)](event)
+        )
+        for line in [*self._lines_before(event), *shown]:
+            self.say(line)
+        self._show_problems(event)
+        for line in [] if self.in_json else RESULTS.get(type(event), _no_lines)(event):
+            self._print(line, event)
+        self.last[type(event)] = event
 
-    def _write_log(self, line: str) -> None:
+    def _lines_before(self, event: Any) -> Iterable[str]:
+        """Return the lines before those of an event, which depend on earlier events."""
+        last = self.last.get(type(event))
+        if isinstance(event, Started):
+            # A name that begins with a dash would be read as an option.
+            dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
+            words = [*event.configuration, *self.arguments, *dashes, *self.files]
+            yield shlex.join([self.command, event.algorithm, *words])
+        elif isinstance(event, Iteration) and event.inner_set != (last.inner_set if last else 0):
+            rows = f"{event.inner_set:,} of the rows" if event.inner_set else "all rows"
+            yield f"rounds on {rows}:"
+        elif isinstance(event, Tried) and last is None and event.number == 1 < event.of:
+            yield "score of each combination (lowest to highest fold), rows scored:"
+
+    def _show_problems(self, event: object) -> None:
+        """Print what is said also with --quiet."""
+        if isinstance(event, Unwritten):
+            self.unwritten = self.unwritten or event.problem
+            self._say(f"note: {event.problem}: the run goes on without it")
+        if isinstance(event, Trained) and event.gap_asked and event.gap > event.gap_asked:
+            required = self.given.get("require_gap")
+            if not self.quiet or required is None:
+                line = _missed_gap(event, event.gap_asked)
+                # click removes the colour if standard error is no terminal.
+                plain = os.environ.get("NO_COLOR")
+                self._say(line if plain else click.style(line, "red", bold=True))
+
+    def _write_log(self, record: Mapping[str, object]) -> None:
         log = self.log
         if log is not None:
-            self._attempt(display_output(log.path), lambda: log.write(line))
+            self._attempt(display_output(log.path), lambda: log.write(as_line(record)))
 
     def _print(self, line: str, event: object) -> None:
         """Print a result. A failing standard output ends a prediction, and not a training."""
@@ -246,13 +273,9 @@ class Report:
         if self.to_stdout:
             self._say(line)
         elif isinstance(event, PREDICTION_ENDS):
-            _echo(line, self.format != "text")
+            _echo(line, self.in_json)
         else:
-            self._attempt("<stdout>", lambda: _echo(line, self.format != "text"))
-
-    @singledispatchmethod
-    def _show(self, event: object) -> None:
-        raise TypeError(f"no line for the event {type(event).__name__}")
+            self._attempt("<stdout>", lambda: _echo(line, self.in_json))
 
     def say(self, line: str) -> None:
         """Print a line on standard error unless --quiet is given."""
@@ -265,230 +288,139 @@ class Report:
             self.bar.clear()
         self._attempt("<stderr>", lambda: click.echo(line, err=True))
 
-    @_show.register
-    def _(self, event: Unwritten) -> None:
-        self.unwritten = self.unwritten or event.problem
-        self._say(f"note: {event.problem}: the run goes on without it")
 
-    @_show.register
-    def _(self, event: Notice) -> None:
-        self.say(f"note: {event.text}")
+# ---- lines on standard error -------------------------------------------------------------------
 
-    @_show.register
-    def _(self, event: Started) -> None:
-        # A name that begins with a dash would be read as an option.
-        dashes = ["--"] if any(re.match("-.", name) for name in self.files) else []
-        words = [*event.configuration, *self.arguments, *dashes, *self.files]
-        self.say(shlex.join([self.command, event.algorithm, *words]))
-        if event.n is None:
-            return
-        self.say(
-            f"read {_counted(event.n, 'row')}, {_counted(event.d or 0, 'feature')}, "
-            f"{_counted(event.nnz or 0, 'nonzero')} "
-            f"in {event.seconds:.2f} s"
+
+def _no_lines(event: object) -> list[str]:
+    return []
+
+
+def _started(event: Started) -> Iterable[str]:
+    if event.n is None:
+        return
+    size = ", ".join(
+        _counted(count or 0, noun)
+        for count, noun in ((event.n, "row"), (event.d, "feature"), (event.nnz, "nonzero"))
+    )
+    yield f"read {size} in {event.seconds:.2f} s"
+    if not _searches_cost(event.configuration):
+        yield f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}{_weight(event)}"
+    if event.place != "memory":
+        yield f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}"
+
+
+def _tried(event: Tried) -> Iterable[str]:
+    known = "  (from the log)" if event.resumed else ""
+    span = f" ({min(event.scores):.4g} to {max(event.scores):.4g})" * (len(event.scores) > 1)
+    yield (
+        f"{event.number:4d} of {event.of}  {_values(event.values)}{_named_score(event, 5)}"
+        f"{span}, {_unfinished(event) or _counted(event.rows, 'row')}{known}"
+    )
+
+
+def _searched(event: Searched) -> Iterable[str]:
+    if event.of == 1:
+        return
+    best = event.tried[0]
+    yield (
+        f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, "
+        "with standard errors over the folds; best first:"
+    )
+    widths = {
+        name: max(len(f"{one.values[name]:g}") for one in event.tried) for name in best.values
+    }
+    for one in event.tried:
+        remark = f"  {_unfinished(one)}" if one.dropped_after is not None else ""
+        if not remark and one.rows < best.rows:
+            remark = f"  on {one.rows:,} rows"
+        if one.values == event.one_standard_error:
+            remark += "  simplest within one standard error"
+        spread = "" if math.isnan(one.standard_error) else f" +- {one.standard_error:.2g}"
+        yield f"  {_values(one.values, widths)}{_named_score(one)}{spread}{remark}"
+    if any(one.dropped_after is not None for one in event.tried):
+        yield "dropped: significantly worse than another one on the same rows"
+    yield f"training on all rows with {_values(best.values).strip()}"
+
+
+def _updated(event: Updated) -> Iterable[str]:
+    loss = _progressive(event.loss, event.errors)
+    yield f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: {loss}"
+
+
+def _trained(outcome: Trained) -> Iterable[str]:
+    noun, count = ("iteration", outcome.iterations)
+    if outcome.iterations is None:
+        noun, count = "step", outcome.steps
+    work = _counted(count or 0, noun) + ("" if outcome.largest_gap is None else " in all")
+    # The error message names an interruption.
+    reason = "" if outcome.stopped.startswith("interrupted") else f": {outcome.stopped}"
+    yield f"stopped{reason} after {work}, {outcome.seconds:.2f} s"
+    if outcome.iterations is None:
+        yield f"{outcome.model}: {_learnt(outcome)}"
+        return
+    name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
+    found = f"{_counted(outcome.support_vectors or 0, 'support vector')} ({outcome.bounded:,} at C)"
+    known = outcome.violators is not None
+    yield f"{name}: {found}" + (f", {_counted(outcome.violators or 0, 'violator')}" * known)
+    objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
+    yield f"{objectives}  J = P/(C n) = {outcome.J:.6g}"
+    if not outcome.evaluated:
+        yield "not certified: the run ended before its closing evaluation"
+    elif outcome.certificate == "sampled":
+        yield "the gap holds with a probability of at least 1 - 1e-9 (sampled rounding)"
+    if outcome.reduced is not None:
+        yield from _reduced(outcome.reduced)
+    if outcome.largest_gap is not None and not math.isnan(outcome.gap):
+        yield f"largest gap of one problem: {outcome.largest_gap:.3%}"
+
+
+def _reduced(found: Reduced) -> Iterable[str]:
+    yield (
+        f"reduced from {found.support_vectors_before:,} support vectors (gap "
+        f"{found.full_gap:.3%}): P is of the reduced machine, D of the full one"
+    )
+    yield (
+        f"f changes by {found.largest_change:.3g} at most, {found.mean_change:.3g} on "
+        f"average; {found.labels_changed:,} training labels change"
+    )
+
+
+def _missed_gap(outcome: Trained, asked: float) -> str:
+    reached = f"{100 * outcome.gap:.3g}% is certified"
+    if math.isinf(outcome.gap):
+        reached = "nothing is certified (rounding exceeds P and D)"
+    return f"GAP NOT REACHED: {reached}, --gap {asked:g} asked for {100 * asked:.3g}%"
+
+
+def _predicted(outcome: Predicted) -> Iterable[str]:
+    yield f"predicted {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s"
+    if outcome.labelled == 0:
+        yield "no labelled rows: no score"
+
+
+def _certified(outcome: Certified) -> Iterable[str]:
+    yield (
+        f"{outcome.model}: {outcome.support_vectors:,} support vectors; P and D with "
+        f"{outcome.problem} over {outcome.rows:,} rows in {outcome.seconds:.2f} s"
+    )
+    if outcome.unknown_support_vectors:
+        unknown = f"{outcome.unknown_support_vectors:,} support vectors"
+        yield f"{unknown} are not among the rows of the training file"
+    if not outcome.feasible:
+        yield (
+            f"the coefficients are infeasible: up to {outcome.beyond_bounds:.3g} beyond their "
+            f"bounds, sum off by {outcome.sum_error:.3g}; D is of feasible ones next to them"
         )
-        if not _searches_cost(event.configuration):
-            self.say(f"C = {event.C:g}, lambda = 1/(C n) = {event.lambda_:g}{_weight(event)}")
-        if event.place != "memory":
-            self.say(f"each pass reads {_size(event.pass_bytes or 0)} from {event.place}")
+    if outcome.largest_gap is not None:
+        worst = max(outcome.machines, key=lambda one: (math.isnan(one.gap), one.gap))
+        yield f"largest gap of one problem: {worst.gap:.3%} ({worst.name})"
 
-    @_show.register
-    def _(self, event: Iteration) -> None:
-        if event.inner_set != self.inner_set:
-            self.inner_set = event.inner_set
-            rows = f"{self.inner_set:,} of the rows" if self.inner_set else "all rows"
-            self.say(f"rounds on {rows}:")
-        self.say(_round(event))
 
-    @_show.register
-    def _(self, outcome: Trained) -> None:
-        self._show_last_epoch()
-        noun, count = (
-            ("step", outcome.steps)
-            if outcome.iterations is None
-            else ("iteration", outcome.iterations)
-        )
-        work = _counted(count or 0, noun) + ("" if outcome.largest_gap is None else " in all")
-        self.say(_stopped(outcome.stopped, work, outcome.seconds))
-        if outcome.iterations is None:
-            self.say(
-                f"{outcome.model}: training time {outcome.solve_seconds:.2f} s  {_learnt(outcome)}"
-            )
-        else:
-            self._show_kernel_machine(outcome)
-        if outcome.bytes_moved:
-            self.say(f"{_size(outcome.bytes_moved)} moved to and from the workers")
-        self._show_missed_gap(outcome)
-
-    def _show_kernel_machine(self, outcome: Trained) -> None:
-        violators = (
-            "" if outcome.violators is None else f", {_counted(outcome.violators, 'violator')}"
-        )
-        name = outcome.model if outcome.saved else f"{outcome.model} (not written)"
-        self.say(
-            f"{name}: {_counted(outcome.support_vectors or 0, 'support vector')} "
-            f"({outcome.bounded:,} at C){violators}"
-        )
-        objectives = _objectives(outcome.primal, outcome.dual, outcome.gap)
-        self.say(f"{objectives}  J = P/(C n) = {outcome.J:.6g}")
-        if not outcome.evaluated:
-            self.say("not certified: the run ended before its closing evaluation")
-        elif outcome.certificate == "sampled":
-            self.say("the gap holds with a probability of at least 1 - 1e-9 (sampled rounding)")
-        self._show_reduction(outcome)
-        if outcome.largest_gap is not None and not math.isnan(outcome.gap):
-            self.say(f"largest gap of one problem: {outcome.largest_gap:.3%}")
-
-    def _show_missed_gap(self, outcome: Trained) -> None:
-        if outcome.gap_asked is None or not outcome.gap > outcome.gap_asked:
-            return
-        reached = f"{100 * outcome.gap:.3g}% is certified"
-        if math.isinf(outcome.gap):
-            reached = "nothing is certified (rounding exceeds P and D)"
-        line = (
-            f"GAP NOT REACHED: {reached}, "
-            f"--gap {outcome.gap_asked:g} asked for {100 * outcome.gap_asked:.3g}%"
-        )
-        required = self.given.get("require_gap")
-        if not self.quiet or required is None:
-            # click removes the colour if standard error is no terminal.
-            plain = os.environ.get("NO_COLOR")
-            self._say(line if plain else click.style(line, "red", bold=True))
-
-    @_show.register
-    def _(self, event: Tried) -> None:
-        self.scores += 1
-        if self.scores == event.number == 1 < event.of:
-            self.say("score of each combination (lowest to highest fold), rows scored:")
-        known = "  (from the log)" if event.resumed else ""
-        span = f" ({min(event.scores):.4g} to {max(event.scores):.4g})" * (len(event.scores) > 1)
-        self.say(
-            f"{event.number:4d} of {event.of}  {_values(event.values)}{_named_score(event, 5)}"
-            f"{span}, {_unfinished(event) or _counted(event.rows, 'row')}{known}"
-        )
-
-    @_show.register
-    def _(self, event: Searched) -> None:
-        best = event.tried[0]
-        if event.of > 1:
-            self.say(
-                f"tried {len(event.tried)} of {event.of} in {event.seconds:.2f} s, "
-                "with standard errors over the folds; best first:"
-            )
-            widths = {
-                name: max(len(f"{one.values[name]:g}") for one in event.tried)
-                for name in best.values
-            }
-            for one in event.tried:
-                dropped = one.dropped_after is not None
-                remark = f"  on {one.rows:,} rows" * (one.rows < best.rows and not dropped)
-                remark += f"  {_unfinished(one)}" * dropped
-                if one.values == event.one_standard_error:
-                    remark += "  simplest within one standard error"
-                spread = "" if math.isnan(one.standard_error) else f" +- {one.standard_error:.2g}"
-                score = f"{_named_score(one)}{spread}"
-                self.say(f"  {_values(one.values, widths)}{score}{remark}")
-            if any(one.dropped_after is not None for one in event.tried):
-                self.say("dropped: significantly worse than another one on the same rows")
-            self.say(f"training on all rows with {_values(best.values).strip()}")
-        if self.format != "text":
-            return
-        # svm-train's lines, which scripts read.
-        for line in _cross_validated(best):
-            self._print(line, event)
-
-    @_show.register
-    def _(self, event: Epoch) -> None:
-        held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
-        self.epoch = (
-            f"epoch {event.number:3d}  {event.seconds:7.2f} s  "
-            f"{_progressive(event.loss, event.errors)}{held_out}"
-        )
-        # Without a bar these epochs have a line; the last epoch always has one. A log has all.
-        if self.bar is None and (event.number in (1, 2, 5) or event.number % 10 == 0):
-            self._show_last_epoch()
-
-    def _show_reduction(self, outcome: Trained) -> None:
-        reduced = outcome.reduced
-        if reduced is None:
-            return
-        changed = reduced.labels_changed
-        self.say(
-            f"reduced from {reduced.support_vectors_before:,} support vectors (gap "
-            f"{reduced.full_gap:.3%}): P is of the reduced machine, D of the full one"
-        )
-        self.say(
-            f"f changes by {reduced.largest_change:.3g} at most, {reduced.mean_change:.3g} on "
-            f"average; {changed:,} training labels change"
-        )
-
-    def _show_last_epoch(self) -> None:
-        if self.epoch is not None:
-            self.say(self.epoch)
-            self.epoch = None
-
-    @_show.register
-    def _(self, event: Updated) -> None:
-        self.say(
-            f"{event.seconds:7.2f} s  {event.rows:,} rows  of the last {event.last:,}: "
-            f"{_progressive(event.loss, event.errors)}"
-        )
-
-    @_show.register
-    def _(self, outcome: Predicted) -> None:
-        """Print svm-predict's accuracy line as a result."""
-        self.say(f"predicted {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
-        if outcome.labelled == 0:
-            self.say("no labelled rows: no score")
-        if self.format == "text":
-            for line in [*_noise(outcome), *_score(outcome)]:
-                self._print(line, outcome)
-
-    @_show.register
-    def _(self, outcome: Certified) -> None:
-        """Print P, D and the gap as a result."""
-        self.say(
-            f"{outcome.model}: {outcome.support_vectors:,} support vectors; P and D with "
-            f"{outcome.problem} over {outcome.rows:,} rows in {outcome.seconds:.2f} s"
-        )
-        if outcome.unknown_support_vectors:
-            self.say(
-                f"{outcome.unknown_support_vectors:,} support vectors are not among the rows of "
-                "the training file"
-            )
-        if outcome.feasible:
-            self.say("the coefficients are feasible")
-        else:
-            self.say(
-                f"the coefficients are infeasible: up to {outcome.beyond_bounds:.3g} beyond their "
-                f"bounds, sum off by {outcome.sum_error:.3g}; D is of feasible ones next to them"
-            )
-        rounding = outcome.primal_error + outcome.dual_error
-        if rounding > max(abs(outcome.primal), abs(outcome.dual)) * VISIBLE_ROUNDING:
-            self.say(f"the gap includes {rounding:.3g} for the rounding of sums")
-        if outcome.largest_gap is not None:
-            worst = max(outcome.machines, key=lambda one: (math.isnan(one.gap), one.gap))
-            self.say(f"largest gap of one problem: {worst.gap:.3%} ({worst.name})")
-        if self.format == "text":
-            self._print(_objectives(outcome.primal, outcome.dual, outcome.gap), outcome)
-
-    @_show.register
-    def _(self, outcome: Exported) -> None:
-        """Print the largest difference as a result."""
-        self.say(f"{outcome.output}: {_size(outcome.bytes)} in {outcome.seconds:.2f} s")
-        if self.format == "text" and outcome.checked_by is not None:
-            labels = outcome.labels_differ
-            self._print(
-                f"largest difference of decision values {outcome.largest_difference:.3g} over "
-                f"{outcome.rows:,} rows, {labels:,} labels differ ({outcome.checked_by})",
-                outcome,
-            )
-
-    @_show.register
-    def _(self, outcome: Explained) -> None:
-        values = " ".join(f"{value:.6g}" for value in outcome.base_values)
-        self.say(f"explained {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s")
-        self.say(f"decision values without any feature: {values}")
+def _explained(outcome: Explained) -> Iterable[str]:
+    yield f"explained {_counted(outcome.rows, 'row')} in {outcome.seconds:.2f} s"
+    values = " ".join(f"{value:.6g}" for value in outcome.base_values)
+    yield f"decision values without any feature: {values}"
 
 
 def _echo(line: str, is_report: bool) -> None:
@@ -560,12 +492,6 @@ def _count(number: int) -> str:
     return f"{number:,}{'_kMGT'[power]}"
 
 
-def _stopped(reason: str, work: str, seconds: float) -> str:
-    """Return the line about the end of a training; the error message names an interruption."""
-    named = "" if reason.startswith("interrupted") else f": {reason}"
-    return f"stopped{named} after {work}, {seconds:.2f} s"
-
-
 def _values(values: Mapping[str, float], widths: Mapping[str, int] | None = None) -> str:
     """Return names and values of the parameters of a grid. widths: columns of the values."""
     own = widths or dict.fromkeys(values, 0)
@@ -623,21 +549,13 @@ def _metrics(found: Any) -> list[str]:
         shown = one.precision, one.recall, one.f1, *([one.average_precision] if has_areas else [])
         scores.append([one.label, *(f"{x:.4f}" for x in shown), str(one.rows)])
     names = ["precision", "recall", "F1", *(["PR AUC"] if has_areas else [])]
+    chances = found.probabilities
     return [
         *_table([header, *map(list, zip(*columns, strict=True))]),
         *_table([["label", *names, "rows"], *scores]),
         *([] if found.auc is None else [f"ROC AUC = {found.auc:.6f}"]),
-        *_probability_metrics(found.probabilities),
-    ]
-
-
-def _probability_metrics(found: Any) -> list[str]:
-    """Return the lines of --metrics with -b 1. found: ProbabilityMetrics or None."""
-    if found is None:
-        return []
-    return [
-        f"Log loss = {found.log_loss:.6f}",
-        f"Brier score = {found.brier:.6f}",
+        *([] if chances is None else [f"Log loss = {chances.log_loss:.6f}"]),
+        *([] if chances is None else [f"Brier score = {chances.brier:.6f}"]),
     ]
 
 
@@ -659,25 +577,28 @@ def _size(count: float) -> str:
     return f"{count:.3g} GB"
 
 
+def _epoch(event: Epoch) -> Iterable[str]:
+    if event.number in (1, 2, 5) or event.number % 10 == 0:
+        held_out = "" if event.held_out is None else f"  held-out loss {event.held_out:.6f}"
+        loss = _progressive(event.loss, event.errors)
+        yield f"epoch {event.number:3d}  {event.seconds:7.2f} s  {loss}{held_out}"
+
+
 def _progressive(loss: float, errors: float | None) -> str:
     """Return the progressive loss and error."""
     return f"progressive loss {loss:.6f}" + ("" if errors is None else f"  error {errors:.3%}")
 
 
-def _noise(outcome: Predicted) -> list[str]:
-    """Return svm-predict's lines on a regression with -b 1."""
-    if outcome.noise_scale is None:
-        return []
-    return [
-        "Prob. model for test data: target value = predicted value + z,",
-        f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={outcome.noise_scale:g}",
-    ]
-
-
 def _score(outcome: Predicted) -> list[str]:
     """Return svm-predict's lines, which scripts read, and those of --metrics."""
+    noise = []
+    if outcome.noise_scale is not None:
+        noise = [
+            "Prob. model for test data: target value = predicted value + z,",
+            f"z: Laplace distribution e^(-|z|/sigma)/(2sigma),sigma={outcome.noise_scale:g}",
+        ]
     if outcome.labelled == 0:
-        return []
+        return noise
     coverage = outcome.coverage
     if outcome.accuracy is not None and outcome.correct is not None:
         # `correct` and `labelled` count rows, the accuracy their weights.
@@ -690,6 +611,7 @@ def _score(outcome: Predicted) -> list[str]:
             *_metrics(outcome.metrics),
         ]
     return [
+        *noise,
         f"Mean squared error = {outcome.squared_error:g} (regression)",
         f"Squared correlation coefficient = {outcome.squared_correlation:g} (regression)",
         *([] if coverage is None else [_covered(coverage, "the width of the intervals")]),
@@ -713,3 +635,38 @@ def _objectives(primal: float | None, dual: float | None, gap: float) -> str:
     # Rounding may leave D above P by its last bit: no "-0.000%".
     gap = max(gap, 0.0)
     return f"P {primal:.6g}  D {dual:.6g}  gap {gap:.3%} ({gap:.2g})"
+
+
+def _compared(outcome: Exported) -> list[str]:
+    """Return the line of the comparison of an export with its model."""
+    if outcome.checked_by is None:
+        return []
+    return [
+        f"largest difference of decision values {outcome.largest_difference:.3g} over "
+        f"{outcome.rows:,} rows, {outcome.labels_differ:,} labels differ ({outcome.checked_by})"
+    ]
+
+
+# Kind of events -> its lines on standard error.
+LINES: dict[type, Callable[[Any], Iterable[str]]] = {
+    Unwritten: _no_lines,
+    Notice: lambda event: [f"note: {event.text}"],
+    Started: _started,
+    Iteration: lambda event: [_round(event)],
+    Tried: _tried,
+    Searched: _searched,
+    Epoch: _epoch,
+    Updated: _updated,
+    Trained: _trained,
+    Predicted: _predicted,
+    Certified: _certified,
+    Exported: lambda event: [f"{event.output}: {_size(event.bytes)} in {event.seconds:.2f} s"],
+    Explained: _explained,
+}
+# Kind of events -> its results, the lines on standard output.
+RESULTS: dict[type, Callable[[Any], Iterable[str]]] = {
+    Searched: lambda event: _cross_validated(event.tried[0]),
+    Predicted: _score,
+    Certified: lambda event: [_objectives(event.primal, event.dual, event.gap)],
+    Exported: _compared,
+}
