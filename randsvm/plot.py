@@ -703,7 +703,7 @@ def _draw_support_vectors(axis: Any, model: Any, origin: np.ndarray, directions:
     Z = np.zeros((len(some), model.width))
     Z[:, np.asarray(model.features) - model.index_base] = model.Z[some].toarray()
     if model.scaling is not None and model.scaling.factor is not None:
-        seen = np.asarray(model.seen.indices(1 << 31)) - model.index_base
+        seen = model.seen - model.index_base
         Z[:, seen] /= np.where(model.scaling.factor == 0, 1.0, model.scaling.factor)
         Z[:, seen] += 0.0 if model.scaling.shift is None else model.scaling.shift
     drawn = f" ({len(Z):,} drawn)" if len(Z) < count else ""

@@ -68,7 +68,7 @@ def _meaning(model: Model) -> str:
 
 
 def _constants(model: Model, form: NormalForm) -> Iterator[str]:
-    marks = model.density_marks if isinstance(model, KernelModel) else None
+    marks = model.density_marks
     scalar = form.offset.ndim == 0
     values: dict[str, Any] = {
         "RANDSVM_FEATURES": form.inputs,
@@ -138,11 +138,11 @@ def _tables(model: Model, form: NormalForm) -> Iterator[str]:
         names = model.columns.feature_names[: form.inputs]
         names += [""] * (form.inputs - len(names))
         yield _table("char *const", "feature_names", map(_string, names))
-    if isinstance(model, KernelModel) and model.density_marks is not None:
+    if model.density_marks is not None:
         yield _table(REAL, "marks", _reals(model.density_marks))
-    elif model.has_class_probabilities and model.sigmoid_in_use is not None:
-        for name, values in zip(("sigmoid_a", "sigmoid_b"), model.sigmoid_in_use, strict=True):
-            yield _table(REAL, name, _reals(values))
+    elif model.sigmoid is not None:
+        yield _table(REAL, "sigmoid_a", _reals(model.sigmoid[0]))
+        yield _table(REAL, "sigmoid_b", _reals(model.sigmoid[1]))
 
 
 def _terms(form: NormalForm) -> Iterator[str]:

@@ -349,7 +349,7 @@ def describe(model: Model) -> dict[str, Any]:
         "probabilities": model.has_probabilities,
         "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
         "index_base": model.index_base,
-        "features": None if model.seen is None else model.seen.count,
+        "features": None if model.seen is None else len(model.seen),
         "scaling": None if model.scaling is None else model.scaling.name,
         "columns": None if model.columns is None else list(map(str, model.columns.columns)),
         "label_column": None if model.columns is None else model.columns.label,

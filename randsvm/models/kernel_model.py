@@ -43,7 +43,6 @@ class KernelModel(Model):
     vectors in the training data, and each row of Z has one value: 1 in the column of its number.
     beta : (m, K) float64, coefficients of the support vectors. K is 1 for two classes, regression
     and novelty detection, else the number of classes, one against the rest.
-    density_marks : (10,), bounds of the bins of `decisions.novelty_probabilities`; None: not fitted
     support : (m,) int64, row numbers of the support vectors in the training data; None for a file
     nu : whether the task was nu-svc or nu-svr
     """
@@ -52,7 +51,6 @@ class KernelModel(Model):
     kernel: Kernel
     Z: CsrMatrix
     beta: np.ndarray
-    density_marks: np.ndarray | None = None
     support: np.ndarray | None = None
     nu: bool = False
 
@@ -63,35 +61,19 @@ class KernelModel(Model):
 
     def properties(self) -> dict[str, Any]:
         kernel = self.kernel
-        parameters = {"gamma": kernel.gamma, "coef0": kernel.coef0, "degree": kernel.degree}
-        used = KERNELS[kernel.name]
+        names = [name for name in ("gamma", "coef0", "degree") if name in KERNELS[kernel.name]]
         return {
             "format": "libsvm",
             "task": self.task,
             "kernel": kernel.name,
-            **{name: value for name, value in parameters.items() if name in used},
+            **{name: getattr(kernel, name) for name in names},
             "support_vectors": len(self.beta),
         }
-
-    @property
-    def is_one_class(self) -> bool:
-        return self.task == "one-class"
 
     @property
     def counts_unseen(self) -> bool:
         """Whether unseen features change f: RBF counts them in |x - z|^2; scaling removes them."""
         return self.kernel.name == "rbf" and self.scaling is None
-
-    @property
-    def has_probabilities(self) -> bool:
-        if self.task == "svc":
-            return super().has_probabilities
-        return (self.noise_scale if self.task == "svr" else self.density_marks) is not None
-
-    def probabilities(self, f: np.ndarray) -> np.ndarray:
-        if self.density_marks is not None:
-            return decisions.novelty_probabilities(f, self.density_marks)
-        return super().probabilities(f)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         if self.has_row_numbers and (
@@ -273,7 +255,7 @@ class PairwiseModel(KernelModel):
         return decisions.voted_classes(f, len(self.labels))
 
     def probabilities(self, f: np.ndarray) -> np.ndarray:
-        columns = decisions.sigmoids(f, self.sigmoid_in_use)
+        columns = decisions.sigmoids(f, self.sigmoid)
         return decisions.coupled_probabilities(columns, len(self.labels))
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:

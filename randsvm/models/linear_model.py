@@ -9,21 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from randsvm import files
 from randsvm.arrays import to_csr
 from randsvm.decimals import words_of_numbers
 from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
-from randsvm.models.model import MAX_FEATURES, Model, ModelRows, SeenFeatures, fields_of, trailer_of
+from randsvm.models.model import Model, ModelRows
 from randsvm.models.model_text import (
-    INT_LIMIT,
     Header,
-    SealedStream,
     check_finite,
-    parse_rows,
-    read_header,
+    fields_of,
     reading,
-    render_header,
+    trailer_of,
+    written,
 )
 
 # LIBLINEAR's name of novelty detection.
@@ -70,6 +67,10 @@ class LinearModel(Model):
     solver: str
     mapping: RandomMap | None = None
 
+    def __post_init__(self) -> None:
+        if self.solver in LOGISTIC:
+            object.__setattr__(self, "sigmoid", np.repeat(LOGISTIC_SIGMOID, len(self.b), axis=1))
+
     @cached_property
     def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
@@ -85,7 +86,8 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        task = "svr" if self.is_regression else "one-class" if self.is_one_class else "svc"
+        is_one_class = self.solver == ONE_CLASS_SOLVER or "origin" in self.metadata
+        task = "svr" if self.is_regression else "one-class" if is_one_class else "svc"
         return {
             "format": "liblinear",
             "task": task,
@@ -93,15 +95,6 @@ class LinearModel(Model):
             "random_features": None if self.mapping is None else str(self.mapping),
             "weights": len(self.w),
         }
-
-    @property
-    def is_one_class(self) -> bool:
-        return self.solver == ONE_CLASS_SOLVER or "origin" in self.metadata
-
-    @property
-    def sigmoid_in_use(self) -> np.ndarray | None:
-        is_logistic = self.sigmoid is None and self.solver in LOGISTIC
-        return LOGISTIC_SIGMOID if is_logistic else self.sigmoid
 
 
 # --- writing -------------------------------------------------------------------------------
@@ -135,17 +128,13 @@ def write(model: LinearModel, path: str) -> None:
         "bias": (1 if model.b.any() else -1,),
         "rho": (0,) if one_class else None,
     }
-    trailer = trailer_of(model, labels=bool(model.labels))
-    if model.mapping is not None:
-        trailer["map"] = str(model.mapping)
-    if model.sigmoid is not None:
-        trailer["probA"], trailer["probB"] = model.sigmoid
-    with files.create_output(path) as stream:
-        sealed = SealedStream(stream)
-        sealed.write(render_header(HEADER_FORMAT, header, own_layout))
+    own: dict[str, Any] = {"map": None if model.mapping is None else str(model.mapping)}
+    if model.sigmoid is not None and model.solver not in LOGISTIC:
+        own |= {"probA": model.sigmoid[0], "probB": model.sigmoid[1]}
+    trailer = trailer_of(model, bool(model.labels), **own)
+    with written(path, HEADER_FORMAT, header, own_layout, trailer) as stream:
         for text in _render_rows(np.vstack([w, model.b]) if model.b.any() else w):
-            sealed.write(text)
-        sealed.seal(trailer)
+            stream.write(text)
 
 
 def _render_rows(w: np.ndarray) -> Iterator[bytes]:
@@ -171,53 +160,48 @@ def read(content: bytes, name: str, float64: bool) -> LinearModel:
 
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """
-    header, trailer = read_header(content, name, HEADER_FORMAT)
+    header = Header(content, name, HEADER_FORMAT)
     solver = header.choice("solver_type", SOLVER_TYPES)
-    nr_class = header.nr_class(solver, CLASSIFIER_SOLVERS)
-    nr_feature = header.non_negative("nr_feature", header.integers)
-    bias = header.numbers("bias", 1)[0]
+    nr_class, label = header.classes(solver, CLASSIFIER_SOLVERS, "label")
+    (nr_feature,) = header.numbers("nr_feature", whole=True, least=0)
+    (bias,) = header.numbers("bias")
+    rho = 0.0
+    if solver == ONE_CLASS_SOLVER:
+        (rho,) = header.numbers("rho")
+    else:
+        header.check_absent("rho", solver, [ONE_CLASS_SOLVER])
     # Two classes have one column of w, except in MCSVM_CS.
     columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
     rows = nr_feature + (bias >= 0)
-    _check_size(header, rows, columns)
-    label, rho = header.per_class("label", solver, CLASSIFIER_SOLVERS), _rho(header, solver)
-    w, others = parse_rows(header, rows, columns, "row of w", "rows of w (nr_feature and the bias)")
+    w, others = header.rows(rows, columns, "row of w", "rows of w (nr_feature and the bias)")
     if others.indices.size:
-        raise header.error(header.first_row_line, "numbers in the rows of w", "index:value")
+        raise header.error(header.first_line, "numbers in the rows of w", "index:value")
     b = w[-1] * bias if bias >= 0 else np.zeros(columns)
-    if rho is not None:
-        b = b - rho
     if nr_class < 2:
         raise ModelError(f"{name}: expected two classes or more, found {nr_class}")
+    task = "one-class" if solver == ONE_CLASS_SOLVER else "svc"
     with reading(name):
-        given = fields_of(trailer, _task(solver), label)
+        given = fields_of(header.trailer, "svr" if solver in REGRESSION_SOLVERS else task, label)
         if given["labels"] and len(given["labels"]) != nr_class:
             raise ValueError(f"expected {nr_class} labels")
         lines = given["metadata"]
         mapping = RandomMap.parse(lines.pop("map")) if "map" in lines else None
-        sigmoid = None
         if "probA" in lines:
-            sigmoid = np.array([lines.pop("probA"), lines.pop("probB")]).reshape(2, columns)
+            sigmoid = np.array([lines.pop("probA"), lines.pop("probB")])
+            given["sigmoid"] = sigmoid.reshape(2, columns)
         features, w = _rows_of_w(given["seen"], w[:nr_feature], mapping, header.own_layout)
     return LinearModel(
         w=np.ascontiguousarray(w),
-        b=b,
+        b=b - rho,
         solver=solver,
         mapping=mapping,
         features=features,
-        sigmoid=sigmoid,
         **given,
     )
 
 
-def _task(solver: str) -> str:
-    if solver == ONE_CLASS_SOLVER:
-        return "one-class"
-    return "svr" if solver in REGRESSION_SOLVERS else "svc"
-
-
 def _rows_of_w(
-    seen: SeenFeatures | None, w: np.ndarray, mapping: RandomMap | None, own_layout: bool
+    seen: np.ndarray | None, w: np.ndarray, mapping: RandomMap | None, own_layout: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the features of the model and their rows of w.
 
@@ -226,27 +210,8 @@ def _rows_of_w(
     """
     if seen is None:
         return np.arange(1, len(w) + 1, dtype=np.int32), w
-    features = seen.indices(len(w) if mapping is None else MAX_FEATURES)
     if not own_layout:
-        return features, w[features - 1]
-    if len(features) > MAX_FEATURES:
-        raise ValueError(f"expected at most {MAX_FEATURES} features")
-    if len(w) != (len(features) if mapping is None else mapping.components):
+        return seen, w[seen - 1]
+    if len(w) != (len(seen) if mapping is None else mapping.components):
         raise ValueError("expected a row of w for each feature")
-    return features, w
-
-
-def _rho(header: Header, solver_type: str) -> float | None:
-    if solver_type != ONE_CLASS_SOLVER:
-        header.check_absent("rho", solver_type, [ONE_CLASS_SOLVER])
-        return None
-    return header.numbers("rho", 1)[0]
-
-
-def _check_size(header: Header, rows: int, columns: int) -> None:
-    if not header.own_layout and max(rows, rows * columns) >= INT_LIMIT:
-        raise header.error(
-            header.line_of("nr_feature"),
-            "less than 2^31 numbers of w, which LIBLINEAR counts in a C int",
-            f"{rows} rows of {columns}",
-        )
+    return seen, w

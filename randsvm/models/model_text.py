@@ -16,17 +16,20 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
+from randsvm.data.columns import Columns
+from randsvm.data.scaling import Scaling
 from randsvm.data.svmlight import Block
 from randsvm.decimals import is_number, shortest
 from randsvm.errors import DataError, ModelError, ParameterError, RandsvmError, quoted
-from randsvm.models.model import Model
+from randsvm.models.decisions import NonconformityScores
+from randsvm.models.model import ONE_CLASS_LABELS, Model
 
 # The package's own layout holds what LIBSVM's and LIBLINEAR's formats cannot: labels that are
 # names, scaling, several classes one against the rest. Its first line is this word and a version,
@@ -43,12 +46,16 @@ INTEGER = re.compile(rb"[+-]?[0-9]{1,18}")
 INT_LIMIT = 2**31  # LIBSVM and LIBLINEAR read whole numbers as C ints
 LONGEST_LINE = 1 << 20  # of a header, in bytes; LIBLINEAR's has room for 87,000 labels
 MAX_HEADER_LINES = 16  # of a header in either format, including the first line of the own layout
-
-Number = TypeVar("Number", int, float)
+# The largest number of features that the trailer of a model may list as runs.
+MAX_FEATURES = 1 << 26
 
 # The header of one of the two formats: the program, the last line, and the keywords in the order in
 # which the program writes them.
 HeaderFormat: TypeAlias = tuple[str, str, tuple[str, ...]]
+
+# First bytes of syntax that svmlight files may contain and models may not: comments, qid, cost,
+# unlabelled rows, a byte order mark.
+FOREIGN_BYTES = (b"#", b"q", b"c", b"?", b"\xef")
 
 # Format -> the word that begins a line of its headers, and the module that reads and writes it.
 FORMATS = {
@@ -98,15 +105,27 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def render_header(
-    header_format: HeaderFormat, entries: Mapping[str, Sequence[object] | None], own_layout: bool
-) -> bytes:
-    """Return the header's lines, without entries that are None."""
+@contextlib.contextmanager
+def written(
+    path: str,
+    header_format: HeaderFormat,
+    entries: Mapping[str, Sequence[object] | None],
+    own_layout: bool,
+    trailer: Mapping[str, Any],
+) -> Iterator[SealedStream]:
+    """Write a model: the header, without entries that are None, the caller's rows, the trailer.
+
+    The file `path` is replaced as a whole or not at all.
+    """
     lines = [f"{OWN_LAYOUT} {VERSION}"] if own_layout else []
     lines += [
         " ".join([key, *map(_text, entry)]) for key, entry in entries.items() if entry is not None
     ]
-    return "\n".join([*lines, header_format[1], ""]).encode()
+    with files.create_output(path) as stream:
+        sealed = SealedStream(stream)
+        sealed.write("\n".join([*lines, header_format[1], ""]).encode())
+        yield sealed
+        sealed.seal(trailer)
 
 
 def _text(entry: object) -> str:
@@ -123,6 +142,84 @@ def check_finite(path: str, **arrays: np.ndarray | float) -> None:
 # --- the trailer ---------------------------------------------------------------------------
 
 
+def trailer_of(model: Model, has_labels: bool, **own: Any) -> dict[str, Any]:
+    """Return the lines of the trailer.
+
+    has_labels : whether the labels come from the training data; own : lines of a class of models
+    """
+    scaling, conformal, columns = model.scaling, model.conformal, model.columns
+    lines = {
+        "labels": model.labels if has_labels else None,
+        "index_base": model.index_base,
+        "values": "float64" if model.float64 else None,
+        "features": None if model.seen is None else runs_of(model.seen),
+        "columns": None if columns is None else json.loads(columns.to_json()),
+        "scale": None if scaling is None else scaling.name,
+        "scale_shift": None if scaling is None else scaling.shift,
+        "scale_factor": None if scaling is None else scaling.factor,
+        "conformal_scores": None if conformal is None else conformal.scores,
+        "conformal_ranks": None if conformal is None else conformal.ranks,
+        **own,
+    }
+    return {**model.metadata, **{key: one for key, one in lines.items() if one is not None}}
+
+
+def fields_of(
+    trailer: Mapping[str, Any] | None, task: str, header_labels: tuple[int, ...] | None
+) -> dict[str, Any]:
+    """Return the fields of Model from the trailer and the labels of the header.
+
+    task : svc, one-class or svr; trailer : None for a model of LIBSVM or LIBLINEAR, which parse
+    features as float64. Fields that the trailer lacks are None.
+    """
+    lines = dict(trailer or {})
+    labels = tuple(map(str, lines.pop("labels", header_labels or ())))
+    names = ("scale_shift", "scale_factor", "conformal_scores", "conformal_ranks")
+    shift, factor, scores, ranks = (
+        np.array(lines.pop(name), np.float64) if name in lines else None for name in names
+    )
+    seen, columns, scale = (lines.pop(name, None) for name in ("features", "columns", "scale"))
+    features = None if seen is None else features_of(seen)
+    arrays = [one for one in (shift, factor) if one is not None]
+    if scale is not None and (
+        features is None or any(one.shape != features.shape for one in arrays)
+    ):
+        raise ValueError("expected a scaling of each feature")
+    conformal = None
+    if scores is not None and ranks is not None:
+        conformal = NonconformityScores(scores, ranks)
+    return {
+        "labels": {"svc": labels, "one-class": ONE_CLASS_LABELS, "svr": ()}[task],
+        "zero_based": lines.pop("index_base", 1) == 0,
+        "float64": lines.pop("values", None) == "float64" or trailer is None,
+        "seen": features,
+        "scaling": None if scale is None else Scaling(scale, shift, factor),
+        "conformal": conformal,
+        "columns": None if columns is None else Columns.from_json(json.dumps(columns)),
+        "metadata": lines,
+    }
+
+
+def runs_of(features: np.ndarray) -> str:
+    """Return ascending indices as runs first-last: '1-7,9,12-13'."""
+    gaps = np.diff(features) != 1
+    first = features[np.append(True, gaps)[: len(features)]].tolist()
+    last = features[np.append(gaps, True)[: len(features)]].tolist()
+    return ",".join(f"{a}-{b}" if b > a else f"{a}" for a, b in zip(first, last, strict=True))
+
+
+def features_of(runs: str) -> np.ndarray:
+    """Return the indices of a text that `runs_of` made, (d,) int32; ValueError for another."""
+    pairs = [run.partition("-") for run in runs.split(",") if run]
+    ends = np.array([[int(a), int(b or a)] for a, _, b in pairs], np.int64).reshape(-1, 2)
+    sizes = ends[:, 1] - ends[:, 0] + 1
+    ascending = (np.diff(ends.ravel(), prepend=0, append=INT_LIMIT - 1) >= 0).all()
+    if not ascending or sizes.sum() > MAX_FEATURES:
+        raise ValueError(f"expected at most {MAX_FEATURES} features, ascending")
+    start = np.repeat(ends[:, 0] - np.cumsum(sizes) + sizes, sizes)
+    return (start + np.arange(len(start))).astype(np.int32)
+
+
 def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None]:
     """Return the length of the model's text without its trailer, and the trailer's items.
 
@@ -136,13 +233,10 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
     if start == 0:
         return len(content), None
     first_line = content.count(b"\n", 0, start) + 1
-    lines = content[start:].split(b"\n")
-    where = f"{name}:{first_line}"
-    if not lines[0].startswith(FORMAT_PREFIX):
-        raise ModelError(
-            f"{where}: expected '# randsvm format {VERSION}', found {quoted(lines[0])}"
-        )
-    _check_version(lines[0].removeprefix(FORMAT_PREFIX), where)
+    where, (first, *lines) = f"{name}:{first_line}", content[start:].split(b"\n")
+    if not first.startswith(FORMAT_PREFIX):
+        raise ModelError(f"{where}: expected '# randsvm format {VERSION}', found {quoted(first)}")
+    _check_version(first.removeprefix(FORMAT_PREFIX), where)
     end = content.rfind(b"\n" + SEAL_PREFIX) + 1
     digest = hashlib.sha256(memoryview(content)[:end]).hexdigest()
     if content[end:] != SEAL_PREFIX + digest.encode() + b"\n":
@@ -151,7 +245,7 @@ def split_trailer(content: bytes, name: str) -> tuple[int, dict[str, Any] | None
             f"end, found others: the model was truncated, altered or damaged after it was written"
         )
     with reading(name):
-        words = [line.removeprefix(LINE_PREFIX).partition(b" ") for line in lines[1:-2]]
+        words = [line.removeprefix(LINE_PREFIX).partition(b" ") for line in lines[:-2]]
         return start, {key.decode(): json.loads(files.decoded(text)) for key, _, text in words}
 
 
@@ -177,193 +271,191 @@ def reading(name: str) -> Iterator[None]:
         yield
     except RandsvmError:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (
+        ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError
+    ) as error:  # fmt: skip
         raise ModelError(
             f"{name}: expected lines '# randsvm' that fit the model, found others: {error}"
         ) from error
 
 
-# --- the header ----------------------------------------------------------------------------
-
-
-def read_header(
-    content: bytes, name: str, header_format: HeaderFormat
-) -> tuple[Header, dict[str, Any] | None]:
-    """Return the header and the trailer of a model.
-
-    content : the whole file; name : the file's name in messages. Raise ModelError, also for a model
-    in the own layout without a trailer.
-    """
-    end, trailer = split_trailer(content, name)
-    header = Header(content, end, name, header_format)
-    if header.own_layout and trailer is None:
-        raise ModelError(
-            f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
-            f"(truncated?)"
-        )
-    return header, trailer
+# --- the header and the rows ---------------------------------------------------------------
 
 
 class Header:
-    """The header lines of content[:end].
+    """The lines of a model before its rows, and its trailer.
 
+    trailer : None for a model of LIBSVM or LIBLINEAR
     own_layout : whether the model is in the package's own layout
-    size : length of the header in bytes
-    first_row_line : number of the first line after the header
+    lines : number of the line with each keyword; first_line : of the first row
     """
 
-    def __init__(self, content: bytes, end: int, name: str, header_format: HeaderFormat) -> None:
-        self.content = content
-        self.end = end
+    def __init__(self, content: bytes, name: str, header_format: HeaderFormat) -> None:
+        """Read the header. content : the whole file; name : the file's name in messages.
+
+        Raise ModelError, also for a model in the own layout without a trailer.
+        """
         self.name = name
-        self.own_layout = False
-        self.size = 0
         self.program, self.last_line, self.keywords = header_format
-        self._found: dict[str, tuple[int, list[bytes]]] = {}
+        end, self.trailer = split_trailer(content, name)
+        self.own_layout, self.lines = False, dict[str, int]()
+        self._words: dict[str, list[bytes]] = {}
+        stream = io.BytesIO(content)
         for number in itertools.count(1):
-            line = self._line(number)
-            self.size += len(line)
+            line = self._line(stream, number)
             word, *rest = line.split() or [b""]
             if number == 1 and word == OWN_LAYOUT.encode():
                 _check_version(b" ".join(rest), f"{name}:1")
                 self.own_layout = True
             elif line.rstrip() == self.last_line.encode():
-                self.first_row_line = number + 1
                 break
             else:
-                self._add(number, word, rest, line)
-
-    def _line(self, number: int) -> bytes:
-        if self.size == self.end:
-            if self.end == 0:
-                raise self.error(number, "a model", "an empty file")
-            raise self.error(
-                number, f"the line '{self.last_line}'", "the end of the file (truncated?)"
+                self._add(number, word, rest)
+        self._text, self.first_line = content[stream.tell() : end], number + 1
+        if self.own_layout and self.trailer is None:
+            raise ModelError(
+                f"{name}: expected '# randsvm' lines at the end of a {OWN_LAYOUT} file, found none "
+                f"(truncated?)"
             )
-        limit = min(self.end, self.size + LONGEST_LINE)
-        line = self.content[self.size : self.content.find(b"\n", self.size, limit) + 1]
+
+    def _line(self, stream: io.BytesIO, number: int) -> bytes:
+        line = stream.readline(LONGEST_LINE)
+        if not line and number == 1:
+            raise self.error(1, "a model", "an empty file")
         if not line:
-            found = self.content[self.size : limit]
-            raise self.error(number, "a whole line of the model's header", found)
+            raise self.error(number, f"the line '{self.last_line}'", "the end (truncated?)")
+        if not line.endswith(b"\n"):
+            raise self.error(number, "a whole line of the model's header", line)
         return line
 
-    def error(self, number: int, expected: str, found: bytes | str) -> ModelError:
-        what = found if isinstance(found, str) else quoted(found.strip())
-        return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
-
-    def _add(self, number: int, word: bytes, rest: list[bytes], line: bytes) -> None:
+    def _add(self, number: int, word: bytes, rest: list[bytes]) -> None:
         keyword = word.decode("ascii", "replace")
         if keyword not in self.keywords:
             expected = f"a keyword of {self.program}'s model format"
-            error = self.error(number, expected, word or line)
-            raise ModelError(f"{error} (is it a model?)") if number == 1 else error
-        if keyword in self._found:
-            first = self._found[keyword][0]
-            raise self.error(number, f"'{keyword}' once (line {first})", "it again")
-        self._found[keyword] = number, rest
+            hint = " (is it a model?)" if number == 1 else ""
+            raise self.error(number, expected, quoted(word) + hint)
+        if keyword in self.lines:
+            raise self.error(number, f"'{keyword}' once (line {self.lines[keyword]})", "it again")
+        self.lines[keyword], self._words[keyword] = number, rest
 
-    def __contains__(self, keyword: str) -> bool:
-        return keyword in self._found
-
-    def line_of(self, keyword: str) -> int:
-        """Return the number of the line with `keyword`."""
-        return self._found[keyword][0]
+    def error(self, at: int | str, expected: str, found: bytes | str) -> ModelError:
+        """Return the error of a line. at : its number, or the keyword that it begins with."""
+        number = self.lines[at] if isinstance(at, str) else at
+        what = found if isinstance(found, str) else quoted(found.strip())
+        return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
 
     def words(self, keyword: str) -> list[bytes]:
         """Return the words after `keyword`."""
-        if keyword not in self._found:
+        if keyword not in self.lines:
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
                 f"'{self.last_line}', found none"
             )
-        return self._found[keyword][1]
+        return self._words[keyword]
 
     def choice(self, keyword: str, allowed: Iterable[str]) -> str:
         """Return the only word after `keyword`. Raise ModelError if it is not in `allowed`."""
         words = b" ".join(self.words(keyword))
         word = words.decode("ascii", "replace")
         if word not in allowed:
-            raise self.error(self.line_of(keyword), f"{keyword} {either(allowed)}", words)
+            raise self.error(keyword, f"{keyword} {either(allowed)}", words)
         return word
 
-    def integers(self, keyword: str, count: int) -> tuple[int, ...]:
-        """Return the `count` whole numbers after `keyword`."""
-        words = self._numbers(keyword, count, "whole numbers below 2^31", _is_c_int)
-        return tuple(map(int, words))
-
-    def numbers(self, keyword: str, count: int) -> tuple[float, ...]:
-        """Return the `count` finite numbers after `keyword`."""
-        return tuple(map(float, self._numbers(keyword, count, "finite numbers", is_number)))
-
-    def _numbers(
-        self, keyword: str, count: int, what: str, is_one: Callable[[bytes], bool]
-    ) -> list[bytes]:
+    def numbers(
+        self, keyword: str, count: int = 1, whole: bool = False, least: float = -math.inf
+    ) -> tuple[Any, ...]:
+        """Return the `count` numbers after `keyword`: finite floats, or ints of C if `whole`."""
         words = self.words(keyword)
         if len(words) != count:
             expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(self.line_of(keyword), expected, f"{len(words)}")
+            raise self.error(keyword, expected, f"{len(words)}")
+        is_one, what = (
+            (is_c_int, "whole numbers below 2^31") if whole else (is_number, "finite numbers")
+        )
         if not all(map(is_one, words)):
-            raise self.error(self.line_of(keyword), f"{what} after '{keyword}'", b" ".join(words))
-        return words
-
-    def optional_numbers(self, keyword: str, count: int) -> tuple[float, ...] | None:
-        return self.numbers(keyword, count) if keyword in self else None
-
-    def non_negative(self, keyword: str, read: Callable[[str, int], tuple[Number, ...]]) -> Number:
-        """Return the only number after `keyword`, at least 0. read : integers or numbers."""
-        number = read(keyword, 1)[0]
-        if number < 0:
-            raise self.error(self.line_of(keyword), f"{keyword} of 0 or more", f"{number}")
-        return number
-
-    def nr_class(self, kind: str, classifiers: Sequence[str]) -> int:
-        """Return the number of classes. kind : svm_type or solver_type; others have nr_class 2."""
-        number = self.integers("nr_class", 1)[0]
-        if number < 1 or (number != 2 and kind not in classifiers):
-            expected = "1 or more" if kind in classifiers else f"2 of {kind}"
-            raise self.error(self.line_of("nr_class"), f"nr_class {expected}", f"{number}")
-        return number
-
-    def per_class(
-        self, keyword: str, kind: str, classifiers: Sequence[str]
-    ) -> tuple[int, ...] | None:
-        """Return a number for each class; None for other tasks, or if the own layout lacks it."""
-        if kind not in classifiers:
-            self.check_absent(keyword, kind, classifiers)
-            return None
-        if self.own_layout and keyword not in self:
-            return None
-        numbers = self.integers(keyword, self.nr_class(kind, classifiers))
-        repeated = [number for number, times in Counter(numbers).items() if times > 1]
-        if keyword == "label" and repeated:
-            raise self.error(self.line_of("label"), "different labels", f"{repeated[0]} twice")
-        return numbers
+            raise self.error(keyword, f"{what} after '{keyword}'", b" ".join(words))
+        found = tuple(map(int if whole else float, words))
+        if any(number < least for number in found):
+            raise self.error(keyword, f"{keyword} of {least} or more", f"{min(found)}")
+        return found
 
     def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
         """Raise ModelError if the header of `kind` has `keyword`, which only `owners` have."""
-        if keyword in self:
+        if keyword in self.lines:
             found = f"'{keyword}', which only {either(owners)} has"
-            raise self.error(self.line_of(keyword), f"the header of {kind}", found)
+            raise self.error(keyword, f"the header of {kind}", found)
 
-    def check_rows(self, promised: int, what: str) -> None:
-        """Raise ModelError unless the model has exactly `promised` whole lines after the header."""
-        found = self.content.count(b"\n", self.size, self.end)
-        tail = self.content[self.content.rfind(b"\n", 0, self.end) + 1 : self.end]
-        if found < promised:
-            raise self.error(
-                self.first_row_line + found,
-                f"{promised} {what}",
-                f"{found} whole lines of them (truncated?)",
+    def classes(self, kind: str, classifiers: Sequence[str], *keywords: str) -> list[Any]:
+        """Return nr_class, and for each keyword the whole number of each class.
+
+        kind : svm_type or solver_type. Other tasks than `classifiers` have nr_class 2 and None in
+        place of numbers. So have models in the own layout that lack the keyword.
+        """
+        (number,), found = self.numbers("nr_class", whole=True), []
+        if number < 1 or (number != 2 and kind not in classifiers):
+            expected = "1 or more" if kind in classifiers else f"2 of {kind}"
+            raise self.error("nr_class", f"nr_class {expected}", f"{number}")
+        for keyword in keywords:
+            if kind not in classifiers:
+                self.check_absent(keyword, kind, classifiers)
+            has_none = kind not in classifiers or (self.own_layout and keyword not in self.lines)
+            found.append(None if has_none else self.numbers(keyword, number, whole=True))
+        for label, times in Counter(found[0] or ()).items():
+            if times > 1:
+                raise self.error("label", "different labels", f"{label} twice")
+        return [number, *found]
+
+    def rows(
+        self, count: int, columns: int, row: str, rows: str, float64: bool = True
+    ) -> tuple[np.ndarray, Block]:
+        """Return the numbers that begin the rows, (count, columns) float64, and their features.
+
+        row, rows : name one and all of them in messages; float64 : whether values of features are
+        float64. Memory depends on the text alone, not on `count` and `columns`. Raise ModelError
+        unless the model has exactly `count` whole lines of them.
+        """
+        text, first_line = self._text, self.first_line
+        found, tail = text.count(b"\n"), text[text.rfind(b"\n") + 1 :]
+        if found < count:
+            whole = f"{found} whole lines of them (truncated?)"
+            raise self.error(first_line + found, f"{count} {rows}", whole)
+        if found > count or tail:
+            expected = f"the end of the model after {count} {rows}"
+            raise self.error(first_line + count, expected, text.split(b"\n", count)[count])
+        self._check_plain_rows(row)
+        first, rest = np.empty((count, 0)), text
+        if columns > 1:
+            first, rest = svmlight.first_numbers(text, count, columns - 1)
+        short = len(first)
+        if short == count:
+            block = svmlight.parse(
+                rest,
+                name=self.name,
+                labels="number",
+                zero_based=True,
+                float64=float64,
+                first_line=first_line,
             )
-        if found > promised or tail:
-            raise self.error(
-                self.first_row_line + promised,
-                f"the end of the model after {promised} {what}",
-                self.content[self.size : self.end].split(b"\n", promised)[promised],
+            if len(block.y) == count:
+                return np.column_stack([first, block.y])[:, :columns], block
+            short = next(n for n, line in enumerate(rest.split(b"\n")) if not line.strip())
+        numbers = f"{columns} number{'s' * (columns > 1)} in a {row}"
+        raise self.error(first_line + short, numbers, text.split(b"\n", short + 1)[short])
+
+    def _check_plain_rows(self, row: str) -> None:
+        """Raise DataError for syntax of svmlight files that models may not contain."""
+        text = self._text
+        places = [at for at in map(text.find, FOREIGN_BYTES) if at >= 0]
+        if places:
+            at = min(places)
+            line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
+            found = quoted(text[at : at + 1])
+            raise DataError(
+                self.name, self.first_line + line, column, f"expected a {row}, found {found}"
             )
 
 
-def _is_c_int(word: bytes) -> bool:
+def is_c_int(word: bytes) -> bool:
     return bool(INTEGER.fullmatch(word)) and -INT_LIMIT <= int(word) < INT_LIMIT
 
 
@@ -371,62 +463,6 @@ def either(words: Iterable[str]) -> str:
     """Return the words as 'a, b or c'."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
-
-
-# --- rows ----------------------------------------------------------------------------------
-
-
-def parse_rows(
-    header: Header, count: int, columns: int, row: str, rows: str, float64: bool = True
-) -> tuple[np.ndarray, Block]:
-    """Return the numbers that begin the rows, (count, columns) float64, and features of the rows.
-
-    row, rows : name one and all of them in messages; float64 : whether values of features are
-    float64. Memory depends on the text alone, not on `count` and `columns`.
-    """
-    header.check_rows(count, rows)
-    text = header.content[header.size : header.end]
-    _check_plain_rows(text, header, row)
-    numbers = f"{columns} number{'s' * (columns > 1)} in a {row}"
-
-    def missing(number: int) -> ModelError:
-        line = text.split(b"\n", number + 1)[number]
-        return header.error(header.first_row_line + number, numbers, line)
-
-    first, rest = np.empty((count, 0)), text
-    if columns > 1:
-        first, rest = svmlight.first_numbers(text, count, columns - 1)
-    if len(first) < count:
-        raise missing(len(first))
-    block = svmlight.parse(
-        rest,
-        name=header.name,
-        labels="number",
-        zero_based=True,
-        float64=float64,
-        first_line=header.first_row_line,
-    )
-    if len(block.y) != count:
-        raise missing(next(n for n, line in enumerate(rest.split(b"\n")) if not line.strip()))
-    return np.column_stack([first, block.y])[:, :columns], block
-
-
-# First bytes of syntax that svmlight files may contain and LIBSVM's models may not: comments, qid,
-# cost, unlabelled rows, a byte order mark.
-FOREIGN_BYTES = (b"#", b"q", b"c", b"?", b"\xef")
-
-
-def _check_plain_rows(text: bytes, header: Header, row: str) -> None:
-    for mark in FOREIGN_BYTES:
-        at = text.find(mark)
-        if at >= 0:
-            line, column = text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at)
-            raise DataError(
-                header.name,
-                header.first_row_line + line,
-                column,
-                f"expected a {row}, found {quoted(text[at : at + 1])}",
-            )
 
 
 # --- files ---------------------------------------------------------------------------------

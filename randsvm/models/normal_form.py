@@ -20,7 +20,7 @@ from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.model import MAX_FEATURES, Model
+from randsvm.models.model import Model
 
 # A row is an array with an entry for every index, of which the code in C has a copy on the stack.
 MAX_INPUTS = 250_000
@@ -128,7 +128,7 @@ def _scaling(model: Model) -> dict[str, Any]:
     scaling, seen = model.scaling, model.seen
     if scaling is None or seen is None:
         return {}
-    at = seen.indices(MAX_FEATURES).astype(np.int64) - model.index_base
+    at = seen.astype(np.int64) - model.index_base
     shift, factor = np.zeros((2, model.width))
     factor[at] = 1.0 if scaling.factor is None else scaling.factor
     shift[at] = 0.0 if scaling.shift is None else scaling.shift

@@ -22,7 +22,7 @@ from randsvm import __version__
 from randsvm.data.labels import label_values
 from randsvm.errors import ParameterError
 from randsvm.models import decisions
-from randsvm.models.kernel_model import KernelModel, PairwiseModel
+from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm
 
@@ -218,11 +218,10 @@ class _Graph:
     def probabilities(self, f: str, columns: int) -> None:
         """Add the probability of each class."""
         model = self.model
-        marks = model.density_marks if isinstance(model, KernelModel) else None
-        if marks is not None:
-            self.with_complement(self.novelty_probability(f, marks))
+        if model.density_marks is not None:
+            self.with_complement(self.novelty_probability(f, model.density_marks))
             return
-        sigmoid = model.sigmoid_in_use
+        sigmoid = model.sigmoid
         assert sigmoid is not None, "has_probabilities comes first"
         half = self.node("Mul", f, sigmoid[0] / 2)
         half = self.node("Add", half, sigmoid[1] / 2)

@@ -13,9 +13,10 @@ import numpy as np
 from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.columns import DELIMITERS, Columns, Format, fields_of
+from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, ReadingProgress
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import Block
+from randsvm.data.svmlight import NUMBER, Block
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model
@@ -54,7 +55,19 @@ class RowFiles:
         if format_ is not None and format_ not in FORMATS:
             raise ParameterError(f"expected format {', '.join(FORMATS)}, found {format_!r}")
         self.model, self.paths, self.training = model, paths, training
-        self.labels, self.weighted = model.label_table(paths[0], training), False
+        # Rows of a training have the labels of the model; novelty detection ignores the labels.
+        # Other rows may have no label, and other labels than the model for novelty detection, or
+        # if some labels of the model are numbers, but not all are whole ones.
+        learnt = not model.is_one_class
+        whole = isinstance(label_values(model.labels)[0], int) if model.labels else False
+        self.labels = LabelTable(
+            paths[0],
+            unlabelled=not training,
+            labels=model.labels if learnt or not training else (),
+            closed=learnt and training,
+            any_label=not learnt or (not whole and any(map(NUMBER.fullmatch, model.labels))),
+        )
+        self.weighted = False
         self.row_weights = None
         if row_weights is not None:
             self.row_weights = RowWeights(row_weights, files.joint_name(paths))

@@ -245,7 +245,7 @@ class Explainer:
         values = values.astype(np.float64 if model.float64 else np.float32, copy=False)
         if model.scaling is not None:
             # Scaling may add values of features that the row did not have.
-            indptr, indices, values = model.scaled(indptr, indices, values)
+            _, indices, values, _ = model.scaled(indptr, indices, values)
         features = np.union1d(model.features, indices).astype(np.int64)
         x = np.zeros(len(features))
         x[np.searchsorted(features, indices)] = values

@@ -31,8 +31,8 @@ from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.files import inputs
-from randsvm.models.linear_model import LinearModel
-from randsvm.models.model import Model, SeenFeatures
+from randsvm.models.linear_model import LOGISTIC, LinearModel
+from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
 from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
@@ -644,7 +644,7 @@ def _load_updatable(path: str) -> LinearModel:
         raise ModelError(f"{path}: expected a model without -n to update")
     fitted = {
         "--scale": old.scaling,
-        "-b 1": old.sigmoid,
+        "-b 1": None if old.solver in LOGISTIC else old.sigmoid,
         "--conformal": old.conformal,
     }
     for option, found in fitted.items():
@@ -872,7 +872,7 @@ class UpdateRun(TrainingRun):
             w=linear.w[self.columns],
             b=linear.b,
             features=self.features,
-            seen=SeenFeatures.of(self.features),
+            seen=self.features,
             metadata=metadata,
         )
         save(model, self.path)

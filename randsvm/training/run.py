@@ -41,7 +41,7 @@ from randsvm.events import (
     listening,
 )
 from randsvm.files import display_name, display_output, inputs
-from randsvm.models.model import ONE_CLASS_LABELS, Model, SeenFeatures
+from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
@@ -684,7 +684,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         self.saved_model = self.model(
             labels=trainer.labels,
             zero_based=trainer.job.data_params.zero_based or summary.has_row_numbers,
-            seen=SeenFeatures.of(summary.features),
+            seen=summary.features,
             scaling=trainer.D.scaling,
             float64=summary.float64,
             columns=summary.columns,

@@ -538,9 +538,8 @@ class OldModel:
         """Return the model's scaling over the features of D; features that it lacks become 0."""
         scaling, seen = self.model.scaling, self.model.seen
         assert scaling is not None and seen is not None
-        indices = seen.indices(seen.count)
-        at = np.minimum(np.searchsorted(indices, features), len(indices) - 1)
-        known = indices[at] == features
+        at = np.minimum(np.searchsorted(seen, features), len(seen) - 1)
+        known = seen[at] == features
 
         def over(array: np.ndarray | None) -> np.ndarray | None:
             return None if array is None else np.where(known, array[at], 0.0)

@@ -22,7 +22,7 @@ from randsvm.models import linear_model as liblinear_format
 from randsvm.models.decisions import NonconformityScores
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
 from randsvm.models.linear_model import LinearModel
-from randsvm.models.model import Model, SeenFeatures
+from randsvm.models.model import Model
 from randsvm.models.model_text import load
 from randsvm.training import probabilities
 
@@ -58,6 +58,9 @@ format_of = model_text.format_of
 OWN_LAYOUT = model_text.OWN_LAYOUT
 # Return the end of the body of a file, and the values in its trailer.
 split_trailer = model_text.split_trailer
+# Features as the text of their runs, and the features of such a text.
+runs_of = model_text.runs_of
+features_of = model_text.features_of
 # A stream of a file that ends with its digest.
 SealedStream = model_text.SealedStream
 
@@ -86,15 +89,6 @@ def is_kernel_model(model: Any) -> bool:
 def predicts_by_cells(model: Any) -> bool:
     """Return whether sums leave out pairs of cells of rows whose kernel values are negligible."""
     return isinstance(model._float32_layout, Cells)
-
-
-def seen_features(features: Any) -> Any:
-    """Return a set of features that is written as runs."""
-    return SeenFeatures.of(np.asarray(features))
-
-
-def parse_seen_features(text: str) -> Any:
-    return SeenFeatures.parse(text)
 
 
 def scaling(name: str, *factors: np.ndarray) -> Any:

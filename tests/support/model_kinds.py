@@ -12,15 +12,13 @@ from model_files import (
     nonconformity_scores,
     random_features,
     scaling,
-    seen_features,
     table_columns,
 )
 from scipy import sparse
 
 RNG = np.random.default_rng(5)
 FOUR = np.arange(1, 5, dtype=np.int32)
-HUGE = np.array([1, 2, 3, 2**31 - 1])
-SEEN = seen_features(FOUR)
+HUGE = np.array([1, 2, 3, 2**31 - 1], np.int32)
 METADATA = {"seed": 7, "gap": 0.5, "primal": None, "configuration": "sgd -w 'a b' 2", "w": [0.1]}
 
 
@@ -37,7 +35,7 @@ def machine(
         "Z": csr(Z),
         "beta": RNG.normal(size=(m, 1)),
         "b": RNG.normal(size=1),
-        "seen": SEEN,
+        "seen": FOUR,
         "metadata": METADATA,
     } | given
     return kernel_model(kernel, task=task, labels=labels, **fields)
@@ -51,7 +49,7 @@ def linear(
         "w": RNG.normal(size=(rows, columns)),
         "b": RNG.normal(size=columns),
         "solver": "L2R_L1LOSS_SVC_DUAL",
-        "seen": SEEN,
+        "seen": FOUR,
         "metadata": METADATA,
     } | given
     return linear_model(labels=labels, **fields)
@@ -83,7 +81,7 @@ KINDS = {
     "numbers beyond C": machine(labels=("1", "2147483648")),
     "scaled": machine(**SCALED),
     "unit": machine(scaling=scaling("unit")),
-    "zero-based": machine(zero_based=True, features=FOUR - 1, seen=seen_features(FOUR - 1)),
+    "zero-based": machine(zero_based=True, features=FOUR - 1, seen=FOUR - 1),
     "pairs": machine(labels=THREE, sigmoid=RNG.normal(size=(2, 3)), **PAIRS),
     "pairs of words": machine(labels=("a", "b", "c"), **PAIRS),
     "one against the rest": machine(
@@ -104,7 +102,7 @@ KINDS = {
     "linear, scaled": linear(**SCALED),
     "linear, zero-based": linear(zero_based=True, features=FOUR - 1),
     "linear, a huge index": linear(
-        features=HUGE, seen=seen_features(HUGE)
+        features=HUGE, seen=HUGE
     ),
     "fourier features": linear(rows=9, mapping=random_features("rbf", 9, 0.5)),
     "maclaurin features": linear(rows=9, mapping=random_features("poly", 9, 0.5, 1.0, 2)),
