@@ -16,7 +16,7 @@ import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from randsvm.errors import (
     ContentError,
@@ -142,7 +142,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         except OSError as error:
             raise InputError(f"cannot open {path}: {error.strerror}") from error
         try:
-            head, stream = _with_head(stream)
+            head = stream.peek(MAGIC_BYTES)[:MAGIC_BYTES]
         except OSError as error:
             raise InputError(f"cannot read {display_name(path)}: {error.strerror}") from error
         yield _decompressed(path, stream, head)
@@ -169,47 +169,12 @@ def _open_url(url: str) -> Any:
         raise InputError(f"cannot open {url}: {reason}") from error
 
 
-def _standard_input() -> BinaryIO:
+def _standard_input() -> io.BufferedReader:
     if sys.stdin is None:  # the caller closed it (<&-)
         raise InputError("cannot read <stdin>: it is closed")
-    return sys.stdin.buffer
-
-
-def _with_head(stream: Any) -> tuple[bytes, BinaryIO]:
-    """Return the first bytes of `stream` and a stream that begins with them."""
-    head = b""
-    if hasattr(stream, "peek"):
-        head = stream.peek(MAGIC_BYTES)
-        if len(head) >= MAGIC_BYTES or stream.seekable():
-            return head[:MAGIC_BYTES], stream
-        # Continue with the raw stream: has_more does not see the bytes in a second buffer.
-        head, stream = stream.read(len(head)), stream.raw
-    # The first write into a pipe may be shorter than MAGIC_BYTES.
-    while len(head) < MAGIC_BYTES and (more := stream.read(MAGIC_BYTES - len(head))):
-        head += more
-    return head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream)))
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream of `head`, then of the rest of `stream`, which the caller closes."""
-
-    def __init__(self, head: bytes, stream: Any) -> None:
-        self._head = head
-        self._stream = stream
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        head, self._head = self._head, b""
-        if not head:
-            return self._stream.readinto(buffer)
-        # There is room: a BufferedReader asks for far more than MAGIC_BYTES bytes.
-        memoryview(buffer)[: len(head)] = head
-        return len(head)
-
-    def fileno(self) -> int:
-        return self._stream.fileno()
+    stream: Any = sys.stdin.buffer
+    # A caller's stdin may be bytes in memory.
+    return stream if hasattr(stream, "peek") else io.BufferedReader(stream)
 
 
 def _decompressed(path: str, stream: BinaryIO, head: bytes) -> BinaryIO:
@@ -493,9 +458,22 @@ def _identity(path: str | None) -> object:
 
 
 class PatientFile(io.FileIO):
-    """A file, pipe or terminal that is read, and checks for signals while it waits."""
+    """A file, pipe or terminal that is read, and checks for signals while it waits.
+
+    The first read waits for MAGIC_BYTES bytes or the end, as the first write into a pipe may be
+    shorter.
+    """
+
+    is_read = False
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view, count = memoryview(buffer), self._read_some(buffer)
+        while not self.is_read and count < MAGIC_BYTES and (more := self._read_some(view[count:])):
+            count += more
+        self.is_read = True
+        return count
+
+    def _read_some(self, buffer: WriteableBuffer) -> int:
         while not is_ready(self.fileno(), HEARTBEAT):
             emit(Waiting())
         check()

@@ -57,19 +57,6 @@ class _BlasLimit:
     blocks = 0
     limiter: Any = None
 
-    @classmethod
-    def forget(cls) -> None:
-        """Remove the limit in a forked process, which has none of the threads that need it."""
-        # Another thread may have held the lock at the fork.
-        cls.lock, cls.blocks, limiter = threading.Lock(), 0, cls.limiter
-        cls.limiter = None
-        if limiter is not None:
-            limiter.restore_original_limits()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_BlasLimit.forget)
-
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
@@ -90,11 +77,9 @@ def one_blas_thread() -> Iterator[None]:
         yield
     finally:
         with _BlasLimit.lock:
-            # A process that was forked within this block has forgotten it.
-            _BlasLimit.blocks = max(0, _BlasLimit.blocks - 1)
-            if _BlasLimit.blocks == 0 and _BlasLimit.limiter is not None:
+            _BlasLimit.blocks -= 1
+            if _BlasLimit.blocks == 0:
                 _BlasLimit.limiter.restore_original_limits()
-                _BlasLimit.limiter = None
 
 
 class ThreadPool(ThreadPoolExecutor):

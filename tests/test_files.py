@@ -256,6 +256,7 @@ def test_standard_input_may_come_in_drops(monkeypatch, compression):
 
     with os.fdopen(reader, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
+        files.make_standard_input_patient()
         threading.Thread(target=drip, daemon=True).start()
         assert read_whole("-") == TEXT
 

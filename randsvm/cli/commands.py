@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import inspect
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +64,18 @@ def short_record(option: click.Parameter) -> tuple[str, str] | None:
     return None if spec is None or not spec.brief else (", ".join(spec.flags), spec.brief)
 
 
+def with_weight_of_balanced(args: list[str]) -> list[str]:
+    """Return the words with a weight after `-w balanced`: click expects one after each label."""
+    words: list[str] = []
+    for word in args:
+        words.append(word)
+        if word == f"-w{BALANCED}" or (word == BALANCED and words[-2:-1] in (["-w"], ["--weight"])):
+            words.append("1")
+    return words
+
+
 class Command(click.Command):
-    """A command that also takes -wLABEL WEIGHT, as LIBSVM's programs do, and -w balanced.
+    """A command with corrections of mistyped options, and two helps.
 
     examples: command line -> what it does.
     """
@@ -85,7 +94,7 @@ class Command(click.Command):
         if args == ["-h"]:  # with other words it is LIBSVM's -h, shrinking
             args = ["--help"]
         try:
-            rest = super().parse_args(ctx, self.separated(args))
+            rest = super().parse_args(ctx, with_weight_of_balanced(args))
             if not ctx.resilient_parsing:
                 self._check_first_file(ctx)
             return rest
@@ -104,28 +113,6 @@ class Command(click.Command):
                 raise
             message = f"No such option {word!r}. Did you mean {near!r}?"
             raise click.NoSuchOption(word, message, ctx=ctx) from None
-
-    def separated(self, args: list[str]) -> list[str]:
-        """Return the words with -wLABEL as two words, and a weight after `-w balanced`."""
-        words: list[str] = []
-        own = [one for one in self.params if isinstance(one, click.Option) and not one.is_flag]
-        lengths = {flag: one.nargs for one in own for flag in one.opts}
-        # The number of words that belong to the option before them. All words after -- are files.
-        values = 0
-        for word in args:
-            attached = not values and re.fullmatch(r"-w[^=].*", word)
-            words += ["-w", word[2:]] if attached else [word]
-            is_label = attached or (values == 2 and words[-2] in ("-w", "--weight"))
-            if values:
-                values -= 1
-            elif word == "--":
-                values = len(args)
-            else:
-                values = 1 if attached else lengths.get(word, 0)
-            if is_label and words[-1] == BALANCED:
-                words.append("1")  # click expects a weight after each label
-                values = 0
-        return words
 
     def _check_first_file(self, ctx: click.Context) -> None:
         """Raise an error if the first file is missing and has the name of a command."""

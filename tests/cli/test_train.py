@@ -215,14 +215,19 @@ def read_terminal(descriptor):
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "weights", "log", "file"),
     [
-        (["-w1", "3", "a"], ["-w", "1", "3", "a"]),
-        (["--", "-w1.svm", "-w"], ["--", "-w1.svm", "-w"]),
-        (["--log", "-w1.jsonl", "a"], ["--log", "-w1.jsonl", "a"]),
-        (["-w", "-w1", "2", "-w2", "1", "a"], ["-w", "-w1", "2", "-w", "2", "1", "a"]),
-        (["-w", "balanced", "-w1.svm", "2", "a"], ["-w", "balanced", "1", "-w", "1.svm", "2", "a"]),
+        (["-w1", "3", "a"], [("1", 3)], None, "a"),
+        (["--", "-w1.svm", "-w"], [], None, "-w1.svm"),
+        (["--log", "-w1.jsonl", "a"], [], "-w1.jsonl", "a"),
+        (["-w", "-w1", "2", "-w2", "1", "a"], [("-w1", 2), ("2", 1)], None, "a"),
+        (["-w", "balanced", "-w1.svm", "2", "a"], [("balanced", 1), ("1.svm", 2)], None, "a"),
+        (["-wbalanced", "a"], [("balanced", 1)], None, "a"),
+        (["--weight", "balanced", "a"], [("balanced", 1)], None, "a"),
+        (["--log", "balanced", "-w-1", "0.5", "a"], [("-1", 0.5)], "balanced", "a"),
     ],
 )
-def test_only_an_option_of_libsvm_is_a_class_weight(words, expected):
-    assert training.train.commands["randsvm"].separated(words) == expected
+def test_class_weights_are_written_as_for_libsvm(words, weights, log, file):
+    given = training.train.commands["randsvm"].make_context("randsvm", words).params
+    found = [(label, weight) for label, weight in given["weights"]]
+    assert (found, given["log"], given["train_file"]) == (weights, log, file)
