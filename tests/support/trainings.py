@@ -161,9 +161,9 @@ POOR_FIT_NOTICES = kernel_machine.POOR_FIT_NOTICES
 # ---- linear machines ----------------------------------------------------------------------------
 
 
-def step_sizes(*rule: Any, **rules: Any) -> SgdSchedule:
+def step_sizes(**rules: Any) -> SgdSchedule:
     """Return the step sizes of sgd; see SgdSchedule."""
-    return SgdSchedule(*rule, **rules)
+    return SgdSchedule(**rules)
 
 
 def offset_for_share(D: Dataset, w: list[float], share: float) -> float:
