@@ -22,17 +22,19 @@ of the columns do not matter. The penalty stays that of the original columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from itertools import count
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import Matrix, column_sums, slices
+from randsvm.arrays import Matrix, column_sums
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.svm.linear import Linear
+from randsvm.svm.linear import Linear, LinearObjective
 
 # The smoothing begins at this width of f, and narrows by this factor with each new beta0.
 WIDTH, NARROWER = 1.0, 0.5
@@ -42,33 +44,25 @@ SMOOTHED_PART = 0.3
 RESIDUAL, MAX_PRODUCTS = 0.01, 500
 # A step is shortened by SHORTER until the objective falls by at least this part of its slope.
 SUFFICIENT, SHORTER, MAX_TRIALS = 1e-4, 1 / 3, 30
-# Training ends after this many consecutive steps that lower no gap by 1%: the rest is rounding.
+# Training ends after this many consecutive steps that do not lower the gap by 1%: the rest is
+# rounding.
 MAX_IDLE_STEPS = 20
 # Relative rounding of sums.
 ROUNDING = 1e-12
-# Coefficients of at most this number of rows times decision functions are computed at once.
-MAX_COEFFICIENTS = 1 << 23
 # The rows with curvature are kept for the products of a step if D has at most this many nonzeros.
 MAX_KEPT_VALUES = 1 << 26
+# One thread computes the sums over at most this many nonzeros: handing them over takes longer.
+FEW_VALUES = 1 << 20
 
-
-@dataclass(frozen=True)
-class DualForm:
-    """The losses of rows as the dual sees them.
-
-    terms(chunk): returns y and C of its rows for each decision function, both (m, K) float64.
-    squared: whether the loss is squared. epsilon: the half width of a regression's tube; None:
-    classes, whose y is 1 or -1. bias: whether b is free, else 0.
-    """
-
-    terms: Callable[[Chunk], tuple[np.ndarray, np.ndarray]]
-    squared: bool = False
-    epsilon: float | None = None
-    bias: bool = True
+# Returns the rows of a shard.
+Rows = Callable[[Shard], Iterable[Chunk]]
 
 
 class Solution(NamedTuple):
-    """The weights of lowest P so far, that P, the highest D so far, and the number of steps."""
+    """The weights of lowest P so far, that P, the highest D so far, and the number of steps.
+
+    P is infinite before the first step of the last decision function.
+    """
 
     linear: Linear
     primal: float
@@ -81,267 +75,261 @@ class Solution(NamedTuple):
         return (self.primal - self.dual) / scale if scale else 0.0
 
 
-def minimise(D: Dataset, form: DualForm, start: Linear, gap: float) -> Iterator[Solution]:
+def minimise(
+    D: Dataset,
+    objective: LinearObjective,
+    C: float,
+    start: Linear,
+    gap: float,
+    *,
+    bias: bool = True,
+    most: int | None = None,
+) -> Iterator[Solution]:
     """Yield better and better solutions until P - D <= gap P, or until rounding is in the way.
 
-    Decision functions are independent: as many are trained at once as the memory for the
-    coefficients of the rows suffices for.
+    The decision functions are trained one after the other, each with at most `most` steps. bias:
+    whether b is free, otherwise it is 0.
     """
-    scale, K = Standardised(D, form.bias), len(start.b)
+    rows: Rows = partial(_rows, D)
+    if D.nnz <= FEW_VALUES:
+        D, rows = D.single_threaded(), cache(lambda shard: list(_rows(D, shard)))
+    columns, K = Standardised(D, rows, bias), len(start.b)
     w, b = start.w.copy(), start.b.copy()
-    primal, dual, before = np.full(K, np.inf), np.full(K, -np.inf), 0
-    for at in slices(K, max(1, MAX_COEFFICIENTS // D.n)):
-        problem = _Problem(D, form, scale, at)
-        for steps, best in enumerate(problem.steps(Linear(w[:, at], b[at]), gap)):
-            (w[:, at], b[at]), primal[at], dual[at] = scale.weights(best.u), best.primal, best.dual
-            yield Solution(Linear(w, b), float(primal.sum()), float(dual.sum()), before + steps)
-        before += steps
+    # D of coefficients of 0 is 0.
+    primal, dual, steps = np.full(K, inf), np.zeros(K), 0
+    for k in range(K):
+        problem = _Problem(D, rows, objective, C, k, columns)
+        for number, best in enumerate(problem.steps(columns.variables(w[:, k], b[k]), gap)):
+            w[:, k], b[k] = columns.weights(best.u)
+            primal[k], dual[k], steps = best.primal, best.dual, max(steps, number)
+            yield Solution(Linear(w, b), float(primal.sum()), float(dual.sum()), steps)
+            if number == most:
+                break
 
 
 class Standardised:
     """Columns of mean 0 and variance 1 as a change of variables.
 
-    u : (d + 1, K) holds w times the standard deviations, and b + <mean, w> as its last row. Without
-    b the columns are divided by the roots of their mean squares, and the last row stays 0.
+    u : (d + 1,) holds w times the standard deviations, and b + <mean, w> as its last number.
+    Without b the columns are divided by the roots of their mean squares, and the last number is 0.
     """
 
-    def __init__(self, D: Dataset, bias: bool) -> None:
+    def __init__(self, D: Dataset, rows: Rows, bias: bool) -> None:
         def sums(shard: Shard) -> np.ndarray:
-            return np.sum([column_sums(one.X) for one in D.chunks(shard)], axis=0)
+            total = np.zeros((2, D.d))
+            for chunk in rows(shard):
+                total += column_sums(chunk.X), _column_squares(chunk.X)
+            return total
 
-        def squares(shard: Shard) -> np.ndarray:
-            parts = [_squared_deviations(one.X, self.mean) for one in D.chunks(shard)]
-            return np.sum(parts, axis=0)
-
-        self.bias = bias
-        self.mean = np.sum(list(D.map(sums)), axis=0) / D.n if bias else np.zeros(D.d)
-        self.deviation = np.sqrt(np.sum(list(D.map(squares)), axis=0) / D.n)
+        mean, square = np.sum(list(D.map(sums)), axis=0) / D.n
+        self.bias, self.mean = bias, mean * bias
+        variance = square - self.mean**2
         # The weight of a constant column is 0 at the optimum, as b is free.
-        self.deviation[self.deviation <= ROUNDING * np.abs(self.mean)] = 1.0
+        self.deviation = np.sqrt(np.where(variance > ROUNDING * square, variance, 1.0))
         # 1/2 |w|^2 is half the sum of penalty u^2.
-        self.penalty = np.append(1 / self.deviation**2, 0.0)[:, None]
+        self.penalty = np.append(1 / self.deviation**2, 0.0)
 
-    def weights(self, u: np.ndarray) -> Linear:
+    def weights(self, u: np.ndarray) -> tuple[np.ndarray, float]:
         """Return w and b of the original columns."""
-        w = u[:-1] / self.deviation[:, None]
-        return Linear(w, u[-1] - self.mean @ w)
+        w = u[:-1] / self.deviation
+        return w, float(u[-1] - self.mean @ w)
 
-    def variables(self, linear: Linear) -> np.ndarray:
-        """Return u, (d + 1, K)."""
-        w = linear.w * self.deviation[:, None]
-        return np.vstack([w, linear.b + self.mean @ linear.w])
+    def variables(self, w: np.ndarray, b: float) -> np.ndarray:
+        """Return u, (d + 1,)."""
+        return np.append(w * self.deviation, b + self.mean @ w)
 
     def products(self, sums: np.ndarray) -> np.ndarray:
         """Return X^T q and sum q of standardised columns from those of the original ones."""
-        centred = (sums[:-1] - self.mean[:, None] * sums[-1]) / self.deviation[:, None]
-        return np.vstack([centred, sums[-1:] * self.bias])
+        centred = (sums[:-1] - self.mean * sums[-1]) / self.deviation
+        return np.append(centred, sums[-1] * self.bias)
 
 
 class _Point(NamedTuple):
-    """A point u, and numbers of each decision function there, (K,).
+    """A point u and what is known there.
 
     primal, dual: P and D; smoothed, smoothed_dual: those of the smoothed problem; gradient :
-    (d + 1, K) of the smoothed problem; curvature: the sum of the rows' second derivatives
+    (d + 1,) of the smoothed problem; curvature: the sum of the rows' second derivatives
     """
 
     u: np.ndarray
-    primal: np.ndarray
-    dual: np.ndarray
-    smoothed: np.ndarray
-    smoothed_dual: np.ndarray
+    primal: float
+    dual: float
+    smoothed: float
+    smoothed_dual: float
     gradient: np.ndarray
-    curvature: np.ndarray
+    curvature: float
 
 
 class _Problem:
-    """Some decision functions of D, and the coefficients of its rows, by shard.
+    """A decision function of D, and its coefficients of the rows.
 
-    beta0, beta : (rows, K) for each shard. curved: the rows with a second derivative in any of the
-    functions, and these second derivatives; X is None where the rows are read again.
+    beta0, beta, second : (n,); second: the second derivatives of the smoothed losses. kept: for
+    each shard the rows with a second derivative above 0, and these; empty: rows are read again.
     """
 
-    def __init__(self, D: Dataset, form: DualForm, scale: Standardised, columns: slice) -> None:
-        self.D, self.form, self.scale, self.columns = D, form, scale, columns
-        K = columns.stop - columns.start
-        self.width = np.full(K, WIDTH)
-        self.beta0 = [np.zeros((shard.stop - shard.start, K)) for shard in D.shards]
-        self.beta = [np.zeros_like(one) for one in self.beta0]
-        self.curved: list[list[tuple[Matrix | None, np.ndarray]]] = [[] for _ in D.shards]
-        self.keeps = D.nnz <= MAX_KEPT_VALUES
+    def __init__(
+        self,
+        D: Dataset,
+        rows: Rows,
+        objective: LinearObjective,
+        C: float,
+        k: int,
+        columns: Standardised,
+    ) -> None:
+        self.D, self.rows, self.objective, self.C, self.k = D, rows, objective, C, k
+        self.columns = columns
+        self.width = WIDTH
+        self.beta0, self.beta, self.second = np.zeros(D.n), np.zeros(D.n), np.zeros(D.n)
+        self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
-    def steps(self, start: Linear, gap: float) -> Iterator[_Point]:
+    def steps(self, u: np.ndarray, gap: float) -> Iterator[_Point]:
         """Yield the best point so far after each step; the first is the start."""
-        at = best = self._evaluate(self.scale.variables(start))
-        lowest, idle = np.inf, 0
-        while True:
-            best = _better(best, at)
+        at = best = self._evaluate(u)
+        lowest, last = inf, 0
+        for number in count():
+            best = (at if at.primal < best.primal else best)._replace(dual=max(at.dual, best.dual))
             yield best
-            difference = float((best.primal - best.dual).sum())
-            idle = 0 if difference < 0.99 * lowest else idle + 1
-            lowest = min(lowest, difference)
-            scale = float(np.maximum(np.abs(best.primal), np.abs(best.dual)).sum())
-            if difference <= gap * scale or idle == MAX_IDLE_STEPS:
+            difference = best.primal - best.dual
+            if difference < 0.99 * lowest:
+                lowest, last = difference, number
+            scale = max(abs(best.primal), abs(best.dual))
+            if difference <= gap * scale or number - last == MAX_IDLE_STEPS:
                 return
             solved = at.smoothed - at.smoothed_dual < SMOOTHED_PART * (at.primal - at.dual)
-            if not self.form.squared and solved.any():
-                for beta0, beta in zip(self.beta0, self.beta, strict=True):
-                    beta0[:, solved] = beta[:, solved]
-                self.width[solved] *= NARROWER
+            if solved and not self.objective.is_squared:
+                self.beta0[:] = self.beta
+                self.width *= NARROWER
                 at = self._evaluate(at.u)
             at = self._lower(at, self._direction(at))
 
     def _lower(self, at: _Point, step: np.ndarray) -> _Point:
-        """Return a point with lower smoothed objectives in the direction of a step."""
-        slope = (at.gradient * step).sum(axis=0)
-        part = np.ones(len(slope))
+        """Return a point with a lower smoothed objective in the direction of a step."""
+        slope, part = float(at.gradient @ step), 1.0
         for _ in range(MAX_TRIALS):
             found = self._evaluate(at.u + part * step)
-            bound = at.smoothed + SUFFICIENT * part * slope + ROUNDING * np.abs(at.smoothed)
-            if not (long := found.smoothed > bound).any():
+            change = SUFFICIENT * part * slope + ROUNDING * abs(at.smoothed)
+            if found.smoothed <= at.smoothed + change:
                 break
-            part = np.where(long, part * SHORTER, part)
+            part *= SHORTER
         return found
 
     def _direction(self, at: _Point) -> np.ndarray:
         """Return the Newton step by conjugate gradients, preconditioned by a diagonal."""
-        penalty, total = self.scale.penalty, at.curvature
+        penalty = self.columns.penalty.copy()
         # Without a curved row nothing bounds the step of b.
-        least = 1e-9 * (1 + total)
-        diagonal = penalty + total
-        diagonal[-1] += least
+        penalty[-1] = 1e-9 * (1 + at.curvature)
+        diagonal = penalty + at.curvature
         x, r = np.zeros_like(at.u), -at.gradient
-        z = r / diagonal
-        p, rz = z, (r * z).sum(axis=0)
+        p = r / diagonal
+        rz = float(r @ p)
         enough = RESIDUAL * rz
         for _ in range(MAX_PRODUCTS):
+            if rz <= enough:
+                break
             Hp = penalty * p + self._curvature_product(p)
-            Hp[-1] += least * p[-1]
-            length = _ratio(rz, (p * Hp).sum(axis=0))
+            length = rz / float(p @ Hp)
             x = x + length * p
             r = r - length * Hp
             z = r / diagonal
-            last, rz = rz, (r * z).sum(axis=0)
-            if (rz <= enough).all():
-                break
-            p = z + _ratio(rz, last) * p
+            last, rz = rz, float(r @ z)
+            p = z + rz / last * p
         return x
 
     def _evaluate(self, u: np.ndarray) -> _Point:
-        """Return the point u, and keep the coefficients and the curved rows there."""
-        linear, squared = self.scale.weights(u), self.form.squared
-        parts = list(self.D.map(lambda shard: self._sums(shard, linear)))
-        numbers, positive, negative = (np.sum(one, axis=0) for one in zip(*parts, strict=True))
-        loss, smoothed, proximal, curvature = numbers[:4]
-        (up, value_up, square_up), (down, value_down, square_down) = numbers[4:7], numbers[7:]
-        shorter_up = shorter_down = np.ones(len(up))
-        if self.form.bias:
+        """Return the point u, and keep the coefficients and second derivatives there."""
+        w, b = self.columns.weights(u)
+        found = np.sum(list(self.D.map(lambda shard: self._sums(shard, w, b))), axis=0)
+        loss, smoothed, proximal, curvature = found[:4].tolist()
+        (size, value, square), products = found[4:10].reshape(3, 2), found[10:].reshape(-1, 2)
+        shorter = np.ones(2)
+        if self.columns.bias:
             # Feasible coefficients have the sum 0. The larger side is scaled down.
-            shorter_up = np.minimum(1, _ratio(down, up))
-            shorter_down = np.minimum(1, _ratio(up, down))
-        w = positive * shorter_up + negative * shorter_down
-        dual = value_up * shorter_up + value_down * shorter_down - np.square(w).sum(axis=0) / 2
-        if squared:
-            dual = dual - square_up * shorter_up**2 - square_down * shorter_down**2
-        norm = np.square(linear.w).sum(axis=0) / 2
-        sums = np.vstack([positive + negative, up - down])
-        gradient = self.scale.penalty * u - self.scale.products(sums)
-        return _Point(
-            u, norm + loss, dual, norm + smoothed, dual - proximal, gradient, curvature
-        )  # fmt: skip
+            shorter = np.divide(size.min(), size, out=np.zeros(2), where=size > 0)
+        dual = float(value @ shorter - square @ shorter**2)
+        dual -= float(np.square(products @ shorter).sum()) / 2
+        norm = float(w @ w) / 2
+        sums = np.append(products.sum(axis=1), size[0] - size[1])
+        gradient = self.columns.penalty * u - self.columns.products(sums)
+        return _Point(u, norm + loss, dual, norm + smoothed, dual - proximal, gradient, curvature)
 
-    def _sums(self, shard: Shard, linear: Linear) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return sums over the rows of a shard: ten numbers, (10, K), and x beta of the rows with
-        beta above and below 0, (d, K). See `_evaluate`."""
-        form, epsilon = self.form, self.form.epsilon or 0.0
-        numbers, products = np.zeros((10, len(linear.b))), np.zeros((2, *linear.w.shape))
-        self.curved[shard.number].clear()
-        for chunk in self.D.chunks(shard):
-            here = slice(chunk.start - shard.start, chunk.start - shard.start + len(chunk.y))
-            beta0 = self.beta0[shard.number][here]
-            y, C = (term[:, self.columns] for term in form.terms(chunk))
-            residual = y - linear.decision(chunk.X)
-            sigma = 2 * C if form.squared else C / self.width
-            most = np.inf if form.squared else C
-            low, high = (-most, most) if form.epsilon is not None else (
-                np.where(y < 0, -most, 0.0), np.where(y > 0, most, 0.0))  # fmt: skip
+    def _sums(self, shard: Shard, w: np.ndarray, b: float) -> np.ndarray:
+        """Return sums over the rows of a shard, (10 + 2 d,): four numbers, then three of the rows
+        with beta above 0 and of those below, then x beta of both. See `_evaluate`."""
+        squared, epsilon = self.objective.is_squared, self.objective.epsilon or 0.0
+        numbers, sides, products = np.zeros(4), np.zeros((3, 2)), np.zeros((len(w), 2))
+        kept = []
+        for chunk in self.rows(shard):
+            X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
+            y, weights = self.objective.binary(chunk, self.k)
+            # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
+            C = np.maximum(self.C * weights, np.finfo(float).tiny)
+            residual, beta0 = y - (X @ w + b), self.beta0[at]
+            # The loss has these slopes, times C, beyond epsilon and below -epsilon.
+            up, down = np.ones((2, len(y)))
+            if not self.objective.is_regression:
+                up, down = y.clip(0.0), (-y).clip(0.0)
+            loss = np.maximum(up * (residual - epsilon), -down * (residual + epsilon)).clip(0.0)
+            most = np.finfo(float).max if squared else C
+            sigma = 2 * C if squared else C / self.width
             moved = beta0 + sigma * residual
             moved -= np.clip(moved, -sigma * epsilon, sigma * epsilon)
-            beta = np.clip(moved, low, high)
-            second = np.where((beta != 0) & (beta > low) & (beta < high), sigma, 0.0)
-            if form.epsilon is None:
-                # beta = 0 is a bound of the box.
-                loss = np.maximum(y * residual, 0.0)
-            else:
-                loss = np.maximum(np.abs(residual) - epsilon, 0.0)
-            value = beta * y - epsilon * np.abs(beta)
+            beta = np.clip(moved, -down * most, up * most)
+            second = np.where((beta == moved) & (beta != 0), sigma, 0.0)
             proximal = np.square(beta - beta0) / (2 * sigma)
-            numbers[0] += (C * (loss**2 if form.squared else loss)).sum(axis=0)
-            numbers[1] += (beta * residual - epsilon * np.abs(beta) - proximal).sum(axis=0)
-            numbers[2] += 0.0 if form.squared else proximal.sum(axis=0)
-            numbers[3] += second.sum(axis=0)
-            for sign, of in enumerate((beta > 0, beta < 0)):
-                side = np.where(of, beta, 0.0)
-                terms = np.abs(side), np.where(of, value, 0.0), side**2 / (4 * C)
-                numbers[4 + 3 * sign : 7 + 3 * sign] += [one.sum(axis=0) for one in terms]
-                products[sign] += _column_products(chunk.X, side)
-            self.beta[shard.number][here] = beta
-            rows = np.flatnonzero(second.max(axis=1)) if self.keeps else np.arange(len(y))
-            kept = _kept(chunk.X, rows) if self.keeps else None
-            self.curved[shard.number].append((kept, second[rows]))
-        return numbers, products[0], products[1]
+            smoothed = beta * residual - epsilon * np.abs(beta) - proximal
+            numbers[0] += C @ (loss**2 if squared else loss)
+            numbers[1] += smoothed.sum()
+            numbers[2] += 0.0 if squared else proximal.sum()
+            numbers[3] += second.sum()
+            side = np.column_stack([beta.clip(0.0), -((-beta).clip(0.0))])
+            sides[0] += np.abs(side).sum(axis=0)
+            sides[1] += y @ side - epsilon * np.abs(side).sum(axis=0)
+            sides[2] += (1 / (4 * C)) @ side**2 if squared else 0.0
+            products += _column_products(X, side)
+            self.beta[at], self.second[at] = beta, second
+            if self.D.nnz <= MAX_KEPT_VALUES:
+                rows = np.flatnonzero(second)
+                kept.append((X[rows], second[rows]))
+        self.kept[shard.number] = kept
+        return np.concatenate([numbers, sides.ravel(), products.ravel()])
 
     def _curvature_product(self, p: np.ndarray) -> np.ndarray:
-        """Return the second derivatives of the smoothed losses times p, (d + 1, K)."""
-        linear = self.scale.weights(p)
+        """Return the second derivatives of the smoothed losses times p, (d + 1,)."""
+        w, b = self.columns.weights(p)
 
         def of(shard: Shard) -> np.ndarray:
-            curved = self.curved[shard.number]
-            again = iter(()) if self.keeps else self.D.chunks(shard)
-            sums = np.zeros(p.shape)
-            for X, second in curved:
-                X = next(again).X if X is None else X
-                q = second * linear.decision(X)
-                sums[:-1] += _column_products(X, q)
-                sums[-1] += q.sum(axis=0)
+            sums = np.zeros(len(p))
+            for X, second in self.kept[shard.number] or self._all_rows(shard):
+                q = second * (X @ w + b)
+                sums += np.append(_column_products(X, q), q.sum())
             return sums
 
         emit(Progress("Newton step", 0, None, "beat"))
-        return self.scale.products(np.sum(list(self.D.map(of)), axis=0))
+        return self.columns.products(np.sum(list(self.D.map(of)), axis=0))
+
+    def _all_rows(self, shard: Shard) -> Iterator[tuple[Matrix, np.ndarray]]:
+        """Yield all rows of a shard and their second derivatives."""
+        for chunk in self.rows(shard):
+            yield chunk.X, self.second[chunk.start : chunk.start + len(chunk.y)]
 
 
-def _better(best: _Point, at: _Point) -> _Point:
-    """Return the lower P with its u, and the higher D, of each decision function."""
-    lower = at.primal < best.primal
-    return best._replace(
-        u=np.where(lower, at.u, best.u),
-        primal=np.where(lower, at.primal, best.primal),
-        dual=np.maximum(best.dual, at.dual),
-    )
+def _rows(D: Dataset, shard: Shard) -> Iterator[Chunk]:
+    """Yield the rows of a shard; if they store every value, as an array, whose products are
+    faster."""
+    for chunk in D.chunks(shard):
+        X = chunk.X
+        if not isinstance(X, np.ndarray) and X.nnz == X.shape[0] * X.shape[1]:
+            X = X.data.reshape(X.shape)
+        yield chunk._replace(X=X)
 
 
-def _ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a / b, 0 where b is not above 0."""
-    return np.divide(a, b, out=np.zeros(len(a)), where=b > 0)
-
-
-def _kept(X: Matrix, rows: np.ndarray) -> Matrix:
-    """Return copies of some rows: an array in place of sparse rows that store every value."""
-    some = X[rows]
-    if isinstance(some, np.ndarray) or some.nnz < some.shape[0] * some.shape[1]:
-        return some
-    return some.toarray().astype(np.float64, copy=False)
+def _column_squares(X: Matrix) -> np.ndarray:
+    """Return the sum of the squares of each column, (d,) float64."""
+    if isinstance(X, np.ndarray):
+        return np.einsum("ij,ij->j", X, X, dtype=np.float64)
+    return column_sums(X.with_data(np.square(X.data)))
 
 
 def _column_products(X: Matrix, q: np.ndarray) -> np.ndarray:
-    """Return X^T q, (d, K)."""
+    """Return X^T q, (d,) or (d, 2)."""
     return X.T @ q if isinstance(X, np.ndarray) else X.column_products(q)
-
-
-def _squared_deviations(X: Matrix, mean: np.ndarray) -> np.ndarray:
-    """Return the sum of (x - mean)^2 of each column, (d,) float64. Zeros are not stored."""
-    if isinstance(X, np.ndarray):
-        return np.square(X - mean).sum(axis=0)
-    ones = np.ones(X.shape[0])
-    deviations = np.square(X.data - mean[X.indices])
-    stored = X.with_data(np.ones(X.nnz)).column_products(ones)
-    return X.with_data(deviations).column_products(ones) + (X.shape[0] - stored) * mean**2

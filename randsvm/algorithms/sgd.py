@@ -31,7 +31,7 @@ from randsvm.data.sampling import Draw, Draws
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.parameters.sgd import LOSS_NAMES, OUTSIDE
-from randsvm.svm.linear import Linear
+from randsvm.svm.linear import Linear, LinearObjective
 
 # The mean restarts at these epochs: earlier weights are worse and would slow its progress.
 RESTARTS = (2, 3, 5, 9, 17)
@@ -43,18 +43,16 @@ GROUP_CHUNKS = 8
 MAX_GROUPS = 64
 
 
-@dataclass(frozen=True)
-class SgdSchedule:
-    """How steps are made. lambda_, eta0: see above. bias_rate: the step size of b relative to that
-    of a weight whose feature is 1, at t = 0. bias_lambda: the step size of b has the factor
-    1 / (1 + bias_lambda eta0 t); None: lambda_.
+@dataclass(frozen=True, kw_only=True)
+class SgdSchedule(LinearObjective):
+    """An objective, and the steps that lower it. lambda_, eta0: see above.
 
-    horizon: the number T of steps after which the step size is 0; 0: the step size has no factor
-    1 - t/T. fixed_rate: a constant step size; 0: the step size falls. weights : (classes,)
-    float64, the factor of the losses of each class. epsilon: half width of a regression's tube,
-    None for classes; the loss of a regression is the hinge loss, or its square, at 1 minus the
-    distance of y from the tube. origin: weight, for each row, of a row of zeros with y = -1
-    (novelty detection); with the loss OUTSIDE it is nu.
+    bias_rate: the step size of b relative to that of a weight whose feature is 1, at t = 0.
+    bias_lambda: the step size of b has the factor 1 / (1 + bias_lambda eta0 t); None: lambda_.
+
+    averages: whether the solution is the mean of the weights. horizon: the number T of steps after
+    which the step size is 0; 0: the step size has no factor 1 - t/T. fixed_rate: a constant step
+    size; 0: the step size falls.
 
     mean_weight: the mean of the rows' own weights, by which they are divided; None: they have none.
     A row of weight h counts as h steps.
@@ -63,11 +61,6 @@ class SgdSchedule:
     lambda_: float
     eta0: float
     bias_rate: float
-    weights: np.ndarray
-    loss: str = "hinge"
-    crammer_singer: bool = False
-    epsilon: float | None = None
-    origin: float = 0.0
     bias_lambda: float | None = None
     averages: bool = False
     horizon: float = 0.0
@@ -77,9 +70,7 @@ class SgdSchedule:
     @property
     def loss_number(self) -> int:
         """Return the number of the loss in the compiled code."""
-        if self.loss == OUTSIDE:
-            return _sgd.OUTSIDE
-        return LOSS_NAMES.index(self.loss)
+        return _sgd.OUTSIDE if self.loss == OUTSIDE else LOSS_NAMES.index(self.loss)
 
 
 class Progressive(NamedTuple):
@@ -92,21 +83,6 @@ class Progressive(NamedTuple):
     weight: float
     loss: float
     errors: float
-
-
-class LearnerState(NamedTuple):
-    """The state from which a learner continues without a difference; see _sgd.pyx.
-
-    v : (d, K), b : (K,), A : (d, K), or (0, K) without a mean, b_sum : (K,)
-    """
-
-    s: float
-    sigma: float
-    m: float
-    v: np.ndarray
-    b: np.ndarray
-    A: np.ndarray
-    b_sum: np.ndarray
 
 
 @dataclass
@@ -153,20 +129,6 @@ class Learner:
         """Continue after t steps of an earlier run."""
         self.state[_sgd.T] = t
 
-    def resume(self, running: LearnerState) -> None:
-        """Continue with the weights of an earlier run, and with its mean if both runs have one."""
-        self.v, self.b = running.v.copy(), running.b.copy()
-        self.state[_sgd.S] = running.s
-        if self.steps.averages and running.m:
-            self.A, self.b_sum = running.A.copy(), running.b_sum.copy()
-            self.state[[_sgd.SIGMA, _sgd.M]] = running.sigma, running.m
-
-    @property
-    def running(self) -> LearnerState:
-        """Return the state with which a later run continues."""
-        s, sigma, m = self.state[[_sgd.S, _sgd.SIGMA, _sgd.M]].tolist()
-        return LearnerState(s, sigma, m, self.v, self.b, self.A, self.b_sum)
-
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
         steps, K = self.steps, self.v.shape[1]
@@ -189,17 +151,38 @@ class Learner:
         )  # fmt: skip
         self.rows_learned += len(batch.order)
 
-    def take(self, part: GroupResult) -> None:
-        """Continue with the weights that groups of rows gave."""
-        self.v, self.b = part.last
-        self.A -= part.total.w
-        self.b_sum += part.total.b
+    def fold(self) -> None:
+        """Let v be the weights, and -A their sum over the steps of the mean."""
+        s, sigma = self.state[[_sgd.S, _sgd.SIGMA]]
+        if self.steps.averages:
+            self.A -= sigma * self.v
+        self.v *= s
         self.state[[_sgd.S, _sgd.SIGMA]] = 1.0, 0.0
+
+    def join(self, other: Learner) -> None:
+        """Average the weights with those of a learner of other rows, and add up the sums over rows.
+
+        Both are folded; their shares in the average are those of their rows.
+        """
+        share = other.rows_learned / (self.rows_learned + other.rows_learned)
+        self.v += share * (other.v - self.v)
+        self.b += share * (other.b - self.b)
+        self._add(other)
+
+    def take(self, other: Learner) -> None:
+        """Continue with the weights of a folded learner, which began with those of this one."""
+        self.fold()
+        self.v, self.b = other.v, other.b
+        self._add(other)
         # Heavy rows make several steps, which count by their weight.
-        self.state[[_sgd.M, _sgd.T]] += part.weight
-        self.state[[_sgd.LOSS, _sgd.ERRORS]] += part.loss, part.errors
-        self.rows_learned += part.rows
-        self.weight_learned += part.weight
+        self.state[[_sgd.M, _sgd.T]] += other.weight_learned
+
+    def _add(self, other: Learner) -> None:
+        self.A += other.A
+        self.b_sum += other.b_sum
+        self.state[[_sgd.LOSS, _sgd.ERRORS]] += other.state[[_sgd.LOSS, _sgd.ERRORS]]
+        self.rows_learned += other.rows_learned
+        self.weight_learned += other.weight_learned
 
     def restart(self) -> None:
         """Restart the mean of the weights."""
@@ -220,17 +203,11 @@ class Learner:
         return Linear(self.state[_sgd.S] * self.v, self.b.copy())
 
     @property
-    def total(self) -> Linear:
-        """Return the sum of the weights over the steps of their mean."""
-        return Linear(self.state[_sgd.SIGMA] * self.v - self.A, self.b_sum.copy())
-
-    @property
     def linear(self) -> Linear:
         """Return the solution so far: the mean of the weights, or the last weights."""
-        m = self.state[_sgd.M]
+        sigma, m = self.state[[_sgd.SIGMA, _sgd.M]]
         if self.steps.averages and m:
-            total = self.total
-            return Linear(total.w / m, total.b / m)
+            return Linear((sigma * self.v - self.A) / m, self.b_sum / m)
         return self.last
 
     def progressive(self) -> Progressive:
@@ -240,45 +217,6 @@ class Learner:
         loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if rows else 1)
         self.state[[_sgd.LOSS, _sgd.ERRORS]] = 0.0
         return Progressive(rows, weight, float(loss), float(errors))
-
-
-@dataclass(frozen=True)
-class GroupResult:
-    """The result of steps over some rows; the results of several groups add up.
-
-    last: the weights after the last step
-    total: the sum of the weights over the steps, w : (0, K) without a mean
-    loss, errors: sums over the rows, each taken before the step of the row
-    """
-
-    rows: int
-    weight: float
-    last: Linear
-    total: Linear
-    loss: float
-    errors: float
-
-    @staticmethod
-    def of(learner: Learner) -> GroupResult:
-        """Return the result of all steps of a learner."""
-        total = learner.total if learner.steps.averages else Linear(learner.A, learner.b_sum)
-        loss, errors = learner.state[[_sgd.LOSS, _sgd.ERRORS]].tolist()
-        return GroupResult(
-            learner.rows_learned, learner.weight_learned, learner.last, total, loss, errors
-        )
-
-    def __add__(self, other: GroupResult) -> GroupResult:
-        """Return the result over the rows of both; the last weights are a mean weighted by rows."""
-        rows = self.rows + other.rows
-        share = other.rows / rows
-        return GroupResult(
-            rows,
-            self.weight + other.weight,
-            Linear(*(a + share * (b - a) for a, b in zip(self.last, other.last, strict=True))),
-            Linear(*(a + b for a, b in zip(self.total, other.total, strict=True))),
-            self.loss + other.loss,
-            self.errors + other.errors,
-        )
 
 
 # One pass over rows: a function that makes the steps of a learner and yields their numbers.
@@ -336,7 +274,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
         steps, common, passes = learner.steps, learner.last, learner.t / D.n
         draws = {leader: rng.next() for leader in groups}
 
-        def learn(leader: Shard) -> GroupResult:
+        def learn(leader: Shard) -> Learner:
             chunks = [shard.number for shard in groups[leader]]
             rows = sum(shard.stop - shard.start for shard in groups[leader])
             horizon = steps.horizon * rows / D.n
@@ -345,14 +283,18 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             for batch in shuffled_batches(D, draws[leader], chunks):
                 own.learn(batch)
                 emit(Progress("learning a group", min(own.rows_learned, rows), rows))
-            return GroupResult.of(own)
+            own.fold()
+            return own
 
-        whole = None
+        whole: Learner | None = None
         for part in D.executor.distribute(
             learn, list(groups), lambda leader: [shard.number for shard in groups[leader]]
         ):
-            whole = part if whole is None else whole + part
-            yield part.rows
+            yield part.rows_learned
+            if whole is None:
+                whole = part
+            else:
+                whole.join(part)
         if whole is not None:
             learner.take(whole)
 
@@ -368,17 +310,17 @@ def squares(D: Dataset) -> tuple[float, float]:
     if D.mapping is not None and D.n > SAMPLE:
         return squares(D.subset(D.mask(D.sample(Draw(0, 0), SAMPLE))))
 
-    def of(shard: Shard) -> tuple[float, np.ndarray]:
-        norms, total = 0.0, np.zeros(d)
-        for chunk in D.chunks(shard):
-            norms += float(squared_norms(chunk.X).sum())
-            if d:
-                total += column_sums(chunk.X)
-        return norms, total
+    columns = D.d if D.nnz > D.n * D.d / 2 else 0
 
-    d = D.d if D.nnz > D.n * D.d / 2 else 0
-    norms, total = 0.0, np.zeros(d)
-    for part, part_total in D.map(of):
-        norms += part
-        total += part_total
-    return norms / D.n or 1.0, float(np.square(total / D.n).sum())
+    def of(shard: Shard) -> np.ndarray:
+        found = np.zeros(1 + columns)
+        for chunk in D.chunks(shard):
+            found[0] += squared_norms(chunk.X).sum()
+            if columns:
+                found[1:] += column_sums(chunk.X)
+        return found
+
+    total = np.zeros(1 + columns)
+    for found in D.map(of):
+        total += found
+    return float(total[0]) / D.n or 1.0, float(np.square(total[1:] / D.n).sum())

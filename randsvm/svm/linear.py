@@ -1,4 +1,4 @@
-"""Linear solutions, their loss functions, and the pass over the rows that evaluates a solution."""
+"""Linear solutions, the losses of their rows, and the pass over the rows that evaluates one."""
 
 from __future__ import annotations
 
@@ -8,93 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from randsvm.arrays import Matrix
-from randsvm.data.dataset import Dataset
+from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import LOSSES
-from randsvm.svm.tasks import Task
-
-
-class LossValue(NamedTuple):
-    """The losses of m rows.
-
-    loss : (m,) float64. violating : (m,) bool, whether the row is inside the margin or outside the
-    tube. wrong : (m,), whether the predicted class is wrong; for a regression, the squared error.
-    """
-
-    loss: np.ndarray
-    violating: np.ndarray
-    wrong: np.ndarray
-
-
-class Loss:
-    """A loss function of linear solutions. solver: the name of the LIBLINEAR solver in a model."""
-
-    solver: str
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
-        """Return the loss of each row. y : (m,) float64; f : (m, K) float64, decision values."""
-        raise NotImplementedError
-
+from randsvm.parameters.sgd import LOSSES, OUTSIDE
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
 # LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
 CRAMMER_SINGER = "MCSVM_CS"
-# LIBLINEAR's solvers of a regression.
+# LIBLINEAR's solvers of a regression, whose losses are a hinge and its square.
 EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
 SQUARED_EPSILON_INSENSITIVE = "L2R_L2LOSS_SVR"
-
-
-@dataclass(frozen=True)
-class Classes(Loss):
-    """The loss of a classification.
-
-    y holds class numbers. With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the
-    class. weights : (classes,) float64, the weight of the losses of each class.
-    """
-
-    loss: str
-    weights: np.ndarray
-    crammer_singer: bool = False
-
-    @property
-    def solver(self) -> str:  # type: ignore[override]
-        return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
-        classes, rows = y.astype(np.int64), np.arange(len(y))
-        if f.shape[1] == 1:
-            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-            predicted = np.where(f[:, 0] > 0, 0, 1)
-        else:
-            predicted, own = f.argmax(axis=1), f[rows, classes]
-            z = -f
-            z[rows, classes] = own
-            if self.crammer_singer:
-                others = f.copy()
-                others[rows, classes] = -np.inf
-                z = (own - others.max(axis=1))[:, None]
-        own_loss = LOSSES[self.loss]
-        loss = self.weights[classes] * own_loss.of(z).sum(axis=1)
-        return LossValue(loss, (z < own_loss.margin).any(axis=1), predicted != classes)
-
-
-@dataclass(frozen=True)
-class Targets(Loss):
-    """The epsilon-insensitive loss of a regression, or its square: y holds targets, and K = 1."""
-
-    epsilon: float
-    squared: bool = False
-
-    @property
-    def solver(self) -> str:  # type: ignore[override]
-        return SQUARED_EPSILON_INSENSITIVE if self.squared else EPSILON_INSENSITIVE
-
-    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
-        task, value = Task((1.0, 1.0), self.epsilon), f[:, 0]
-        loss = task.loss(y, value)
-        return LossValue(loss**2 if self.squared else loss, loss > 0, (y - value) ** 2)
 
 
 class Linear(NamedTuple):
@@ -110,6 +35,18 @@ class Linear(NamedTuple):
     def decision(self, X: Matrix) -> np.ndarray:
         """Return f of each row, (m, K) float64. X : (m, d)."""
         return X @ self.w + self.b
+
+
+class LossValue(NamedTuple):
+    """The losses of m rows.
+
+    loss : (m,) float64. violating : (m,) bool, whether the row is inside the margin or outside the
+    tube. wrong : (m,), whether the predicted class is wrong; for a regression, the squared error.
+    """
+
+    loss: np.ndarray
+    violating: np.ndarray
+    wrong: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -138,68 +75,151 @@ class LinearFindings:
         )
 
 
-def evaluate_linear(D: Dataset, linear: Linear, loss_function: Loss) -> LinearFindings:
+@dataclass(frozen=True, kw_only=True)
+class LinearObjective:
+    """The losses whose weighted sum, times C, is added to 1/2 |w|^2.
+
+    weights : (classes,) float64, the weight of the losses of each class; of a regression (1,)
+    loss: the name of a loss of z = y f; in a regression the hinge loss, or its square, at 1 minus
+    the distance of y from the tube
+    crammer_singer: whether z is f[class] - max of the others; otherwise each decision function has
+    a loss, with y = 1 for its class
+    epsilon: half width of a regression's tube; None: classes, whose numbers are y
+    origin: for each unit of the rows' weight, the weight of a row of zeros with y = -1 (novelty
+    detection); with the loss OUTSIDE it is nu, and stands for the term nu b
+    """
+
+    weights: np.ndarray
+    loss: str = "hinge"
+    crammer_singer: bool = False
+    epsilon: float | None = None
+    origin: float = 0.0
+
+    @property
+    def solver(self) -> str:
+        """The name of the LIBLINEAR solver in a model."""
+        if self.is_regression:
+            return SQUARED_EPSILON_INSENSITIVE if self.is_squared else EPSILON_INSENSITIVE
+        return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
+
+    @property
+    def is_regression(self) -> bool:
+        return self.epsilon is not None
+
+    @property
+    def is_squared(self) -> bool:
+        """Whether the loss is the square of a hinge."""
+        return self.loss == "squared-hinge"
+
+    @property
+    def share(self) -> float | None:
+        """The share of the rows' weight that novelty detection leaves outside; None: any."""
+        return self.origin if self.loss == OUTSIDE else None
+
+    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
+        """Return the loss of each row. y : (m,) float64; f : (m, K) float64, decision values.
+
+        With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
+        """
+        if self.epsilon is not None:
+            error = y - f[:, 0]
+            loss = np.maximum(np.abs(error) - self.epsilon, 0.0)
+            return LossValue(loss**2 if self.is_squared else loss, loss > 0, error**2)
+        classes, rows = y.astype(np.int64), np.arange(len(y))
+        if f.shape[1] == 1:
+            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+            predicted = np.where(f[:, 0] > 0, 0, 1)
+        else:
+            predicted, own = f.argmax(axis=1), f[rows, classes]
+            z = -f
+            z[rows, classes] = own
+            if self.crammer_singer:
+                z[rows, classes] = np.inf
+                z = own[:, None] + z.min(axis=1, keepdims=True)
+        margin_loss = LOSSES[self.loss]
+        loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
+        return LossValue(loss, (z < margin_loss.margin).any(axis=1), predicted != classes)
+
+    def total(self, found: LinearFindings, linear: Linear) -> float:
+        """Return the sum of losses, including that of the origin."""
+        if not self.origin:
+            return found.loss
+        b = linear.b[:1]
+        at_origin = float(b[0] if self.share is not None else LOSSES[self.loss].of(-b)[0])
+        return found.loss + found.weight * self.origin * at_origin
+
+    def binary(self, chunk: Chunk, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return y of rows for decision function k, and the weights of their losses, both (m,).
+
+        y is 1 for class k and -1 for the others; in a regression it is the target.
+        """
+        weights = weights_of(chunk)
+        if self.is_regression:
+            return chunk.y, weights
+        classes = chunk.y.astype(np.int64)
+        return np.where(classes == k, 1.0, -1.0), self.weights[classes] * weights
+
+
+def evaluate_linear(D: Dataset, linear: Linear, objective: LinearObjective) -> LinearFindings:
     """Return loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
     def of(shard: Shard) -> LinearFindings:
         total = LinearFindings()
         for chunk in D.chunks(shard):
-            total = total + linear_findings(linear, chunk.X, chunk.y, loss_function, chunk.weights)
+            total += findings_of(linear, chunk, objective)
         return total
 
     total = LinearFindings()
-    for report in D.map(of):
-        total = total + report
+    for part in D.map(of):
+        total += part
         emit(Progress("scanning", total.rows, D.n))
     return total
 
 
-def linear_findings(
-    linear: Linear,
-    X: Matrix,
-    y: np.ndarray,
-    loss_function: Loss,
-    weights: np.ndarray | None = None,
-) -> LinearFindings:
-    """Return loss, violators and errors of some rows.
-
-    X : (m, d); y : (m,) float64; weights : (m,) float64, or None if rows have none
-    """
-    value = loss_function.of(y, linear.decision(X))
-    if weights is None:
-        loss, wrong, weight = value.loss, value.wrong, float(len(y))
-    else:
-        loss, wrong, weight = weights * value.loss, weights * value.wrong, float(weights.sum())
+def findings_of(linear: Linear, chunk: Chunk, objective: LinearObjective) -> LinearFindings:
+    """Return loss, violators and errors of some rows."""
+    value = objective.of(chunk.y, linear.decision(chunk.X))
+    weights = weights_of(chunk)
     return LinearFindings(
-        len(y), weight, float(loss.sum()), int(value.violating.sum()), float(wrong.sum())
+        len(chunk.y),
+        float(weights.sum()),
+        float((weights * value.loss).sum()),
+        int(value.violating.sum()),
+        float((weights * value.wrong).sum()),
     )
+
+
+def weights_of(chunk: Chunk) -> np.ndarray:
+    """Return the weights of rows, (m,) float64."""
+    return np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
 
 
 def with_share_outside(D: Dataset, linear: Linear, share: float) -> Linear:
     """Return the solution with the b for which at most this share of the weight of D has f <= 0.
 
-    This b minimises P with the term share * b (K = 1). Holds u = <w, x> of all rows, 8 bytes each.
+    This b minimises P with the term share * b (K = 1). Holds u = <w, x> and the weights of all
+    rows, 16 bytes each.
     """
 
-    def of(shard: Shard) -> np.ndarray:
-        return np.concatenate([chunk.X @ linear.w[:, 0] for chunk in D.chunks(shard)])
+    def of(shard: Shard) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(chunk.X @ linear.w[:, 0], weights_of(chunk)) for chunk in D.chunks(shard)]
 
-    u, weights = np.concatenate(list(D.map(of))), D.weights()
-    if weights is None:
-        u = np.sort(u)
-        count = int(share * len(u))
-    else:
-        order = np.argsort(u, kind="stable")
-        u, sums = u[order], np.cumsum(weights[order])
-        count = int(np.searchsorted(sums, share * sums[-1], side="right"))
+    parts = [part for found in D.map(of) for part in found]
+    u, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(u, kind="stable")
+    u, sums = u[order], np.cumsum(weights[order])
+    count = int(np.searchsorted(sums, share * sums[-1], side="right"))
     if count == len(u):
-        largest = u[-1] + (ROUNDING * abs(u[-1]) or np.finfo(float).tiny)
-        return Linear(linear.w, np.array([-largest]))
+        return Linear(linear.w, np.array([-u[-1] - _slightly(u[-1])]))
     inside = u[count]
     # Rows with equal u are on the same side.
     count = int(np.searchsorted(u, inside))
     # b lies between the last row outside and the first one inside, so that neither has f = 0. If no
     # row is outside, it is slightly more than the first one needs.
-    slightly_less = inside - (ROUNDING * abs(inside) or np.finfo(float).tiny)
-    outside = u[count - 1] if count else slightly_less
+    outside = u[count - 1] if count else inside - _slightly(inside)
     return Linear(linear.w, np.array([-(outside + inside) / 2]))
+
+
+def _slightly(u: float) -> float:
+    """Return a difference from u that is above the rounding of its sum."""
+    return ROUNDING * abs(u) or float(np.finfo(float).tiny)
