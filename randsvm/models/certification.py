@@ -43,7 +43,7 @@ from randsvm.parallel import ThreadPool
 from randsvm.parameters.kernel import positive_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
-from randsvm.parameters.svm import KernelParams
+from randsvm.parameters.svm import side_weights
 from randsvm.svm.tasks import Task
 
 # Support vectors are found among the rows by this number of random projections.
@@ -526,18 +526,15 @@ class Judge:
                 return [Machine("", Task(bounds, absolute_sum=params.C * params.nu * total))]
             return [Machine("", Task(bounds, params.epsilon))]
         names, machines = self.model.labels, []
-        weights = KernelParams(weights=params.weights)
         for i, j in self.pairs:
             name = f"{names[i]} against {'the rest' if j is None else names[j]}"
             if self.model.nu:
                 size = params.nu * (total if j is None else counts[i] + counts[j])
                 task = Task((1.0, 1.0), 1.0, one_sided=True, absolute_sum=size)
             else:
-                if j is None:
-                    first, other = weights.one_vs_rest_weights(i, names, counts)
-                else:
-                    first, other = weights.pair_weights(i, j, names, counts)
-                task = Task((params.C * first, params.C * other), one_sided=True)
+                weights = side_weights(params.weights, names, counts, i, j)
+                bounds = params.C * weights[0], params.C * weights[1]
+                task = Task(bounds, one_sided=True)
             machines.append(Machine("" if len(names) == 2 else name, task, i, j))
         return machines
 

@@ -85,6 +85,31 @@ def class_weights(
     return found
 
 
+def side_weights(
+    weights: tuple[tuple[str, float], ...],
+    names: Sequence[str],
+    counts: Sequence[float],
+    first: int,
+    other: int | None,
+) -> tuple[float, float]:
+    """Return the weights of a class and of another one, or of the rest if `other` is None.
+
+    weights, names, counts: see `class_weights`. As in LIBSVM all classes determine the weights of
+    two. The rest has the weight 1, as in LIBLINEAR; with BALANCED the bounds of each side have the
+    same sum over its rows.
+    """
+    of_classes = class_weights(weights, names, counts)
+    if other is not None:
+        return of_classes[first], of_classes[other]
+    labels = [label for label, _ in weights]
+    if BALANCED not in labels:
+        return of_classes[first], 1.0
+    sides = counts[first], sum(counts) - counts[first]
+    even = class_weights(((BALANCED, 1.0),), ("", "rest"), sides)
+    named = any(is_same_label(label, names[first]) for label in labels if label != BALANCED)
+    return of_classes[first] if named else even[0], even[1]
+
+
 def check_weights(weights: tuple[tuple[str, float], ...], names: Sequence[str]) -> None:
     """Raise ParameterError for the weight of a label that is not in `names`."""
     for label, _ in weights:
@@ -326,35 +351,6 @@ class KernelParams(MachineParams):
             self.multiclass != "ovo" or self.components is None,
             "--multiclass ovo: --components makes a linear machine, each class against the rest",
         )
-
-    def side_weights(self, names: Sequence[str], counts: Sequence[float]) -> tuple[float, float]:
-        """Return the weights of the classes y = +1 and y = -1; see `class_weights`."""
-        positive, negative = class_weights(self.weights, names, counts)
-        return positive, negative
-
-    def pair_weights(
-        self, first: int, second: int, names: Sequence[str], counts: Sequence[float]
-    ) -> tuple[float, float]:
-        """Return the weights of two of several classes. As in LIBSVM all classes determine them."""
-        weights = class_weights(self.weights, names, counts)
-        return weights[first], weights[second]
-
-    def one_vs_rest_weights(
-        self, index: int, names: Sequence[str], counts: Sequence[float]
-    ) -> tuple[float, float]:
-        """Return the weights of the class at `index` and of the rest.
-
-        The rest has the weight 1, as in LIBLINEAR; with BALANCED the bounds of each side have the
-        same sum over its rows.
-        """
-        rest = sum(counts) - counts[index]
-        positive = class_weights(self.weights, names, counts)[index]
-        if BALANCED not in [label for label, _ in self.weights]:
-            return positive, 1.0
-        own = [(label, weight) for label, weight in self.weights if label != BALANCED]
-        even = class_weights(((BALANCED, 1.0),), ("", "rest"), (counts[index], rest))
-        named = any(is_same_label(label, names[index]) for label, _ in own)
-        return positive if named else even[0], even[1]
 
     def check_classes(self, names: Sequence[str], counts: Sequence[float]) -> None:
         """Raise ContentError if nu is infeasible for two classes of -s nu-svc."""

@@ -26,7 +26,7 @@ from randsvm.events import PERCENT_SCORES, Notice, Searched, Tried, emit
 from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs
 from randsvm.parallel import Cancelled
-from randsvm.parameters.svm import KernelParams, class_weights
+from randsvm.parameters.svm import KernelParams, class_weights, side_weights
 from randsvm.svm.libsvm import TrainedSvm
 from randsvm.svm.shared_kernel import SharedKernel, shares_kernel
 from randsvm.training.cross_validation import (
@@ -140,7 +140,7 @@ class SharedKernelFit:
             columns = []
             for k in range(len(labels)):
                 sides = np.where(classes == k, 0, 1)
-                bounds = params.one_vs_rest_weights(k, labels, sums)
+                bounds = side_weights(params.weights, labels, sums, k, None)
                 columns.append(_shared_pairs(kernel, params, training, sides, bounds, held_out))
             return np.hstack(columns)
         weights = class_weights(params.weights, labels, sums)

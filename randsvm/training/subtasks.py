@@ -37,7 +37,7 @@ from randsvm.models.model_text import load
 from randsvm.parameters.kernel import KERNELS
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
-from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of
+from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FEW_ROWS, Coefficients
 from randsvm.svm.scan import Scan
@@ -241,12 +241,8 @@ class Subtasks:
         params, labels, sums = self.params, self.labels, self.weight_sums
         if not labels:
             return self.problem
-        if self.pairs:
-            weights = params.pair_weights(*self.pairs[number], labels, sums)
-        elif len(labels) == 2:
-            weights = params.side_weights(labels, sums)
-        else:
-            weights = params.one_vs_rest_weights(number, labels, sums)
+        sides = self.pairs[number] if self.pairs else (number, 1 if len(labels) == 2 else None)
+        weights = side_weights(params.weights, labels, sums, *sides)
         weight = sum(self.side_weights(number)) if self.pairs else self._total_weight
         return self._problem(weight, weights)
 
