@@ -254,10 +254,11 @@ def train_on_inner_set(
     step, W, error = estimate_from_subsets(run, solve_part)   # f0 = mean of svmlearn(2 subsets)
     step, W = start(run.scan, r) if start else (step, W)
     SV, V = run.violators(step, W, largest_violation, r)      # u = f0 of all rows
-    yield SV, V
+    machine = solution = SV if start else None                # f0 solves nothing
+    if solution is not None:
+        yield SV, V
     tau = ERRORS * error
     A = run.scan.near_margin(tau)                             # A = {rows with y f0 < 1 + tau}
-    machine = solution = SV if SV.within_bounds else None     # an f0 beyond bounds solves nothing
     while len(A) <= MAX_PART * run.scan.D.n:
         start = starting_from(run.scan, solution, A) if solution is not None else None
         solution, machine = solve_part(A, start)              # SV = train_certified(A, r)
@@ -266,7 +267,7 @@ def train_on_inner_set(
         yield SV, V
         tau /= 2
         A = sorted_union(A, run.scan.near_margin(tau))        #     A = A + {rows: y f < 1 + tau}
-    if solution is None or not SV.within_bounds or machine is not solution:
+    if solution is None or machine is not solution:
         run.scan.make_step(step_to(run, solution)[0])
     yield from train_certified(run, r, no_step if solution is not None else start)
 # fmt: on

@@ -189,7 +189,6 @@ class Scan(RunningValues):
         )
         if self.machine is not None:
             SV_ = replace(self.machine, b=b, tube=task.tube, norm=norm)
-        if not SV_.within_bounds:
             certificate = replace(certificate, dual=-math.inf)
         violators = Violators(V, certificate)
         self.latest = SV_, violators, tolerance

@@ -125,10 +125,6 @@ def _margin(problem: Problem, solution: KernelSolution, y: np.ndarray) -> float:
 # Each class is trained separately.
 MAX_CLASSES = 1000
 INDEFINITE = "this kernel is not positive semidefinite"
-MODEL_IS_ESTIMATE = (
-    "there was no time for a solution over all rows: the model is an estimate of it, whose "
-    "coefficients may exceed C"
-)
 NOT_CERTIFIED = "P and D certify nothing, no gap can end the run"
 
 # --- before the data is read -----------------------------------------------------------------
@@ -466,7 +462,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             finally:
                 self.efforts.append((rounds.count, rounds.solve_seconds))
                 self.rounds += rounds.count
-                if rounds.best.solution is not None:
+                if rounds.newest is not None:
                     self.has_solution = True
                 del self.under_way[number]
                 rounds.scan.forget()
@@ -530,18 +526,11 @@ class KernelTrainingRun(BatchRun[KernelParams]):
                     "the features"
                 )
             )
-        if self._holds_estimate:
-            emit(Notice(MODEL_IS_ESTIMATE))
 
     @property
     def _certificate(self) -> Certificate:
         """The sum of the certificates of all subtasks."""
         return total_certificate([one.certificate for one in self.solutions])
-
-    @property
-    def _holds_estimate(self) -> bool:
-        """Return whether the model holds the initial estimate of an inner set, not a solution."""
-        return not self.reductions and not all(one.SV.within_bounds for one in self.solutions)
 
     def _run_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
@@ -594,7 +583,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     @property
     def has_model(self) -> bool:
         under_way = list(self.under_way.values())
-        return self.has_solution or any(one.best.solution is not None for one in under_way)
+        return self.has_solution or any(one.newest is not None for one in under_way)
 
     def interrupt(self, stopped: Stopped) -> None:
         self.subtasks.close()
@@ -658,13 +647,11 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     def _certificate_word(self) -> str:
         """The word for the certificate.
 
-        Reduced machines and estimates have the D of other coefficients. Without a closing
-        evaluation nothing is certified.
+        Reduced machines have the D of other coefficients. Without a closing evaluation nothing is
+        certified.
         """
         if self.reduced is not None:
             return "reduced"
-        if self._holds_estimate:
-            return "estimate"
         if isnan(self._certificate.gap):
             return "none"
         return "sampled" if self._certificate.sampled else "proven"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -366,10 +366,8 @@ class BestSolution:
             self.dual, self.dual_solution = certificate.dual, SV
         self.certified, self.last_primal = certificate.certified, certificate.primal
         self.least = certificate.least
-        # For a kernel without a certificate P is no guide: the newest solution is the best. So is
-        # one within its bounds, after an initial estimate that is not.
-        estimated = self.solution is not None and not self.solution.within_bounds
-        if certificate.primal <= self.primal or not certificate.certified or estimated:
+        # For a kernel without a certificate P is no guide: the newest solution is the best.
+        if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
     @property
@@ -469,9 +467,11 @@ class Rounds:
         self.count, self.solve_seconds = 0, 0.0
         # The seconds that a scan of all support vectors takes.
         self.scan_seconds = 0.0
-        begins_on_some = self.all_rows is None and self.algorithm.uses_inner_set
-        self.inner_set = InnerSet(self) if begins_on_some else None
-        shares = self.memory_shares * (1 if self.inner_set is None else 2)
+        # Whether rounds begin on an inner set, and the newest solution over it: the coefficients of
+        # all other rows are 0, so that it is feasible for all rows.
+        self.begins_on_some = self.all_rows is None and self.algorithm.uses_inner_set
+        self.inner_solution: KernelSolution | None = None
+        shares = self.memory_shares * (1 + self.begins_on_some)
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(
@@ -503,9 +503,9 @@ class Rounds:
                 assert stopped is not None
                 SV = self._chosen(last, stopped)
             except TimeLimitError:
-                if self.best.solution is None:
+                if self.newest is None:
                     raise
-                SV, stopped = self.best.solution, Stopped(StopReason.TIME_LIMIT)
+                SV, stopped = self.newest, Stopped(StopReason.TIME_LIMIT)
             if not evaluate:
                 return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
             found = self.evaluated(SV, stopped)
@@ -523,16 +523,13 @@ class Rounds:
         return SV
 
     def _rounds(self, run: Decomposition) -> Scans:
-        if self.inner_set is None:
-            return self.algorithm.rounds(run, self.start)
-        return randsvm.train_on_inner_set(run, self.algorithm.r, self.inner_set, self.start)
+        if self.begins_on_some:
+            return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
+        return self.algorithm.rounds(run, self.start)
 
     def _recorded(self, run: Decomposition, SV: KernelSolution, V: Violators) -> Stopped | None:
         """Report and record a round; return why it ends the run; None: it does not."""
         self._report(SV, V)
-        # An initial estimate solves nothing.
-        if not SV.within_bounds and not isinstance(SV, ReducedMachine):
-            return None
         self.record = self.record.after(
             support_vectors=len(SV),
             violators=V.count,
@@ -592,9 +589,14 @@ class Rounds:
         # the time.
         self.clock.watch(event)
 
+    @property
+    def newest(self) -> KernelSolution | None:
+        """The best solution so far, or that of the inner set; None: there is none."""
+        return self.inner_solution if self.best.solution is None else self.best.solution
+
     def until(self) -> float:
         """Return the moment that interrupts a round."""
-        return self.latest if self.best.solution is None else self.deadline
+        return self.latest if self.newest is None else self.deadline
 
     @property
     def deadline(self) -> float:
@@ -608,6 +610,76 @@ class Rounds:
             seconds *= 2 * self.all_rows / self.task.D.n
         return self.end - seconds - RESERVED_SECONDS
 
+    # --- problems of some rows ---------------------------------------------------------------
+
+    def solve_part(
+        self,
+        rows: np.ndarray,
+        start: Start | None = None,
+        *,
+        factor: float = 1.0,
+        gap: float | None = None,
+    ) -> tuple[KernelSolution, KernelSolution]:
+        """Solve the problem of some rows; see randsvm.PartSolver."""
+        if gap is None:
+            gap = PART_GAP_SHARE * self.gap_target if self.gap else None
+        resources, whole = self.job.resources, self.task.D
+        room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_shares
+        D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
+        task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
+        part = Rounds(
+            task,
+            replace(self.algorithm, n=len(rows), problem=task.problem),
+            self.job,
+            start,
+            self.clock,
+            self.end,
+            self.earlier_rounds + self.count,
+            2 * self.memory_shares,
+            gap,
+            whole.n,
+        )
+        SV, is_feasible = None, factor == 1.0
+        try:
+            SV = part.run(self.until(), evaluate=False).SV
+            found = _over(part, rows, SV)
+            if not is_feasible:
+                return found, found
+            self.inner_solution = found
+            return found, self._reduced_part(part, rows, SV, found)
+        finally:
+            if is_feasible and SV is None and part.best.solution is not None:
+                self.inner_solution = _over(part, rows, part.best.solution)
+            if is_feasible and part.best.dual > self.best.dual:
+                self.best.dual, self.best.dual_solution = part.best.dual, None
+            self.count += part.count
+            self.record = replace(self.record, rounds=self.record.rounds + part.count)
+            self.solve_seconds += part.solve_seconds
+            part.scan.forget()
+            D.executor.release()
+            D.store.close()
+
+    def _reduced_part(
+        self, part: Rounds, rows: np.ndarray, SV: KernelSolution, found: KernelSolution
+    ) -> KernelSolution:
+        """Return the machine of few support vectors that --reduce asks for, or the solution.
+
+        The solution stays if it is as small, or the machine too coarse. found: the solution over
+        all rows.
+        """
+        stop = self.job.stop
+        gap = stop.wanted_gap
+        if stop.reduce is None or gap is None:
+            return found
+        # Lowering P takes longer than the scans that a few support vectors less save.
+        lowers = stop.reduced_size is not None
+        machine = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers).solution
+        if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
+            return found
+        # The losses of other rows may raise the gap.
+        gap = machine.gap + (1 - PART_GAP_SHARE) * gap
+        return replace(_over(part, rows, machine), gap=gap, full=found)
+
     # --- reduction and evaluation ------------------------------------------------------------
 
     def reduced(self, solution: SubtaskSolution) -> SubtaskSolution:
@@ -616,23 +688,18 @@ class Rounds:
         The scan holds the values of an evaluated solution.
         """
         stop, SV = self.job.stop, solution.SV
-        if stop.reduce is None or not len(SV):
+        if stop.reduce is None or not len(SV) or isinstance(SV, ReducedMachine):
             return solution
-        if isinstance(SV, ReducedMachine):
-            assert SV.full is not None
-            certificate, changes = solution.certificate, SV.changes
-            full = replace(solution, SV=SV.full, certificate=changes.full)
-        else:
-            full, own = solution, solution.certificate if solution.evaluated else None
-            try:
-                with self.clock.until(lambda: self.end - RESERVED_SECONDS):
-                    SV, certificate, changes = self.reduce(SV, stop.wanted_gap, own)
-            except TimeLimitError:
-                if solution.evaluated:
-                    emit(Notice("--reduce: there was no time to reduce the support vectors"))
-                return solution
+        certificate = solution.certificate if solution.evaluated else None
+        try:
+            with self.clock.until(lambda: self.end - RESERVED_SECONDS):
+                SV, certificate, changes = self.reduce(SV, stop.wanted_gap, certificate)
+        except TimeLimitError:
+            if solution.evaluated:
+                emit(Notice("--reduce: there was no time to reduce the support vectors"))
+            return solution
         return replace(
-            solution, SV=SV, certificate=certificate, violators=None, full=full, changes=changes
+            solution, SV=SV, certificate=certificate, violators=None, full=solution, changes=changes
         )
 
     def reduce(
@@ -674,27 +741,42 @@ class Rounds:
             return self._unevaluated(SV, stopped)
         SV, V = found
         if self._should_continue(SV, V, stopped):
-            self.start, self.inner_set = no_step, None
+            self.start, self.begins_on_some = no_step, False
             self.best = BestSolution()
             self.best.update(SV, V)
             return None
         ends = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
-        if stopped.reason in ends and self._misses_gap(V) and SV.within_bounds:
+        is_solution = not isinstance(SV, ReducedMachine)
+        if stopped.reason in ends and self._misses_gap(V) and is_solution:
             stopped = Stopped(StopReason.PRECISION_LIMIT)
-        return self._solution(SV, V, stopped)
-
-    def _solution(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> SubtaskSolution:
-        count = V.count if SV.within_bounds else None
-        return SubtaskSolution(SV, V.certificate, count, True, stopped)
+        return self._solution(SV, V.certificate, V.count, stopped)
 
     def _unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return the solution without a certificate, as its P and D have no bound of rounding."""
         found = replace(self._running_certificate(SV), certified=False)
-        return SubtaskSolution(self.scan.completed(SV), found, None, False, stopped)
+        return self._solution(self.scan.completed(SV), found, None, stopped)
+
+    def _solution(
+        self, SV: KernelSolution, certificate: Certificate, violators: int | None, stopped: Stopped
+    ) -> SubtaskSolution:
+        """Return the solution of the subtask. violators: None: there was no closing evaluation."""
+        evaluated = violators is not None
+        if not isinstance(SV, ReducedMachine):
+            return SubtaskSolution(SV, certificate, violators, evaluated, stopped)
+        assert SV.full is not None
+        full = SubtaskSolution(SV.full, SV.changes.full, None, evaluated, stopped)
+        return SubtaskSolution(
+            SV, certificate, None, evaluated, stopped, full=full, changes=SV.changes
+        )
 
     def _running_certificate(self, SV: KernelSolution) -> Certificate:
-        """Return the certificate of the best or the last solution, by the running values."""
+        """Return the certificate of the best or the last solution, by the running values.
+
+        P of a solution of the inner set is unknown.
+        """
         best = self.best
+        if best.solution is None:
+            return Certificate(nan, best.dual, certified=False)
         return best.certificate if SV is best.solution else best.last_certificate
 
     def _evaluated(
@@ -717,15 +799,14 @@ class Rounds:
 
         Each D bounds the optimum from below.
         """
-        best = self.best.dual_solution
-        if not SV.within_bounds:
-            best = None if self.inner_set is None else self.inner_set.solution
+        is_reduced = isinstance(SV, ReducedMachine)
+        best = self.inner_solution if is_reduced else self.best.dual_solution
         gains = self.best.dual - evaluated.dual
         if self.gap is not None and evaluated.gap <= self.gap:
             return evaluated
         if best is None or not evaluated.certified or SV.has_coefficients_of(best):
             return evaluated
-        if SV.within_bounds and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
+        if not is_reduced and gains <= NEGLIGIBLE_GAIN * evaluated.largest_distance:
             return evaluated
         other = self.scan.with_dual_of(best, evaluated)
         return min(other, evaluated, key=lambda one: one.gap)
@@ -737,7 +818,7 @@ class Rounds:
         """
         if not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
             return False
-        if not SV.within_bounds:
+        if isinstance(SV, ReducedMachine):
             return False
         postponed = self._may_postpone(stopped)
         if V.certificate.gap == inf and not postponed:
@@ -764,123 +845,24 @@ class Rounds:
         return self.gap is not None and V.certificate.gap > self.gap
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the best solution so far; None: there is none.
+        """Return the newest solution; None: there is none.
 
-        If the rounds over all rows have only an estimate or nothing, the solution of the inner set
-        is scanned instead, if time allows. If there is nothing at all, that of a random subset is
-        scanned. Without time for a closing evaluation there is no certificate.
+        That of an inner set is scanned first. Without time for the scan and a closing evaluation
+        there is no certificate.
         """
         # Events go to no other listener, which may cancel this work.
-        clock, found = Clock(INTERRUPTED_SECONDS), None
+        SV, clock, found = self.newest, Clock(INTERRUPTED_SECONDS), None
+        if SV is None:
+            return None
         with suppress(TimeLimitError, Interrupted, ClusterError), listening(clock):
-            with clock.until(lambda: clock.end):
-                self._use_inner_set()
-            if self.best.solution is not None:
-                found = self._evaluated(self.best.solution, clock, clock.end)
-        best = self.best.solution
-        if found is not None:
-            return self._solution(*found, stopped)
-        return None if best is None else self._unevaluated(best, stopped)
-
-    def _use_inner_set(self) -> None:
-        """Scan all rows with the solution of the inner set if there is no better one yet."""
-        best = self.best.solution
-        if self.inner_set is not None and (best is None or not best.within_bounds):
-            found = self.inner_set.solution or (self.inner_set.estimate if best is None else None)
-            if found is not None:
-                self.best.update(*self.scan.examine(found))
-
-
-class InnerSet:
-    """Solves problems of some rows for rounds over all rows; see randsvm.PartSolver.
-
-    whole: the rounds over all rows
-    solution: the newest one of a problem with the bounds of the whole, which is feasible for all
-        rows; None: there is none
-    estimate: the first one of a problem with other bounds; None: there is none
-    """
-
-    def __init__(self, whole: Rounds) -> None:
-        self.whole = whole
-        self.solution: KernelSolution | None = None
-        self.estimate: KernelSolution | None = None
-
-    def __call__(
-        self,
-        rows: np.ndarray,
-        start: Start | None = None,
-        *,
-        factor: float = 1.0,
-        gap: float | None = None,
-    ) -> tuple[KernelSolution, KernelSolution]:
-        whole, resources = self.whole, self.whole.job.resources
-        if whole.gap is None:
-            gap = None
-        elif gap is None:
-            gap = PART_GAP_SHARE * whole.gap_target
-        room = max(0, resources.data_bytes - whole.task.D.store.resident_bytes)
-        D = whole.task.D
-        D = D.subset(D.mask(rows)).regrouped(room // whole.memory_shares, resources.tmpdir)
-        task = Subtask(D, whole.task.problem.with_bounds_times(factor), whole.task.name)
-        part = Rounds(
-            task,
-            replace(whole.algorithm, n=len(rows), problem=task.problem),
-            whole.job,
-            start,
-            whole.clock,
-            whole.end,
-            whole.earlier_rounds + whole.count,
-            2 * whole.memory_shares,
-            gap,
-            whole.task.D.n,
-        )
-        is_feasible = factor == 1.0
-        try:
-            SV = part.run(whole.until(), evaluate=False).SV
-            found = _over(part, rows, SV)
-            self._keep(found, is_feasible)
-            machine = self._reduced(part, rows, SV, found) if is_feasible else found
-        except Interrupted:
-            if part.best.solution is not None:
-                self._keep(_over(part, rows, part.best.solution), is_feasible)
-            raise
-        finally:
-            if is_feasible and part.best.dual > whole.best.dual:
-                whole.best.dual, whole.best.dual_solution = part.best.dual, None
-            whole.count += part.count
-            whole.record = replace(whole.record, rounds=whole.record.rounds + part.count)
-            whole.solve_seconds += part.solve_seconds
-            part.scan.forget()
-            D.executor.release()
-            D.store.close()
-        return found, machine
-
-    def _keep(self, found: KernelSolution, is_feasible: bool) -> None:
-        if is_feasible:
-            self.solution = found
-        elif self.estimate is None:
-            self.estimate = found
-
-    def _reduced(
-        self, part: Rounds, rows: np.ndarray, SV: KernelSolution, found: KernelSolution
-    ) -> KernelSolution:
-        """Return the machine of few support vectors that --reduce asks for, or the solution.
-
-        The solution stays if it is as small, or the machine too coarse. found: the solution over
-        all rows.
-        """
-        stop = part.job.stop
-        gap = stop.wanted_gap
-        if stop.reduce is None or gap is None:
-            return found
-        # Lowering P takes longer than the scans that a few support vectors less save.
-        lowers = stop.reduced_size is not None
-        machine = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers).solution
-        if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
-            return found
-        # The losses of other rows may raise the gap.
-        gap = machine.gap + (1 - PART_GAP_SHARE) * gap
-        return replace(_over(part, rows, machine), gap=gap, full=found)
+            if self.best.solution is None:
+                with clock.until(lambda: clock.end):
+                    self.best.update(*self.scan.examine(SV))
+            found = self._evaluated(self.best.solution or SV, clock, clock.end)
+        if found is None:
+            return self._unevaluated(self.best.solution or SV, stopped)
+        SV, V = found
+        return self._solution(SV, V.certificate, V.count, stopped)
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

@@ -689,7 +689,7 @@ def said(stated: Mapping[str, Any]) -> Said | None:
     word, found = stated.get("certificate", ""), [stated.get(name, 0.0) for name in names]
     # An infinite gap is null.
     numbers = [inf if number is None else float(number) for number in found]
-    if word in ("none", "estimate") or not all(map(isfinite, numbers)):
+    if word == "none" or not all(map(isfinite, numbers)):
         return None
     primal, dual, gap, *errors = numbers
     bounded = word in ("proven", "sampled") or any(errors)

@@ -34,6 +34,7 @@ CONSTANTS = {
     "gram_rows": ["svm.subproblem.MAX_GRAM_ROWS"],
     "inner_set_rows": ["algorithms.randsvm.FROM_ROWS"],
     "inner_set_share": ["algorithms.randsvm.MAX_PART"],
+    "interrupted_seconds": ["training.rounds.INTERRUPTED_SECONDS"],
     "longest_line": ["data.svmlight.LONGEST_LINE"],
     "mapped_values": ["kernels.random_features.BLOCK"],
     "missing_seconds": ["cluster.workers.MISSING_SECONDS"],

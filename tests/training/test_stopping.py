@@ -76,15 +76,9 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path,
 
 def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
     best = BestSolution()
-    solutions = [SimpleNamespace(within_bounds=True) for _ in range(4)]
+    solutions = [SimpleNamespace() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, (primal, dual) in zip(solutions, rounds, strict=True):
         best.update(solution, SimpleNamespace(certificate=Certificate(primal, dual, True)))
     assert best.solution is solutions[1]
     assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
-    # An estimate beyond its bounds gives way to the first solution within them.
-    estimate = SimpleNamespace(within_bounds=False)
-    best = BestSolution()
-    for solution, primal in ((estimate, 1.0), (solutions[0], 2.0)):
-        best.update(solution, SimpleNamespace(certificate=Certificate(primal, 0.0, True)))
-    assert best.solution is solutions[0]
