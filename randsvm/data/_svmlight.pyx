@@ -74,6 +74,7 @@ cdef enum:
     TAB = 9
     NEWLINE = 10
     RETURN = 13
+    QUOTE = 34
     COMMENT = 35
     COLON = 58
     COMMA = 44
@@ -1036,6 +1037,35 @@ def end_of_lines(const uint8_t[::1] text, Py_ssize_t size):
     while size > 0 and text[size - 1] != NEWLINE:
         size -= 1
     return size
+
+
+def end_of_records(const uint8_t[::1] text, Py_ssize_t size, uint8_t delimiter):
+    """Return the end of the last complete record of a table in the first bytes of a text, or 0.
+
+    A record ends with a line end (LF, CRLF or CR) outside quotes. A quote at the start of a field
+    begins quoted text, and so does one directly after quoted text, as a doubled quote.
+    """
+    cdef Text p = &text[0]
+    cdef Py_ssize_t i, end = 0
+    cdef bint is_quoted = False, may_quote = True, is_end
+    with nogil:
+        if memchr(p, QUOTE, size) == NULL:
+            for i in range(size, 0, -1):
+                # Whether a newline follows the last return is not known.
+                if p[i - 1] == NEWLINE or (p[i - 1] == RETURN and i < size):
+                    end = i
+                    break
+            size = 0
+        for i in range(size):
+            if is_quoted:
+                is_quoted = p[i] != QUOTE
+            elif may_quote and p[i] == QUOTE:
+                is_quoted = True
+            else:
+                is_end = p[i] == NEWLINE or (p[i] == RETURN and i + 1 < size and p[i + 1] != NEWLINE)
+                end = i + 1 if is_end else end
+                may_quote = is_end or p[i] == RETURN or p[i] == delimiter
+    return end
 
 
 def count(const uint8_t[::1] text):

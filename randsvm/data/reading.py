@@ -306,13 +306,13 @@ def reader_of(
     from randsvm.data import table
 
     way = ReadingProgress(paths, emit)
-    with closing(table.Inputs(paths, tmpdir)) as found:
+    with table.opener_of(paths, tmpdir) as opener:
         columns = table.learn(
-            paths, options.table, jobs, found.open, watch=way.on_event, next_file=way.next_file
+            paths, options.table, jobs, opener, watch=way.on_event, next_file=way.next_file
         )
         group = options.table.group
         keep = () if group is None else (group,)
-        yield partial(table.read_blocks, columns=columns, opener=found.open, keep=keep), columns
+        yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
 
 
 def _grouped(blocks: Iterable[Block]) -> Iterator[Block]:

@@ -150,7 +150,8 @@ def read_blocks(
     name = files.display_name(path)
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
-        texts = pieces(stream, path, min(block_size, LONGEST_LINE), watch, prompt)
+        size = min(block_size, LONGEST_LINE)
+        texts = pieces(stream, path, size, LONGEST_LINE, watch, prompt)
         parse = partial(
             parse_piece,
             labels=labels,
@@ -220,22 +221,23 @@ def data_error(name: str, fault: Fault, first_line: int, hint: str = "") -> Data
 
 
 class LineTooLongError(RandsvmError):
-    def __init__(self) -> None:
-        super().__init__(f"expected a line of at most {LONGEST_LINE} bytes, found a longer one")
+    def __init__(self, longest: int) -> None:
+        super().__init__(f"expected a line of at most {longest} bytes, found a longer one")
 
 
 def pieces(
     stream: Any,
     path: str,
     size: int,
+    longest: int,
     watch: Watch,
     prompt: bool = False,
     end_of_records: Callable[[np.ndarray, int], int] = _svmlight.end_of_lines,
 ) -> Iterator[np.ndarray]:
     """Yield complete records and PADDING as uint8, about `size` bytes at a time.
 
-    end_of_records: returns the end of the last complete record in the first bytes of a block, 0 if
-    there is none.
+    longest: the most bytes of a record. end_of_records: returns the end of the last complete record
+    in the first bytes of a block, 0 if there is none.
     """
     position = _Position(stream)
     read = stream.readinto
@@ -259,8 +261,8 @@ def pieces(
             raise TransferError(f"reading {files.display_name(path)}: it changed while it was read")
         filled = held + count
         cut = end_of_records(block, filled) if count else filled
-        if filled > LONGEST_LINE and not _svmlight.end_of_lines(block, LONGEST_LINE + 1):
-            raise LineTooLongError
+        if filled > longest and not end_of_records(block, longest + 1):
+            raise LineTooLongError(longest)
         if count and not cut:
             # This moves no bytes where the system can map a long block to other addresses.
             block.resize(filled + size + len(PADDING), refcheck=False)

@@ -13,14 +13,17 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from itertools import chain, repeat
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from randsvm import files
+from randsvm.arrays import slices
+from randsvm.data._svmlight import end_of_records
 from randsvm.data.chunks import RawChunk, as_stored, copied
 from randsvm.data.columns import (
     DELIMITERS,
@@ -42,18 +45,12 @@ from randsvm.data.svmlight import (
     UNLABELLED,
     Block,
     Labels,
+    LineTooLongError,
     Spelling,
     in_file,
     pieces,
 )
-from randsvm.errors import (
-    ContentError,
-    DataError,
-    ParameterError,
-    RandsvmError,
-    quoted,
-    shortened,
-)
+from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
 from randsvm.events import Progress, Watch, silent
 from randsvm.parallel import ThreadPool
 
@@ -67,235 +64,120 @@ except ImportError as missing_module:
         f"tables need pyarrow (pip install 'randsvm[tables]'): {missing_module}"
     ) from missing_module
 
+Result = TypeVar("Result")
+
 MAX_CATEGORIES = 10_000
 # Names that a message lists.
 MAX_NAMES = 10
 # A float64 is a whole number times 2 ** -EXPONENT.
 EXPONENT = 1126
-# A batch of Parquet has one value for every VALUE_BYTES bytes of a block of text. ROWS: the least
-# and the largest number of its rows.
-VALUE_BYTES = 8
+# Bytes of the longest row of a text.
+LONGEST_ROW = 16 << 20
+# A batch of Parquet has VALUES values. ROWS: the least and the largest number of its rows.
+# At most 2 * VALUES are converted together.
+VALUES = 1 << 19
 ROWS = 64, 65_536
 # Bytes of Parquet that are read at once: of one column at least and at most; of all columns.
 COLUMN_BYTES = 1 << 14, 1 << 20
 BUFFER_BYTES = 1 << 23
-# Bytes of a column in a row group whose texts pyarrow may keep as a dictionary; of all columns.
-DICTIONARY_BYTES = 1 << 22, 1 << 25
-
-# A block of text is 1 / READ_AHEAD of a block of svmlight, or more, up to a whole one, if it would
-# have fewer than WIDE_ROWS rows of the length of the header. A row is at most as long as a block,
-# or ROW_BYTES times as long as the header.
-READ_AHEAD, WIDE_ROWS = 8, 10_000
-ROW_BYTES = 16
+# Bytes of all dictionaries of texts in a row group.
+DICTIONARY_BYTES = 1 << 25
 
 # Opens a file for reading, from its start.
 Opener = Callable[[str], AbstractContextManager[BinaryIO]]
 
 
-class Inputs:
-    """The files of tables, which are read twice: pipes are copied to unnamed temporary files."""
+@contextmanager
+def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
+    """Yield a function that opens the files, each as often as needed: pipes are copied.
 
-    def __init__(self, paths: Sequence[str], tmpdir: str | None) -> None:
-        """Copy the pipes. tmpdir: the folder of the copies; None: the system's."""
-        self.copies: dict[str, BinaryIO] = {}
-        with ExitStack() as stack:
-            for path in paths:
-                if not isinstance(path, Frame) and files.size_of(path) is None:
-                    with files.open_input(path) as stream:
-                        self.copies[path] = stack.enter_context(copied(stream, tmpdir))
-            self._stack = stack.pop_all()
+    tmpdir: the folder of the copies, which have no names; None: the system's.
+    """
+    copies: dict[str, BinaryIO] = {}
 
-    @contextmanager
-    def open(self, path: str) -> Iterator[BinaryIO]:
-        """Open a file or the copy of a pipe."""
-        if path in self.copies:
-            self.copies[path].seek(0)
-            yield self.copies[path]
-            return
-        with files.open_input(path) as stream:
-            yield stream
+    def opened(path: str) -> AbstractContextManager[BinaryIO]:
+        if path not in copies:
+            return files.open_input(path)
+        copies[path].seek(0)
+        return nullcontext(copies[path])
 
-    def close(self) -> None:
-        """Delete the copies."""
-        self._stack.close()
+    with ExitStack() as stack:
+        for path in paths:
+            if not isinstance(path, Frame) and files.size_of(path) is None:
+                with files.open_input(path) as stream:
+                    copies[path] = stack.enter_context(copied(stream, tmpdir))
+        yield opened
 
 
 # ---- files as batches -------------------------------------------------------------------------
 
 
-# The number of rows of a batch, and its arrays by the positions of the columns.
-_Batch: TypeAlias = tuple[int, dict[int, Any]]
+# A bad value of a batch: its row, from 0, the position of its column, and the problem.
+_Fault: TypeAlias = tuple[int, int, str]
+
+# The number of rows of a batch, the arrays of some columns, and the text that pyarrow refuses; then
+# there are no rows.
+_Decoded: TypeAlias = tuple[int, list[Any], list[_Fault]]
 
 
 class _Table(NamedTuple):
     """An open table.
 
-    names : of the columns; types : of the columns, as pyarrow has them; first_row : the number of
-    the first row; batches : returns record batches of the columns at some positions, and the
-    progress of reading
+    names, types : of the columns, as pyarrow has them; first_row : the number of the first row
+    batches : yields a function for each batch that decodes the columns at some positions
+    header : whether a first row of text names the columns; hint : ends messages about these names,
+    or else about row 1
     """
 
     name: str
     names: list[str]
     types: list[Any]
     first_row: int
-    batches: Callable[[Sequence[int]], Iterator[tuple[Any, Progress | None]]]
+    batches: Callable[[Sequence[int]], Iterator[Callable[[], _Decoded]]]
+    header: bool = True
+    hint: str = ""
 
 
 def _opened(
-    path: str, format_: Format, header: bool, opener: Opener, block_size: int
+    path: str, format_: Format, header: bool, opener: Opener, watch: Watch, block_size: int
 ) -> AbstractContextManager[_Table]:
     """Open a table and read the names of its columns. Raises DataError."""
     if isinstance(path, Frame):
-        return _frame(path)
+        return nullcontext(_frame(path))
     if format_ == "parquet":
-        return _parquet(path, opener, block_size)
-    return _delimited(path, format_, header, opener, block_size)
-
-
-class _Text(io.RawIOBase):
-    """The text of a file as pyarrow reads it: without a byte order mark, with a last line end."""
-
-    def __init__(self, stream: BinaryIO, path: str, block_size: int) -> None:
-        self.progress: Any = None
-        self.blocks = pieces(
-            stream, path, block_size, self._read_on, end_of_records=lambda block, filled: filled
-        )
-        self.rest = b""
-        self.is_open_line = False
-        self.quotes = 0
-        self.head = self.read()
-        while b"\n" not in self.head and (more := self.read()):
-            self.head += more
-        self.rest = self.head + self.rest
-
-    def _read_on(self, event: object) -> None:
-        # pyarrow reads in another thread, which must not emit events.
-        self.progress = event
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        least = max(size, 2)
-        while len(self.rest) < least and (block := next(self.blocks, None)) is not None:
-            text = block[: -len(PADDING)].tobytes()
-            self.rest += text
-            self.quotes += text.count(b'"')
-            self.is_open_line = self.rest[-1:] != b"\n" if self.rest else self.is_open_line
-        if not self.rest and self.is_open_line:
-            self.rest, self.is_open_line = b"\n", False
-        text = self.rest[:size] if size >= 0 else self.rest
-        # pyarrow drops a newline at the start of what it reads if a return came before it, also
-        # within quotes.
-        if len(text) > 1 and text.endswith(b"\r"):
-            text = text[:-1]
-        self.rest = self.rest[len(text) :]
-        return text
+        return _parquet(path, opener, watch)
+    return _delimited(path, format_, header, opener, watch, block_size)
 
 
 @contextmanager
 def _delimited(
-    path: str, format_: Format, header: bool, opener: Opener, block_size: int
+    path: str, format_: Format, header: bool, opener: Opener, watch: Watch, block_size: int
 ) -> Iterator[_Table]:
-    name = files.display_name(path)
+    name, delimiter = files.display_name(path), DELIMITERS[format_]
+    ends = partial(end_of_records, delimiter=ord(delimiter))
     with opener(path) as stream:
-        text = _Text(stream, path, block_size // READ_AHEAD)
-        # pyarrow refuses a row that is longer than a block, and reads up to 32 blocks ahead.
-        header_bytes = text.head.find(b"\n")
-        least = min(block_size, WIDE_ROWS * header_bytes)
-        block_size = max(block_size // READ_AHEAD, least, ROW_BYTES * header_bytes)
-        if not text.head:
-            raise DataError(name, 1, 1, "expected a row, found an empty file")
-        names, rows = _first_row(text.head, format_, name)
-        if not header:
-            names, rows = [str(number + 1) for number in range(len(names))], 0
-        labels = [str(place) for place in range(len(names))]
+        texts = pieces(stream, path, block_size, LONGEST_ROW, watch, end_of_records=ends)
+        try:
+            first = next(texts)
+            if len(first) == len(PADDING):
+                raise DataError(name, 1, 1, "expected a row, found an empty file")
+            names, rows = _first_row(first.tobytes(), format_, name)
+            if not header:
+                names, rows = [str(number + 1) for number in range(len(names))], 0
 
-        def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
-            bad, done = list[Any](), rows
-            try:
-                for batch in _csv_reader(text, format_, labels, places, rows, block_size, bad):
-                    done += batch.num_rows
-                    yield batch, text.progress
-                if text.quotes % 2 and done > rows:
-                    _check_last(name, names, dict(zip(places, batch.columns, strict=True)), done)
-            except pyarrow.ArrowInvalid as error:
-                raise _refused(name, names, error, bad, block_size) from None
+            def batches(places: Sequence[int]) -> Iterator[Callable[[], _Decoded]]:
+                skipped = chain([rows], repeat(0))
+                for text in chain([first], texts):
+                    yield partial(_parsed, text, name, delimiter, names, places, next(skipped))
 
-        yield _Table(name, names, [pyarrow.string()] * len(names), rows + 1, batches)
-
-
-def _csv_reader(
-    text: _Text,
-    format_: Format,
-    labels: Sequence[str],
-    places: Sequence[int],
-    skipped: int,
-    block_size: int,
-    bad: list[Any],
-) -> Any:
-    """Return the record batches of the columns at some positions, as texts.
-
-    labels : of all columns; skipped : the number of rows before the first; bad : receives a row of
-    another width
-    """
-
-    def refuse(row: Any) -> str:
-        bad.append(row)
-        return "error"
-
-    return pyarrow.csv.open_csv(
-        text,
-        pyarrow.csv.ReadOptions(
-            column_names=labels,
-            skip_rows_after_names=skipped,
-            use_threads=False,
-            block_size=block_size,
-        ),
-        pyarrow.csv.ParseOptions(
-            delimiter=DELIMITERS[format_], newlines_in_values=True, invalid_row_handler=refuse
-        ),
-        # `_numbers` converts texts, as an error of pyarrow has no column.
-        pyarrow.csv.ConvertOptions(
-            include_columns=[labels[place] for place in places],
-            column_types=dict.fromkeys(labels, pyarrow.string()),
-            strings_can_be_null=True,
-            null_values=[""],
-        ),
-    )
-
-
-def _check_last(name: str, names: Sequence[str], arrays: Mapping[int, Any], row: int) -> None:
-    """Raise DataError if an open quote made a single field of the rows to the end of the file.
-
-    pyarrow accepts that. arrays : the columns of the last batch, whose last row has the number
-    """
-    for place, array in arrays.items():
-        if "\n" in (array[-1].as_py() or ""):
-            where = f"in column {quoted(names[place])}, found the end of the file"
-            problem = f"expected a quote at the end of a field {where}"
-            raise DataError(name, row, place + 1, problem)
-
-
-def _refused(
-    name: str, names: Sequence[str], error: Exception, bad: Sequence[Any], block_size: int
-) -> RandsvmError:
-    """Return the error for text that pyarrow refuses. bad : rows of another width"""
-    message = str(error)
-    if bad:
-        problem = f"expected {len(names)} fields, found {bad[0].actual_columns}"
-        return DataError(name, bad[0].number, 1, problem)
-    place = re.search(r"column #(\d+): Row #(\d+): .*UTF8", message)
-    if place:
-        column, row = map(int, place.groups())
-        problem = (
-            f"expected UTF-8 in column {quoted(names[column])} (iconv -t utf-8 converts files)"
-        )
-        return DataError(name, row, column + 1, problem)
-    if "straddl" in message:
-        message = f"a row of more than {block_size:,} bytes, or a quote that does not end"
-    return ContentError(f"{name}: expected a table, found {shortened(message)}")
+            hint = "--no-header if the first line is a row"
+            if not header:
+                hint = " (--no-header, here or in the training, reads the first line as a row)"
+            types = [pyarrow.string()] * len(names)
+            yield _Table(name, names, types, rows + 1, batches, header, hint)
+        except LineTooLongError:
+            problem = f"a row of more than {LONGEST_ROW:,} bytes, or a quote that does not end"
+            raise ContentError(f"{name}: expected a table, found {problem}") from None
 
 
 def _first_row(text: bytes, format_: Format, name: str) -> tuple[list[str], int]:
@@ -319,274 +201,329 @@ def _first_row(text: bytes, format_: Format, name: str) -> tuple[list[str], int]
     return [one.strip(" \t") for one in names], row
 
 
+def _parsed(
+    text: np.ndarray,
+    name: str,
+    delimiter: str,
+    names: Sequence[str],
+    places: Sequence[int],
+    skipped: int,
+) -> _Decoded:
+    """Return some columns of whole records, as strings. skipped : the rows to leave out"""
+    bad: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    nothing = [pyarrow.array([], pyarrow.string())] * len(places)
+    # One line end of the padding: the last record of a file may have none.
+    text, labels = text[: 1 - len(PADDING)], [str(place) for place in range(len(names))]
+    try:
+        table = pyarrow.csv.read_csv(
+            pyarrow.BufferReader(pyarrow.py_buffer(text)),
+            pyarrow.csv.ReadOptions(
+                column_names=labels,
+                skip_rows_after_names=skipped,
+                use_threads=False,
+                block_size=len(text),
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            # `_Batch.numbers` converts texts, since it knows which stand for a missing number.
+            pyarrow.csv.ConvertOptions(
+                include_columns=[labels[place] for place in places],
+                column_types=dict.fromkeys(labels, pyarrow.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+    except pyarrow.ArrowInvalid as error:
+        if bad:
+            problem = f"expected {len(names)} fields, found {bad[0].actual_columns}"
+            return 0, nothing, [(bad[0].number - skipped - 1, 0, problem)]
+        found = re.search(r"column #(\d+): Row #(\d+): .*UTF8", str(error))
+        if found is None:
+            problem = f"expected a table, found {shortened(str(error))}"
+            raise ContentError(f"{name}: {problem}") from None
+        place, row = map(int, found.groups())
+        problem = f"expected UTF-8 in column {quoted(names[place])} (iconv -t utf-8 converts files)"
+        return 0, nothing, [(row - skipped - 1, place, problem)]
+    # pyarrow accepts an open quote, which makes a field of all rows to the end of the file.
+    if table.num_rows == 1 and not end_of_records(text, len(text), ord(delimiter)):
+        where = f"in column {quoted(names[-1])}, found the end of the file"
+        problem = f"expected a quote at the end of a field {where}"
+        return 0, nothing, [(0, len(names) - 1, problem)]
+    return table.num_rows, [column.chunk(0) for column in table.columns], []
+
+
 @contextmanager
-def _parquet(path: str, opener: Opener, block_size: int) -> Iterator[_Table]:
-    name = files.display_name(path)
+def _parquet(path: str, opener: Opener, watch: Watch) -> Iterator[_Table]:
+    name, size = files.display_name(path), files.size_of(path)
     with ExitStack() as stack:
         stream = stack.enter_context(opener(path))
         if not stream.seekable():
             # The names of the columns are at the end of the file.
             stream = stack.enter_context(copied(stream))
-        try:
+        with _parquet_errors(name):
             metadata = pyarrow.parquet.read_metadata(stream)
             schema = metadata.schema.to_arrow_schema()
-            texts = {one.name for one in schema if _is_string(one.type)}
-            width = max(1, len(schema.names))
+            # pyarrow makes the schema anew for each access, in time proportional to its width.
+            names, types = list(schema.names), [one.type for one in schema]
+            share = BUFFER_BYTES // max(1, len(names))
             file = pyarrow.parquet.ParquetFile(
                 stream,
                 metadata=metadata,
-                read_dictionary=_dictionary_columns(metadata, texts),
-                buffer_size=min(max(COLUMN_BYTES[0], BUFFER_BYTES // width), COLUMN_BYTES[1]),
+                read_dictionary=_repeated_texts(metadata, schema),
+                buffer_size=min(max(COLUMN_BYTES[0], share), COLUMN_BYTES[1]),
                 pre_buffer=False,
             )
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise _unreadable(name, error) from None
         stack.callback(file.close)
-        # pyarrow makes the schema anew for each access, in time proportional to its width.
-        names, size = list(schema.names), files.size_of(path)
 
-        def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
-            rows = block_size // (VALUE_BYTES * max(1, len(places)))
-            rows, done, total = min(max(ROWS[0], rows), ROWS[1]), 0, metadata.num_rows
-            try:
+        def batches(places: Sequence[int]) -> Iterator[Callable[[], _Decoded]]:
+            rows, done = min(max(ROWS[0], VALUES // len(places)), ROWS[1]), 0
+            with _parquet_errors(name):
                 for batch in file.iter_batches(rows, columns=[names[place] for place in places]):
-                    # Positions in dictionaries and UTF-8 of a damaged file are not checked before.
-                    batch.validate(full=True)
                     done += batch.num_rows
-                    at = Progress("reading", (size or 0) * done // total, size, "B")
-                    yield batch, None if size is None else at
-            except (pyarrow.ArrowException, OSError) as error:
-                raise _unreadable(name, error) from None
+                    if size is not None:
+                        at = size * done // metadata.num_rows
+                        watch(Progress("reading", at, size, "B"))
+                    yield partial(_validated, batch, name)
 
-        yield _Table(name, names, [one.type for one in schema], 1, batches)
+        yield _Table(name, names, types, 1, batches)
 
 
-def _dictionary_columns(metadata: Any, texts: set[str]) -> list[str]:
-    """Return the columns of texts that are read as dictionaries, which hold each text once.
+def _repeated_texts(metadata: Any, schema: Any) -> list[str]:
+    """Return the columns of strings that are read as dictionaries, which hold each text once.
 
-    pyarrow collects the texts of a whole row group in such a dictionary, so columns with many
-    different texts, such as names, are left out.
+    pyarrow collects the texts of a whole row group in a dictionary, so columns with many different
+    texts, such as names, are left out.
     """
-    most = min(DICTIONARY_BYTES[0], DICTIONARY_BYTES[1] // max(1, len(texts)))
-    small = []
-    for i, leaf in enumerate(metadata.schema):
-        if leaf.path in texts:
-            groups = (metadata.row_group(k).column(i) for k in range(metadata.num_row_groups))
-            if all(
-                one.has_dictionary_page and one.total_uncompressed_size <= most for one in groups
-            ):
-                small.append(leaf.path)
-    return small
-
-
-def _unreadable(name: str, error: Exception) -> ContentError:
-    problem = f"expected a Parquet file: {shortened(str(error))}"
-    return ContentError(f"{name}: {problem}{format_hint(name, 'parquet')}")
+    strings = {one.name for one in schema if pyarrow.types.is_string(one.type)}
+    groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
+    share = DICTIONARY_BYTES // max(1, len(strings))
+    return [
+        leaf.path
+        for i, leaf in enumerate(metadata.schema)
+        if leaf.path in strings
+        and all(group.column(i).total_uncompressed_size <= share for group in groups)
+    ]
 
 
 @contextmanager
-def _frame(frame: Frame) -> Iterator[_Table]:
+def _parquet_errors(name: str) -> Iterator[None]:
+    """Turn the errors of pyarrow into a ContentError."""
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        problem = f"expected a Parquet file: {shortened(str(error))}"
+        raise ContentError(f"{name}: {problem}{format_hint(name, 'parquet')}") from None
+
+
+def _validated(batch: Any, name: str) -> _Decoded:
+    """Return the columns of a batch. Raises ContentError for those of a damaged file."""
+    with _parquet_errors(name):
+        # Positions in dictionaries and UTF-8 were not checked before.
+        batch.validate(full=True)
+    return batch.num_rows, batch.columns, []
+
+
+def _frame(frame: Frame) -> _Table:
     if hasattr(frame.rows, "__arrow_c_stream__"):
         whole = pyarrow.table(frame.rows)
     else:
         whole = pyarrow.Table.from_pandas(frame.rows, preserve_index=False)
 
-    def batches(places: Sequence[int]) -> Iterator[tuple[Any, Progress | None]]:
+    def batches(places: Sequence[int]) -> Iterator[Callable[[], _Decoded]]:
         for batch in whole.select(list(places)).to_batches(max_chunksize=ROWS[1]):
-            yield batch, None
+            yield partial(_validated, batch, str(frame))
 
-    yield _Table(str(frame), list(whole.schema.names), whole.schema.types, 1, batches)
+    return _Table(str(frame), list(whole.schema.names), whole.schema.types, 1, batches)
 
 
-# ---- values of a column -----------------------------------------------------------------------
+# ---- the values of a batch --------------------------------------------------------------------
 
 
 def _is_number(kind: Any) -> bool:
     types = pyarrow.types
-    if types.is_dictionary(kind):
-        return _is_number(kind.value_type)
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def _is_text(kind: Any) -> bool:
-    if pyarrow.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return _is_string(kind) or bool(pyarrow.types.is_boolean(kind))
-
-
-def _is_string(kind: Any) -> bool:
+def _plain(array: Any) -> Any:
+    """Return a column as an array of numbers, of strings, or of a dictionary of strings."""
     types = pyarrow.types
-    return any(
-        is_one(kind)
-        for is_one in (
-            types.is_string,
-            types.is_large_string,
-            getattr(types, "is_string_view", bool),
-        )
-    )
-
-
-def _is_binary(kind: Any) -> bool:
-    types = pyarrow.types
-    found = types.is_binary(kind) or types.is_large_binary(kind)
-    return bool(found or types.is_fixed_size_binary(kind))
+    if types.is_dictionary(array.type):
+        # The texts of other batches are in the dictionary, too.
+        if types.is_string(array.type.value_type) and len(array.dictionary) <= len(array):
+            return array
+        array = array.dictionary_decode()
+    if types.is_float16(array.type):
+        return array.cast(pyarrow.float32())
+    is_plain = types.is_string(array.type) or _is_number(array.type)
+    return array if is_plain else array.cast(pyarrow.string())
 
 
 class _Texts(NamedTuple):
     """A column as texts.
 
-    codes : (m,) int64, positions in `texts`; texts : without blanks around, not all distinct; the
+    codes : (m,) int32, positions in `texts`; texts : without blanks around, not all distinct; the
     last one is empty, and stands for null
     """
 
     codes: np.ndarray
     texts: list[str]
 
-    def in_order(self) -> list[tuple[str, int]]:
-        """Return the texts that a row has, each with its first row, in the order of these rows."""
+    def first_rows(self) -> list[tuple[str, int]]:
+        """Return the texts that rows have, each with its first row, in the order of these rows."""
         m = len(self.codes)
         rows = np.full(len(self.texts), m)
         # The last of several assignments remains.
         rows[self.codes[::-1]] = np.arange(m)[::-1]
-        order = np.argsort(rows, kind="stable").tolist()
-        return [(self.texts[i], int(rows[i])) for i in order if rows[i] < m]
+        found = sorted(zip(rows.tolist(), self.texts, strict=True))
+        return [(text, row) for row, text in found if row < m]
 
     def are_empty(self) -> np.ndarray:
         """Return which rows have an empty text, (m,) bool."""
         return np.array([not text for text in self.texts])[self.codes]
 
 
-def _encoded(array: Any) -> Any:
-    """Return a column as a dictionary of its distinct values."""
-    kind = array.type
-    if pyarrow.types.is_dictionary(kind) and len(array.dictionary) > len(array):
-        # The texts of other batches are in the dictionary, too.
-        array = array.dictionary_decode()
-        kind = array.type
-    if pyarrow.types.is_dictionary(kind):
-        return array
-    if not (_is_text(kind) or _is_number(kind)) or pyarrow.types.is_boolean(kind):
-        array = array.cast(pyarrow.string())
-    return array.dictionary_encode()
-
-
-def _as_texts(array: Any) -> _Texts:
-    array = _encoded(array)
-    values = array.dictionary.to_pylist()
-    if pyarrow.types.is_boolean(array.dictionary.type):
-        values = [str(value).lower() for value in values]
-    # nan differs from itself.
-    texts = [str(v).strip(" \t") if v is not None and v == v else "" for v in values]
-    return _Texts(_codes(array, len(texts)), [*texts, ""])
-
-
-def _codes(array: Any, of_null: int) -> np.ndarray:
-    return _filled(array.indices.cast(pyarrow.int64()), np.int64, of_null)
-
-
 class _Missing(NamedTuple):
-    """The texts and numbers that stand for a missing number; null always does.
+    """What stands for a missing number, beside null.
 
-    pattern : of these texts, for `re` and for pyarrow
+    pattern : of its texts, for pyarrow; numbers : by their values
     """
 
     pattern: str
-    numbers: np.ndarray
+    numbers: list[float]
 
     @staticmethod
     def of(texts: Sequence[str]) -> _Missing:
-        numbers = [float(text) for text in texts if NUMBER.fullmatch(text)]
+        """Return the words that always stand for a missing number, and these texts."""
         words = "|".join(map(re.escape, sorted(MISSING_WORDS)))
         own = "".join(f"|{re.escape(text)}" for text in texts)
-        return _Missing(rf"\A(?:(?i:{words}){own})\z", np.array(numbers))
-
-    def has(self, text: str) -> bool:
-        return re.search(self.pattern.replace(r"\z", r"\Z"), text) is not None
-
-    def as_nan(self, values: np.ndarray) -> np.ndarray:
-        """Return numbers with nan in place of those that stand for a missing one."""
-        if not len(self.numbers):
-            return values
-        return np.where(np.isin(values, self.numbers), np.nan, values)
+        numbers = [float(text) for text in texts if NUMBER.fullmatch(text)]
+        return _Missing(rf"\A(?:(?i:{words}){own})\z", numbers)
 
 
-def _all_numbers(arrays: Mapping[int, Any], missing: _Missing) -> tuple[list[int], np.ndarray]:
-    """Return the columns that have only numbers and null, and their values.
+@dataclass
+class _Batch:
+    """Rows of a table, and what is wrong with them.
 
-    The values are (columns, m) float64, nan for null. Columns of one type are converted together:
-    a call for each of thousands of columns would take longer than the conversion.
+    rows : their number; arrays : see `_plain`, by the positions of their columns; names : of all
+    columns; dictionaries : columns as dictionaries of their distinct values
     """
-    groups: dict[Any, list[int]] = {}
-    for place, array in arrays.items():
-        kind = array.type
-        if not pyarrow.types.is_dictionary(kind) and (
-            _is_number(kind) or (_is_string(kind) and _is_number_at_ends(array))
-        ):
-            groups.setdefault(kind, []).append(place)
-    found, parts = list[int](), list[np.ndarray]()
-    waiting = list(groups.values())
-    while waiting:
-        places = waiting.pop()
-        values = _parsed(pyarrow.concat_arrays([arrays[place] for place in places]))
-        if values is not None:
-            found += places
-            parts.append(missing.as_nan(values).reshape(len(places), -1))
-        elif len(places) > 1:
-            half = len(places) // 2
-            waiting += [places[:half], places[half:]]
-    return found, np.concatenate(parts) if parts else np.empty((0, 0))
+
+    rows: int
+    arrays: dict[int, Any]
+    names: Sequence[str]
+    missing: _Missing
+    faults: list[_Fault]
+    dictionaries: dict[int, Any] = field(default_factory=dict)
+
+    def refuse(self, place: int, bad: np.ndarray, problem: Callable[[Any, str], str]) -> None:
+        """Add the first bad row of a column. problem : of a value in a column of some name"""
+        if bad.any():
+            row = int(bad.argmax())
+            found = problem(self.arrays[place][row].as_py(), quoted(self.names[place]))
+            self.faults.append((row, place, found))
+
+    def _encoded(self, place: int) -> Any:
+        array = self.arrays[place]
+        if pyarrow.types.is_dictionary(array.type):
+            return array
+        if place not in self.dictionaries:
+            self.dictionaries[place] = array.dictionary_encode()
+        return self.dictionaries[place]
+
+    def texts(self, place: int) -> _Texts:
+        """Return a column as texts, and refuse NUL bytes, which no text format can hold."""
+        array = self._encoded(place)
+        values = array.dictionary.to_pylist()
+        # nan differs from itself.
+        texts = ["" if v is None or v != v else str(v).strip(" \t") for v in values]
+        found = _Texts(_codes(array), [*texts, ""])
+        if any("\0" in text for text in texts):
+            bad = np.array(["\0" in text for text in found.texts])
+            self.refuse(place, bad[found.codes], _has_nul)
+        return found
+
+    def numbers(self, places: Sequence[int]) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """Return columns as numbers, and refuse those that no float32 is near to.
+
+        The numbers are (columns, m) float64, nan where there is none. The other arrays, (m,) bool
+        by the positions of their columns, tell which rows have another text.
+        """
+        values, others = np.empty((len(places), self.rows)), dict[int, np.ndarray]()
+        # Columns of one type are converted together: a call for each of thousands of columns would
+        # take longer than the conversion, and a conversion that fails takes still longer.
+        groups: dict[Any, list[int]] = {}
+        single = list[int]()
+        for k, place in enumerate(places):
+            array = self.arrays[place]
+            of_type = groups.setdefault(array.type, []) if _is_number_at_ends(array) else single
+            of_type.append(k)
+        waiting = list(groups.values())
+        while waiting:
+            of = waiting.pop()
+            found = _float64(pyarrow.concat_arrays([self.arrays[places[k]] for k in of]))
+            if found is not None:
+                values[of] = found.reshape(len(of), -1)
+            elif len(of) > 1:
+                waiting += [of[: len(of) // 2], of[len(of) // 2 :]]
+            else:
+                single += of
+        for k in single:
+            values[k], bad = self._numbers_of_texts(places[k])
+            if bad.any():
+                others[places[k]] = bad
+        if self.missing.numbers:
+            values[np.isin(values, self.missing.numbers)] = np.nan
+        with np.errstate(over="ignore"):
+            large = np.isinf(values.astype(np.float32))
+        for k in np.flatnonzero(large.any(axis=1)).tolist():
+            self.refuse(places[k], large[k], _not_a_number)
+        return values, others
+
+    def _numbers_of_texts(self, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return a column of texts as numbers, (m,), and which rows have another text."""
+        array = self._encoded(place)
+        words = compute.utf8_trim(array.dictionary, " \t")
+        are_missing = compute.match_substring_regex(words, self.missing.pattern)
+        words = compute.if_else(are_missing, pyarrow.nulls(len(words), words.type), words)
+        numbers, bad = _float64(words), np.zeros(len(words), bool)
+        if numbers is None:
+            texts = words.to_pylist()
+            found = [float(one) if one and NUMBER.fullmatch(one) else np.nan for one in texts]
+            numbers = np.array(found)
+            bad = np.isnan(numbers) & [one is not None for one in texts]
+        codes = _codes(array)
+        return np.append(numbers, np.nan)[codes], np.append(bad, False)[codes]
 
 
 def _is_number_at_ends(array: Any) -> bool:
-    """Return whether the first and the last text of a column are numbers or null.
-
-    The conversion of a column of words would take as long as that of numbers, and fail.
-    """
-    ends = [array[place].as_py() for place in (0, -1)] if len(array) else []
+    """Return whether the first and the last value of a column are numbers or null."""
+    if not pyarrow.types.is_string(array.type) or not len(array):
+        return _is_number(array.type)
+    ends = array[0].as_py(), array[-1].as_py()
     return all(text is None or NUMBER.fullmatch(text) for text in ends)
 
 
-def _numbers(array: Any, missing: _Missing) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return a column of any type as numbers; see `_all_numbers` for many columns.
-
-    The values are (m,) float64, nan where the value is missing or not a number. The second array is
-    (m,) bool, where it is not a number; None: nowhere.
-    """
-    array = _encoded(array)
-    words = array.dictionary
-    if _is_string(words.type):
-        words = compute.utf8_trim(words, " \t")
-        are_missing = compute.match_substring_regex(words, missing.pattern)
-        words = compute.if_else(are_missing, pyarrow.nulls(len(words), words.type), words)
-    if not pyarrow.types.is_boolean(words.type) and (values := _parsed(words)) is not None:
-        codes = _codes(array, len(values))
-        return missing.as_nan(np.append(values, np.nan))[codes], None
-    texts = _as_texts(array)
-    numbers = np.array([_number(text) for text in texts.texts])
-    bad = np.isnan(numbers) & [not missing.has(text) for text in texts.texts]
-    return missing.as_nan(numbers)[texts.codes], bad[texts.codes]
+def _codes(array: Any) -> np.ndarray:
+    """Return the positions in the dictionary of an array, (m,); its length for null."""
+    return _filled(array.indices.cast(pyarrow.int32()), np.int32, len(array.dictionary))
 
 
-def _parsed(array: Any) -> np.ndarray | None:
-    """Return numbers, (m,) float64, nan for null; None unless all texts are finite numbers."""
+def _float64(array: Any) -> np.ndarray | None:
+    """Return numbers, (m,), nan for null; None unless all texts are finite numbers."""
     try:
-        values = _float64(array)
+        # Without `safe`, integers above 2^53 are rounded as numpy rounds them.
+        values = _filled(array.cast(pyarrow.float64(), safe=False), np.float64, np.nan)
     except pyarrow.ArrowInvalid:
         return None
-    if _is_string(array.type) and np.isfinite(values).sum() + array.null_count < len(values):
-        return None
-    return values
-
-
-def _float64(array: Any) -> np.ndarray:
-    """Return numbers, (m,) float64, nan where there is null."""
-    types = pyarrow.types
-    if types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if types.is_float16(array.type):
-        array = array.cast(pyarrow.float32())
-    # Without `safe`, integers above 2^53 are rounded as numpy rounds them.
-    return _filled(array.cast(pyarrow.float64(), safe=False), np.float64, np.nan)
+    if _is_number(array.type) or np.isfinite(values).sum() + array.null_count == len(values):
+        return values
+    return None
 
 
 def _filled(array: Any, dtype: type[np.generic], fill: float) -> np.ndarray:
@@ -610,75 +547,64 @@ def _view(array: Any, dtype: type[np.generic]) -> np.ndarray:
     return np.frombuffer(array.buffers()[1], dtype, count=len(array), offset=start)
 
 
-def _number(text: str) -> float:
-    return float(text) if NUMBER.fullmatch(text) else np.nan
-
-
-class _Faults:
-    """Finds the first bad value of a batch, by row and then by column."""
-
-    def __init__(self) -> None:
-        self.first: tuple[int, int, str] | None = None
-
-    def add(self, bad: np.ndarray, place: int, problem: Callable[[int], str]) -> None:
-        """Add the bad rows of a column. problem : returns the sentence about a row."""
-        if not bad.any():
-            return
-        row = int(bad.argmax())
-        if self.first is None or (row, place) < self.first[:2]:
-            self.first = row, place, problem(row)
-
-    def error(self, name: str, first_row: int, hint: str = "") -> DataError | None:
-        """Return the error of the first bad value.
-
-        first_row : of the batch; hint : ends the message of an error in the first row of a text
-        """
-        if self.first is None:
-            return None
-        row, place, problem = self.first
-        more = hint if first_row + row == 1 else ""
-        return DataError(name, first_row + row, place + 1, problem + more)
-
-
-def _not_a_number(array: Any, name: str, row: int) -> str:
-    text, expected = str(array[row].as_py()), "a number"
+def _not_a_number(value: Any, column: str) -> str:
+    text, expected = str(value), "a number"
     if NOT_FINITE.fullmatch(text):
         expected = "a finite number"
     elif NUMBER.fullmatch(text):
         expected = "a number within float32 (3.4e38)"
-    return f"expected {expected} in column {quoted(name)}, found {quoted(text)}"
+    return f"expected {expected} in column {column}, found {quoted(text)}"
 
 
-def _no_value(array: Any, name: str, is_label: bool, row: int) -> str:
-    found = array[row].as_py()
-    text = quoted(found) if isinstance(found, str) and found else str(found or "none")
-    what, hint = ("a label", "") if is_label else ("a value", " (--missing mean fills it)")
-    return f"expected {what} in column {quoted(name)}, found {text}{hint}"
+def _no_value(value: Any, column: str, what: str = "a value", hint: str = "") -> str:
+    found = quoted(value) if isinstance(value, str) and value else str(value or "none")
+    return f"expected {what} in column {column}, found {found}{hint}"
 
 
-def _check_float32(
-    values: np.ndarray,
+def _has_nul(value: Any, column: str) -> str:
+    return f"expected text in column {column}, found a NUL byte"
+
+
+_no_label = partial(_no_value, what="a label")
+_no_feature = partial(_no_value, hint=" (--missing mean fills it)")
+
+
+def _in_order(
+    table: _Table,
     places: Sequence[int],
-    arrays: Mapping[int, Any],
-    names: Sequence[str],
-    faults: _Faults,
-) -> None:
-    """Add the values that no float32 is near to. values : (columns, m) float64, nan: missing"""
-    with np.errstate(over="ignore", invalid="ignore"):
-        large = np.isinf(values.astype(np.float32))
-    for k in np.flatnonzero(large.any(axis=1)).tolist():
-        place = places[k]
-        faults.add(large[k], place, partial(_not_a_number, arrays[place], names[place]))
+    missing: _Missing,
+    work: Callable[[_Batch], Result],
+    jobs: int,
+) -> Generator[tuple[int, int, Result], None, None]:
+    """Yield for each batch its first row, its number of rows, and work(batch), in order.
 
+    Threads compute them. Raises DataError after a batch with faults: for the first one, by row and
+    then by column.
+    """
 
-def _checked_texts(array: Any, place: int, name: str, faults: _Faults) -> _Texts:
-    """Return a column as texts without NUL bytes, which no text format can hold."""
-    texts = _as_texts(array)
-    bad = np.array(["\0" in text for text in texts.texts])
-    if bad.any():
-        problem = f"expected text in column {quoted(name)}, found a NUL byte"
-        faults.add(bad[texts.codes], place, lambda row: problem)
-    return texts
+    def done(decode: Callable[[], _Decoded]) -> list[tuple[int, list[_Fault], Result]]:
+        rows, decoded, faults = decode()
+        arrays, parts = list(map(_plain, decoded)), []
+        for at in slices(max(rows, 1), max(1, 2 * VALUES // len(places))):
+            m = min(rows, at.stop) - at.start
+            some = [array.slice(at.start, m) for array in arrays]
+            of_places = dict(zip(places, some, strict=True))
+            own = list(faults)
+            parts.append((m, own, work(_Batch(m, of_places, table.names, missing, own))))
+        return parts
+
+    row = table.first_row
+    with (
+        ThreadPool(jobs) as pool,
+        closing(pool.map_in_order(done, table.batches(places), jobs)) as found,
+    ):
+        for rows, faults, result in chain.from_iterable(found):
+            yield row, rows, result
+            if faults:
+                at, place, problem = min(faults, key=lambda fault: fault[:2])
+                hint = "" if table.header or row + at > 1 else table.hint
+                raise DataError(table.name, row + at, place + 1, problem + hint)
+            row += rows
 
 
 # ---- the names of columns ---------------------------------------------------------------------
@@ -690,70 +616,67 @@ def _hint(*parts: str) -> str:
     return f" ({found})" if found else ""
 
 
-def _check_names(table: _Table, hint: str = "") -> None:
-    """Raise DataError unless all columns have different names. hint : see `_header_hint`"""
+def _refused(table: _Table, problem: str, *hints: str, place: int = 0) -> DataError:
+    """Return the error for a column or its name."""
+    return DataError(table.name, 1, place + 1, problem + _hint(*hints))
+
+
+def _hint_of_names(table: _Table) -> str:
+    return table.hint if table.header else ""
+
+
+def _check_names(table: _Table) -> None:
+    """Raise DataError unless all columns have different names."""
     for one, times in Counter(table.names).items():
         if times > 1 and one:
             problem = f"expected different names of columns, found {quoted(one)} {times} times"
-            raise DataError(table.name, 1, 1, problem + _hint(hint))
-
-
-def _header_hint(header: bool, format_: Format) -> str:
-    """Return the part of a hint that names --no-header, empty if the option would not apply."""
-    return "--no-header if the first line is a row" if header and format_ != "parquet" else ""
-
-
-def _with_names_of(table: _Table, columns: Columns) -> _Table:
-    """Return a table without a header with the names of the columns of the training."""
-    try:
-        return table._replace(names=columns.names_without_header(len(table.names)))
-    except ValueError as error:
-        problem = f"expected {error} in a file without a header, found {len(table.names)}"
-        raise DataError(table.name, 1, 1, problem) from None
+            raise _refused(table, problem, _hint_of_names(table))
 
 
 def _no_column(table: _Table, wanted: str, *hints: str) -> DataError:
     more = ", ..." if len(table.names) > MAX_NAMES else ""
     found = ", ".join(map(quoted, table.names[:MAX_NAMES])) + more
-    problem = f"expected a column {quoted(wanted)}, found {found}"
+    hints = *hints, _hint_of_names(table)
     other = next((one for one in ";\t," if one in "".join(table.names)), None)
     if len(table.names) == 1 and other is not None:
         hints = (f"the names seem to be separated by {other!r}",)
-    return DataError(table.name, 1, 1, problem + _hint(*hints))
+    return _refused(table, f"expected a column {quoted(wanted)}, found {found}", *hints)
 
 
-def _place(table: _Table, wanted: str, flag: str, hint: str = "") -> int:
+def _place(table: _Table, wanted: str, flag: str) -> int:
     """Return the position of a column given by its name, or else by its number from 1.
 
-    flag : the option that names the column; hint : see `_header_hint`
+    flag : the option that names the column
     """
     if wanted in table.names:
         return table.names.index(wanted)
     if wanted.isdigit() and 1 <= int(wanted) <= len(table.names):
         return int(wanted) - 1
-    raise _no_column(table, wanted, flag, hint)
+    raise _no_column(table, wanted, flag)
 
 
-def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int]) -> None:
+def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int] = ()) -> None:
     """Raise DataError for a column whose type has no features. kept : those of --keep"""
+    types = pyarrow.types
     for place in sorted({*places, *kept}):
-        found = table.types[place]
-        if place in places:
-            legal = _is_text(found) or _is_number(found) or pyarrow.types.is_null(found)
-        else:
-            legal = not (pyarrow.types.is_nested(found) or _is_binary(found))
+        found = kind = table.types[place]
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+        is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind)
+        legal = is_text or _is_number(kind) or types.is_null(kind) or "string_view" in str(kind)
+        if place not in places:
+            legal = not (types.is_nested(kind) or "binary" in str(kind))
         if not legal:
             where = f"in column {quoted(table.names[place])}"
             problem = f"expected numbers or texts {where}, found the type {found}"
-            more = " (--ignore-columns leaves it out)"
-            raise DataError(table.name, 1, place + 1, problem + more)
+            raise _refused(table, problem, "--ignore-columns leaves it out", place=place)
 
 
 # ---- the columns ------------------------------------------------------------------------------
 
 
 # The content of a column in a batch: the sum of its numbers times 2 ** EXPONENT, how many it has,
-# and its distinct texts, each with its first row in the batch, from 0.
+# and its other texts, each with its first row in the batch, from 0.
 _Content: TypeAlias = tuple[int, int, list[tuple[str, int]]]
 
 
@@ -782,124 +705,94 @@ def exact_sums(values: np.ndarray) -> list[int]:
 
 
 def _contents(
-    arrays: Mapping[int, Any],
-    categorical: set[int],
-    names: Sequence[str],
-    missing: _Missing,
-    has_sums: bool,
-    faults: _Faults,
-) -> dict[int, _Content]:
-    """Return the content of each column; numbers are texts, too, if it is categorical.
+    batch: _Batch, places: Sequence[int], categorical: set[int], has_sums: bool
+) -> list[_Content]:
+    """Return the content of each column; the numbers of a categorical column are texts.
 
     has_sums : whether sums are needed; else they are 0
     """
-    plain = {place: array for place, array in arrays.items() if place not in categorical}
-    places, values = _all_numbers(plain, missing)
-    _check_float32(values, places, arrays, names, faults)
-    counts = np.isfinite(values).sum(axis=1).tolist()
-    sums = exact_sums(values) if has_sums else [0] * len(values)
-    found: dict[int, _Content] = {
-        place: (total, count, []) for place, total, count in zip(places, sums, counts, strict=True)
-    }
-    for place, array in arrays.items():
-        if place not in found:
-            own = None if place in categorical else missing
-            found[place] = _content(array, place, names, own, faults)
-    return found
-
-
-def _content(
-    array: Any, place: int, names: Sequence[str], missing: _Missing | None, faults: _Faults
-) -> _Content:
-    """Return the content of a column with texts. missing : None: its numbers are texts, too"""
-    values, is_text = np.empty(0), np.ones(len(array), bool)
-    if missing is not None:
-        numbers, bad = _numbers(array, missing)
-        _check_float32(numbers[None], [place], {place: array}, names, faults)
-        values = numbers[np.isfinite(numbers)]
-        if bad is None and len(values):
-            return exact_sums(values[None])[0], len(values), []
-        is_text = np.isnan(numbers)
-    found = _checked_texts(array, place, names[place], faults)
-    texts = [(text, row) for text, row in found.in_order() if text and is_text[row]]
-    return exact_sums(values[None])[0], len(values), texts
+    values, others = batch.numbers([place for place in places if place not in categorical])
+    of_numbers = zip(values, exact_sums(values) if has_sums else [0] * len(values), strict=True)
+    contents: list[_Content] = []
+    for place in places:
+        own, total = (np.full(batch.rows, np.nan), 0) if place in categorical else next(of_numbers)
+        count, texts = int(np.isfinite(own).sum()), list[tuple[str, int]]()
+        if not count or place in others:
+            found = batch.texts(place).first_rows()
+            texts = [(text, row) for text, row in found if text and np.isnan(own[row])]
+        contents.append((total, count, texts))
+    return contents
 
 
 @dataclass
 class _Learnt:
     """The content of a column: its numbers, and its texts with the place of each first one.
 
-    categorical: whether its numbers are texts, too; missing: more texts that stand for a missing
-    number; total: see _Content
+    categorical: whether its numbers are texts, too; total: see _Content
     """
 
+    name: str
     categorical: bool
-    missing: Sequence[str]
-
     total: int = 0
     count: int = 0
     texts: dict[str, tuple[str, int, int]] = field(default_factory=dict)
 
-    @property
-    def words(self) -> list[tuple[str, tuple[str, int, int]]]:
-        """The texts that do not stand for a missing number, with their places."""
-        # A number among the texts of a column of numbers stands for a missing one.
-        return [
-            (text, place)
-            for text, place in self.texts.items()
-            if not (text.lower() in MISSING_WORDS or text in self.missing or NUMBER.fullmatch(text))
-        ]
-
-    def add(self, found: _Content, name: str, first_row: int, place: int, column: str) -> None:
+    def add(self, found: _Content, file: str, first_row: int, place: int) -> None:
         """Add what a batch has in the column. Raises DataError for too many texts."""
         total, count, texts = found
         self.total += total
         self.count += count
         for text, row in texts:
-            self.texts.setdefault(text, (name, first_row + row, place + 1))
+            self.texts.setdefault(text, (file, first_row + row, place + 1))
         if len(self.texts) > MAX_CATEGORIES:
             words = (text for text in self.texts if not NUMBER.fullmatch(text))
             text = next(words, next(iter(self.texts)))
             problem = (
                 f"expected numbers or at most {MAX_CATEGORIES:,} different texts in column "
-                f"{quoted(column)}, found more (--ignore-columns leaves it out), such as "
+                f"{quoted(self.name)}, found more (--ignore-columns leaves it out), such as "
                 f"{quoted(text)}"
             )
             raise DataError(*self.texts[text], problem)
 
-    def column(self, column: str, fill: bool, name: str) -> Column:
+    def words(self, missing: Sequence[str]) -> list[str]:
+        """Return the texts that do not stand for a missing number.
+
+        missing : more texts that do; a number among the texts of a column of numbers is one.
+        """
+        return [
+            text
+            for text in self.texts
+            if not (text.lower() in MISSING_WORDS or text in missing or NUMBER.fullmatch(text))
+        ]
+
+    def column(self, fill: bool, missing: Sequence[str], file: str) -> Column:
         """Return the column.
 
         Raises DataError if it has no content, an infinite number, or numbers and texts.
         """
-        if self.count:
-            self._check_words(column)
-            return Column(column, None, self.total / (1 << EXPONENT) / self.count if fill else None)
-        if not self.texts:
-            problem = f"expected values in column {quoted(column)}, found none"
-            raise DataError(name, 1, 1, f"{problem} (--ignore-columns leaves it out)")
-        return Column(column, tuple(sorted(self.texts, key=files.encoded)))
-
-    def _check_words(self, column: str) -> None:
-        """Raise DataError if a column of numbers has an infinite one or a text."""
-        words = self.words
-        for text, place in words:
+        name = quoted(self.name)
+        if not self.count:
+            if not self.texts:
+                problem = f"expected values in column {name}, found none"
+                raise DataError(file, 1, 1, f"{problem} (--ignore-columns leaves it out)")
+            return Column(self.name, tuple(sorted(self.texts, key=files.encoded)))
+        words = self.words(missing)
+        for text in words:
             if NOT_FINITE.fullmatch(text):
-                expected = f"a finite number in column {quoted(column)}"
-                raise DataError(*place, f"expected {expected}, found {quoted(text)}")
+                problem = f"expected a finite number in column {name}, found {quoted(text)}"
+                raise DataError(*self.texts[text], problem)
         if words:
-            text, place = words[0]
             numbers = f"{self.count:,} number{'s' * (self.count > 1)}"
-            expected = f"a number in column {quoted(column)}, which has {numbers}"
             more = len(words) - 1
             others = f" and {more:,} other text{'s' * (more > 1)}" * (more > 0)
+            found = f"expected a number in column {name}, which has {numbers}, found "
             hints = (
-                f"--missing-values {_shell_record(text)} reads it as missing",
-                f"--categorical-columns {_shell_record(column)} makes categories of all values",
+                f"--missing-values {_shell_record(words[0])} reads it as missing",
+                f"--categorical-columns {_shell_record(self.name)} makes categories of all values",
             )
-            raise DataError(
-                *place, f"expected {expected}, found {quoted(text)}{others}{_hint(*hints)}"
-            )
+            problem = f"{found}{quoted(words[0])}{others}{_hint(*hints)}"
+            raise DataError(*self.texts[words[0]], problem)
+        return Column(self.name, None, self.total / (1 << EXPONENT) / self.count if fill else None)
 
 
 def _shell_record(field: str) -> str:
@@ -923,119 +816,89 @@ def learn(
     is refused unless the column is named as categorical. next_file: called after each file.
     """
     learnt: dict[str, _Learnt] = {}
-    label, others, rows = None, list[tuple[int, str]](), 0
+    label, others, rows, hint = None, list[tuple[int, str]](), 0, ""
     first = files.display_name(paths[0])
-    hint = _header_hint(options.header, options.format)
     missing = tuple(text.strip(" \t") for text in fields_of(options.missing))
     for path in paths:
-        with _opened(path, options.format, options.header, opener, block_size) as table:
-            _check_names(table, hint)
-            left_out = _left_out(table, options, hint)
+        with _opened(path, options.format, options.header, opener, watch, block_size) as table:
+            _check_names(table)
+            hint, left_out = _hint_of_names(table), _left_out(table, options)
             if options.label is not None:
-                label = table.names[_place(table, options.label, "--label-column", hint)]
+                label = table.names[_place(table, options.label, "--label-column")]
             names = [name for name in table.names if name not in left_out]
             if learnt and set(names) != learnt.keys():
                 other = next(iter(learnt.keys() ^ set(names)))
-                problem = f"expected the columns of {files.display_name(paths[0])}"
                 found = f"{quoted(other)} in one file only"
-                raise DataError(table.name, 1, 1, f"{problem}, found {found}")
+                raise _refused(table, f"expected the columns of {first}, found {found}")
             if not names:
-                raise DataError(table.name, 1, 1, "expected a column of features")
+                raise _refused(table, "expected a column of features")
             if not learnt:
-                flag = "--categorical-columns"
-                places = [
-                    _place(table, name, flag, hint) for name in fields_of(options.categorical)
-                ]
-                categorical = {table.names[place] for place in places}
+                categorical = _named(table, "--categorical-columns", options.categorical)
                 if both := categorical & left_out:
-                    raise ParameterError(f"{flag} names {quoted(min(both))}, which is no feature")
-                learnt = {name: _Learnt(name in categorical, missing) for name in names}
+                    raise ParameterError(
+                        f"--categorical-columns names {quoted(min(both))}, which is no feature"
+                    )
+                learnt = {name: _Learnt(name, name in categorical) for name in names}
                 if options.header:
                     others = [(i, s) for i, s in enumerate(table.names) if s in left_out]
-            rows += _learn_file(table, learnt, _Missing.of(missing), options.fill, jobs, watch)
+            rows += _learn_file(table, learnt, _Missing.of(missing), options.fill, jobs)
         next_file()
     if not options.header:
-        _check_first_row(first, learnt)
+        _check_first_row(first, [one for one in learnt.values() if one.count], missing)
     if not rows:
         problem = f"expected rows after the names of the columns, found none{_hint(hint)}"
         raise DataError(first, 1, 1, problem)
-    columns = tuple(one.column(name, options.fill, first) for name, one in learnt.items())
+    columns = tuple(one.column(options.fill, missing, first) for one in learnt.values())
     return Columns(
         options.format, options.header, label, options.fill, columns, tuple(others), missing
     )
 
 
-def _left_out(table: _Table, options: TableOptions, hint: str) -> set[str]:
-    """Return the names of columns that are no features. Raises DataError for an unknown one.
-
-    hint : see `_header_hint`
-    """
-    flags = [("--label-column", options.label), ("--group-column", options.group)]
-    flags += [("--ignore-columns", name) for name in fields_of(options.ignored)]
-    places = [_place(table, name, flag, hint) for flag, name in flags if name is not None]
-    return {table.names[place] for place in places}
+def _named(table: _Table, flag: str, record: str) -> set[str]:
+    """Return the names of the columns that an option lists. Raises DataError for an unknown one."""
+    return {table.names[_place(table, one, flag)] for one in fields_of(record)}
 
 
-def _check_first_row(name: str, learnt: Mapping[str, _Learnt]) -> None:
+def _left_out(table: _Table, options: TableOptions) -> set[str]:
+    """Return the names of columns that are no features. Raises DataError for an unknown one."""
+    single = [("--label-column", options.label), ("--group-column", options.group)]
+    places = [_place(table, name, flag) for flag, name in single if name is not None]
+    ignored = _named(table, "--ignore-columns", options.ignored)
+    return ignored | {table.names[place] for place in places}
+
+
+def _check_first_row(name: str, learnt: Sequence[_Learnt], missing: Sequence[str]) -> None:
     """Raise DataError if the first row looks like names of columns.
 
-    Then each column that has numbers has one text, in the first row.
+    Then each column that has numbers has one text, in the first row. learnt : these columns
     """
-    texts = [one.words for one in learnt.values() if one.count]
-    if texts and all(len(own) == 1 and own[0][1][:2] == (name, 1) for own in texts):
-        found = ", ".join(quoted(own[0][0]) for own in texts[:MAX_NAMES])
+    words = [one.words(missing) for one in learnt]
+    at = [one.texts[own[0]][:2] for one, own in zip(learnt, words, strict=True) if len(own) == 1]
+    if at and len(at) == len(learnt) and set(at) == {(name, 1)}:
+        found = ", ".join(quoted(own[0]) for own in words[:MAX_NAMES])
         problem = f"expected a row of numbers as the ones below it, found {found}"
         hint = "--no-header reads the first line as a row: leave it out if that names the columns"
         raise DataError(name, 1, 1, problem + _hint(hint))
 
 
 def _learn_file(
-    table: _Table,
-    learnt: Mapping[str, _Learnt],
-    missing: _Missing,
-    has_sums: bool,
-    jobs: int,
-    watch: Watch,
+    table: _Table, learnt: Mapping[str, _Learnt], missing: _Missing, has_sums: bool, jobs: int
 ) -> int:
     """Add what the columns of features have; return the number of rows. has_sums: see _contents"""
     places = [place for place, name in enumerate(table.names) if name in learnt]
     categorical = {place for place in places if learnt[table.names[place]].categorical}
-    _check_types(table, places, ())
+    _check_types(table, places)
 
-    def work(batch: _Batch) -> tuple[int, dict[int, _Content], _Faults]:
-        (rows, arrays), faults = batch, _Faults()
-        return rows, _contents(arrays, categorical, table.names, missing, has_sums, faults), faults
+    def work(batch: _Batch) -> list[_Content]:
+        return _contents(batch, places, categorical, has_sums)
 
-    first_row = table.first_row
-    with closing(_in_threads(table, places, work, jobs, watch)) as parsed:
-        for rows, contents, faults in parsed:
-            for place, found in contents.items():
-                name = table.names[place]
-                learnt[name].add(found, table.name, first_row, place, name)
-            if error := faults.error(table.name, first_row):
-                raise error
-            first_row += rows
-    return first_row - table.first_row
-
-
-def _in_threads(
-    table: _Table,
-    places: Sequence[int],
-    work: Callable[[_Batch], Any],
-    jobs: int,
-    watch: Watch,
-) -> Generator[Any, None, None]:
-    """Yield work(batch) of each batch of some columns in order, computed by `jobs` threads."""
-    with ThreadPool(jobs) as pool:
-
-        def batches() -> Iterator[_Batch]:
-            # A thread decodes, so that this one reacts to signals while it waits for a pipe.
-            for batch, progress in pool.read_ahead(table.batches(places)):
-                if progress is not None:
-                    watch(progress)
-                yield batch.num_rows, dict(zip(places, batch.columns, strict=True))
-
-        yield from pool.map_in_order(work, batches(), jobs)
+    count = 0
+    with closing(_in_order(table, places, missing, work, jobs)) as batches:
+        for first_row, rows, contents in batches:
+            for place, found in zip(places, contents, strict=True):
+                learnt[table.names[place]].add(found, table.name, first_row, place)
+            count += rows
+    return count
 
 
 # ---- the rows ---------------------------------------------------------------------------------
@@ -1044,8 +907,8 @@ def _in_threads(
 class _Rows:
     """Makes rows with the features of a training from the columns of a table.
 
-    columns : of the training; keep : names of the columns of `Block.keys`; hint : ends the message
-    of a missing column. labels, zero_based, unlabelled, float64: see `read_blocks`
+    columns : of the training; keep : names of the columns of `Block.keys`. labels, zero_based,
+    unlabelled, float64: see `read_blocks`
     """
 
     def __init__(
@@ -1058,47 +921,49 @@ class _Rows:
         unlabelled: bool,
         float64: bool,
         keep: Sequence[str],
-        hint: str,
     ) -> None:
-        self.names, self.columns, self.labels = table.names, columns, labels
+        self.columns, self.labels = columns, labels
         self.unlabelled, self.float64 = unlabelled, float64
         self.delimiter = DELIMITERS.get(columns.format, ",")
-        self.missing = _Missing.of(columns.missing)
         at = {name: place for place, name in enumerate(table.names)}
-        for column in columns.columns:
-            if column.name not in at:
-                raise _no_column(table, column.name, hint)
-        # In the order of their indices: the position, the index of the number or of the first
-        # category, and the column.
-        self.features = [
-            (at[one.name], start, one) for one, start in columns.with_starts(zero_based)
-        ]
+        needed = [column.name for column in columns.columns]
+        if columns.label is not None and not unlabelled:
+            needed.append(columns.label)
+        for name in needed:
+            if name not in at:
+                raise _no_column(table, name)
+        # For each column of numbers: its place among all columns of features, its position in the
+        # table, and the value of a missing number, nan if that is refused.
+        self.numbers = list[tuple[int, int, float]]()
+        # For each column of texts its place and its position; the number of each of its texts.
+        self.texts = list[tuple[int, int, dict[str, int]]]()
+        for k, column in enumerate(columns.columns):
+            place = at[column.name]
+            if column.categories is None:
+                mean = np.nan if column.mean is None else column.mean
+                self.numbers.append((k, place, mean))
+            else:
+                known = {text: i for i, text in enumerate(column.categories)}
+                self.texts.append((k, place, known))
+        # The index of the number, or of the first category.
+        self.starts = np.array([start for _, start in columns.with_starts(zero_based)], np.int32)
         # The position of the label, -1 if there is none.
         self.label = -1 if columns.label is None else at.get(columns.label, -1)
-        if self.label < 0 and columns.label is not None and not unlabelled:
-            raise _no_column(table, columns.label, hint)
         self.kept = [_place(table, name, "--keep") for name in keep]
-        used = {place for place, _, _ in self.features} | {self.label} - {-1}
+        used = {place for _, place, _ in [*self.numbers, *self.texts]} | {self.label} - {-1}
         _check_types(table, sorted(used), self.kept)
         self.used = sorted(used | set(self.kept))
-        # The number of each text of a column of texts.
-        self.categories = {
-            place: {text: i for i, text in enumerate(column.categories)}
-            for place, _, column in self.features
-            if column.categories is not None
-        }
 
-    def block(self, batch: _Batch) -> tuple[int, Block, Counter[str], _Faults]:
-        """Return the number of rows of a batch, those before its first fault, and the faults.
+    def block(self, batch: _Batch) -> tuple[Block, Counter[str]]:
+        """Return the rows of a batch before its first fault.
 
         Lines of spellings count from the first row. The counter has the number of texts of each
         column that are no category.
         """
-        (m, arrays), faults, unseen = batch, _Faults(), Counter[str]()
-        indices, values = self._features(m, arrays, unseen, faults)
-        codes, y, spellings = self._labels(m, arrays, faults)
-        keys = self._keys(arrays, faults)
-        stop = m if faults.first is None else faults.first[0]
+        indices, values, unseen = self._features(batch)
+        codes, y, spellings = self._labels(batch)
+        keys = self._keys(batch)
+        stop = min((row for row, _, _ in batch.faults), default=batch.rows)
         indices, values = indices[:stop], values[:stop]
         present = values != 0
         indptr = np.concatenate([[0], np.cumsum(np.count_nonzero(present, axis=1))])
@@ -1110,91 +975,66 @@ class _Rows:
             indptr=indptr.astype(np.int64),
             indices=indices,
             values=values if self.float64 else as_stored(values),
-            features=_distinct(indices),
+            features=np.flatnonzero(np.bincount(indices)).astype(np.int32),
             queries=0,
             keys=keys[:stop] if self.kept else None,
         )
-        return m, block, unseen, faults
+        return block, unseen
 
-    def _features(
-        self, m: int, arrays: Mapping[int, Any], unseen: Counter[str], faults: _Faults
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the indices and values of all features, (m, columns)."""
-        indices = np.empty((m, len(self.features)), np.int32)
-        values = np.empty((m, len(self.features)))
-        numbers = {
-            place: arrays[place] for place, _, one in self.features if one.categories is None
-        }
-        places, plain = _all_numbers(numbers, self.missing)
-        _check_float32(plain, places, arrays, self.names, faults)
-        values_of = dict(zip(places, plain, strict=True))
-        for k, (place, start, column) in enumerate(self.features):
-            array, name = arrays[place], self.names[place]
-            if column.categories is None:
-                own = values_of.get(place)
-                if own is None:
-                    own = self._numbers(array, place, faults)
-                indices[:, k], values[:, k] = start, own
-                empty, fill = np.isnan(own), column.mean is not None
-                if fill:
-                    values[empty, k] = column.mean
-            else:
-                texts, fill = _checked_texts(array, place, name, faults), self.columns.fill
-                known, empty = self.categories[place], texts.are_empty()
-                category = np.array([known.get(text, -1) for text in texts.texts])[texts.codes]
-                if count := int(((category < 0) & ~empty).sum()):
-                    unseen[name] = count
-                indices[:, k] = start + np.maximum(category, 0)
-                values[:, k] = category >= 0
-            if not fill:
-                faults.add(empty, place, partial(_no_value, array, name, False))
-        return indices, values
+    def _features(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, Counter[str]]:
+        """Return the indices and values of all features, (m, columns), and the unseen texts."""
+        indices = np.tile(self.starts, (batch.rows, 1))
+        values, unseen = np.empty(indices.shape), Counter[str]()
+        places = [place for _, place, _ in self.numbers]
+        numbers, others = batch.numbers(places)
+        for place, bad in others.items():
+            batch.refuse(place, bad, _not_a_number)
+        for (k, place, mean), own in zip(self.numbers, numbers, strict=True):
+            empty = np.isnan(own)
+            values[:, k] = np.where(empty, mean, own)
+            if np.isnan(mean):
+                batch.refuse(place, empty, _no_feature)
+        for k, place, known in self.texts:
+            texts = batch.texts(place)
+            category = np.array([known.get(text, -1) for text in texts.texts])[texts.codes]
+            none = texts.are_empty()
+            if count := int(((category < 0) & ~none).sum()):
+                unseen[batch.names[place]] = count
+            indices[:, k] += np.maximum(category, 0).astype(np.int32)
+            values[:, k] = category >= 0
+            if not self.columns.fill:
+                batch.refuse(place, none, _no_feature)
+        return indices, values, unseen
 
-    def _labels(
-        self, m: int, arrays: Mapping[int, Any], faults: _Faults
-    ) -> tuple[np.ndarray, np.ndarray, list[Spelling]]:
+    def _labels(self, batch: _Batch) -> tuple[np.ndarray, np.ndarray, list[Spelling]]:
         """Return codes, y and spellings of a block."""
-        if self.label < 0:
-            return np.zeros(m, np.int32), np.full(m, np.nan), [Spelling(UNLABELLED, 1, 1)]
-        array, name = arrays[self.label], self.names[self.label]
+        m, place = batch.rows, self.label
         codes, y, spellings = np.zeros(m, np.int32), np.full(m, np.nan), list[Spelling]()
+        if place < 0:
+            return codes, y, [Spelling(UNLABELLED, 1, 1)]
         if self.labels == "number":
-            y = self._numbers(array, self.label, faults)
+            (y,), others = batch.numbers([place])
+            for bad in others.values():
+                batch.refuse(place, bad, _not_a_number)
             empty = np.isnan(y)
         else:
-            texts = _checked_texts(array, self.label, name, faults)
-            empty, numbers = texts.are_empty(), dict[str, int]()
-            for text, row in texts.in_order():
+            texts, numbers = batch.texts(place), dict[str, int]()
+            empty = texts.are_empty()
+            for text, row in texts.first_rows():
                 if text not in numbers:
                     numbers[text] = len(spellings)
-                    spellings.append(Spelling(text or UNLABELLED, row + 1, self.label + 1))
+                    spellings.append(Spelling(text or UNLABELLED, row + 1, place + 1))
             of_texts = np.array([numbers.get(text, 0) for text in texts.texts], np.int32)
             codes = of_texts[texts.codes]
         if not self.unlabelled:
-            faults.add(empty, self.label, partial(_no_value, array, name, True))
+            batch.refuse(place, empty, _no_label)
         return codes, y, spellings
 
-    def _keys(self, arrays: Mapping[int, Any], faults: _Faults) -> list[str]:
+    def _keys(self, batch: _Batch) -> list[str]:
         """Return the texts of the kept columns of each row as records."""
-        kept = [
-            _checked_texts(arrays[place], place, self.names[place], faults) for place in self.kept
-        ]
+        kept = map(batch.texts, self.kept)
         texts_of = [[one.texts[code] for code in one.codes.tolist()] for one in kept]
         return [written_record(row, self.delimiter) for row in zip(*texts_of, strict=True)]
-
-    def _numbers(self, array: Any, place: int, faults: _Faults) -> np.ndarray:
-        """Return a column of numbers, (m,) float64; nan: the value is missing."""
-        values, bad = _numbers(array, self.missing)
-        if bad is not None:
-            faults.add(bad, place, partial(_not_a_number, array, self.names[place]))
-        _check_float32(values[None], [place], {place: array}, self.names, faults)
-        return values
-
-
-def _distinct(indices: np.ndarray) -> np.ndarray:
-    """Return the distinct indices, ascending, int32."""
-    present = np.flatnonzero(np.bincount(indices)) if len(indices) else np.empty(0)
-    return present.astype(np.int32)
 
 
 def read_blocks(
@@ -1221,13 +1061,16 @@ def read_blocks(
     follow from `columns`. Memory and errors are those of svmlight.read_blocks.
     """
     header = columns.header and not no_header
-    hint, hint_of_first = _header_hint(header, columns.format), ""
-    if not header and columns.format in DELIMITERS:
-        hint_of_first = " (--no-header, here or in the training, reads the first line as a row)"
-    with _opened(path, columns.format, header, opener, block_size) as table:
+    with _opened(path, columns.format, header, opener, watch, block_size) as table:
         if columns.header and no_header:
-            table = _with_names_of(table, columns)
-        _check_names(table, hint)
+            try:
+                table = table._replace(names=columns.names_without_header(len(table.names)))
+            except ValueError as error:
+                found = f"found {len(table.names)}"
+                raise _refused(
+                    table, f"expected {error} in a file without a header, {found}"
+                ) from None
+        _check_names(table)
         rows = _Rows(
             table,
             columns,
@@ -1236,18 +1079,14 @@ def read_blocks(
             unlabelled=unlabelled,
             float64=float64,
             keep=keep,
-            hint=hint,
         )
-        row = table.first_row
-        with closing(_in_threads(table, rows.used, rows.block, jobs, watch)) as parsed:
-            for m, block, more_unseen, faults in parsed:
+        missing = _Missing.of(columns.missing)
+        with closing(_in_order(table, rows.used, missing, rows.block, jobs)) as batches:
+            for first_row, _, (block, more_unseen) in batches:
                 if unseen is not None:
                     unseen.update(more_unseen)
                 if len(block) or block.spellings:
-                    yield in_file(block, row)
-                if error := faults.error(table.name, row, hint_of_first):
-                    raise error
-                row += m
+                    yield in_file(block, first_row)
 
 
 def chunks_of(rows: Any, columns: Columns, zero_based: bool) -> Iterator[RawChunk]:
