@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from rows import (
     exact_sums,
     matrix_of,
     open_rows,
+    record_end,
     reread_columns,
     scaled,
     table_blocks,
@@ -26,7 +28,7 @@ from rows import (
 from sklearn.datasets import dump_svmlight_file
 
 import randsvm
-from randsvm.errors import DataError
+from randsvm.errors import ContentError, DataError
 from randsvm.events import Notice
 from randsvm.parameters.run import PredictParams
 
@@ -190,6 +192,39 @@ def test_what_the_csv_module_writes_is_read(
     assert sum(map(len, blocks)) == n
     values = np.concatenate([block.values for block in blocks])
     assert np.array_equal(values, expected[expected != 0])
+
+
+@pytest.mark.parametrize("tail", ["", '"', '"u\n', "\r", '"u"'])
+@given(st.text(st.sampled_from('",\n\r;x'), max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_a_block_ends_with_the_last_record_of_pyarrow(tail, text):
+    """What follows that end is one record, and what precedes it is whole records."""
+    content = (text + tail).encode()
+    end = record_end(content)
+    options = {
+        "read_options": pa.csv.ReadOptions(column_names=["a"], use_threads=False),
+        "parse_options": pa.csv.ParseOptions(
+            delimiter=";", newlines_in_values=True, ignore_empty_lines=False
+        ),
+        "convert_options": pa.csv.ConvertOptions(column_types={"a": pa.string()}),
+    }
+
+    def rows(part):
+        return pa.csv.read_csv(pa.BufferReader(part), **options)["a"].to_pylist() if part else []
+
+    try:
+        whole = rows(content + b"\n")
+    except pa.ArrowInvalid:
+        return
+    before = rows(content[:end])
+    assert before == whole[: len(before)] and len(whole) - len(before) <= 1
+
+
+def test_an_open_quote_does_not_read_a_long_file_into_memory(tmp_path):
+    (tmp_path / "t.csv").write_text('a,y\n1,p\n"2,q\n' + "3,p\n" * 5_000_000)
+    message = "a row of more than 16,777,216 bytes, or a quote that does not end"
+    with pytest.raises(ContentError, match=message), open_table(tmp_path / "t.csv"):
+        pass
 
 
 def test_missing_values_become_the_mean_of_pandas(tmp_path):

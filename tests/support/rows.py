@@ -197,6 +197,11 @@ def reread_columns(text: str) -> str:
     return Columns.from_json(text).to_json()
 
 
+def record_end(text: bytes) -> int:
+    """Return the end of the last complete record of a text whose fields end with ";"."""
+    return table.end_of_records(text, len(text), ord(";")) if text else 0
+
+
 def exact_sums(values: np.ndarray) -> list[Fraction]:
     """Return the sum of each row of numbers without rounding."""
     return [Fraction(one, 1 << table.EXPONENT) for one in table.exact_sums(values)]
