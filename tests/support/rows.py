@@ -20,6 +20,7 @@ import randsvm
 from randsvm.arrays import CsrMatrix
 from randsvm.data import batches, dataset, matching, svmlight, table
 from randsvm.data import chunks as storage
+from randsvm.data._svmlight import end_of_records
 from randsvm.data.batches import Batch, chunk_groups, shuffled_batches
 from randsvm.data.chunks import RawChunk, Store
 from randsvm.data.classes import labelled_classes, one_versus_rest
@@ -199,7 +200,7 @@ def reread_columns(text: str) -> str:
 
 def record_end(text: bytes) -> int:
     """Return the end of the last complete record of a text whose fields end with ";"."""
-    return table.end_of_records(text, len(text), ord(";")) if text else 0
+    return end_of_records(text, len(text), ord(";")) if text else 0
 
 
 def exact_sums(values: np.ndarray) -> list[Fraction]:
