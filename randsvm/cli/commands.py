@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
 import inspect
 from pathlib import Path
@@ -187,6 +188,11 @@ class Commands(click.Group):
         if args == ["-h"]:
             args = ["--help"]
         elif args and args[0] not in (*self.commands, "--help", "--help-all", "--version"):
+            near = difflib.get_close_matches(args[0], self.commands, 1)
+            if near and "." not in args[0] and not file_exists(args[0]):
+                raise click.UsageError(
+                    f"neither a file nor {self.metavar} {args[0]!r}: did you mean {near[0]!r}?", ctx
+                )
             args = [self.plain, *args]
         return super().parse_args(ctx, args)
 

@@ -342,7 +342,9 @@ def describe(model: Model) -> dict[str, Any]:
         Values by the name of the property; None for an unknown value.
     """
     metadata = model.metadata
-    has_no_gap = "version" in metadata and metadata.get("gap") is None
+    # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of other
+    # programs have no certificate.
+    unrecorded = "none" if metadata.get("gap") is None else "computed"
     return {
         **model.properties(),
         "labels": list(model.labels),
@@ -356,9 +358,7 @@ def describe(model: Model) -> dict[str, Any]:
         "version": metadata.get("version"),
         "configuration": metadata.get("configuration"),
         **{name: metadata.get(name) for name in NUMBERS},
-        # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of
-        # other programs record no certificate.
-        "certificate": metadata.get("certificate", "none" if has_no_gap else None),
+        "certificate": metadata.get("certificate", unrecorded if "version" in metadata else None),
         **{name: metadata.get(name) for name in TEXTS},
     }
 

@@ -66,6 +66,15 @@ def test_a_model_of_libsvm(tmp_path, info, words, expected):
     assert (found["version"], found["gap"], found["configuration"]) == (None, None, None)
 
 
+@pytest.mark.parametrize(
+    ("words", "word"), [((), "none"), (("--gap", 0.1), "computed"), (("-s", 2), "none")]
+)
+def test_the_gap_of_a_linear_machine_has_no_bounds_of_rounding(tmp_path, info, data, words, word):
+    learnt = learn("sgd", data, tmp_path / "m", *words)
+    found = info(learnt.model)
+    assert (found["certificate"], found["gap"]) == (word, learnt.outcome["gap"])
+
+
 def test_info_takes_one_model_and_a_prediction_three_files(tmp_path):
     for words in (["info"], ["predict"], ["x"], ["x", "y"]):
         with pytest.raises(click.MissingParameter):
