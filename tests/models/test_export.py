@@ -43,6 +43,7 @@ KINDS = {
     "one-class": ("two", "randsvm -s one-class -n 0.3 -g 0.3 -b 1"),
     "sgd": ("two", "sgd --loss log -b 1"),
     "sgd, several classes": ("four", "sgd -b 1 --scale standard"),
+    "sgd, logistic, several classes": ("four", "sgd --loss log"),
     "sgd regression": ("targets", "sgd -s svr"),
     "fourier features": ("two", "sgd -t rbf -g 0.3 --components 50"),
     "maclaurin features": ("four", "sgd -t poly -g 0.2 -r 1 -d 3 --components 50"),
@@ -62,7 +63,8 @@ KINDS = {
 PROGRAMS = (
     "rbf", "linear kernel, names", "polynomial kernel, minmax", "one against one", "regression",
     "one against the rest, standard", "one-class", "sgd, several classes", "fourier features",
-    "maclaurin features", "sparse rows", "sparse linear kernel", "float64", "zero-based",
+    "sgd, logistic, several classes", "maclaurin features", "sparse rows", "sparse linear kernel",
+    "float64", "zero-based",
 )  # fmt: skip
 WITHOUT_DATA = ("one against one", "fourier features", "polynomial kernel, minmax", "sparse rows")
 
