@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
-from randsvm.events import Trained, Watch, check, silent
-from randsvm.parameters.option import grid, make_parameters, options
+from randsvm.events import Watch, check, silent
+from randsvm.parameters.option import grid, make_parameters
+from randsvm.parameters.option import options as options_of
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import (
     ALGORITHMS,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from randsvm.data.dataset import Source
     from randsvm.data.in_memory import Arrays
     from randsvm.models.fitted import FittedModel
-    from randsvm.models.model import Model
     from randsvm.training.job import Job
     from randsvm.training.run import Trainer
 
@@ -103,40 +103,59 @@ def train(
     Learning", NIPS 2007 (randsvm). Osuna, Freund, Girosi, AI Memo 1602, 1997 (osuna). Mostefaoui,
     Zaou, "SVM: Reduction of Learning Time" (osuna-closest).
     """
+    from randsvm.data.columns import Frame
+    from randsvm.data.in_memory import Arrays, original_labels
+    from randsvm.models.fitted import FittedModel
+    from randsvm.training.job import Job
+
     if algorithm not in ALGORITHMS:
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
-    params, *own, job = _parameters(algorithm, data, options)
-    source, target = _source(data), None if model is None else os.fspath(model)
-    # Only the modules of training that the algorithm needs are imported.
-    if algorithm == "sgd":
-        from randsvm.training.linear_machine import LinearTrainer, update
-
-        if params.update is not None:
-            return _fitted(data, *update(source, target, params, job, watch), job)
-        trainer: Trainer[Any] = LinearTrainer(algorithm, job)
-    else:
-        from randsvm.training.kernel_machine import KernelTrainer
-
-        trainer = KernelTrainer(algorithm, job, *own)
-    from randsvm.training import run
-
-    return _fitted(data, *run.train(trainer, source, target, params, watch), job)
-
-
-def _parameters(name: str, data: Data, given: Mapping[str, Any]) -> list[Any]:
-    """Return the parameters of the model, those of the algorithm if it has any, and the job.
-
-    name: a key of ALGORITHMS
-    given: options by name
-    """
-    from randsvm.data.columns import is_frame
-
-    groups = ALGORITHMS[name]
+    groups, source = ALGORITHMS[algorithm], _source(data)
+    target = None if model is None else os.fspath(model)
     # Files for the model of a frame have its types of columns.
-    own_format = {"format": "parquet"} if is_frame(data) else {}
-    values = _parameter_values({**own_format, **given}, (*groups, *COMMON))
-    own: list[Any] = [make_parameters(one, values) for one in groups if one is not StopParams]
-    return [*own, _job(groups, values)]
+    own_format = {"format": "parquet"} if isinstance(source, Frame) else {}
+    values = _values({**own_format, **options}, groups)
+    params: Any
+    own: list[Any]
+    params, *own = [make_parameters(one, values) for one in groups if one is not StopParams]
+    job = Job(
+        stop=make_parameters(StopParams, values) if StopParams in groups else StopParams(),
+        limits=make_parameters(Limits, values),
+        data_params=make_parameters(DataParams, values),
+        resources=make_parameters(Resources, values),
+        warm_start=values.get(WARM_START),
+        search=Search(
+            **{f.name: values[f.name] for f, _ in options_of(Search) if f.name in values},
+            grid=grid(groups, values),
+            earlier=values.get(EARLIER, tuple),
+        ),
+        given=frozenset(values),
+    )
+    # Only the modules of training that the algorithm needs are imported.
+    if values.get("update") is not None:
+        from randsvm.training.linear_machine import update
+
+        trained, outcome = update(source, target, params, job, watch)
+    else:
+        from randsvm.training import run
+
+        trainer = _trainer(algorithm, job, *own)
+        trained, outcome = run.train(trainer, source, target, params, watch)
+    classes: Any = None
+    if isinstance(source, Arrays) and not trained.is_one_class:
+        classes = original_labels(source, trained.labels)
+    return FittedModel(trained, outcome, job.resources.workers, classes)
+
+
+def _trainer(algorithm: str, job: Job, *own: Any) -> Trainer[Any]:
+    """Return the trainer. own : the parameters of the algorithm, if it has any."""
+    if algorithm == "sgd":
+        from randsvm.training.linear_machine import LinearTrainer
+
+        return LinearTrainer(algorithm, job)
+    from randsvm.training.kernel_machine import KernelTrainer
+
+    return KernelTrainer(algorithm, job, *own)
 
 
 def _source(data: Data) -> Source:
@@ -152,70 +171,38 @@ def _source(data: Data) -> Source:
     return tuple(os.fspath(path) for path in data)
 
 
-def _fitted(data: Data, trained: Model, outcome: Trained, job: Job) -> FittedModel:
-    """Return the model with the labels of arrays as the caller gave them."""
-    from randsvm.data.in_memory import Arrays, original_labels
-    from randsvm.models.fitted import FittedModel
-
-    classes: Any = None
-    if isinstance(data, Arrays) and not trained.is_one_class:
-        classes = original_labels(data, trained.labels)
-    return FittedModel(trained, outcome, job.resources.workers, classes)
-
-
-def _job(groups: Sequence[type], values: Mapping[str, Any]) -> Job:
-    from randsvm.training.job import Job
-
-    stop = make_parameters(StopParams, values) if StopParams in groups else StopParams()
-    return Job(
-        stop=stop,
-        limits=make_parameters(Limits, values),
-        data_params=make_parameters(DataParams, values),
-        resources=make_parameters(Resources, values),
-        warm_start=values.get(WARM_START),
-        search=Search(
-            **{f.name: values[f.name] for f, _ in options(Search) if f.name in values},
-            grid=grid(groups, values),
-            earlier=values.get(EARLIER, tuple),
-        ),
-        given=frozenset(values),
-    )
-
-
-# An option of the functions above, not of the command line: a function that returns `tried`
-# records.
+# An option of `train`, not of the command line: a function that returns `tried` records.
 EARLIER = "earlier"
 
 
-def _parameter_values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
-    """Convert values to the types of the parameter classes. Raise TypeError for an unknown name."""
-    kinds: dict[str, Kind | None] = {
-        f.name: spec.kind for group in groups for f, spec in options(group)
+def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
+    """Return options as the parameter classes store them.
+
+    Raise TypeError for an unknown name, and ParameterError for a value of another type.
+    """
+    kinds: dict[str, tuple[Kind | None, bool]] = {
+        f.name: (spec.kind, f.default is None)
+        for group in (*groups, *COMMON)
+        for f, spec in options_of(group)
     }
-    kinds[EARLIER] = None
+    kinds[EARLIER] = None, True
     if StopParams in groups:
-        kinds[WARM_START] = Path()
-    for name in given:
+        kinds[WARM_START] = Path(), True
+    values = {}
+    for name, value in given.items():
         if name not in kinds:
             import difflib
 
             near = difflib.get_close_matches(name, kinds, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"there is no option {name!r}{hint}")
-    optional = {f.name for group in groups for f, _ in options(group) if f.default is None}
-    for name, value in given.items():
-        if value is None and name not in optional | {EARLIER, WARM_START}:
+        kind, may_be_none = kinds[name]
+        if value is None and not may_be_none:
             raise ParameterError(f"{name} must have a value, got None")
-    return {name: _converted(name, kinds[name], value) for name, value in given.items()}
-
-
-def _converted(name: str, kind: Kind | None, value: Any) -> Any:
-    """Return a value as the option stores it. Raise ParameterError for another type."""
-    if hasattr(value, "tolist"):  # an array or a number of NumPy
-        value = value.tolist()
-    if kind is None or value is None:
-        return value
-    try:
-        return kind.value(value)
-    except ValueError as error:
-        raise ParameterError(f"{name}: {error}") from None
+        if hasattr(value, "tolist"):  # an array or a number of NumPy
+            value = value.tolist()
+        try:
+            values[name] = value if kind is None or value is None else kind.value(value)
+        except ValueError as error:
+            raise ParameterError(f"{name}: {error}") from None
+    return values

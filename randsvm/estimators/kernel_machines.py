@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -34,15 +34,12 @@ from randsvm.models.fitted import FittedModel
 from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
-from randsvm.parameters.run import Resources
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
 # The value of C that replaces infinity: coefficients of separable classes stay far below it.
 INFINITE_C = 1e10
-# Bytes of one kernel value that a callable kernel returns.
-VALUE_BYTES = 8
 
 # What may help against a poor fit, by the notice of the training, which names options of the
 # commands.
@@ -72,7 +69,7 @@ class KernelMachine(BaseSVM):
     max_iter: int = -1
     gap: float | None = None
 
-    _task: ClassVar[str]
+    _format = "libsvm"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -99,7 +96,6 @@ class KernelMachine(BaseSVM):
         if not callable(self.kernel):
             return super()._checked_rows(X, reset, **given)
         if reset:
-            self._check_size(_num_samples(X))
             self._X_fit = X
         K = self.kernel(X, self._X_fit)
         K = K.toarray() if sparse.issparse(K) else K
@@ -108,15 +104,6 @@ class KernelMachine(BaseSVM):
             raise ValueError(f"kernel returned values of shape {np.shape(K)}, expected {shape}")
         dtype = [np.float64, np.float32]
         return check_X_y(K, dtype=dtype, **given) if given else check_array(K, dtype=dtype)
-
-    def _check_size(self, n: int) -> None:
-        """Raise ValueError if the kernel values of all pairs of n rows exceed the memory."""
-        most = int((Resources().memory / VALUE_BYTES) ** 0.5)
-        if n > most:
-            raise ValueError(
-                f"a kernel that is a function is called with all pairs of rows: expected at most "
-                f"{most:,} rows, found {n:,}; give a kernel by its name"
-            )
 
     def _fit(self, X: Any, arrays: Arrays) -> None:
         kernel = self._kernel_name
@@ -147,7 +134,7 @@ class KernelMachine(BaseSVM):
 
         fitted = api.train(arrays, watch=watch, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
-        self._set_training_attributes(fitted)
+        self._take(fitted)
         self.n_iter_ = self._iteration_counts(rounds)
         model: Any = fitted.model
         # model.support numbers the rows with a weight above 0 only.
@@ -171,18 +158,11 @@ class KernelMachine(BaseSVM):
                 stacklevel=4,
             )
 
-    @classmethod
-    def _kind_of_model(cls) -> tuple[str, str]:
-        return "libsvm", cls._task.removeprefix("nu-")
-
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
         kernel = fitted.model.kernel  # type: ignore[attr-defined]
         self.kernel, self.gamma = kernel.name, kernel.gamma
         self.coef0, self.degree = kernel.coef0, kernel.degree
-
-    def _set_solution_of_model(self) -> None:
-        """Set the attributes of the decision functions that the model file determines."""
         vectors = self._vectors_of_model()
         self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
         self._set_functions(vectors if self._sparse else vectors.toarray())

@@ -44,6 +44,8 @@ class LinearMachine(BaseSVM):
     intercept_scaling: float = 1.0
     max_iter: int | None = 1000
 
+    _format = "liblinear"
+
     def _set_model(self, fitted: FittedModel) -> None:
         super()._set_model(fitted)
         recorded = recorded_options(fitted.model)
@@ -51,30 +53,10 @@ class LinearMachine(BaseSVM):
         if isinstance(recorded.get("gap"), float):
             self.tol = recorded["gap"]
 
-    def _set_solution_of_model(self) -> None:
-        model: Any = self.model_.model
-        w = self._in_class_order(model.w).T
-        self.intercept_ = self._in_class_order(model.b[None])[0]
-        if model.mapping is not None:
-            return
-        columns = model.features - model.index_base
-        if len(columns) < SPARSE * self.n_features_in_:
-            rows = np.arange(len(w) + 1) * len(columns)
-            entries = (w.ravel(), np.tile(columns, len(w)), rows)
-            weights: Any = sparse.csr_matrix(entries, (len(w), self.n_features_in_))
-        else:
-            weights = np.zeros((len(w), self.n_features_in_))
-            weights[:, columns] = w
-        self._coef = weights
-
-    @property
-    def _certified(self) -> bool:
-        """Whether the loss has a duality gap."""
-        return True
-
     def _fit(self, X: Any, arrays: Arrays) -> None:
-        certified = self._certified
         given = self._options(arrays)
+        # The logistic loss and that of Crammer and Singer have no duality gap.
+        certified = given["loss"] not in ("log", None)
         if certified:
             given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
         else:
@@ -84,9 +66,8 @@ class LinearMachine(BaseSVM):
             given["epochs"] = usual if self.max_iter is None else min(usual, self.max_iter)
         fitted = api.train(arrays, algorithm="sgd", **given)
         outcome: Any = fitted.outcome
-        self._set_fitted(
-            arrays, fitted, max(outcome.newton_steps, 1) if certified else given["epochs"]
-        )
+        self._take(fitted)
+        self.n_iter_ = max(outcome.newton_steps, 1) if certified else given["epochs"]
         if not certified:
             warnings.warn(
                 f"{self.n_iter_} passes of stochastic gradient descent: how close they come to the "
@@ -101,14 +82,6 @@ class LinearMachine(BaseSVM):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-
-    def _set_fitted(self, arrays: Arrays, fitted: FittedModel, iterations: int) -> None:
-        """Set the attributes after a training."""
-        self._set_training_attributes(fitted)
-        self.n_iter_ = iterations
-        self._set_solution_of_model()
-        # As scikit-learn's, coef_ of fit is an array also for sparse rows.
-        self._coef = _dense(self._coef)
 
     def _options(self, arrays: Arrays) -> dict[str, Any]:
         """Return the options of fit and of the first partial_fit."""
@@ -126,10 +99,10 @@ class LinearMachine(BaseSVM):
         begins = not hasattr(self, "model_")
         X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
         if begins:
-            fitted = api.train(arrays, algorithm="sgd", epochs=1, **self._options(arrays))
+            self._take(api.train(arrays, algorithm="sgd", epochs=1, **self._options(arrays)))
         else:
-            fitted = self._updated(arrays)
-        self._set_fitted(arrays, fitted, 1)
+            self._take(self._updated(arrays))
+        self.n_iter_ = 1
         return self
 
     def _checked_part(
@@ -160,15 +133,22 @@ class LinearMachine(BaseSVM):
         return replace(fitted, model=new, classes=self.model_.classes)
 
     @property
+    def intercept_(self) -> np.ndarray:
+        """Offset of each decision function."""
+        return self._in_class_order(self.model_.model.b[None])[0]
+
+    @property
     def coef_(self) -> Any:
         """Weights of the features; predictions use those of model_."""
-        if not hasattr(self, "_coef"):
-            raise AttributeError("coef_ is only available after fit, and without random features")
-        return self._coef
-
-
-def _dense(weights: Any) -> np.ndarray:
-    return weights.toarray() if sparse.issparse(weights) else weights
+        model: Any = self.model_.model
+        if model.mapping is not None:
+            raise AttributeError("coef_ is only available without random features")
+        w, d = self._in_class_order(model.w).T, self.n_features_in_
+        columns, rows = np.tile(model.features - model.index_base, len(w)), len(model.features)
+        weights = sparse.csr_matrix((w.ravel(), columns, np.arange(len(w) + 1) * rows), (len(w), d))
+        # As scikit-learn's, coef_ of fit is an array also for sparse rows.
+        is_array = self.model_.outcome is not None or rows >= SPARSE * d
+        return weights.toarray() if is_array else weights
 
 
 @documented("sklearn.svm.LinearSVC", f"classes_ class_weight_ {LINEAR_ATTRIBUTES}")
@@ -187,13 +167,11 @@ class LinearSVC(Classifier, LinearMachine):
     loss: str = field(default="squared_hinge", kw_only=False)
     multi_class: str = "ovr"
 
+    _task = "svc"
+
     @property
     def _crammer_singer(self) -> bool:
         return self.multi_class == "crammer_singer" and len(self.classes_) > 2
-
-    @property
-    def _certified(self) -> bool:
-        return not self._crammer_singer and self.loss != "log"
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         return {
@@ -272,6 +250,8 @@ class LinearSVR(RegressorMixin, LinearMachine):
     epsilon: float = 0.0
     loss: str = "epsilon_insensitive"
 
+    _task = "svr"
+
     def _check_parameters(self) -> None:
         if self.loss == "epsilon_insensitive" and self.dual is False:
             raise ValueError(
@@ -307,12 +287,8 @@ class LinearSVR(RegressorMixin, LinearMachine):
         loss = self.loss.replace("_", "-")
         return {"task": "svr", "epsilon": self.epsilon, "loss": loss}
 
-    def _set_solution_of_model(self) -> None:
-        super()._set_solution_of_model()
-        # As scikit-learn's, the weights of the only function are of shape (d,).
-        if hasattr(self, "_coef"):
-            self._coef = _dense(self._coef)[0]
-
-    @classmethod
-    def _kind_of_model(cls) -> tuple[str, str]:
-        return "liblinear", "svr"
+    @property
+    def coef_(self) -> np.ndarray:
+        """Weights of the features, of shape (d,) as scikit-learn's."""
+        w = super().coef_
+        return w.toarray()[0] if sparse.issparse(w) else w[0]

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError
-from randsvm.models.fitted import FittedModel, check_columns, decision_values, load
+from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
 from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
@@ -176,6 +176,10 @@ class BaseSVM(BaseEstimator):
     dataclass.
     """
 
+    # The format and the task of models.
+    _format: ClassVar[str]
+    _task: ClassVar[str]
+
     verbose: bool | int = False
     random_state: Any = None
     n_jobs: int | None = None
@@ -230,10 +234,8 @@ class BaseSVM(BaseEstimator):
         return self._predicted(X)
 
     def _predicted(self, X: Any) -> np.ndarray:
-        f = self._decision(X, labels_only=True)
-        model = self.model_.model
-        predicted = model.predicted(f)
-        return predicted if model.is_regression else self.model_.classes[predicted]
+        check_is_fitted(self)
+        return self.model_.predict(self._checked_rows(X, reset=False))
 
     def _check_parameters(self) -> None:
         """Raise ValueError for values of parameters that are not supported."""
@@ -259,12 +261,9 @@ class BaseSVM(BaseEstimator):
         dtype = [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 
-    def _decision(self, X: Any, labels_only: bool = False) -> np.ndarray:
+    def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        if self.model_.model.columns is not None:
-            check_columns(self.model_.model, X)
-        rows = self._checked_rows(X, reset=False)
-        return decision_values(self.model_.model, rows, self.model_.jobs, labels_only)
+        return self.model_.decision_function(self._checked_rows(X, reset=False))
 
     def _common_options(self) -> dict[str, Any]:
         """Return the options that every algorithm has."""
@@ -276,11 +275,11 @@ class BaseSVM(BaseEstimator):
             jobs = max(1, cores + 1 + jobs)
         return {"seed": 0 if state is None else int(state), "jobs": jobs}
 
-    def _set_training_attributes(self, fitted: Any) -> None:
+    def _take(self, fitted: FittedModel) -> None:
         """Set the attributes of any fitted estimator."""
-        self.model_ = fitted
-        self.gap_ = fitted.gap
-        self.fit_time_, self.stopped_ = fitted.outcome.seconds, fitted.outcome.stopped
+        self.model_, self.gap_ = fitted, fitted.gap
+        if fitted.outcome is not None:
+            self.fit_time_, self.stopped_ = fitted.outcome.seconds, fitted.outcome.stopped
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a model file for randsvm-predict, or for svm-predict or liblinear-predict.
@@ -338,22 +337,16 @@ class BaseSVM(BaseEstimator):
         fitted = load(os.fspath(path))
         model = fitted.model
         found = model.properties()
-        if (found["format"], found["task"]) != cls._kind_of_model() or model.has_row_numbers:
+        kind = cls._format, cls._task.removeprefix("nu-")
+        if (found["format"], found["task"]) != kind or model.has_row_numbers:
             raise ModelError(f"{os.fspath(path)}: expected a model for {cls.__name__}")
         estimator = cls()
         estimator._set_model(fitted)
-        estimator._set_solution_of_model()
         return estimator
-
-    @classmethod
-    def _kind_of_model(cls) -> tuple[str, str]:
-        """Return the format and the task of models that `from_model` reads."""
-        return "liblinear", "svc"
 
     def _set_model(self, fitted: FittedModel) -> None:
         """Set the parameters and the attributes that predictions need."""
-        self.model_ = fitted
-        self.gap_ = fitted.gap
+        self._take(fitted)
         self.n_features_in_ = fitted.model.width
         if fitted.model.columns is not None:
             self.feature_names_in_ = np.array(fitted.model.columns.feature_names, object)
@@ -372,10 +365,6 @@ class BaseSVM(BaseEstimator):
                     parameter,
                     value.replace("-", "_") if parameter in WITH_UNDERSCORES else value,
                 )
-
-    def _set_solution_of_model(self) -> None:
-        """Set the attributes of the decision functions that the model file determines."""
-        raise NotImplementedError
 
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         """Return columns, one for each decision value of the model, in the order of classes_."""

@@ -91,8 +91,6 @@ class FittedModel:
         -----
         A sparse matrix may have any number of columns, as a file may.
         """
-        if not _has_columns_of_table(self.model, X):
-            check_columns(self.model, X)
         return decision_values(self.model, X, self.jobs)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -109,8 +107,6 @@ class FittedModel:
             Labels with the type of the array that the model was trained with; int64 or str if it
             was trained with a file or loaded; float64 targets of a regression.
         """
-        if not _has_columns_of_table(self.model, X):
-            check_columns(self.model, X)
         f = decision_values(self.model, X, self.jobs, labels_only=True)
         predicted = self.model.predicted(f)
         return predicted if self.model.is_regression else self.classes[predicted]
@@ -200,49 +196,6 @@ def load(path: str) -> FittedModel:
     return FittedModel(load_model(path), jobs=Resources().workers)
 
 
-def check_columns(model: Model, X: Any) -> None:
-    """Raise ContentError if the columns of an array or a data frame are not the model's features.
-
-    Parameters
-    ----------
-    model : Model
-        The model that predicts.
-    X : array, scipy sparse matrix or data frame of shape (m, d)
-        Rows. A sparse matrix may have any number of columns, as files of rows may.
-
-    Raises
-    ------
-    ContentError
-        If a data frame has not the features of a model of tables, or if an array has fewer columns
-        than the model, or more columns with a value other than 0.
-    """
-    if _has_columns_of_table(model, X):
-        raise ContentError(
-            "X: the model was trained with the columns of a table, which "
-            "randsvm.load(model).predict takes; here a data frame must have the columns "
-            "model.columns.feature_names: numbers, and 1 or 0 for each category"
-        )
-    if is_sparse_of_scipy(X) or model.seen is None or model.has_row_numbers:
-        return
-    shape, width = np.shape(X), model.width
-    if len(shape) != 2 or shape[1] == width:
-        return
-    # Columns of zeros change no decision value.
-    if shape[1] < width or np.count_nonzero(np.asarray(X)[:, width:]):
-        raise ContentError(f"X has {shape[1]} features, but the model expects {width}")
-
-
-def _has_columns_of_table(model: Model, X: Any) -> bool:
-    """Return whether X has the columns of the tables that the model was trained with.
-
-    A data frame of their features, numbers, is an array.
-    """
-    if model.columns is None or not is_frame(X):
-        return False
-    names = X.columns if hasattr(X, "iloc") else X.schema.names
-    return list(map(str, names)) != model.columns.feature_names
-
-
 def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) -> np.ndarray:
     """Return the decision values of rows in memory.
 
@@ -265,31 +218,50 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
     Raises
     ------
     ContentError
-        If a value is not finite.
+        If a value is not finite, if an array has fewer columns than the model, or more columns with
+        a value other than 0, or if a data frame has not the features of a model of tables.
     """
 
     def decide(chunk: RawChunk) -> np.ndarray:
         rows = model.rows(chunk.indptr, chunk.indices, chunk.values)
         return model.decision(rows, labels_only)
 
-    if model.has_row_numbers:
-        X = with_row_numbers(to_matrix(X))
-    if _has_columns_of_table(model, X):
+    columns = None if model.columns is None or not is_frame(X) else model.columns
+    # A data frame of the features of the columns, numbers, is an array.
+    if columns is not None and _names_of(X) != columns.feature_names:
         # Imported here because few predictions are of tables.
         from randsvm.data import table
 
-        assert model.columns is not None
-        chunks = list(table.chunks_of(X, model.columns, model.zero_based))
+        chunks = table.chunks_of(X, columns, model.zero_based)
     else:
-        chunks = list(chunks_of(X, model.zero_based, ROWS_AT_ONCE))
-    if not chunks:
-        indices, values = np.empty(0, np.int32), np.empty(0)
-        chunks = [RawChunk(np.empty(0), np.zeros(1, np.int64), indices, values)]
+        _check_width(model, X)
+        X = with_row_numbers(to_matrix(X)) if model.has_row_numbers else X
+        chunks = chunks_of(X, model.zero_based, ROWS_AT_ONCE)
+    no_rows = RawChunk(np.empty(0), np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
+    parts = list(chunks) or [no_rows]
     with one_blas_thread():
-        if len(chunks) == 1:
-            return decide(chunks[0])
+        if len(parts) == 1:
+            return decide(parts[0])
         with ThreadPool(jobs) as pool:
-            return np.concatenate(list(pool.map_in_order(decide, chunks)))
+            return np.concatenate(list(pool.map_in_order(decide, parts)))
+
+
+def _names_of(X: Any) -> list[str]:
+    """Return the names of the columns of a data frame of pandas or a table of pyarrow."""
+    return list(map(str, X.columns if hasattr(X, "iloc") else X.schema.names))
+
+
+def _check_width(model: Model, X: Any) -> None:
+    """Raise ContentError if the columns of an array are not the model's features."""
+    # A sparse matrix may have any number of columns, as files of rows may.
+    if is_sparse_of_scipy(X) or model.seen is None or model.has_row_numbers:
+        return
+    shape, width = np.shape(X), model.width
+    if len(shape) != 2 or shape[1] == width:
+        return
+    # Columns of zeros change no decision value.
+    if shape[1] < width or np.count_nonzero(np.asarray(X)[:, width:]):
+        raise ContentError(f"X has {shape[1]} features, but the model expects {width}")
 
 
 # ---- descriptions ------------------------------------------------------------------------------
