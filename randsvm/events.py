@@ -135,14 +135,12 @@ class Iteration(NamedTuple):
     seconds: float  # Seconds since the start of the run
     solve_seconds: float  # Seconds of this solve
     working_set: int  # Rows of the working set
-    frozen: int  # Support vectors outside the working set
     support_vectors: int  # Support vectors
     bounded: int  # Support vectors whose coefficients are at C
     violators: int  # Rows that violate the KKT conditions
     changed: int  # Coefficients that changed
     scan_seconds: float  # Seconds of the scan
     gap: float  # Relative gap of the best solution so far; nan where nothing is certified
-    bytes_read: int  # Bytes of rows that this process has read so far
     bytes_moved: int  # Bytes to and from workers of a cluster so far
     # Name of the class that is trained against the rest, or of the pair of classes; empty if the
     # training has only one problem.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import inspect
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,7 +190,7 @@ class Commands(click.Group):
             args = ["--help"]
         elif args and args[0] not in (*self.commands, "--help", "--help-all", "--version"):
             near = difflib.get_close_matches(args[0], self.commands, 1)
-            if near and "." not in args[0] and not file_exists(args[0]):
+            if near and not re.search(r"^-|\.", args[0]) and not file_exists(args[0]):
                 raise click.UsageError(
                     f"neither a file nor {self.metavar} {args[0]!r}: did you mean {near[0]!r}?", ctx
                 )

@@ -24,7 +24,7 @@ from randsvm.events import Waiting, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
 # The attributes of a view that its actor has of its own.
-OWN_ATTRIBUTES = ("store", "jobs", "pool", "executor", "bytes_counter", "groups", "_column_rule")
+OWN_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
 # The actor whose message this thread reads.
 _reading = threading.local()
 

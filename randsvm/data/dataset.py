@@ -11,9 +11,8 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -81,18 +80,6 @@ class FeatureMap(Protocol):
         """Return the features of each row, (m, width) float32, C-contiguous. X : (m, d) CSR."""
 
 
-@dataclass
-class _ByteCounter:
-    """The number of bytes of chunks read so far, by all threads and views."""
-
-    bytes: int = 0
-    lock: Lock = field(default_factory=Lock)
-
-    def add(self, count: int) -> None:
-        with self.lock:
-            self.bytes += count
-
-
 class Dataset:
     """The training set D: its shards, random rows, and `map` over the shards.
 
@@ -119,7 +106,6 @@ class Dataset:
         # The first row of each chunk among the stored rows.
         self.stored_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(store.sizes)])
         self._count_from(self.stored_starts)
-        self.bytes_counter = _ByteCounter()
         self.targets: np.ndarray | None = None
         self.row_mask: np.ndarray | None = None
         self.own_weights: np.ndarray | None = None
@@ -255,10 +241,6 @@ class Dataset:
         pairs = itertools.pairwise(starts.tolist())
         self.shards = [Shard(number, *rows) for number, rows in enumerate(pairs)]
 
-    @property
-    def bytes_read(self) -> int:
-        return self.bytes_counter.bytes
-
     @cached_property
     def _column_rule(self) -> np.ndarray | int | None:
         """Return the rule from index to column: an offset, a table, or None (search)."""
@@ -284,7 +266,6 @@ class Dataset:
     def _chunk(self, shard: Shard) -> Chunk:
         """Return the rows of a shard without `mapping`."""
         raw = self.store.read(shard.number)
-        self.bytes_counter.add(raw.nbytes)
         if self.row_mask is not None:
             raw = raw[self._places(shard.number)]
         weights = self._weights(raw.weights, len(raw.y))
@@ -298,9 +279,7 @@ class Dataset:
         rows : (m,) int64, positions in the shard; None: all.
         """
         places = self._places(shard.number)
-        part = self.store.read(shard.number)[places if rows is None else places[rows]]
-        self.bytes_counter.add(part.nbytes)
-        return part
+        return self.store.read(shard.number)[places if rows is None else places[rows]]
 
     def _chosen(self, number: int, values: np.ndarray) -> np.ndarray:
         """Return those of the labels or weights of a stored chunk whose rows are in this view."""
@@ -333,7 +312,6 @@ class Dataset:
             parts.append(self.store.read(number, slice(begin, end)))
             rows += end - begin
         raw = join_chunks(parts)
-        self.bytes_counter.add(raw.nbytes)
         weights = self._weights(raw.weights, rows)
         X = self._matrix(raw, exact=False)
         return X, self._labels(raw.y), weights, np.concatenate(chosen)

@@ -71,8 +71,7 @@ class Violators:
     """V: candidates for the next working set, the number of all violators, and the certificate.
 
     changed: coefficients that the step changed. seconds: duration of the scan; full_scan_seconds:
-    estimated duration of a scan from scratch. step: the step before the scan. inside: number of
-    support vectors in its working set.
+    estimated duration of a scan from scratch. step: the step before the scan.
     """
 
     candidates: GroupCandidates
@@ -81,7 +80,6 @@ class Violators:
     seconds: float = 0.0
     full_scan_seconds: float = 0.0
     step: Step = NO_STEP
-    inside: int = 0
 
     @property
     def count(self) -> int:
@@ -128,7 +126,6 @@ class Scan(RunningValues):
             seconds=seconds,
             full_scan_seconds=full,
             step=step,
-            inside=int(np.count_nonzero(step.beta)),
         )
 
     def make_step(self, step: Step) -> int:

@@ -19,13 +19,11 @@ GAP = ("randsvm", *WORDS.split(), "--gap", 0.001, "--sample-size", 250)
 FIELDS = {
     "seconds",
     "working_set",
-    "frozen",
     "support_vectors",
     "violators",
     "primal",
     "dual",
     "gap",
-    "bytes_read",
 }
 
 
@@ -54,8 +52,7 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, 
     assert [event["number"] for event in rounds] == [*range(1, len(rounds) + 1)]
     for event in rounds:
         assert set(event) >= FIELDS
-        assert event["support_vectors"] <= event["working_set"] + event["frozen"] <= 2000 + 1000
-        assert max(event["frozen"], event["bounded"]) <= event["support_vectors"]
+        assert event["bounded"] <= event["support_vectors"]
         assert event["dual"] <= whole.primal * (1 + 1e-6)
         assert event["primal"] >= whole.dual * (1 - 1e-6)
         assert event["seconds"] > 0
@@ -65,8 +62,6 @@ def test_each_iteration_is_one_object_and_its_numbers_are_right(tmp_path, path, 
     D = np.maximum.accumulate([event["dual"] for event in rounds])
     expected = (P - D) / np.maximum(np.abs(P), np.abs(D))
     assert [event["gap"] for event in rounds] == pytest.approx(expected.tolist(), abs=2e-5)
-    # The first round reads the whole file; what then stays laid out is not read again.
-    assert rounds[0]["bytes_read"] >= 2000 * (8 + 2 * (4 + 4))
     found = answer_of(learnt.model, board(2000), WORDS)
     assert learnt.outcome["support_vectors"] == np.count_nonzero(found.beta)
     assert learnt.outcome["bounded"] == np.count_nonzero(np.abs(found.beta) == 1)
