@@ -159,16 +159,14 @@ def _trainer(algorithm: str, job: Job, *own: Any) -> Trainer[Any]:
 
 
 def _source(data: Data) -> Source:
+    """Return the names of files, a frame among them, or arrays."""
     from randsvm.data.columns import Frame, is_frame
     from randsvm.data.in_memory import Arrays
+    from randsvm.files import inputs
 
     if isinstance(data, Arrays):
         return data
-    if is_frame(data):
-        return Frame(data)
-    if isinstance(data, str | os.PathLike):
-        return os.fspath(data)
-    return tuple(os.fspath(path) for path in data)
+    return (Frame(data),) if is_frame(data) else inputs(data)
 
 
 # An option of `train`, not of the command line: a function that returns `tried` records.

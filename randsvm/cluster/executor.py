@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -19,9 +19,7 @@ import cloudpickle
 from randsvm.cluster.actor import HeldData, Report, Task, call, map_shards, query_states
 from randsvm.cluster.connection import Connection
 from randsvm.cluster.workers import Holding, Replies, Reply, Worker, WorkerPool
-from randsvm.data import dataset
-from randsvm.data.dataset import Dataset, Source
-from randsvm.data.reading import ParseOptions
+from randsvm.data.dataset import Dataset
 from randsvm.data.shard_executor import Executor, LocalStates, Shard, ShardStates
 from randsvm.events import Notice, Queued, emit
 from randsvm.parallel import ThreadPool
@@ -41,36 +39,21 @@ Settle = Callable[[], object]
 Work = Callable[[Holding, list[Shard]], "tuple[Task, Settle]"]
 
 
-def load(
-    data: Source,
-    options: ParseOptions,
-    resources: Resources,
-    connecting: Callable[[str], AbstractContextManager[object]] = nullcontext,
-) -> Dataset:
-    """Return D, read by this process; the workers of the cluster resources.cluster scan it.
+def connect(address: str) -> WorkerPool:
+    """Return the workers of the cluster at an address. Raises ClusterError."""
+    return WorkerPool(Connection(address))
 
-    connecting: returns the context in which the cluster of an address is connected. Workers may
-    start while this process reads.
 
-    Raises the errors of dataset.load, and ClusterError.
-    """
-    assert resources.cluster is not None
-    with connecting(resources.cluster):
-        worker_pool = WorkerPool(Connection(resources.cluster))
-    try:
-        D = dataset.load(data, options, resources)
-        D.executor = ClusterExecutor(worker_pool, D, resources)
-        if D.n < REMOTE_ROWS:
-            emit(
-                Notice(
-                    f"fewer than {REMOTE_ROWS:,} rows: this process makes the scans of kernel "
-                    "machines itself"
-                )
+def scan_on(worker_pool: WorkerPool, D: Dataset, resources: Resources) -> Dataset:
+    """Return a view of D that workers scan; `Dataset.close` closes their connection."""
+    if D.n < REMOTE_ROWS:
+        emit(
+            Notice(
+                f"fewer than {REMOTE_ROWS:,} rows: this process makes the scans of kernel machines "
+                "itself"
             )
-        return D
-    except BaseException:
-        worker_pool.close()
-        raise
+        )
+    return D._copy_with(executor=ClusterExecutor(worker_pool, D, resources))
 
 
 class ClusterExecutor(Executor):
@@ -411,7 +394,7 @@ class Calls:
     """
 
     def __init__(self, address: str, shared: object) -> None:
-        self.worker_pool = WorkerPool(Connection(address))
+        self.worker_pool = connect(address)
         self.worker_pool.share(shared)
 
     def __enter__(self) -> Calls:

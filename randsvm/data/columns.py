@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from randsvm.decimals import NUMBER
+
 Format = Literal["csv", "tsv", "parquet"]
 # The byte between the fields of a text format.
 DELIMITERS = {"csv": ",", "tsv": "\t"}
+# Columns of text that a message lists.
+MAX_COLUMNS = 20
 # Words, in any case, that stand for a missing number. A text is missing only if it is empty.
 MISSING_WORDS = frozenset(("", "?", "na", "n/a", "nan", "null", "none"))
 
@@ -116,6 +120,22 @@ class Columns:
             for column in self.columns
             for text in (column.categories or (None,))
         ]
+
+    def described(self) -> str:
+        """Return the message about the columns of a training."""
+        texts = [one for one in self.columns if one.categories is not None]
+        count = len(self.columns) - len(texts)
+        found = f"{count} column{'s' * (count != 1)} of numbers"
+        if not texts:
+            return found
+        listed = [*map(str, texts[:MAX_COLUMNS]), *["..."] * (len(texts) > MAX_COLUMNS)]
+        return f"{found}; columns of text, with their numbers of categories: {', '.join(listed)}"
+
+    def are_names_numbers(self) -> bool:
+        """Return whether a header names all columns by numbers, as a row would."""
+        names = [column.name for column in self.columns] + [name for _, name in self.others]
+        has_header = self.header and self.format in DELIMITERS
+        return has_header and all(NUMBER.fullmatch(name.encode()) for name in names)
 
     def names_without_header(self, width: int) -> list[str]:
         """Return the names of the columns of a file without a header.

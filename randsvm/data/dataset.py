@@ -32,7 +32,6 @@ from randsvm.data.reading import CHUNK_ROWS, ParseOptions, Summary
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.data.scaling import SPARSE, Scaling, Statistics
 from randsvm.data.shard_executor import Executor, Shard, ShardStates
-from randsvm.files import inputs
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
@@ -63,7 +62,7 @@ class Chunk(NamedTuple):
 
 
 # The rows of a training: the names of files, or arrays.
-Source: TypeAlias = "str | tuple[str, ...] | in_memory.Arrays"
+Source: TypeAlias = "tuple[str, ...] | in_memory.Arrays"
 
 # Rows of a stored chunk: the number of the chunk, the first row in it, and the end.
 RowRange: TypeAlias = tuple[int, int, int]
@@ -457,7 +456,7 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
     """
     if isinstance(data, in_memory.Arrays):
         return Dataset(*in_memory.read(data, options), resources.workers)
-    return Dataset(*cache.read(inputs(data), options, resources), resources.workers)
+    return Dataset(*cache.read(data, options, resources), resources.workers)
 
 
 # ---- statistics of features ------------------------------------------------------------------

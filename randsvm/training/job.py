@@ -110,7 +110,7 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     Raises ParameterError or OutputError for files that cannot be written, or that would overwrite
     each other.
     """
-    paths = files.inputs(data) if isinstance(data, str | tuple) else ()
+    paths = data if isinstance(data, tuple) else ()
     if not paths and job.resources.cache is not None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}

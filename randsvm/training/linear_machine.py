@@ -30,7 +30,6 @@ from randsvm.data.row_weights import RowWeights
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
-from randsvm.files import inputs
 from randsvm.models.linear_model import LOGISTIC, LinearModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
@@ -447,12 +446,12 @@ def update(
     Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
     leaves the model trained so far.
     """
-    if not isinstance(data, str | tuple) or model is None:
+    if not isinstance(data, tuple) or model is None:
         raise ParameterError("--update needs the names of TRAIN_FILE and MODEL_FILE")
-    path, *others = inputs(data)
+    path, *others = data
     require(not others, "--update reads one TRAIN_FILE: cat the files into a pipe")
     clock = Clock(job.limits.time_limit, watch)
-    check_paths(path, model, job)
+    check_paths(data, model, job)
     check_gap(job, params)
     how = job.data_params
     require(
@@ -460,7 +459,7 @@ def update(
         "--update keeps the options of the model: no -v, lists or --scale",
     )
     if how.row_weights is not None:
-        check_row_weights(path, job)
+        check_row_weights(data, job)
     require(not how.is_table, f"--update reads svmlight files, not --format {how.format}")
     require(
         job.resources.cluster is None,

@@ -23,12 +23,11 @@ from randsvm import __version__, files
 from randsvm.arrays import to_csr
 from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
-from randsvm.data.columns import DELIMITERS, Columns, Format, TableOptions
+from randsvm.data.columns import Format, TableOptions
 from randsvm.data.dataset import Dataset, Source, scaling_of, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
-from randsvm.data.svmlight import NUMBER
 from randsvm.errors import ClusterError, DataError, GapError, Interrupted, ParameterError
 from randsvm.events import (
     Notice,
@@ -40,7 +39,7 @@ from randsvm.events import (
     emit,
     listening,
 )
-from randsvm.files import display_name, display_output, inputs
+from randsvm.files import display_name, display_output
 from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
@@ -79,8 +78,6 @@ if TYPE_CHECKING:
 
 # More integer classes than this look like the targets of a regression.
 MANY_INTEGERS = 20
-# Columns of text that a message lists.
-MAX_COLUMNS = 20
 
 
 def labelled(whole: Dataset, path: str, task: str) -> tuple[Dataset, tuple[str, ...]]:
@@ -113,8 +110,9 @@ def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Datas
     else:
         D = _load_on_cluster(data, options, job)
     if D.summary.columns is not None:
-        emit(Notice(_columns_notice(D.summary.columns)))
-        if _are_names_numbers(D.summary.columns):
+        text = D.summary.columns.described()
+        emit(Notice(text))
+        if D.summary.columns.are_names_numbers():
             emit(
                 Notice(
                     f"{joint_name(data)}: the first line names the columns, and all names are "
@@ -122,25 +120,6 @@ def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Datas
                 )
             )
     return D
-
-
-def _are_names_numbers(columns: Columns) -> bool:
-    """Return whether a header names all columns by numbers, as a row would."""
-    names = [column.name for column in columns.columns] + [name for _, name in columns.others]
-    has_header = columns.header and columns.format in DELIMITERS
-    return has_header and all(NUMBER.fullmatch(name) for name in names)
-
-
-def _columns_notice(columns: Columns) -> str:
-    """Return the message about the columns of a table."""
-    texts = [one for one in columns.columns if one.categories is not None]
-    count = len(columns.columns) - len(texts)
-    found = f"{count} column{'s' * (count != 1)} of numbers"
-    if not texts:
-        return found
-    listed = [str(one) for one in texts[:MAX_COLUMNS]]
-    listed += ["..."] * (len(texts) > MAX_COLUMNS)
-    return f"{found}; columns of text, with their numbers of categories: {', '.join(listed)}"
 
 
 def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> ParseOptions:
@@ -165,26 +144,33 @@ def _parse_options(data: Source, params: KernelParams | SgdParams, job: Job) -> 
 
 
 def _load_on_cluster(data: Source, options: ParseOptions, job: Job) -> Dataset:
-    """Return rows that the workers of a cluster scan."""
+    """Return rows that the workers of a cluster scan.
+
+    Raises ClusterError, also if the cluster is not reached before the time limit.
+    """
     # Imported here since dask is optional, and its import takes a second.
     try:
-        from randsvm.cluster.executor import load
+        from randsvm.cluster import executor
     except ImportError as error:
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    return load(data, options, job.resources, _connecting)
-
-
-@contextmanager
-def _connecting(address: str) -> Iterator[None]:
-    """Raise ClusterError if a cluster is not reached before the time limit."""
+    address = job.resources.cluster
+    assert address is not None
     try:
-        yield
+        worker_pool = executor.connect(address)
     except TimeLimitError:
         raise ClusterError(
             f"cannot reach the cluster {address} before --time-limit is over: no model was written"
         ) from None
+    try:
+        # Workers may start while this process reads.
+        return executor.scan_on(
+            worker_pool, dataset.load(data, options, job.resources), job.resources
+        )
+    except BaseException:
+        worker_pool.close()
+        raise
 
 
 def _table_options(
@@ -224,7 +210,7 @@ def check_row_weights(data: Source, job: Job) -> None:
 
 def joint_name(data: Source) -> str:
     """Return the name of the data for messages."""
-    return str(data) if isinstance(data, Arrays) else files.joint_name(inputs(data))
+    return str(data) if isinstance(data, Arrays) else files.joint_name(data)
 
 
 AnyTrainer = TypeVar("AnyTrainer", bound="Trainer[Any]")

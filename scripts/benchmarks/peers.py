@@ -40,7 +40,7 @@ def read(path: str) -> None:
     from randsvm.parameters.run import Resources
 
     with clocked("seconds"):
-        D = load(path, ParseOptions(), Resources(jobs=1))
+        D = load((path,), ParseOptions(), Resources(jobs=1))
     values: list[Any] = [chunk.X.data for shard in D.shards for chunk in D.chunks(shard)]
     print(f"rows {D.n}\nnonzeros {sum(map(len, values))}")
     print(f"sum {sum(part.sum(dtype='float64') for part in values)}")

@@ -18,7 +18,6 @@ from rows import (
     Draws,
     by_class,
     chunk_groups,
-    dataset,
     open_rows,
     shuffled_batches,
 )
@@ -190,7 +189,8 @@ def test_the_number_of_workers_changes_no_byte_of_a_model(
     command = ["sgd", "-q", *words.split(), "--cluster"]
     data, model = sorted_clouds[classes], tmp_path / "model"
     with monkeypatch.context() as patch:
-        patch.setattr(executor, "load", lambda *words: dataset.load(*words[:3]).single_threaded())
+        patch.setattr(executor, "connect", lambda address: None)
+        patch.setattr(executor, "scan_on", lambda pool, D, resources: D.single_threaded())
         run_train(*command, "here", data, model)
     expected = model.read_bytes()
     assert oracle.trailer(model)["averaged"] == GROUPS

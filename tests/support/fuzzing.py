@@ -367,7 +367,7 @@ class Caches:
 
     def _load(self) -> list[Any]:
         options, resources = ParseOptions(chunk_rows=25), Resources(cache=str(self.cache), jobs=1)
-        with closing(dataset.load(str(self.path), options, resources)) as D:
+        with closing(dataset.load((str(self.path),), options, resources)) as D:
             chunks = [D.store.read(number) for number in range(len(D.stored_starts) - 1)]
             arrays = [
                 array.tobytes()

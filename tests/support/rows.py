@@ -55,7 +55,7 @@ def open_rows(
     rows. options: fields of ParseOptions, such as chunk_rows=100 or labels="number".
     """
     if not isinstance(data, (randsvm.Arrays, tuple)):
-        data = str(data)
+        data = (str(data),)
     options["table"] = None if table is None else TableOptions(**table)
     resources = Resources(jobs=jobs, cache=None if cache is None else str(cache))
     if memory is not None:  # may be below the least value of the option

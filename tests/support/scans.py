@@ -146,7 +146,7 @@ def case(
     X = X[:, X.any(axis=0)]
     if problem.task == "svr":
         options = replace(options, labels="number")
-    with closing(dataset.load(str(path), options, Resources(jobs=2))) as whole:
+    with closing(dataset.load((str(path),), options, Resources(jobs=2))) as whole:
         if problem.task == "svc":
             D = two_classes(whole)
             flipped = (D.points(np.arange(1)).y != y[:1]).any()
