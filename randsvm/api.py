@@ -103,7 +103,7 @@ def train(
     Learning", NIPS 2007 (randsvm). Osuna, Freund, Girosi, AI Memo 1602, 1997 (osuna). Mostefaoui,
     Zaou, "SVM: Reduction of Learning Time" (osuna-closest).
     """
-    from randsvm.data.columns import Frame
+    from randsvm.data.columns import is_frame
     from randsvm.data.in_memory import Arrays, original_labels
     from randsvm.models.fitted import FittedModel
     from randsvm.training.job import Job
@@ -113,7 +113,7 @@ def train(
     groups, source = ALGORITHMS[algorithm], _source(data)
     target = None if model is None else os.fspath(model)
     # Files for the model of a frame have its types of columns.
-    own_format = {"format": "parquet"} if isinstance(source, Frame) else {}
+    own_format = {"format": "parquet"} if is_frame(data) else {}
     values = _values({**own_format, **options}, groups)
     params: Any
     own: list[Any]

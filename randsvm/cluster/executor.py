@@ -53,7 +53,8 @@ def scan_on(worker_pool: WorkerPool, D: Dataset, resources: Resources) -> Datase
                 "itself"
             )
         )
-    return D._copy_with(executor=ClusterExecutor(worker_pool, D, resources))
+    executor = ClusterExecutor(worker_pool, D, resources)
+    return D._copy_with(executor=executor)
 
 
 class ClusterExecutor(Executor):
