@@ -478,29 +478,31 @@ def listening(watch: Watch) -> Iterator[None]:
 
 
 class _Signals:
-    """The number of the first signal, None before it, and whether `check` has raised it."""
+    """The first signal and its time; None before it. Whether `check` has raised it."""
 
-    number: int | None = None
+    first: tuple[int, float] | None = None
     raised: bool = False
 
 
-def interrupt(number: int) -> int | None:
+def interrupt(number: int, now: float = 0.0) -> tuple[int, float | None]:
     """Record a signal, if it is the first one.
 
     Parameters
     ----------
     number : int
         Number of the signal.
+    now : float, default=0.0
+        Time of the signal, seconds.
 
     Returns
     -------
-    int or None
-        Number of the first signal; None if this is the first.
+    tuple
+        Number and time of the first signal; the time is None if this is the first.
     """
-    first = _Signals.number
-    if first is None:
-        _Signals.number = number
-    return first
+    if _Signals.first is not None:
+        return _Signals.first
+    _Signals.first = number, now
+    return number, None
 
 
 def check() -> None:
@@ -513,8 +515,8 @@ def check() -> None:
     Interrupted
         If a signal has come.
     """
-    if _Signals.number is None or threading.current_thread() is not threading.main_thread():
+    if _Signals.first is None or threading.current_thread() is not threading.main_thread():
         return
     if not _Signals.raised:
         _Signals.raised = True
-        raise Interrupted(_Signals.number)
+        raise Interrupted(_Signals.first[0])

@@ -65,20 +65,22 @@ def import_libsvm() -> None:
         del sys.modules["scipy"]
 
 
-def exit_code_of(error: BaseException | None) -> int:
-    """Return the exit code of a command that this error ends; None: no error."""
+def ending_of(error: BaseException | None) -> tuple[int, str]:
+    """Return the exit code of a command that this error ends, and the reason; None: no error."""
     if error is None:
-        return 0
-    if isinstance(error, RandsvmError | click.ClickException):
-        return error.exit_code
+        return 0, "no result"
+    if isinstance(error, RandsvmError):
+        return error.exit_code, str(error)
+    if isinstance(error, click.ClickException):
+        return error.exit_code, error.format_message()
     if isinstance(error, BrokenPipeError):
-        return BROKEN_PIPE
+        return BROKEN_PIPE, "the reader of the output went away"
     if isinstance(error, MemoryError):  # Report handles those of a run
-        return OutOfMemoryError.exit_code
+        return OutOfMemoryError.exit_code, "out of memory"
     # Files of a run raise errors of randsvm.errors; this one comes from standard output.
     if isinstance(error, OSError) and error.filename is None:
-        return TransferError.exit_code
-    return BUG
+        return TransferError.exit_code, f"writing <stdout>: {error.strerror}"
+    return BUG, f"{type(error).__name__}: {error}"
 
 
 def _exit_code(command: Callable[..., object], name: str) -> int:
@@ -93,22 +95,16 @@ def _exit_code(command: Callable[..., object], name: str) -> int:
             return BROKEN_PIPE
         return exit_.code if isinstance(exit_.code, int) else 1
     except Exception as error:  # noqa: BLE001
-        code = exit_code_of(error)
-        if isinstance(error, RandsvmError):
-            # A message about data begins with file:line:column, as those of compilers do.
-            prefix = "" if isinstance(error, DataError) else f"{name}: "
-            hint = " (the last of several names is the output)" * isinstance(
-                error, ReplacementError
-            )
-            _say(f"{prefix}{error}{hint}")
-        elif isinstance(error, MemoryError):
-            _say(f"{name}: out of memory")
-        elif isinstance(error, OSError) and code == TransferError.exit_code:
-            _say(f"{name}: writing <stdout>: {error.strerror}")
-        elif code == BUG:
+        code, reason = ending_of(error)
+        if isinstance(error, ReplacementError):
+            reason += " (the last of several names is the output)"
+        if code == BUG and not isinstance(error, RandsvmError):
             import traceback
 
             traceback.print_exc()
+        elif code != BROKEN_PIPE:
+            # A message about data begins with file:line:column, as those of compilers do.
+            _say(reason if isinstance(error, DataError) else f"{name}: {reason}")
         return code
     return 0
 
@@ -152,12 +148,6 @@ REPEAT_SECONDS = 1.0
 REPEAT_KEY_SECONDS = 0.1
 
 
-class _FirstSignal:
-    """The time at which the first signal came."""
-
-    time = 0.0
-
-
 def install_handlers() -> None:
     """Let the first of SIGNALS end the run with the best model so far."""
     for number in SIGNALS:
@@ -168,18 +158,13 @@ def install_handlers() -> None:
 
 def _handle(number: int, frame: FrameType | None) -> None:
     """Record a signal; randsvm.events raises Interrupted at the next event."""
-    now, first = time.monotonic(), events.interrupt(number)
-    if first is None:
-        _FirstSignal.time = now
-    elif _ends_at_once(first, number, now - _FirstSignal.time):
+    first, began = events.interrupt(number, time.monotonic())
+    # The kernel repeats SIGXCPU after each second of CPU time.
+    if began is None or number == signal.SIGXCPU:
+        return
+    least = REPEAT_KEY_SECONDS if first == number == signal.SIGINT else REPEAT_SECONDS
+    if time.monotonic() - began >= least:
         with contextlib.suppress(OSError):
             os.write(2, b"ended at once by a second signal\n")
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-
-
-def _ends_at_once(first: int, second: int, seconds: float) -> bool:
-    """Return whether a second signal ends the process `seconds` after the first one."""
-    if second == signal.SIGXCPU:  # the kernel repeats it after each second of CPU time
-        return False
-    return seconds >= (REPEAT_KEY_SECONDS if first == second == signal.SIGINT else REPEAT_SECONDS)

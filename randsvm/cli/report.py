@@ -20,14 +20,13 @@ import click
 
 from randsvm.cli import bars
 from randsvm.cli.log import COMMAND_ENDS, PREDICTION_ENDS, Failed, Log, Records, as_line
-from randsvm.cli.process import exit_code_of
+from randsvm.cli.process import ending_of
 from randsvm.errors import (
     ClusterError,
     Interrupted,
     OutOfMemoryError,
     OutputError,
     ParameterError,
-    RandsvmError,
     TransferError,
     WriteError,
 )
@@ -175,11 +174,11 @@ class Report:
         """
         event: Any = self.outcome
         if event is None:
-            event = Failed(_problem(error), time.monotonic() - self.start)
+            event = Failed(ending_of(error)[1], time.monotonic() - self.start)
         record = self.records.last(event)
 
         def finished() -> dict[str, Any]:
-            return record | {"exit_code": exit_code_of(self._final(error))}
+            return record | {"exit_code": ending_of(self._final(error))[0]}
 
         is_usage = isinstance(error, ParameterError)
         if self.in_json:
@@ -428,15 +427,6 @@ def _echo(line: str, is_report: bool) -> None:
     if sys.stdout is None and is_report:
         raise WriteError("writing <stdout>: it is closed")
     click.echo(line)
-
-
-def _problem(error: BaseException | None) -> str:
-    """Return the reason for the end of a command in a record."""
-    if isinstance(error, RandsvmError):
-        return str(error)
-    if isinstance(error, click.ClickException):
-        return error.format_message()
-    return "no result" if error is None else f"{type(error).__name__}: {error}"
 
 
 def _weight(event: Started) -> str:

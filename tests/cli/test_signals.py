@@ -274,7 +274,7 @@ process.install_handlers()
 for number, seconds in {pairs}:
     os.kill(os.getpid(), number)
     now += seconds
-assert events._Signals.number == {pairs}[0][0]
+assert events._Signals.first[0] == {pairs}[0][0]
 print("goes on")
 """
 TERM, INT, HUP, CPU, USR1, USR2 = 15, 2, 1, 24, 10, 12
@@ -350,7 +350,7 @@ def test_what_is_no_command_keeps_its_handler():
 @pytest.fixture
 def signalled(monkeypatch):
     """Records a signal, for this test only."""
-    monkeypatch.setattr(events._Signals, "number", None)
+    monkeypatch.setattr(events._Signals, "first", None)
     monkeypatch.setattr(events._Signals, "raised", False)
     return events.interrupt
 

@@ -78,7 +78,7 @@ def _signal(patch: pytest.MonkeyPatch, calls: Calls) -> None:
         check()
 
     patch.setattr(events, "check", checked)
-    patch.setattr(events._Signals, "number", None)
+    patch.setattr(events._Signals, "first", None)
     patch.setattr(events._Signals, "raised", False)
 
 
