@@ -58,7 +58,7 @@ class LinearMachine(BaseSVM):
         # The logistic loss and that of Crammer and Singer have no duality gap.
         certified = given["loss"] not in ("log", None)
         if certified:
-            given |= {"epochs": 1, "gap": float(self.tol), "max_iterations": self.max_iter}
+            given |= {"epochs": 0, "gap": float(self.tol), "max_iterations": self.max_iter}
         else:
             weights = arrays.weights
             n = arrays.X.shape[0] if weights is None else int(np.count_nonzero(weights))
@@ -156,10 +156,10 @@ class LinearMachine(BaseSVM):
 class LinearSVC(Classifier, LinearMachine):
     """Linear classification for many rows and sparse features.
 
-    One pass of stochastic gradient descent and Newton steps train until the relative duality gap is
-    at most tol: the objective, in which the intercept is not regularised, is then within this share
-    of the optimum. multi_class="crammer_singer" and loss="log" have passes of stochastic gradient
-    descent only, and no certificate.
+    Newton steps train until the relative duality gap is at most tol: the objective, in which the
+    intercept is not regularised, is then within this share of the optimum.
+    multi_class="crammer_singer" and loss="log" have passes of stochastic gradient descent instead,
+    and no certificate.
     """
 
     # These two parameters are positional in scikit-learn.

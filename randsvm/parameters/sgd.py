@@ -160,9 +160,9 @@ class SgdParams(MachineParams):
     )
     epochs: int | None = option(
         None,
-        Whole(least=1),
+        Whole(least=0),
         "--epochs",
-        help="Passes over the data.  "
+        help="Passes over the data; 0 with --gap: Newton steps only.  "
         f"[default: {MIN_EPOCHS}, up to {MAX_EPOCHS} for fewer than {MANY_ROWS:,} rows]",
         group=STOP,
         brief="Passes over the data.",
@@ -240,6 +240,7 @@ class SgdParams(MachineParams):
         """Require options that suit --gap, or its absence."""
         if self.gap is None:
             require(self.max_iterations is None, "--max-iterations of sgd needs --gap")
+            require(self.epochs != 0, "--epochs 0 needs --gap")
             return
         require(
             self.task == "svr"
@@ -299,6 +300,7 @@ class SgdParams(MachineParams):
     def resolved(self, n: int) -> SgdParams:
         """Return the parameters with the defaults for n rows."""
         passes = max(self.MIN_EPOCHS * (self.MANY_ROWS / n) ** 0.25, self.MIN_STEPS / n)
+        usual = min(max(math.ceil(passes), self.MIN_EPOCHS), self.MAX_EPOCHS)
         mapped = self.kernel != "linear" and self.components is None
         return replace(
             self,
@@ -306,7 +308,7 @@ class SgdParams(MachineParams):
             C=1.0 if self.C is None and self.lambda_ is None and not self.has_share else self.C,
             loss=self.loss or (None if self.task == "svr" else "hinge"),
             multiclass=self.multiclass or ("ovr" if self.task == "svc" else None),
-            epochs=self.epochs or min(max(math.ceil(passes), self.MIN_EPOCHS), self.MAX_EPOCHS),
+            epochs=usual if self.epochs is None else self.epochs,
         )
 
     def uses(self, name: str) -> bool:

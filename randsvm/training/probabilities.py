@@ -119,12 +119,13 @@ def fit_pair_sigmoids(
     As in LIBSVM, a pair's sigmoid is fitted to the rows of its two classes. f : (n, K - 1), see
     `own_pair_values`; y : (n,) class indices; weights : (n,), or None if all are 1.
     """
+    weights = np.ones(len(y)) if weights is None else weights
     fitted = []
     for i, j in zip(*class_pairs(f.shape[1] + 1), strict=True):
         of_pair = np.flatnonzero((y == i) | (y == j))
         first = y[of_pair] == i
-        own = None if weights is None else weights[of_pair]
-        fitted.append(fit_sigmoid(f[of_pair, np.where(first, j - 1, i)], first, own))
+        own = f[of_pair, np.where(first, j - 1, i)]
+        fitted.append(fit_sigmoid(own, first, weights[of_pair]))
     return np.array(fitted).T
 
 
@@ -147,28 +148,22 @@ def fit_sigmoid(
     never makes a class certain. With weights, (n,), a row counts as its weight: N+ and N- are sums
     of weights, and so are the loss and its derivatives.
     """
-    if weights is None:
-        count: float = int(positive.sum())
-        rest: float = len(f) - count
-    else:
-        count, rest = float(weights[positive].sum()), float(weights[~positive].sum())
+    own = np.ones(len(f)) if weights is None else weights
+    count, rest = float(own[positive].sum()), float(own[~positive].sum())
     target = np.where(positive, (count + 1) / (count + 2), 1 / (rest + 2))
 
     def loss(AB: np.ndarray) -> float:
         """Return - sum t log p + (1 - t) log(1 - p)."""
         z = AB[0] * f + AB[1]
-        of_rows = np.logaddexp(0.0, z) - (1 - target) * z
-        return float(of_rows.sum() if weights is None else weights @ of_rows)
+        return float((own * (np.logaddexp(0.0, z) - (1 - target) * z)).sum())
 
     AB = np.array([0.0, np.log((rest + 1) / (count + 1))])
     value = loss(AB)
     design = np.column_stack([f, np.ones(len(f))])
     for _ in range(MAX_STEPS):
         p = 0.5 - 0.5 * np.tanh((AB[0] * f + AB[1]) / 2)
-        residual, curvature = target - p, p * (1 - p)
-        if weights is not None:
-            residual, curvature = weights * residual, weights * curvature
-        gradient = design.T @ residual
+        curvature = own * (p * (1 - p))
+        gradient = design.T @ (own * (target - p))
         if np.abs(gradient).max() < MIN_GRADIENT:
             break
         hessian = (design.T * curvature) @ design + RIDGE * np.eye(2)
@@ -196,10 +191,9 @@ def laplace_scale(z: np.ndarray, weights: np.ndarray | None = None) -> float:
 
     Lin and Weng, "Simple Probabilistic Predictions for Support Vector Regression", 2004.
     """
-    size = np.abs(z)
-    mean = np.average(size, weights=weights)
-    near = size <= OUTLIER_DEVIATIONS * math.sqrt(2) * mean
-    return float(np.average(size[near], weights=None if weights is None else weights[near]))
+    size, own = np.abs(z), np.ones(len(z)) if weights is None else weights
+    near = size <= OUTLIER_DEVIATIONS * math.sqrt(2) * np.average(size, weights=own)
+    return float(np.average(size[near], weights=own[near]))
 
 
 # --- density of novelty detection ----------------------------------------------------------

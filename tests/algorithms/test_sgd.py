@@ -544,7 +544,13 @@ def test_rows_with_large_gradients_do_not_make_the_weights_explode(
 
 
 @pytest.mark.parametrize(
-    "options", [{"C": 1.0}, {"C": 1.0, "loss": "squared-hinge"}, {"task": "svr", "C": 1.0}]
+    "options",
+    [
+        {"C": 1.0},
+        {"C": 1.0, "epochs": 0},
+        {"C": 1.0, "loss": "squared-hinge"},
+        {"task": "svr", "C": 1.0},
+    ],
 )
 def test_newton_steps_reach_the_gap_on_unscaled_columns(options):
     """The reference of the hinge and the regression is LIBSVM; D bounds every objective."""

@@ -158,7 +158,7 @@ LINES = [
     ("sgd --loss epsilon-insensitive two m", 2, "--loss of -s svc is hinge or squared-hinge or"),
     ("sgd -s one-class --no-bias two m", 2, "-s one-class finds the offset b"),
     (f"{UPDATE} --no-bias two m", 2, f"{KEPT}no-bias"),
-    ("sgd --epochs 0 two m", 2, "must be >= 1"),
+    ("sgd --epochs 0 two m", 2, "--epochs 0 needs --gap"),
     ("sgd --early-stopping 1.5 two m", 2, "must be > 0 and < 1"),
     ("sgd --early-stopping 0 two m", 2, "must be > 0 and < 1"),
     ("sgd --checkpoint 10 two m", 2, "--checkpoint needs --update MODEL"),

@@ -133,6 +133,12 @@ def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rat
     assert twice.model.read_bytes() == once.model.read_bytes()
 
 
+def test_newton_steps_count_as_an_epoch(tmp_path):
+    """Else the first steps of an update would be as large as those from weights of 0."""
+    case = UpdateCase(tmp_path, 2, ("--epochs", 0, "--gap", 0.01))
+    assert float(oracle.read_linear(case.old, 7).metadata["t"]) == 200
+
+
 def test_an_update_may_change_the_class_weights(tmp_path):
     case = UpdateCase(tmp_path, 4, ("-w", 2, 7))
     learnt = case.update("new", "-w3", 5)
