@@ -136,10 +136,9 @@ class CrossValidation:
         """
 
         def numbered_values(fold: int) -> tuple[int, np.ndarray | None]:
-            held, rest = self.D.subset(self.held_out(fold)), self.D.subset(self.training(fold))
-            work = partial(held_out_values, fit, params, rest, held, keep)
+            rows = self.training(fold), self.held_out(fold)
             try:
-                return fold, self.D.executor.call(work).kept
+                return fold, fit_anew(self.D, fit, params, None, *rows, keep)[0]
             except TimeLimitError:
                 return fold, None
 
@@ -153,6 +152,20 @@ class CrossValidation:
         for fold in list(found):
             f[self.held_out(fold)] = found.pop(fold)
         return held, f if held.all() else f[held]
+
+
+def fit_anew(
+    D: Dataset,
+    fit: Fit[AnyParams],
+    params: AnyParams,
+    start: Any,
+    training: np.ndarray,
+    held_out: np.ndarray,
+    keep: Keep,
+) -> tuple[np.ndarray, None]:
+    """Train on some rows of D, from nothing; see FoldFit. fit: trains on the rows of a view."""
+    work = partial(held_out_values, fit, params, D.subset(training), D.subset(held_out), keep)
+    return D.executor.call(work).kept, None
 
 
 def held_out_values(

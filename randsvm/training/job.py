@@ -6,12 +6,12 @@ This module knows no algorithm.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from randsvm.parameters.svm import KernelParams
 
 # The parameters of a kernel machine or of a linear one.
 AnyParams = TypeVar("AnyParams", bound=KernelParams | SgdParams)
-AnyParams_contra = TypeVar("AnyParams_contra", bound=KernelParams | SgdParams, contravariant=True)
 
 # Returns f of rows: (m, K) float64.
 Decision = Callable[[Matrix], np.ndarray]
@@ -44,35 +43,14 @@ Keep = Callable[[np.ndarray, np.ndarray], np.ndarray]
 Fit = Callable[[Dataset, AnyParams], Decision]
 
 
-class SearchFit(Protocol[AnyParams_contra]):
-    """Fits of a search that share work with each other.
-
-    starts_from_fits: whether a fit starts from one with other rows or another C
-    """
-
-    starts_from_fits: bool
-
-    def suits(self, D: Dataset, candidates: Sequence[AnyParams_contra]) -> bool:
-        """Return whether fits on most rows of D with these parameters gain from each other."""
-
-    def fit(
-        self,
-        D: Dataset,
-        params: AnyParams_contra,
-        start: Any,
-        training: np.ndarray,
-        held_out: np.ndarray,
-        keep: Keep,
-    ) -> tuple[np.ndarray, Any]:
-        """Train on some rows of D; return what is kept of f of others, and the fit to start from.
-
-        start: a fit with the same parameters except C, on these or other rows, to start from;
-            None: there is none
-        training, held_out : (n,) bool, the rows to train on and those that f is of
-        """
-
-    def close(self) -> None:
-        """Free what fits on the same rows share."""
+# Trains on some rows of a view, and returns what is kept of f of others, and the fit to start from.
+# Its arguments:
+#
+#     params
+#     start: a fit with the same parameters except C, on these or other rows; None: from nothing
+#     training, held_out : (n,) bool, the rows to train on and those that f is of
+#     keep
+FoldFit = Callable[[AnyParams, Any, np.ndarray, np.ndarray, Keep], tuple[np.ndarray, Any]]
 
 
 @dataclass(frozen=True)

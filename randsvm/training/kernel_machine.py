@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from math import inf, isinf, isnan
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Start, start_from
+from randsvm.algorithms.decomposition import start_from
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
@@ -37,15 +36,16 @@ from randsvm.parameters.values import AUTO
 from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
+from randsvm.svm.shared_kernel import shares_kernel
 from randsvm.svm.solution import Certificate, KernelSolution
 from randsvm.training.cross_validation import concurrent_fits, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
     Clock,
     Decision,
+    FoldFit,
     Job,
     Keep,
-    SearchFit,
     Stopped,
     StopReason,
     TimeLimitError,
@@ -143,6 +143,10 @@ def _check_precomputed(job: Job) -> None:
 
 
 # --- training --------------------------------------------------------------------------------
+
+
+# The solution of each subtask of a fold; None: it has no rows of one of its sides.
+FoldStart: TypeAlias = list[SavedSolution | None]
 
 
 class KernelTrainer(Trainer[KernelParams]):
@@ -265,15 +269,99 @@ class KernelTrainer(Trainer[KernelParams]):
             run.run()
         return run.machine.decision_matrix
 
-    def search_fits(self) -> list[SearchFit[KernelParams]]:
-        fits: list[SearchFit[KernelParams]] = []
-        # LIBSVM ends at a tolerance: not at a search gap that the user asks for, and not by the
-        # rules that end a run without a gap.
-        if self.job.search.search_gap is None and self.job.stop.wanted_gap is not None:
-            from randsvm.training.search import SharedKernelFit
+    @contextmanager
+    def fold_fits(
+        self, D: Dataset, candidates: Sequence[KernelParams]
+    ) -> Iterator[tuple[FoldFit[KernelParams], bool]]:
+        part, first = self.for_search(), candidates[0]
+        with closing(part.subtasks(D, first, concurrent_fits(D, self.job))) as whole:
 
-            fits.append(SharedKernelFit(self.subtasks, self.job.resources.memory // 4))
-        return [*fits, SeededKernelFit(self.for_search())]
+            def subtasks_of(params: KernelParams) -> Subtasks:
+                return whole.with_params(part.resolved(params))
+
+            if first.components is None and self._shares_kernels(map(subtasks_of, candidates)):
+                from randsvm.training.search import shared_kernel_fits
+
+                yield shared_kernel_fits(subtasks_of, self.job.resources.memory // 4), False
+            elif first.components is None and part.gains_from_starts(whole):
+                if whole.pairs:
+                    whole.group_rows()
+                yield partial(part.fit_fold, subtasks_of), True
+            else:
+                with super().fold_fits(D, candidates) as found:
+                    yield found
+
+    def _shares_kernels(self, subtasks: Iterable[Subtasks]) -> bool:
+        """Return whether LIBSVM solves parts of the same rows from kernel values in memory.
+
+        It ends at a tolerance: not at a search gap that the user asks for, and not by the rules
+        that end a run without a gap. subtasks: with the parameters of each candidate
+        """
+        if self.job.search.search_gap is not None or self.job.stop.wanted_gap is None:
+            return False
+        return all(
+            one.params.task in ("svc", "svr")
+            and not one.D.summary.weighted
+            and shares_kernel(one.D, one.problem)
+            for one in subtasks
+        )
+
+    def gains_from_starts(self, subtasks: Subtasks) -> bool:
+        """Return whether fits on most of these rows gain from the fits before.
+
+        Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
+        another sum. KBH07's rule without a gap keeps no coefficients outside of a working set. If
+        all rows fit into one working set, LIBSVM is as fast from zero: digits takes 1.8 times as
+        long with seeds. Random features of each gamma are other rows.
+        """
+        if subtasks.params.task in NU_TASKS or self.job.stop.wanted_gap is None:
+            return False
+        folds = self.job.search.fold_count
+        rows = subtasks.max_rows * (folds - 1) // folds
+        return self.algorithm_for(rows, subtasks.problem).r < rows
+
+    def fit_fold(
+        self,
+        subtasks_of: Callable[[KernelParams], Subtasks],
+        params: KernelParams,
+        start: FoldStart | None,
+        training: np.ndarray,
+        held_out: np.ndarray,
+        keep: Keep,
+    ) -> tuple[np.ndarray, FoldStart]:
+        """Train on some rows, all others of which have the weight 0; see FoldFit."""
+        subtasks = subtasks_of(params).without(~training)
+        numbers = range(len(subtasks))
+        with limited(inf) as clock:
+            solved = [
+                self._solve_fold(subtasks, number, start[number] if start else None, clock)
+                for number in numbers
+            ]
+        D, saved = subtasks.D, [one for _, one in solved]
+        if subtasks.pairs:
+            machine = assemble(subtasks, [SV for SV, _ in solved])
+            f_of_others = kept_values(D.subset(held_out), machine.decision_matrix, keep).kept
+            return f_of_others, saved
+        f = [(one.u[held_out] + SV.b) * SV.scale for SV, one in solved if one is not None]
+        return keep(np.column_stack(f), D.labels()[held_out]), saved
+
+    def _solve_fold(
+        self, subtasks: Subtasks, number: int, seed: SavedSolution | None, clock: Clock
+    ) -> tuple[KernelSolution, SavedSolution | None]:
+        """Return the solution of a subtask of a fold, over all rows, and the same to start from."""
+        if subtasks.lacks_side(number):
+            return subtasks.constant_solution(number)[0], None
+        task = subtasks[number]
+        algorithm = self.algorithm_for(task.D.n, task.problem)
+        start = None if seed is None else start_from(seed)
+        shares = subtasks.memory_sharers
+        rounds = Rounds(task, algorithm, self.job, start, clock, memory_shares=shares)
+        try:
+            SV = rounds.run(inf, evaluate=False).SV
+            rounds.scan.return_to(SV)
+            return task.in_whole(SV), rounds.scan.saved_solution
+        finally:
+            rounds.scan.forget()
 
     def for_search(self) -> KernelTrainer:
         """Return a trainer for parts of the rows, to the gap of a search and without --reduce."""
@@ -290,91 +378,7 @@ class KernelTrainer(Trainer[KernelParams]):
     def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        return KernelTrainingRun(self, params, subtasks, clock, until, concurrent_subtasks=together)
-
-
-# A fit from which others start, with a larger C or on other rows: the subtasks of all rows, and the
-# solution of each; None: the fit has no rows of one of its sides.
-SeededFit = tuple[Subtasks, list[SavedSolution | None]]
-
-
-class SeededKernelFit:
-    """Fits of a search, each of which starts from another fit."""
-
-    starts_from_fits = True
-
-    def __init__(self, trainer: KernelTrainer) -> None:
-        self.trainer = trainer
-        # The rows of pairs of classes, which all fits on the same rows share.
-        self._pairs: Subtasks | None = None
-        self._lock = Lock()
-
-    def close(self) -> None:
-        """Free what fits on the same rows share."""
-        if self._pairs is not None:
-            self._pairs.close()
-            self._pairs = None
-
-    def suits(self, D: Dataset, candidates: Sequence[KernelParams]) -> bool:
-        """Return whether fits on most rows of D with these parameters gain from others.
-
-        Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
-        another sum. KBH07's rule without a gap keeps no coefficients outside of a working set. If
-        all rows fit into one working set, LIBSVM is as fast from zero: digits takes 1.8 times as
-        long with seeds. Random features of each gamma are other rows.
-        """
-        trainer, params = self.trainer, candidates[0]
-        if params.task in NU_TASKS or params.components or trainer.job.stop.wanted_gap is None:
-            return False
-        subtasks = trainer.subtasks(D, params)
-        folds = trainer.job.search.fold_count
-        rows = subtasks.max_rows * (folds - 1) // folds
-        return trainer.algorithm_for(rows, subtasks.problem).r < rows
-
-    def fit(
-        self,
-        D: Dataset,
-        params: KernelParams,
-        start: SeededFit | None,
-        training: np.ndarray,
-        held_out: np.ndarray,
-        keep: Keep,
-    ) -> tuple[np.ndarray, SeededFit]:
-        """Train on some rows of D from `start`; see SearchFit.fit."""
-        if start is None:
-            subtasks, starts = self._subtasks(D, params), []
-        else:
-            subtasks = start[0].with_params(self.trainer.resolved(params))
-            starts = start[1]
-        rest = subtasks.without(~training)
-        with limited(inf) as clock:
-            seeds = dict(enumerate(starts))
-            run = KernelTrainingRun(
-                self.trainer, params, rest, clock, inf, seeds, evaluates=False, saves=True
-            )
-            run.run()
-        return self._kept(run, held_out, keep), (subtasks, run.saved)
-
-    def _subtasks(self, D: Dataset, params: KernelParams) -> Subtasks:
-        subtasks = self.trainer.subtasks(D, params, concurrent_fits(D, self.trainer.job))
-        if not subtasks.pairs:
-            return subtasks
-        with self._lock:
-            if self._pairs is None:
-                subtasks.group_rows()
-                self._pairs = subtasks
-            return self._pairs.with_params(self.trainer.resolved(params))
-
-    def _kept(self, run: KernelTrainingRun, held_out: np.ndarray, keep: Keep) -> np.ndarray:
-        """Return what is kept of f of the rows that a run leaves out; held_out : (n,) bool."""
-        D = run.subtasks.D
-        if run.subtasks.pairs:
-            return kept_values(D.subset(held_out), run.machine.decision_matrix, keep).kept
-        columns = []
-        for one, saved in zip(run.solutions, run.saved, strict=True):
-            u = np.zeros(D.n) if saved is None else saved.u
-            columns.append((u[held_out] + one.SV.b) * one.SV.scale)
-        return keep(np.column_stack(columns), D.labels()[held_out])
+        return KernelTrainingRun(self, params, subtasks, clock, until, together)
 
 
 class KernelTrainingRun(BatchRun[KernelParams]):
@@ -383,10 +387,12 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     Pairs of classes with enough rows are solved side by side, as many as memory allows (see
     `Subtasks.side_by_side`). Other subtasks are solved one after another.
 
-    seeds: what subtasks start from, by their numbers
     concurrent_subtasks: the number of subtasks that are solved at a time
     evaluates: whether solutions have a closing evaluation; those of folds have none
-    saves: whether other fits start from the solutions
+    solved: the solutions by the numbers of their subtasks, also those of interrupted ones
+    under_way: the rounds of subtasks by their numbers
+    reported_rounds: the number of rounds reported by subtasks that are solved side by side
+    density_marks: what a model of novelty detection has for probabilities
     """
 
     def __init__(
@@ -396,102 +402,76 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         subtasks: Subtasks,
         clock: Clock,
         end: float,
-        seeds: dict[int, SavedSolution | None] | None = None,
         concurrent_subtasks: int = 1,
-        *,
         evaluates: bool = True,
-        saves: bool = False,
     ) -> None:
         self.trainer: KernelTrainer = trainer
-        self.params = params
-        self.subtasks = subtasks
-        self.clock = clock
-        self.end = end
-        self.seeds = seeds or {}
-        self.concurrent_subtasks = concurrent_subtasks
-        self.evaluates, self.saves = evaluates, saves
-        # By the number of a subtask: its solution; the solution of one that was interrupted; the
-        # rounds under way.
+        self.params, self.subtasks = params, subtasks
+        self.clock, self.end = clock, end
+        self.concurrent_subtasks, self.evaluates = concurrent_subtasks, evaluates
         self.solved: dict[int, SubtaskSolution] = {}
-        self.interrupted: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
-        # The solutions from which other fits start; None: one of the sides has no rows.
-        self.saved: list[SavedSolution | None] = [None] * len(subtasks)
-        # The rounds of each subtask that ended, and the seconds of its solves.
-        self.efforts: list[tuple[int, float]] = []
-        # The number of rounds of subtasks that ended.
-        self.rounds = 0
-        # The number of rounds reported by subtasks that are solved side by side.
         self.reported_rounds = 0
-        # Whether any subtask that ended has a solution.
-        self.has_solution = False
-        # What a model of novelty detection has for probabilities.
         self.density_marks: dict[str, Any] = {}
 
-    def run(self, numbers: Sequence[int] | None = None, clock: Clock | None = None) -> None:
-        """Solve all subtasks, or those of these numbers, for which there is time.
+    def run(self) -> None:
+        """Solve all subtasks for which there is time.
 
-        clock: of the thread. Raises TimeLimitError if the time is over and no subtask has a
-        solution.
+        Raises TimeLimitError if the time is over and no subtask has a solution.
         """
-        if numbers is None and self.concurrent_subtasks > 1:
-            tasks = [partial(self._run_in_thread, n) for n in range(len(self.subtasks))]
+        numbers = range(len(self.subtasks))
+        if self.concurrent_subtasks > 1:
+            tasks = [partial(self._solve_in_thread, n) for n in numbers]
             threads = self.concurrent_subtasks
             run_forwarding_events(tasks, threads, self._forward, "pairs", "pair")
+        else:
+            for number in numbers:
+                self._solve(number, self.clock)
+
+    def _solve(self, number: int, clock: Clock) -> None:
+        """Solve a subtask, which has its share of the time left. clock: of the thread."""
+        subtasks, trainer = self.subtasks, self.trainer
+        if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
             return
-        for number in range(len(self.subtasks)) if numbers is None else numbers:
-            if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
-                continue
-            if self.subtasks.pairs and 0 in self.subtasks.side_weights(number):
-                stopped = Stopped(StopReason.NO_VIOLATORS)
-                self.solved[number] = SubtaskSolution.constant(self.subtasks, number, stopped)
-                continue
-            rounds = self.under_way[number] = self._rounds(number, clock or self.clock)
-            # Without any solution there is no model: the first subtask may use all the time.
-            latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
-            try:
-                self._keep(number, rounds, rounds.run(latest, self.evaluates))
-            except TimeLimitError:
-                if not self.has_model:
-                    raise
-            except (Interrupted, ClusterError, Cancelled) as error:
-                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
-                if self.evaluates and (found := rounds.interrupted(stopped)) is not None:
-                    self.interrupted[number] = found.in_whole(rounds.task)
+        if subtasks.lacks_side(number):
+            stopped = Stopped(StopReason.NO_VIOLATORS)
+            self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
+            return
+        task, left = subtasks[number], len(subtasks) - len(self.solved)
+        rounds = self.under_way[number] = Rounds(
+            task,
+            trainer.algorithm_for(task.D.n, task.problem),
+            trainer.job,
+            None if trainer.old is None else trainer.old.on(task, self.params.cost),
+            clock,
+            self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
+            sum(one.rounds for one in self.solved.values()),
+            self.concurrent_subtasks * subtasks.memory_sharers,
+        )
+        # Without any solution there is no model: the first subtask may use all the time.
+        latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
+        try:
+            found = self._completed(rounds, rounds.run(latest, self.evaluates))
+            self.solved[number] = rounds.in_whole(found)
+        except TimeLimitError:
+            if not self.has_model:
                 raise
-            finally:
-                self.efforts.append((rounds.count, rounds.solve_seconds))
-                self.rounds += rounds.count
-                if rounds.newest is not None:
-                    self.has_solution = True
-                del self.under_way[number]
-                rounds.scan.forget()
+        except (Interrupted, ClusterError, Cancelled) as error:
+            stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+            if self.evaluates and (best := rounds.interrupted(stopped)) is not None:
+                self.solved[number] = rounds.in_whole(best)
+            raise
+        finally:
+            del self.under_way[number]
+            rounds.scan.forget()
 
-    def _rounds(self, number: int, clock: Clock) -> Rounds:
-        """Return the rounds of a subtask, which has its share of the time left."""
-        task, left = self.subtasks[number], len(self.subtasks) - len(self.solved)
-        end = self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end)
-        trainer = self.trainer
-        algorithm = trainer.algorithm_for(task.D.n, task.problem)
-        seed = self.seeds.pop(number, None)
-        start: Start | None = None if seed is None else start_from(seed)
-        if start is None and trainer.old is not None:
-            start = trainer.old.on(task, self.params.cost)
-        shares = self.concurrent_subtasks * self.subtasks.memory_sharers
-        return Rounds(task, algorithm, trainer.job, start, clock, end, self.rounds, shares)
-
-    def _keep(self, number: int, rounds: Rounds, solution: SubtaskSolution) -> None:
-        """Keep the solution of a subtask, reduced if that is asked for and there is time."""
-        if solution.evaluated:
-            solution = replace(solution, poor_fit=poor_fit_reason(rounds.scan, solution.SV))
-        if solution.evaluated or not self.evaluates:
-            solution = rounds.reduced(solution)
-        if self.saves:
-            rounds.scan.return_to(solution.SV)
-            self.saved[number] = rounds.scan.saved_solution
-        elif not self.evaluates:
-            solution = replace(solution, SV=rounds.scan.completed(solution.SV))
-        self.solved[number] = solution.in_whole(rounds.task)
+    def _completed(self, rounds: Rounds, found: SubtaskSolution) -> SubtaskSolution:
+        """Return the solution of a subtask, reduced if that is asked for and there is time."""
+        if found.evaluated:
+            found = replace(found, poor_fit=poor_fit_reason(rounds.scan, found.SV))
+        if found.evaluated or not self.evaluates:
+            found = rounds.reduced(found)
+        return found if self.evaluates else replace(found, SV=rounds.scan.completed(found.SV))
 
     def complete(self) -> None:
         self.subtasks.close()
@@ -532,12 +512,12 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         """The sum of the certificates of all subtasks."""
         return total_certificate([one.certificate for one in self.solutions])
 
-    def _run_in_thread(self, number: int, watch: Watch) -> None:
+    def _solve_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
         clock = Clock(None, watch)
         clock.began = self.clock.began
         with listening(clock):
-            self.run([number], clock)
+            self._solve(number, clock)
 
     def _forward(self, event: object) -> None:
         """Emit an event of a thread, with rounds numbered over all threads."""
@@ -583,12 +563,13 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     @property
     def has_model(self) -> bool:
         under_way = list(self.under_way.values())
-        return self.has_solution or any(one.newest is not None for one in under_way)
+        return bool(self.solved) or any(one.newest is not None for one in under_way)
 
     def interrupt(self, stopped: Stopped) -> None:
         self.subtasks.close()
-        interrupted = {n: replace(one, stopped=stopped) for n, one in self.interrupted.items()}
-        self.solved = {**interrupted, **self.solved}
+        for number, one in self.solved.items():
+            if one.stopped.reason is StopReason.INTERRUPTED:
+                self.solved[number] = replace(one, stopped=stopped)
         self._report()
 
     @cached_property
@@ -606,7 +587,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         counted = [one.violators for one in every if one.violators is not None]
         return Trained(
             model=self.name,
-            iterations=sum(count for count, _ in self.efforts),
+            iterations=sum(one.rounds for one in every),
             support_vectors=len(self.machine.beta),
             # The coefficients of a reduced machine have no bounds.
             bounded=0 if self.reductions else count_bounded([one.SV for one in every]),
@@ -616,7 +597,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             certificate=self._certificate_word,
             cross_validation=self.cross_validation,
             stopped=stopped,
-            solve_seconds=sum(seconds for _, seconds in self.efforts),
+            solve_seconds=sum(one.seconds for one in every),
             seconds=self.clock.seconds,
             primal=certificate.primal,
             dual=certificate.dual,

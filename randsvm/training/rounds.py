@@ -391,6 +391,7 @@ class SubtaskSolution:
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
     full, changes: the solution that --reduce has reduced, and what it changed; None: it has not
+    rounds, seconds: their number, and the seconds of their solves
     """
 
     SV: KernelSolution
@@ -401,6 +402,8 @@ class SubtaskSolution:
     poor_fit: str | None = None
     full: SubtaskSolution | None = None
     changes: SubtaskReduction | None = None
+    rounds: int = 0
+    seconds: float = 0.0
 
     @staticmethod
     def constant(subtasks: Subtasks, number: int, stopped: Stopped) -> SubtaskSolution:
@@ -727,6 +730,11 @@ class Rounds:
         return found._replace(
             solution=machine, certificate=self.scan.with_dual_of(SV, V.certificate)
         )
+
+    def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
+        """Return a solution with the row numbers of the whole D, and what it took."""
+        found = replace(found, rounds=self.count, seconds=self.solve_seconds)
+        return found.in_whole(self.task)
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
         """Return the solution of `run` with the certificate of a closing evaluation.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
@@ -51,6 +52,7 @@ from randsvm.parameters.svm import KernelParams, check_weights
 from randsvm.training import probabilities
 from randsvm.training.cross_validation import (
     check_select_by,
+    fit_anew,
     fit_by_cross_validation,
     search_metadata,
 )
@@ -60,8 +62,8 @@ from randsvm.training.job import (
     AnyParams,
     Clock,
     Decision,
+    FoldFit,
     Job,
-    SearchFit,
     Stopped,
     StopReason,
     TimeLimitError,
@@ -300,9 +302,15 @@ class Trainer(ABC, Generic[AnyParams]):
         """Return a trainer for parts of the rows whose fits are only scored."""
         return self.for_parts()
 
-    def search_fits(self) -> Sequence[SearchFit[AnyParams]]:
-        """Return ways to make the fits of a search with shared work, the preferred one first."""
-        return ()
+    @contextmanager
+    def fold_fits(
+        self, D: Dataset, candidates: Sequence[AnyParams]
+    ) -> Iterator[tuple[FoldFit[AnyParams], bool]]:
+        """Yield the way to fit parts of a view of the rows with some parameters.
+
+        With it: whether a fit may start from another one.
+        """
+        yield partial(fit_anew, D, self.for_search().fit), False
 
     @property
     @abstractmethod
@@ -404,8 +412,9 @@ def train(
             from randsvm.training.search import search
 
             until = clock.share(SEARCH_TIME)
-            fit, fits = trainer.for_search().fit, trainer.search_fits()
-            searched, params = search(trainer.D, params, fit, job, configuration, until, fits)
+            searched, params = search(
+                trainer.D, params, trainer.fold_fits, job, configuration, until
+            )
         until = clock.end
         if trainer.calibration(params) is not None:
             until = clock.share(1 / (1 + PROBABILITY_TIME))

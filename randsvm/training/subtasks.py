@@ -265,6 +265,10 @@ class Subtasks:
             return float(weights[first]), float(weights[second])
         return float(weights[number]), self._total_weight - float(weights[number])
 
+    def lacks_side(self, number: int) -> bool:
+        """Return whether a pair has no rows, or only rows of weight 0, of one of its classes."""
+        return bool(self.pairs) and 0 in self.side_weights(number)
+
     def constant_solution(self, number: int) -> tuple[KernelSolution, Certificate]:
         """Return the solution of a subtask without support vectors, and its certificate.
 

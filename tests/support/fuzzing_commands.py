@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import random
 from collections.abc import Callable
@@ -67,9 +68,10 @@ class Logs:
         self.path.write_bytes(content)
         job = Job(search=Search(folds=2, earlier=partial(read_trials, str(self.path))))
         words = lambda params, job: self.words[params.C]  # noqa: E731
-        candidate_scores: Any = CandidateScores(self.D, KernelParams(), job, words, [])
+        fits: Any = nullcontext
+        candidate_scores: Any = CandidateScores(self.D, KernelParams(), fits, job, words, math.inf)
         # No fold is fitted: what the log lacks stays without a score.
-        candidate_scores._folds = lambda own, rows: nullcontext(
+        candidate_scores._race = lambda own, rows: nullcontext(
             SimpleNamespace(families=[[i] for i in range(len(own))], scored=lambda *_: iter(()))
         )
         there = {configuration for configuration, digest in candidate_scores.logged}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,11 @@ def search(
     def configuration(params: KernelParams, job: Job) -> list[str]:
         return command_line(params, job.search)
 
-    searched, best, *_ = searches.search(D, params, fit, job, configuration, until)
-    return searched, best
+    @contextmanager
+    def fits(D: Dataset, candidates: Any) -> Iterator[Any]:
+        yield partial(cross_validation.fit_anew, D, fit), False
+
+    return searches.search(D, params, fits, job, configuration, until)
 
 
 # ---- probabilities ------------------------------------------------------------------------------
