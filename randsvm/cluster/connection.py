@@ -67,8 +67,8 @@ HOST = "127.0.0.1"
 # Dask sends a function of this package by its name. The client first asks a worker to import the
 # module of `handshake`: only then does a worker without this package report a clear error.
 HANDSHAKE_MODULE = "randsvm.cluster.connection"
-# Seconds that a scheduler may take to write its file.
-SCHEDULER_FILE_SECONDS = 2.0
+# Seconds that a scheduler may take to write its file; bytes that the file may have.
+SCHEDULER_FILE_SECONDS, SCHEDULER_FILE_BYTES = 2.0, 1 << 20
 # The web pages of schedulers and workers show their work to every visitor: serve none.
 NO_WEB_PAGES: dict[str, Any] = {
     "distributed.scheduler.http.routes": [],
@@ -162,18 +162,15 @@ class Connection:
                 security = _temporary_security()
                 scheduler = self._start_local_scheduler(int(count), security)
                 return self._new_client(address=scheduler, security=security)
-        kind = "scheduler_file" if _is_file(address) else "address"
-        if kind == "address":
-            _check_address(address)
-        else:
-            _check_scheduler_file(address)
+        scheduler = _address_in(address) if _is_file(address) else address
+        _check_address(scheduler)
 
         # A scheduler that does not answer is waited for.
         emit(Notice(f"connecting to the cluster at {address}, for up to {CONNECTING_SECONDS:g} s"))
 
         def connected() -> ConnectionClient:
             with _cluster_errors(address):
-                return self._new_client(**{kind: address})
+                return self._new_client(address=scheduler)
 
         return run_in_daemon_thread(connected, WAITING_STAGE)
 
@@ -390,27 +387,23 @@ def _check_address(address: str) -> None:
         )
 
 
-def _check_scheduler_file(path: str) -> None:
-    """Wait until the file contains the address of a scheduler. Raises ParameterError otherwise."""
+def _address_in(path: str) -> str:
+    """Return the address in a scheduler file, once it is complete. Raises ParameterError."""
     latest = time.perf_counter() + SCHEDULER_FILE_SECONDS
-    head, content = b"{", None
-    # Other files are not parsed: a data set may be large.
-    while head in (b"", b"{") and time.perf_counter() < latest:
+    while True:
         try:
             with Path(path).open("rb") as stream:
-                head = stream.peek(1)[:1]
-                content = json.load(stream) if head == b"{" else None
+                # Another file, such as a data set, may be large.
+                head = stream.read(SCHEDULER_FILE_BYTES)
+            return str(json.loads(head)["address"])
         except OSError as error:
             raise ClusterError(f"cannot open {path}: {error.strerror}") from error
-        except ValueError:
-            content = None
-        if content is not None:
-            break
+        except (ValueError, TypeError, KeyError):
+            if head[:1] not in (b"", b"{") or time.perf_counter() > latest:
+                raise ParameterError(
+                    f"--cluster: expected a scheduler file (JSON with an address), found {path}"
+                ) from None
         time.sleep(HEARTBEAT)
-    if content is None or not isinstance(content.get("address"), str):
-        raise ParameterError(
-            f"--cluster: expected a scheduler file (JSON with an address), found {path}"
-        )
 
 
 @contextlib.contextmanager

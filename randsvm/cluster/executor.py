@@ -103,7 +103,7 @@ class ClusterExecutor(Executor):
         def task(holding: Holding, some: list[Shard]) -> tuple[Task, Settle]:
             return partial(map_shards, function=function, shards=some), lambda: None
 
-        for report in Pass(self, shards, task, needs).reports():
+        for report in Pass(self.worker_pool, self, shards, task, needs, self.assign).reports():
             yield report.value
 
     @contextmanager
@@ -186,17 +186,24 @@ class ClusterExecutor(Executor):
 
 
 class Pass:
-    """One pass over shards: sends the work, and sends it again after losses."""
+    """One pass over shards: sends the work, and sends it again after losses.
+
+    assign: returns the shards of each worker, none if all workers are busy. exclusive: whether a
+    worker does no other work at the same time.
+    """
 
     def __init__(
         self,
-        executor: ClusterExecutor,
+        worker_pool: WorkerPool,
+        executor: ClusterExecutor | None,
         shards: Sequence[Shard],
         work: Work,
-        needs: Callable[[Shard], Sequence[int]] = lambda shard: [shard.number],
+        needs: Callable[[Shard], Sequence[int]],
+        assign: Callable[[Sequence[Shard], Sequence[Worker]], dict[Worker, list[Shard]]],
+        exclusive: bool = True,
     ) -> None:
-        self.executor, self.pool, self.shards = executor, executor.worker_pool, shards
-        self.work, self.needs = work, needs
+        self.executor, self.pool, self.shards = executor, worker_pool, shards
+        self.work, self.needs, self.assign, self.exclusive = work, needs, assign, exclusive
         # Shards that no worker has been given.
         self.unassigned = list(shards)
         # The shards that a worker gets with its next task.
@@ -234,22 +241,27 @@ class Pass:
                 self.unassigned += shards
         if self.unassigned and members:
             self.unassigned.sort(key=lambda shard: shard.number)
-            for worker, shards in self.executor.assign(self.unassigned, members).items():
+            if assigned := self.assign(self.unassigned, members):
+                self.unassigned = []
+            for worker, shards in assigned.items():
                 self.queued.setdefault(worker, []).extend(shards)
-            self.unassigned = []
 
     def _send(self, worker: Worker, replies: Replies) -> None:
         """Send the queued shards of a worker, or first some chunks that it lacks."""
         holding = self.pool.holding(worker)
-        if holding is None or worker in self.running or holding.calls:
+        if holding is None or worker in self.running:
+            return
+        if holding.calls >= (1 if self.exclusive else worker.threads):
             return
         shards = sorted(self.queued[worker], key=lambda shard: shard.number)
         needed = sorted({number for shard in shards for number in self.needs(shard)})
-        if missing := self.executor.missing(holding, needed):
+        if self.executor is not None and (missing := self.executor.missing(holding, needed)):
             self.executor.send_chunks(worker, holding, replies, missing)
             return
         task, settle = self.work(holding, shards)
-        if self.pool.send(worker, holding, replies, shards, task=task, settle=settle):
+        if self.pool.send(
+            worker, holding, replies, shards, task=task, settle=settle, exclusive=self.exclusive
+        ):
             self.running[worker] = holding, self.queued.pop(worker)
 
     def _reported(self, reply: Reply | None) -> list[Report]:
@@ -277,12 +289,6 @@ class RemoteStates(ShardStates[State]):
         executor.share()
         self.executor, self.pool = executor, executor.worker_pool
         self.key, self.make = uuid.uuid4().hex, self.pool.dumps(make)
-        # The number of changes that every state has seen.
-        self.changes_seen = 0
-
-    @property
-    def settled(self) -> bool:
-        return self.changes_seen == self.end
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
         end, pickled = self.end, cloudpickle.dumps(function)
@@ -312,9 +318,12 @@ class RemoteStates(ShardStates[State]):
 
             return task, settle
 
-        for report in Pass(self.executor, self.shards, work).reports():
+        def own(shard: Shard) -> list[int]:
+            return [shard.number]
+
+        found = Pass(self.pool, self.executor, self.shards, work, own, self.executor.assign)
+        for report in found.reports():
             yield report.rows, report.value
-        self.changes_seen = end
 
     def close(self) -> None:
         self.pool.forget(self.key)
@@ -344,48 +353,31 @@ def called(
     rows: the executor of the data set whose chunks the call reads
     """
     task = partial(call, function=worker_pool.dumps(work))
-    running: tuple[Worker, Holding] | None = None
-    with worker_pool.replies() as replies:
-        while True:
-            members = worker_pool.members()
-            if running is not None and running[0] not in members:
-                worker_pool.drop(running[0])
-            if running is not None and running[0].holding is not running[1]:
-                running = None
-            if running is None:
-                running = _sent(worker_pool, members, task, rows, replies)
-            if running is None:
-                emit(Queued())
-            reply = worker_pool.next_reply(replies)
-            if reply is None or running is None or reply.holding is not running[1]:
-                continue
-            if reply.tag is not None and not reply.is_lost:
-                found: Result = reply.value
-                return found
-            running = None
+    numbers = () if rows is None else range(len(rows.store.sizes))
 
+    def assign(shards: Sequence[Shard], members: Sequence[Worker]) -> dict[Worker, list[Shard]]:
+        held = [(worker, holding) for worker in members if (holding := worker_pool.holding(worker))]
+        free = [
+            (holding.calls - worker.threads, at)
+            for at, (worker, holding) in enumerate(held)
+            if not holding.is_busy and holding.calls < worker.threads
+        ]
+        if not free:
+            emit(Queued())
+            return {}
+        return {held[min(free)[1]][0]: list(shards)}
 
-def _sent(
-    worker_pool: WorkerPool,
-    members: Sequence[Worker],
-    task: Task,
-    rows: CallExecutor | None,
-    replies: Replies,
-) -> tuple[Worker, Holding] | None:
-    """Send a call, or first some chunks, to the worker with the most free threads.
-
-    Return the worker and its actor, or None if all threads are busy.
-    """
-    held = [(worker, holding) for worker in members if (holding := worker_pool.holding(worker))]
-    for worker, holding in sorted(held, key=lambda of: of[1].calls - of[0].threads):
-        if holding.is_busy or holding.calls >= worker.threads:
-            continue
-        if rows is not None and (missing := rows.missing(holding, range(len(rows.store.sizes)))):
-            if rows.send_chunks(worker, holding, replies, missing):
-                return worker, holding
-        elif worker_pool.send(worker, holding, replies, "call", task=task, exclusive=False):
-            return worker, holding
-    return None
+    (report,) = Pass(
+        worker_pool,
+        rows,
+        [Shard(0, 0, 0)],
+        lambda holding, shards: (task, lambda: None),
+        lambda shard: numbers,
+        assign,
+        exclusive=False,
+    ).reports()
+    found: Result = report.value
+    return found
 
 
 class Calls:

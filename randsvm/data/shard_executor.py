@@ -87,11 +87,6 @@ class ShardStates(Generic[State]):
         """
         self.first, self.changes = self.end, list(changes)
 
-    @property
-    def settled(self) -> bool:
-        """Return whether every state has seen every change; False after an interrupted query."""
-        raise NotImplementedError
-
     def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         """Apply the changes; yield (number of rows, function(state)) in the order of the shards.
 
@@ -181,10 +176,6 @@ class LocalStates(ShardStates[State]):
         super().__init__(shards)
         self.executor = executor
         self.cells = {shard.number: StateCell(make(shard)) for shard in shards}
-
-    @property
-    def settled(self) -> bool:
-        return not self.changes
 
     def query(self, function: Callable[[State], Report]) -> Iterator[tuple[int, Report]]:
         first, changes = self.first, list(self.changes)

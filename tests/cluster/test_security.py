@@ -128,5 +128,5 @@ def test_a_run_waits_for_an_incomplete_scheduler_file(tmp_path):
     file.touch()
     writing = threading.Timer(0.3, file.write_text, ['{"address": "tcp://127.0.0.1:1"}'])
     writing.start()
-    connection._check_scheduler_file(str(file))
+    assert connection._address_in(str(file)) == "tcp://127.0.0.1:1"
     writing.join()
