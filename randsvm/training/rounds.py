@@ -827,7 +827,7 @@ class Rounds:
         if isinstance(SV, ReducedMachine):
             return False
         postponed = self._may_postpone(stopped)
-        if V.certificate.gap == inf and not postponed:
+        if V.certificate.gap == inf:
             # More rounds do not lower the rounding of float64.
             return self.scan.refine()
         self.continuations += 1
