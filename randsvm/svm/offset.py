@@ -106,7 +106,10 @@ class Breakpoints:
         window: Window, slope: float, at: np.ndarray, jump: np.ndarray, outside: tuple[float, float]
     ) -> Breakpoints:
         """Return the breakpoints of one shard. at, jump : (m,) float64; outside: left and right."""
-        rise, ends = [float(jump.sum())], (at.min(initial=np.inf), at.max(initial=-np.inf))
+        rise, ends = (
+            [float(jump.sum())],
+            (float(at.min(initial=np.inf)), float(at.max(initial=-np.inf))),
+        )
         return Breakpoints(window, [slope], rise, len(at), *_few(window, at, jump), *outside, *ends)
 
     def __add__(self, other: Breakpoints) -> Breakpoints:
@@ -142,9 +145,11 @@ class Breakpoints:
         if slope >= -nothing:
             # P is flat from the breakpoint before the window, or from -inf, to the first one in it.
             return _midpoint(self.left, self.first if self.count else self.right)
-        at, jump, window = self.at, self.jump, self.window
+        at, jump = self.at, self.jump
         if not self.is_complete:
-            if slope + rise >= -nothing and self.first < self.last and window.divisible:
+            # The slope is constant before the first breakpoint and after the last one.
+            window = Window(math.nextafter(self.first, -math.inf), self.last)
+            if slope + rise >= -nothing and window.divisible:
                 centre = window.left - slope / rise * (window.right - window.left)
                 return window.part(centre, MAX_BREAKPOINTS / (2 * self.count))
             at, jump = np.array([self.first]), np.array([rise])

@@ -237,7 +237,7 @@ class Scan(RunningValues):
         step, rows = sample_of(sums, proven, wanted)
         suffices = proven.gap <= wanted and not query.primal_only
         # A gap of inf leaves no better moment: only float64 lowers it.
-        if rows > FEW_LOOSE and (suffices or most < rows and proven.gap < math.inf):
+        if rows > FEW_LOOSE and (suffices or (most < rows and proven.gap < math.inf)):
             return
         sums = self.ask(self._sharpened(solution, query, step), "evaluating")
         sharp = self._proven(solution, running, query, sums, step)
