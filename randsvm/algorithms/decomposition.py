@@ -178,7 +178,7 @@ def osuna(
         SV, V = run.violators(step, B, order, size)          #     V = {j not in B: j violates KKT}
         yield SV, V
         stay = B.latest_first[: size - swap if size >= KEEP_FROM_ROWS else 0]
-        enter = select(V.candidates.sides, size - len(stay), stay)
+        enter = select(V.sides, size - len(stay), stay)
         stay = select((B.latest_first,), size - len(enter), enter)
         B = B.next(stay, enter)                              #     replace rows of B by rows of V
         step = svmlearn(run.scan, B, SV.b, frozen=True)      #     solve B, all others frozen

@@ -44,6 +44,7 @@ from randsvm.svm.working_set import (
     KEEP_FROM_ROWS,
     Order,
     WorkingSet,
+    interleaved,
     largest_violation,
     select,
     uniform_sample,
@@ -234,7 +235,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> R
         yield SV, V
         m, keeps = blocks.rows_after(step, V.certificate), W.pairs and r >= KEEP_FROM_ROWS
         kept = W.latest_first[: m // KEPT_SHARE if keeps else 0]
-        R = select(V.candidates.sides, m - len(kept), kept)   #     R = a subset of V
+        R = select(V.sides, m - len(kept), kept)              #     R = a subset of V
         W = W.next(kept, R, pairs=W.pairs or not _are_many(V, SV))
         if blocks.divides(W):
             step = blocks.svmlearn(W, SV.b)                   #     svmlearn(blocks of W)
@@ -275,7 +276,8 @@ def train_on_inner_set(
 
 def _random_subset(V: Violators, size: int, SV: KernelSolution) -> np.ndarray:
     """Return row numbers of a random subset of V without SV; uniform_sample has shuffled V."""
-    return select(V.candidates.violators, size, SV.rows)
+    sides = [(group.rising.violators.rows, group.falling.violators.rows) for group in V.groups]
+    return select([interleaved(*rows) for rows in zip(*sides, strict=True)], size, SV.rows)
 
 
 def _order(W: WorkingSet) -> Order:

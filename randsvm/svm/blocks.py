@@ -43,7 +43,9 @@ BLOCKS, WIDER = 4, 2
 # MAX_COUPLING_BETWEEN or more. Measured, of one block of r rows split into four: 0.01 to 0.3 on
 # covtype with gamma 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and
 # flights, which need two to three times as many rounds if they are split. On 100,000 rows of
-# covtype, one seed of three takes 81 rounds with 0.2 and 99 with 0.1; the others are equal.
+# covtype, one seed of three takes 81 rounds with 0.2 and 99 with 0.1; another takes a fifth more
+# with 0.2 for both. A trial of blocks in place of the measurement changes 18% more coefficients on
+# twonorm.
 MAX_COUPLING_BEFORE, MAX_COUPLING_BETWEEN = 0.2, 0.4
 # Two rounds without progress leave more than this part of P - D. The next rounds then solve one
 # block: each block keeps its own sum of beta, so rounds of several blocks cannot move it between
@@ -65,8 +67,9 @@ SPLIT_DRAW = 2**62
 class Blocks:
     """The choice, round by round, between a working set of r rows and one of several blocks.
 
-    While blocks are not used, the coupling is measured after rounds 1, 3, 7, 15 and so on. The wait
-    doubles each time that the coupling is too large or that blocks make no progress.
+    While blocks are not used, the coupling is measured after rounds 1, 3, 7, 15 and so on: a step
+    of one block is split for that only. The wait doubles each time that the coupling is too large
+    or that blocks make no progress.
     """
 
     def __init__(self, scan: Scan, rng: Draws, r: int) -> None:
@@ -75,50 +78,31 @@ class Blocks:
         self.rounds, self.due, self.wait = 0, 1, 1
         # P - D after the last two rounds.
         self.distances = math.inf, math.inf
+        self.may_split = (
+            r >= MIN_ROWS
+            and scan.problem.kernel == "rbf"
+            and not scan.task.absolute_sum
+            and WIDER * r < scan.training_rows
+        )
 
     def rows_after(self, step: Step, certificate: Certificate) -> int:
         """Return the number of rows of the next working set, given the last step and P and D."""
         self.rounds += 1
         distance = certificate.primal - certificate.dual
-        stalled = distance > STALLED * self.distances[0]
+        stalled = self.several and distance > STALLED * self.distances[0]
         self.distances = self.distances[1], distance
-        if self.several and stalled:
-            self._use_one()
-        elif self.r >= MIN_ROWS and (self.several or self.rounds >= self.due) and self._may_split:
-            self._decide(self._coupling(step))
+        suits = self.may_split and self.r / 2 < len(step.points) <= WIDER * self.r
+        if suits and (self.several or self.rounds >= self.due):
+            found = step.coupling
+            if found is None:
+                parts = split(step.points.X, BLOCKS, self._draw)
+                found = coupling(products(self.scan, step.points, parts, step.beta))
+            limit = MAX_COUPLING_BETWEEN if self.several else MAX_COUPLING_BEFORE
+            self.several = found < limit and not stalled
+            if not self.several:
+                self.wait *= 2
+                self.due = self.rounds + self.wait
         return WIDER * self.r if self.several else self.r
-
-    @property
-    def _may_split(self) -> bool:
-        scan = self.scan
-        return (
-            scan.problem.kernel == "rbf"
-            and not scan.task.absolute_sum
-            and WIDER * self.r < scan.training_rows
-        )
-
-    def _coupling(self, step: Step) -> float | None:
-        """Return the coupling of the blocks of a step; None: the step has too few or too many rows.
-
-        A step of one block is split for this measurement only.
-        """
-        points = step.points
-        if step.coupling is not None or not self.r / 2 < len(points) <= WIDER * self.r:
-            return step.coupling
-        parts = split(points.X, BLOCKS, self._draw)
-        return coupling(products(self.scan, points, parts, step.beta))
-
-    def _decide(self, found: float | None) -> None:
-        if found is None:
-            return
-        self.several = found < (MAX_COUPLING_BETWEEN if self.several else MAX_COUPLING_BEFORE)
-        if not self.several:
-            self._use_one()
-
-    def _use_one(self) -> None:
-        self.several = False
-        self.wait *= 2
-        self.due = self.rounds + self.wait
 
     @property
     def _draw(self) -> Draw:

@@ -19,7 +19,6 @@ import numpy as np
 import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import sorted_union, sum_in_order
 from randsvm.data.sampling import Draw, SmallestKeys
-from randsvm.data.shard_executor import Shard
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import FLOAT64, SPARE, WRITTEN, addition_error, largest_offset
@@ -47,10 +46,9 @@ from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,
     Collector,
-    GroupCandidates,
-    ShardViolators,
-    collect,
+    interleaved,
     largest_violation,
+    side_of,
 )
 
 # An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
@@ -60,7 +58,9 @@ LOOSE_GAP = 1.05
 # FEW_LOOSE rows show rounding, and if it has at most the share MOST_DRAWN of them. Otherwise all of
 # them are computed.
 SAMPLED_ROOM, FEW_LOOSE, MOST_DRAWN = 0.75, 4096, 0.75
-# A side with fewer violators than this share of the other side's gets its most violating rows too.
+# A side with fewer violators than this share of the other side's gets its steepest rows instead.
+# With 1 most works take a round less, and covtype (100,000 rows) 175, 190, 190 instead of 133, 190,
+# 190 with three seeds.
 BALANCED_SHARE = 0.25
 # The time of a scan of fewer changes than this does not predict the time of a full scan.
 MEASURABLE_CHANGES = 256
@@ -70,11 +70,13 @@ MEASURABLE_CHANGES = 256
 class Violators:
     """V: candidates for the next working set, the number of all violators, and the certificate.
 
-    changed: coefficients that the step changed. seconds: duration of the scan; full_scan_seconds:
-    estimated duration of a scan from scratch. step: the step before the scan.
+    groups: the candidates of each group of the task, the one with the steepest pair first: a
+    working set with room for one pair then makes progress. changed: coefficients that the step
+    changed. seconds: duration of the scan; full_scan_seconds: estimated duration of a scan from
+    scratch. step: the step before the scan.
     """
 
-    candidates: GroupCandidates
+    groups: tuple[Candidates, ...]
     certificate: Certificate
     changed: int = 0
     seconds: float = 0.0
@@ -83,11 +85,17 @@ class Violators:
 
     @property
     def count(self) -> int:
-        return self.candidates.count
+        return sum(group.count for group in self.groups)
 
     @property
     def max_violation(self) -> float:
-        return self.candidates.max_violation
+        return max(group.max_violation for group in self.groups)
+
+    @property
+    def sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows that may rise and those that may fall, one row of each group in turn."""
+        rising = interleaved(*(group.rising.rows for group in self.groups))
+        return rising, interleaved(*(group.falling.rows for group in self.groups))
 
 
 class Scan(RunningValues):
@@ -159,7 +167,7 @@ class Scan(RunningValues):
                 partial(violations, task=group, b=offset, tolerance=tolerance, collector=collector)
             )
             primal += sum_in_order(found.loss) + group.coefficient_sum * offset
-            candidates.append(self._with_both_sides(group, found.candidates, collector.keep))
+            candidates.append(self._with_both_sides(group, found.candidates))
             offsets.append(offset)
         # These sums are of all rows, the same for each group.
         norm, linear = sum_in_order(sums.norm), sum_in_order(sums.linear)
@@ -171,10 +179,8 @@ class Scan(RunningValues):
             one_sum = task.with_slack(slack)
             query = partial(violations, task=one_sum, b=b, tolerance=tolerance, collector=collector)
             found = self.ask(query)
-            candidates = [self._with_both_sides(one_sum, found.candidates, collector.keep)]
-        V = GroupCandidates.of(candidates)
+            candidates = [self._with_both_sides(one_sum, found.candidates)]
         self.task, self.b, self.slack, self.windows = task, b, slack, tuple(windows)
-        self.max_violation = V.max_violation
         certified = self.problem.positive_semidefinite
         certificate = Certificate(
             norm / 2 + primal, linear - norm / 2, certified, self.least_objective
@@ -187,7 +193,9 @@ class Scan(RunningValues):
         if self.machine is not None:
             SV_ = replace(self.machine, b=b, tube=task.tube, norm=norm)
             certificate = replace(certificate, dual=-math.inf)
-        violators = Violators(V, certificate)
+        groups = sorted(candidates, key=lambda group: -group.max_violation)
+        violators = Violators(tuple(groups), certificate)
+        self.max_violation = violators.max_violation
         self.latest = SV_, violators, tolerance
         return SV_, violators
 
@@ -422,18 +430,17 @@ class Scan(RunningValues):
         assert not isinstance(b, Window)
         return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
 
-    def _with_both_sides(self, group: Task, found: Candidates, keep: int) -> Candidates:
-        """Return the candidates, with the most violating rows of a side that has few violators: if
+    def _with_both_sides(self, group: Task, found: Candidates) -> Candidates:
+        """Return the candidates, with the steepest rows of a side that has few violators: if
         coefficients of one side rise, others of the other side have to fall."""
-        rising, falling = len(found.rising.rows), len(found.falling.rows)
-        most, least = max(rising, falling), min(rising, falling)
-        if least >= BALANCED_SHARE * most:
+        rising, falling = len(found.rising.violators.rows), len(found.falling.violators.rows)
+        most = max(rising, falling)
+        if min(rising, falling) >= BALANCED_SHARE * most:
             return found
-        side = partial(most_violating, task=group, rise=rising < falling, keep=min(keep, most))
-        more = self.ask(side)
-        if rising < falling:
-            return replace(found, rising=more)
-        return replace(found, falling=more)
+        name = "rising" if rising < falling else "falling"
+        steepest = partial(most_violating, task=group, rise=rising < falling, keep=most)
+        side = replace(getattr(found, name), violators=self.ask(steepest))
+        return replace(found, **{name: side})
 
 
 def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, float]:
@@ -537,20 +544,15 @@ def violations(
         falling,
         fall,
     )
-    weights = values.weights
-    of = [
-        None if weights is None else weights[some] for some in (rising[:risers], falling[:fallers])
-    ]
-    rows = _row_numbers(rising[:risers], shard)
-    up = ShardViolators(shard.start, shard.stop, rows, rise[:risers], b, of[0])
-    rows = _row_numbers(falling[:fallers], shard)
-    down = ShardViolators(shard.start, shard.stop, rows, -fall[:fallers], -b, of[1])
-    return ViolationReport([loss], collect(collector, up, down))
-
-
-def _row_numbers(places: np.ndarray, shard: Shard) -> np.ndarray:
-    """Return the row numbers in D of places in a shard, (m,) int64; -1 stays -1."""
-    return np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
+    sides = []
+    for places, slope, level in (
+        (rising[:risers], rise[:risers], b),
+        (falling[:fallers], -fall[:fallers], -b),
+    ):
+        rows = np.where(places < 0, np.int64(-1), places + np.int64(shard.start))
+        weights = None if values.weights is None else values.weights[places]
+        sides.append(side_of(collector, shard, rows, slope, level, weights))
+    return ViolationReport([loss], Candidates(risers + fallers - 2, *sides))
 
 
 def most_violating(values: ShardValues, task: Task, rise: bool, keep: int) -> SmallestKeys:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from randsvm.data.shard_executor import Shard
 from randsvm.svm import _kkt_scan, blocks, libsvm, offset, subproblem_qp
 from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.certificate import (
@@ -19,10 +20,10 @@ from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
+    Candidates,
     Collector,
-    ShardViolators,
-    collect,
     file_order,
     largest_violation,
+    side_of,
     uniform_sample,
 )

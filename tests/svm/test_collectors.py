@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import Draw
 from solving import (
+    Candidates,
     Collector,
-    ShardViolators,
-    collect,
+    Shard,
     file_order,
     largest_violation,
+    side_of,
     uniform_sample,
 )
 
@@ -48,8 +49,8 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
         for slope, level in ((up, 0.5), (down, 0.5)):
             rows = start + np.flatnonzero(slope[start:stop] > level)
             rows = np.concatenate([[start + np.argmax(slope[start:stop])], rows])
-            sides.append(ShardViolators(start, stop, rows, slope[rows], level))
-        return collect(collector, *sides)
+            sides.append(side_of(collector, Shard(0, start, stop), rows, slope[rows], level))
+        return Candidates(sum(side.violators.count for side in sides), *sides)
 
     parts, merges = grouping
     found = [of(start, stop) for start, stop in parts]
@@ -57,6 +58,9 @@ def test_candidates_of_shards_add_up_in_any_grouping(order, grouping, keep, seed
         found[at : at + 2] = [found[at] + found[at + 1]]
     expected = of(0, ROWS)
     assert found[0].count == expected.count == int((up > 0.5).sum() + (down > 0.5).sum())
-    for one, other in zip(found[0].sides, expected.sides, strict=True):
-        assert one.tolist() == other.tolist()
+    for one, other in (
+        (found[0].rising, expected.rising),
+        (found[0].falling, expected.falling),
+    ):
+        assert one.rows.tolist() == other.rows.tolist()
     assert found[0].max_violation == expected.max_violation == up.max() + down.max()
