@@ -17,20 +17,19 @@ c, is that of all support vectors in either case.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
-from randsvm.algorithms import reduced_set
 from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.sampling import Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
-from randsvm.svm.basis import Basis, SmoothedObjective, objective
+from randsvm.svm.basis import Basis, objective
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 
@@ -55,16 +54,15 @@ SMALL_STEP = 1e-6
 @dataclass(frozen=True)
 class ReducedSet:
     """A basis. rows : (m,) positions of its rows, in order of choice; L : (m, m) lower triangular;
-    c : (m,); errors : (m + 1,) |f - f~|^2 of the first 0 to m rows."""
+    c : (m,)."""
 
     rows: np.ndarray
     L: np.ndarray
     c: np.ndarray
-    errors: np.ndarray
 
     def first(self, m: int) -> ReducedSet:
         """Return the basis of the first m rows."""
-        return ReducedSet(self.rows[:m], self.L[:m, :m], self.c[:m], self.errors[: m + 1])
+        return ReducedSet(self.rows[:m], self.L[:m, :m], self.c[:m])
 
     @property
     def coefficients(self) -> np.ndarray:
@@ -73,15 +71,15 @@ class ReducedSet:
 
 
 # fmt: off
-def choose(z: SampledSupportVectors, norm: float, size: int, draws: Draws) -> ReducedSet:
-    """Choose up to `size` of the candidates z. norm: |f|^2."""
+def choose(z: SampledSupportVectors, size: int, draws: Draws) -> ReducedSet:
+    """Choose up to `size` of the candidates z."""
     r, d, least = z.f.copy(), z.diagonal.copy(), IN_SPAN * z.diagonal  # r = f - f~, d = K - L L'
     L, rows, c = np.empty((len(r), size), order="F"), np.empty(0, np.int64), np.empty(0)
     while (m := len(rows)) < size:
         score = gains(r, d, least)
         k = min(size - m, max(MIN_BLOCK, min(BLOCK, m // BLOCKS)))
         B = draw(score, CANDIDATES * k, draws)               # |f - f~|^2 falls by r^2/d for one row
-        B = B[pursue(z.gram(B) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
+        B = B[pursue(exact_gram(z.kernel, z.rows[B]) - L[B, :m] @ L[B, :m].T, r[B], k, least[B])]
         if not len(B):
             break
         G, f = z.columns(B)
@@ -94,8 +92,7 @@ def choose(z: SampledSupportVectors, norm: float, size: int, draws: Draws) -> Re
         r -= G @ c[m:]
         d -= np.einsum("ij,ij->i", G, G)
         d[B] = 0.0
-    errors = norm - np.concatenate([[0.0], np.cumsum(c**2)])
-    return ReducedSet(rows, np.tril(L[rows, : len(rows)]), c, np.maximum(errors, 0.0))
+    return ReducedSet(rows, np.tril(L[rows, : len(rows)]), c)
 
 
 def pursue(G: np.ndarray, r: np.ndarray, k: int, least: np.ndarray) -> list[int]:
@@ -132,35 +129,39 @@ def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
 
 
 def minimise(
-    P: Callable[[np.ndarray, float, float], SmoothedObjective],
+    P: Callable[[np.ndarray, float], tuple[float, float, np.ndarray, np.ndarray]],
     L: np.ndarray, a: np.ndarray, b: float, unit: float,
 ) -> tuple[np.ndarray, float]:
     """Return coefficients and b with a lower P, by Newton's method on smoothed losses.
 
-    P: returns the objective of (a, b) with the losses smoothed over a width. unit: of the widths.
+    P: returns the losses of (a, b) and their form smoothed over a width. unit: of the widths.
     """
-    x, best = np.append(L.T @ a, b), (np.inf, a, b)          # |w|^2 = v'v, x = (v, b)
+    M = scipy.linalg.block_diag(L, 1.0)
+    x = M.T @ np.append(a, b)                                # |w|^2 = v'v, x = (v, b)
+    norm = np.append(np.ones(len(a)), 0.0)
+    lowest, best = np.inf, np.append(a, b)
     for width in WIDTHS:
         step, part, last = np.zeros_like(x), 1.0, np.inf
         for _ in range(MAX_STEPS):
-            v, b = (x + part * step)[:-1], float((x + part * step)[-1])
-            a = scipy.linalg.solve_triangular(L, v, lower=True, trans="T")
-            found = P(a, b, width * unit)
-            best = min(best, (found.exact, a, b), key=lambda one: one[0])
-            value = found.value + float(v @ v) / 2
+            new = x + part * step
+            ab = scipy.linalg.solve_triangular(M, new, lower=True, trans="T")
+            exact, smoothed, gradient, H = P(ab, width * unit)
+            half = float(norm @ new**2) / 2
+            if exact + half < lowest:
+                lowest, best = exact + half, ab
+            value = smoothed + half
             if value > last:                                 # the step is too long
                 part /= 4
                 continue
-            x, part, last = x + part * step, 1.0, value
-            gradient, H = found.gradient.copy(), found.hessian.copy()
-            gradient[:-1] = scipy.linalg.solve_triangular(L, gradient[:-1], lower=True) + v
-            H[:-1] = scipy.linalg.solve_triangular(L, H[:-1], lower=True)
-            H[:, :-1] = scipy.linalg.solve_triangular(L, H[:, :-1].T, lower=True).T
-            H.flat[:: len(x) + 1] += np.append(np.ones(len(v)), 1e-9 * (1 + H[-1, -1]))
+            x, part, last = new, 1.0, value
+            gradient = scipy.linalg.solve_triangular(M, gradient, lower=True) + norm * x
+            H = scipy.linalg.solve_triangular(M, H, lower=True)
+            H = scipy.linalg.solve_triangular(M, H.T, lower=True)
+            H.flat[:: len(x) + 1] += np.where(norm, 1.0, 1e-9 * (1 + H[-1, -1]))
             step = newton_step(H, gradient)
             if -gradient @ step < SMALL_STEP * abs(value):
                 break
-    return best[1:]
+    return best[:-1], float(best[-1])
 # fmt: on
 
 
@@ -263,10 +264,6 @@ class SampledSupportVectors:
         self.diagonal = kernel.diagonal(squared_norms(self.rows))
         self.chosen, self.others = chosen, np.setdiff1d(np.arange(len(beta)), chosen)
 
-    def gram(self, B: np.ndarray) -> np.ndarray:
-        """Return the kernel values of some candidates, (k, k)."""
-        return exact_gram(self.kernel, self.rows[B])
-
     def columns(self, B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the kernel values of all candidates with those in B, (T, k), and f of B, (k,)."""
         emit(Progress("choosing support vectors", 0, None, "beat"))
@@ -279,7 +276,6 @@ class SampledSupportVectors:
         return K, f
 
 
-@dataclass
 class Reduction:
     """Reduces the solution of one subtask.
 
@@ -289,30 +285,41 @@ class Reduction:
         projection, and uses a part of the gap only
     """
 
-    scan: Scan
-    full: KernelSolution
-    certificate: Certificate
-    size: int | None
-    gap: float | None
-    seed: int
-    lowers: bool = True
-    bases: int = 0
-    # Costs of projections by the number of rows of the basis, and by which factor the last Newton
-    # steps lowered such a cost.
-    costs: dict[int, float] = field(default_factory=dict)
-    lowered: float = 1.0
+    def __init__(
+        self,
+        scan: Scan,
+        full: KernelSolution,
+        certificate: Certificate,
+        size: int | None,
+        gap: float | None,
+        seed: int,
+        lowers: bool = True,
+    ) -> None:
+        self.scan, self.full, self.certificate = scan, full, certificate
+        self.size, self.gap, self.seed, self.lowers = size, gap or 0.0, seed, lowers
+        points = scan.completed(full).points
+        assert points is not None
+        self.points = points
+        self.f = np.empty(scan.D.n)
+        for at, u in self._parts():
+            self.f[at] = u + full.b
+        self.scale = max(abs(certificate.primal), abs(certificate.dual), certificate.least)
+        # The largest increase of P within the gap, or the part of it that is used.
+        room = self.gap * self.scale - (certificate.primal - certificate.dual)
+        self.planned_cost = room * (1.0 if lowers else SPARE)
+        self.bases = 0
+        # Costs of projections by the number of rows of the basis, and by which factor the last
+        # Newton steps lowered such a cost.
+        self.costs: dict[int, float] = {}
+        self.lowered = 1.0
 
     def run(self) -> EvaluatedReduction:
         """Return the reduced machine; the full one if no smaller one does."""
-        self.points = self.scan.completed(self.full).points
-        self.f = np.empty(self.scan.D.n)
-        for at, u in self._parts():
-            self.f[at] = u + self.full.b
-        found: EvaluatedReduction | None = None
         if self.size is None:
             found = self._fewest(self._choose())
-        elif self.size < len(self.full):
-            found = self._attempt(self._basis(self.size))
+        else:
+            smaller = self.size < len(self.full)
+            found = self._attempt(self._basis(self.size)) if smaller else None
         if found is not None:
             return found
         unchanged = SubtaskReduction(self.certificate, 0.0, 0.0, 0, len(self.f))
@@ -328,52 +335,29 @@ class Reduction:
         size = min(most, 256)
         while True:
             chosen = self._basis(size)
-            self._measure(chosen)
-            needed = self._needed(self._planned_cost)
-            if len(chosen.rows) < size or size == most or not size < needed <= most:
+            for m in (len(chosen.rows) // 2, len(chosen.rows)):
+                if m and m not in self.costs:
+                    self._projected(chosen.first(m))
+            if len(chosen.rows) < size or size == most or not size < self._needed() <= most:
                 return chosen
             size = min(2 * size, most)
 
     def _basis(self, size: int) -> ReducedSet:
         """Return a basis of `size` support vectors, or fewer if these span all candidates."""
         full, S = self.full, len(self.full)
-        assert self.points is not None
         T = min(S, max(MIN_CANDIDATES, CANDIDATES_PER_ROW * size))
         keys = Draw(self.seed, CANDIDATES_DRAW).keys(0, S)
         candidates = np.sort(SmallestKeys.of(T, np.arange(S), keys).rows)
-        u = self.f[full.rows] - full.b
-        kernel, X = Kernel.of(full.problem), self.points.X
-        z = SampledSupportVectors(kernel, X, full.beta, candidates, u[candidates])
-        draws = Draws(self.seed, REDUCTION_DRAW)
-        chosen = reduced_set.choose(z, float(full.beta @ u), size, draws)
+        f = self.f[full.rows[candidates]] - full.b
+        kernel = Kernel.of(full.problem)
+        z = SampledSupportVectors(kernel, self.points.X, full.beta, candidates, f)
+        chosen = choose(z, size, Draws(self.seed, REDUCTION_DRAW))
         return replace(chosen, rows=candidates[chosen.rows])
 
-    @property
-    def _scale(self) -> float:
-        certificate = self.certificate
-        return max(abs(certificate.primal), abs(certificate.dual), certificate.least)
-
-    @property
-    def _allowance(self) -> float:
-        """Return the largest increase of P with which the reduced machine is within the gap."""
-        assert self.gap is not None
-        return self.gap * self._scale - (self.certificate.primal - self.certificate.dual)
-
-    @property
-    def _planned_cost(self) -> float:
-        """Return the increase of P that the first number of support vectors is chosen for."""
-        return self._allowance * (1.0 if self.lowers else SPARE)
-
-    def _measure(self, chosen: ReducedSet) -> None:
-        """Find the costs of the projections on a basis and on its first half."""
-        for m in (len(chosen.rows) // 2, len(chosen.rows)):
-            if m and m not in self.costs:
-                self._projected(chosen.first(m))
-
-    def _needed(self, cost: float) -> int:
-        """Return an estimate of the fewest support vectors with at most this cost. Between two
-        measured costs, and beyond them, the cost counts as a power of the number."""
-        S, sizes = len(self.full), np.array(sorted(self.costs))
+    def _needed(self) -> int:
+        """Return an estimate of the fewest support vectors with at most the planned cost. Between
+        two measured costs, and beyond them, the cost counts as a power of the number."""
+        S, sizes, cost = len(self.full), np.array(sorted(self.costs)), self.planned_cost
         if cost <= 0 or not len(sizes):
             return S
         costs = np.minimum.accumulate([self.costs[m] for m in sizes.tolist()])
@@ -394,7 +378,7 @@ class Reduction:
         The costs of projections give the first number; then more are tried until one suffices, and
         fewer, with a lowered P, by bisection.
         """
-        high = self._needed(self._planned_cost)
+        high = self._needed()
         if high > MAX_ROWS:
             return None
         high = min(high, len(chosen.rows))
@@ -417,21 +401,19 @@ class Reduction:
         if len(chosen.rows) >= len(self.full):
             return None
         found = self._attempt(chosen)
-        assert self.gap is not None
         return found if found.certificate.gap <= self.gap else None
 
     def _attempt(self, chosen: ReducedSet) -> EvaluatedReduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
         machine with a lower P, which is further from f."""
-        a, b = chosen.coefficients, self.full.b
         projected = self._projected(chosen)
-        if projected.certificate.gap <= (self.gap or 0.0) or not self.lowers:
+        if projected.certificate.gap <= self.gap or not self.lowers:
             return projected
-        assert self.points is not None
         self.bases += 1
         basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
-        lowered = self._machine(chosen, *reduced_set.minimise(P, chosen.L, a, b, self._unit))
+        a, b = minimise(P, chosen.L, chosen.coefficients, self.full.b, self._unit)
+        lowered = self._machine(chosen, a, b)
         best = min(lowered, projected, key=lambda one: one.certificate.primal)
         self.lowered = self._cost(best) / self._cost(projected)
         return best
@@ -446,11 +428,10 @@ class Reduction:
         """Return how far P of a machine is above that of the full one; MIN_COST of it at least,
         since the full machine is not quite optimal."""
         cost = machine.certificate.primal - self.certificate.primal
-        return max(cost, MIN_COST * self._scale)
+        return max(cost, MIN_COST * self.scale)
 
     def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> EvaluatedReduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
-        assert self.points is not None
         order = np.argsort(self.full.rows[chosen.rows])
         points = self.points[chosen.rows[order]]
         weights = None if self.full.weights is None else self.full.weights[chosen.rows[order]]
@@ -458,8 +439,9 @@ class Reduction:
             points.rows, a[order], b, self.full.problem, points, self.full.tube, weights=weights
         )
         solution, V = self.scan.examine(machine)
-        primal, full = V.certificate.primal, self.certificate
-        certificate = replace(full, primal=primal, primal_error=0.0, distance=None)
+        certificate = replace(
+            self.certificate, primal=V.certificate.primal, primal_error=0.0, distance=None
+        )
         assert isinstance(solution, ReducedMachine)
         changes = self._changes(solution.b)
         solution = replace(solution, gap=certificate.gap, changes=changes)
