@@ -5,7 +5,7 @@ The code allocates no memory and reads no files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 from typing import Any
@@ -21,7 +21,7 @@ from randsvm.models.model import Model
 from randsvm.models.normal_form import NormalForm
 
 # The first words of a file, by which a later export recognises that it may replace it.
-BEGINNING = b"/* randsvm model in C"
+BEGINNING: bytes = b"/* randsvm model in C"
 # The line of decision.c that the constants and tables of a model replace.
 PLACE = '#include "model.h"\n'
 # Terms with a larger share of nonzeros are stored with their zeros.
@@ -122,81 +122,62 @@ def _needs_double(model: Model) -> bool:
 
 
 def _tables(model: Model, form: NormalForm) -> Iterator[str]:
-    yield _table(REAL, "offsets", _reals(form.b))
-    if form.factor is not None and form.shift is not None:
-        yield _table(REAL, "shift", _reals(form.shift))
-        yield _table(REAL, "factor", _reals(form.factor))
+    yield _table(REAL, "offsets", form.b)
+    if form.factor is not None:
+        yield _table(REAL, "shift", form.shift)
+        yield _table(REAL, "factor", form.factor)
     if form.L.any():
-        yield _table(REAL, "weights", _reals(form.L))
+        yield _table(REAL, "weights", form.L)
     if form.phi is not None:
         yield from _terms(form)
     if model.labels:
-        yield _table("char *const", "labels", map(_string, model.labels))
+        yield _texts("labels", model.labels)
     if model.int_labels:
-        yield _table("int", "label_values", map(str, model.int_labels))
+        yield _table("int", "label_values", np.array(model.int_labels))
     if model.columns is not None:
         names = model.columns.feature_names[: form.inputs]
-        names += [""] * (form.inputs - len(names))
-        yield _table("char *const", "feature_names", map(_string, names))
+        yield _texts("feature_names", names + [""] * (form.inputs - len(names)))
     if model.density_marks is not None:
-        yield _table(REAL, "marks", _reals(model.density_marks))
+        yield _table(REAL, "marks", model.density_marks)
     elif model.sigmoid is not None:
-        yield _table(REAL, "sigmoid_a", _reals(model.sigmoid[0]))
-        yield _table(REAL, "sigmoid_b", _reals(model.sigmoid[1]))
+        yield _table(REAL, "sigmoid_a", model.sigmoid[0])
+        yield _table(REAL, "sigmoid_b", model.sigmoid[1])
 
 
 def _terms(form: NormalForm) -> Iterator[str]:
     """Yield the tables of the terms c_j phi_j(v)."""
-    yield _table("int", "groups", _integers(form.groups))
-    yield _table("int", "columns", _integers(form.columns))
-    yield _table(REAL, "coefficients", _reals(form.c))
+    yield _table("int", "groups", form.groups)
+    yield _table("int", "columns", form.columns)
+    yield _table(REAL, "coefficients", form.c)
     if form.offset.ndim:
-        yield _table(REAL, "phases", _reals(form.offset))
+        yield _table(REAL, "phases", form.offset)
     if form.phi == "signs":
-        yield _table("int", "start", _integers(np.cumsum([0, *form.degree])))
-        yield _table("signed char", "signs", _integers(form.Z))
+        yield _table("int", "start", np.cumsum([0, *form.degree]))
+        yield _table("signed char", "signs", form.Z)
         return
-    kind = REAL if form.Z.dtype == np.float64 else "float"
+    kind, Z = REAL if form.Z.dtype == np.float64 else "float", form.Z
     if _is_sparse(form):
-        yield _table("int", "start", _integers(form.Z.indptr))
-        yield _table(_integer_type(form.inputs), "position", _integers(form.Z.indices))
-        yield _table(kind, "entries", _entries(form.Z.data))
-    else:
-        yield _table(kind, "entries", _entries(form.Z.toarray()))
+        small = {2**7: "signed char", 2**15: "short"}
+        integer = next((small[limit] for limit in small if form.inputs < limit), "int")
+        yield _table("int", "start", Z.indptr)
+        yield _table(integer, "position", Z.indices)
+    yield _table(kind, "entries", Z.data if _is_sparse(form) else Z.toarray())
 
 
-def _table(kind: str, name: str, words: Iterable[str]) -> str:
-    """Return the definition of a constant array; C has no arrays of length 0."""
-    listed = list(words) or ["0"]
-    if kind.startswith("char"):
-        text = ",\n".join(listed)  # texts have blanks, at which `fill` breaks lines
-    else:
-        text = fill(", ".join(listed), 99, break_long_words=False, break_on_hyphens=False)
-    return f"static const {kind} {name}[{len(listed)}] = {{\n{text}\n}};\n"
+def _table(kind: str, name: str, values: np.ndarray) -> str:
+    """Return the definition of a constant array, of literals that read back to the same bits."""
+    suffix = "f" if values.dtype == np.float32 else ""
+    # The text of a float32 is its shortest one. C has no arrays of length 0.
+    words = [f"{word}{suffix}" for word in values.ravel().astype(str).tolist()] or ["0"]
+    text = fill(", ".join(words), 99, break_long_words=False, break_on_hyphens=False)
+    return f"static const {kind} {name}[{len(words)}] = {{\n{text}\n}};\n"
 
 
-def _reals(values: np.ndarray) -> Iterator[str]:
-    """Return literals that read back to the same float64."""
-    return map(repr, np.asarray(values, np.float64).ravel().tolist())
-
-
-def _entries(values: np.ndarray) -> Iterator[str]:
-    """Return literals of float32 or float64 values, which read back to the same bits."""
-    if values.dtype == np.float64:
-        return _reals(values)
-    return (f"{word}f" for word in values.ravel().astype(str).tolist())
-
-
-def _integers(values: np.ndarray) -> Iterator[str]:
-    return map(str, np.asarray(values).ravel().tolist())
-
-
-def _string(text: str) -> str:
-    """Return a string literal; bytes that are not printable ASCII, and '?', are escaped."""
+def _texts(name: str, texts: Sequence[str]) -> str:
+    """Return an array of strings; bytes that are not printable ASCII, and '?', are escaped."""
     plain = set(range(32, 127)) - set(b'"\\?')
-    return '"' + "".join(chr(b) if b in plain else f"\\{b:03o}" for b in encoded(text)) + '"'
-
-
-def _integer_type(largest: int) -> str:
-    """Return the smallest type of C for whole numbers from -1 to `largest`."""
-    return "signed char" if largest < 2**7 else "short" if largest < 2**15 else "int"
+    escaped = [
+        "".join(chr(b) if b in plain else f"\\{b:03o}" for b in encoded(text)) for text in texts
+    ]
+    listed = ",\n".join(f'"{text}"' for text in escaped)
+    return f"static const char *const {name}[{len(texts)}] = {{\n{listed}\n}};\n"

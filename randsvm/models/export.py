@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from randsvm.data.labels import label_values
 from randsvm.errors import ExportError, ModelError, ParameterError
 from randsvm.events import Exported, Notice, Progress, Watch, emit, listening, silent
 from randsvm.models.c_source import BEGINNING, c_source
-from randsvm.models.model import Model
+from randsvm.models.model import Model, over
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.row_files import RowFiles, csr_rows
@@ -113,18 +113,18 @@ def export(
         loaded = load(model)
         if len(loaded.labels) == 1:
             raise ModelError(f"{model}: expected a model of two or more classes")
-        row_files = (
-            None
-            if paths is None
-            else RowFiles(loaded, model, paths, data_format, no_header=no_header)
-        )
         form = normal_form(loaded)
+        if paths is None:
+            parts = _own_rows(form)
+        else:
+            row_files = RowFiles(loaded, model, paths, data_format, no_header=no_header)
+            parts = _rows_of_files(loaded, form.inputs, row_files)
         make, predictor = EXPORTERS[format]
         content = make(loaded, form)
         with predictor(content, loaded) as found_predictor:
             found: dict[str, Any] = dict.fromkeys(COMPARED)
             if found_predictor is not None:
-                found = _compare(found_predictor, loaded, form, row_files)
+                found = _compare(found_predictor, loaded, form, parts)
         with files.create_output(output) as stream:
             stream.write(content)
         outcome = Exported(
@@ -139,90 +139,47 @@ def export(
         return outcome
 
 
-def holds_c_source(head: bytes) -> bool:
-    """Return whether a file with this beginning is an earlier export to C."""
-    return head.startswith(BEGINNING)
-
-
-def holds_onnx(head: bytes) -> bool:
-    """Return whether a file with this beginning is an earlier export to ONNX.
-
-    It begins with the version of the format (field 1) and the name of the producer (field 2).
-    """
-    return head[:1] == b"\x08" and b"\x12\x07randsvm" in head[:16]
-
-
-FILE_TYPES = {
-    "c": ("an export to C", holds_c_source),
-    "onnx": ("an export to ONNX", holds_onnx),
+# Format -> the kind of its files, and a function that recognises one by its first bytes. A graph
+# begins with the version of ONNX (field 1) and the name of the producer (field 2).
+FILE_TYPES: dict[str, tuple[str, Callable[[bytes], bool]]] = {
+    "c": ("an export to C", lambda head: head.startswith(BEGINNING)),
+    "onnx": (
+        "an export to ONNX",
+        lambda head: head[:1] == b"\x08" and b"\x12\x07randsvm" in head[:16],
+    ),
 }
 
-
-class Predictions(NamedTuple):
-    """Predictions of a model, or of its export, for m rows.
-
-    f : (m, columns) float64; predicted : (m,) class indices, or f of a regression; probabilities :
-    (m, classes), or None.
-    """
-
-    f: np.ndarray
-    predicted: np.ndarray
-    probabilities: np.ndarray | None
-
-
-# The name of the program that runs an export, and a function that predicts rows by it.
-Predictor: TypeAlias = tuple[str, Callable[[CsrMatrix], Predictions]]
+# The name of the program that runs an export, and a function that returns what the export computes
+# for m rows: f, (m, columns); class indices, (m,); probabilities, (m, classes). The class indices
+# of a regression, and probabilities that the model does not have, are of size 0.
+Predictor: TypeAlias = tuple[str, Callable[[CsrMatrix], tuple[np.ndarray, np.ndarray, np.ndarray]]]
 
 
 # --- rows to compare -----------------------------------------------------------------------
 
 
-def _compared_rows(
-    model: Model, form: NormalForm, row_files: RowFiles | None
-) -> Iterator[tuple[CsrMatrix, Predictions, float]]:
-    """Yield rows over all inputs, what the model predicts, and the largest norm.
-
-    The rows are those of files, or some of the model's own.
-    """
-    first, cut_values = model.index_base, 0
-    for indptr, indices, values in _csr_parts(model, form, row_files):
-        inside = indices < form.inputs + first
-        cut_values += int((~inside).sum())
-        starts = np.concatenate([[0], np.cumsum(inside)])[indptr]
-        indices, values, m = indices[inside], values[inside], len(indptr) - 1
-        X = CsrMatrix(values.astype(np.float64), indices - first, starts, (m, form.inputs))
-        rows = model.rows(np.asarray(starts, np.int64), indices, values)
-        f = model.decision(rows)
-        p = model.probabilities(f) if model.has_class_probabilities else None
-        largest = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
-        yield X, Predictions(f.reshape(m, -1), model.predicted(f), p), largest
-    if cut_values:
-        emit(Notice(f"left out {cut_values} values of features beyond the model's"))
-    if row_files is not None:
-        row_files.report_other_texts()
-
-
-def _csr_parts(
-    model: Model, form: NormalForm, row_files: RowFiles | None
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield indptr, indices and values of consecutive rows."""
-    at_once = max(1, min(8192, BLOCK_BYTES // (8 * form.inputs)))
-    if row_files is None:
-        X = _own_rows(form)
-        for at in slices(X.shape[0], at_once):
-            part = X[at]
-            yield part.indptr, (part.indices + model.index_base).astype(np.int32), part.data
-        return
-    done = 0
+def _rows_of_files(model: Model, inputs: int, row_files: RowFiles) -> Iterator[CsrMatrix]:
+    """Yield the rows of files with a column for each input."""
+    features = np.arange(inputs, dtype=np.int32) + model.index_base
+    cut_values = done = 0
     for block in row_files.blocks():
-        for at in slices(len(block), at_once):
-            yield csr_rows(block, at)
+        for at in slices(len(block), _rows_at_once(inputs)):
+            X, used = over(features, *csr_rows(block, at))
+            cut_values += int((~used).sum())
+            yield X
         done += len(block)
         emit(Progress("comparing", done, None, "row"))
+    if cut_values:
+        emit(Notice(f"left out {cut_values} values of features beyond the model's"))
+    row_files.report_other_texts()
 
 
-def _own_rows(form: NormalForm) -> CsrMatrix:
-    """Return rows to compare if there are no files, (m, inputs) CSR of float64.
+def _rows_at_once(inputs: int) -> int:
+    return max(1, min(8192, BLOCK_BYTES // (8 * inputs)))
+
+
+def _own_rows(form: NormalForm) -> Iterator[CsrMatrix]:
+    """Yield rows to compare if there are no files, with a column for each input.
 
     They are support vectors as they were before scaling, or rows that are drawn at random.
     """
@@ -237,45 +194,50 @@ def _own_rows(form: NormalForm) -> CsrMatrix:
         starts = np.arange(DRAWN_ROWS + 1) * count
         values = random.standard_normal(at.size)
         X = CsrMatrix(values, at.ravel(), starts, (DRAWN_ROWS, inputs))
-    if form.factor is not None and form.shift is not None:
+    if form.factor is not None:
         size = np.divide(1, form.factor, out=np.zeros(inputs), where=form.factor != 0)
         X = X.with_data(X.data * size[X.indices])
         if form.shift.any():
             X = CsrMatrix.from_dense(X.toarray() + form.shift)
-    return X.astype(np.float32).astype(np.float64) if form.single else X
+    X = X.astype(np.float32).astype(np.float64) if form.single else X
+    return (X[at] for at in slices(X.shape[0], _rows_at_once(inputs)))
 
 
 # --- the comparison ------------------------------------------------------------------------
 
 
 def _compare(
-    predictor: Predictor, model: Model, form: NormalForm, row_files: RowFiles | None
+    predictor: Predictor, model: Model, form: NormalForm, parts: Iterator[CsrMatrix]
 ) -> dict[str, Any]:
     """Compare an export with its model, and return the fields COMPARED of Exported.
 
-    Raise ExportError if they differ by more than rounding.
+    parts : rows with a column for each input. Raise ExportError if the decision values differ by
+    more than rounding, or if labels or probabilities do not follow from the decision values.
     """
     name, predict = predictor
     count = labels = 0
     largest = 0.0
-    for X, own, norm in _compared_rows(model, form, row_files):
-        found = predict(X)
-        difference = np.abs(found.f - own.f)
+    for X in parts:
+        rows = model.rows(X.indptr, (X.indices + model.index_base).astype(np.int32), X.data)
+        own = model.decision(rows)
+        norm = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
+        f, predicted, probabilities = predict(X)
+        differences = np.abs(f - own.reshape(f.shape))
         # A nan compares as False.
-        wrong = ~(difference <= form.tolerance(norm)).all(axis=1)
-        largest = float(np.max([largest, difference.max(initial=0.0)]))
-        f = found.f[:, 0] if found.f.shape[1] == 1 else found.f
+        wrong = ~(differences <= form.tolerance(norm)).all(axis=1)
+        largest = float(np.max([largest, differences.max(initial=0.0)]))
+        found = f.reshape(own.shape)
         if not model.is_regression:
-            labels += int((found.predicted != own.predicted).sum())
-            wrong |= found.predicted != model.predicted(f)
-        if found.probabilities is not None:
-            again = model.probabilities(f)
-            wrong |= ~(np.abs(found.probabilities - again) <= 1e-8).all(axis=1)
+            labels += int((predicted != model.predicted(own)).sum())
+            wrong |= predicted != model.predicted(found)
+        if probabilities.size:
+            again = model.probabilities(found)
+            wrong |= ~(np.abs(probabilities - again) <= 1e-8).all(axis=1)
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
             raise ExportError(
-                f"the export is not written: {name} computes f = {_shown(found.f[first])} for row "
-                f"{count + first + 1}, and the model {_shown(own.f[first])}"
+                f"the export is not written: {name} computes f = {_shown(found[first])} for row "
+                f"{count + first + 1}, and the model {_shown(own[first])}"
             )
         count += len(f)
     return dict(zip(COMPARED, (name, count, largest, labels), strict=True))
@@ -347,25 +309,24 @@ def _problem(ran: CompletedProcess[bytes]) -> str:
     return " ".join(text.split())[:MAX_SHOWN_PROBLEM] or f"exit code {ran.returncode}"
 
 
-def run_program(program: Path, model: Model, X: CsrMatrix) -> Predictions:
-    """Return what the compiled program computes for rows over all inputs."""
+def run_program(
+    program: Path, model: Model, X: CsrMatrix
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what the compiled program computes for rows with a column for each input."""
     import subprocess
 
-    m, columns = X.shape[0], len(model.b)
-    rows = io.BytesIO()
-    # float32 values have shorter decimals, which are the same numbers.
+    m, rows = X.shape[0], io.BytesIO()
     indices = (X.indices + model.index_base).astype(np.int32)
     svmlight.write(rows, ["0"] * m, X.indptr, indices, X.data)
     ran = subprocess.run([program], input=rows.getvalue(), capture_output=True, check=False)
     out = np.array(ran.stdout.split(), np.float64)
-    classes = len(model.labels) if model.has_class_probabilities else 0
-    width = columns + (not model.is_regression) + classes
-    if ran.returncode or out.size != m * width:
+    # f, the class index, and the probabilities.
+    parts = [len(model.b), int(not model.is_regression)]
+    parts.append(len(model.labels) if model.has_class_probabilities else 0)
+    if ran.returncode or out.size != m * sum(parts):
         raise ExportError(f"the export is not written: the code fails: {_problem(ran)}")
-    f, others = np.split(out.reshape(m, width), [columns], axis=1)
-    if model.is_regression:
-        return Predictions(f, f[:, 0], None)
-    return Predictions(f, others[:, 0].astype(np.int64), others[:, 1:] if classes else None)
+    f, predicted, p = np.split(out.reshape(m, -1), np.cumsum(parts)[:2], axis=1)
+    return f, predicted.ravel().astype(np.int64), p
 
 
 # --- ONNX ----------------------------------------------------------------------------------
@@ -392,12 +353,11 @@ def _onnx_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
     names = [one.name for one in session.get_outputs()]
     index = {value: number for number, value in enumerate(label_values(model.labels))}
 
-    def predict(X: CsrMatrix) -> Predictions:
+    def predict(X: CsrMatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         found = dict(zip(names, session.run(None, {"X": X.toarray()}), strict=True))
-        predicted = found["f"][:, 0]
-        if not model.is_regression:
-            predicted = np.array([index[value] for value in found["label"].tolist()])
-        return Predictions(found["f"], predicted, found.get("probabilities"))
+        labels = () if model.is_regression else found["label"].tolist()
+        predicted = np.array([index[value] for value in labels])
+        return found["f"], predicted, found.get("probabilities", np.empty(0))
 
     yield "onnxruntime", predict
 

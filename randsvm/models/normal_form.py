@@ -56,8 +56,8 @@ class NormalForm:
 
     inputs: int
     single: bool
-    shift: np.ndarray | None = None
-    factor: np.ndarray | None = None
+    shift: Any = None
+    factor: Any = None
     unit: bool = False
     b: np.ndarray
     L: np.ndarray

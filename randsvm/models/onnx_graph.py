@@ -157,7 +157,7 @@ class _Graph:
     def prepared(self, x: str) -> str:
         """Return rows after rounding and scaling."""
         form, x = self.form, self.rounded(x)
-        if form.factor is None or form.shift is None:
+        if form.factor is None:
             return x
         x = self.node("Mul", self.node("Sub", x, form.shift), form.factor)
         if form.unit:
