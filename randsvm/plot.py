@@ -754,19 +754,17 @@ def explain(data: Any, model: Any, row: int = 1, rows: int = 100) -> Figure:
     if not 1 <= row <= m:
         raise ParameterError(f"the data have rows 1 to {m:,}, no row {row:,}")
     explainer = Explainer(kind, columns)
+    names = [f"feature {j + base}" for j in range(kind.width)]
+    names = names if columns is None else [shortened(c.name) for c in columns.columns]
 
     def values(number: int) -> np.ndarray:
-        x, phi = X[number], np.zeros(kind.width)
-        if columns is not None:
-            return explainer.of_columns((x.indices + base).astype(np.int32), x.data)[0]
-        features, found = explainer((x.indices + base).astype(np.int32), x.data)
-        phi[features - base] = found[0]
+        x, phi = X[number], np.zeros(len(names))
+        numbers, found = explainer((x.indices + base).astype(np.int32), x.data)
+        phi[numbers if columns is not None else numbers - base] = found[0]
         return phi
 
     one, sample = values(row - 1), np.random.default_rng(0).permutation(m)[:rows]
     sizes = np.mean([np.abs(values(number)) for number in sample], axis=0)
-    names = [f"feature {j + base}" for j in range(kind.width)]
-    names = names if columns is None else [shortened(c.name) for c in columns.columns]
     empty = float(explainer.base_values[0])
     shown = min(MAX_BARS, max(int(np.count_nonzero(sizes)), 1))
     with panels(1, 2, 1.1, max(0.7, shown / 14)) as (figure, axes):

@@ -132,12 +132,9 @@ def explain(
         ):
             stream.write(header)
             for block in row_files.blocks():
-                if table is None:
-                    work = partial(_lines, explainer, block)
-                else:
-                    work = partial(_records, explainer, block, row_files.delimiter)
-                for line in pool.map_in_order(work, range(len(block))):
-                    stream.write(line)
+                work = partial(_lines, explainer, row_files, block)
+                for lines in pool.map_in_order(work, range(len(block))):
+                    stream.write(lines)
                     rows += 1
                     emit(Progress("explaining", rows, None, "row"))
         row_files.report_other_texts()
@@ -156,31 +153,22 @@ def explain(
 HEADER = b"# Shapley values of randsvm: f index:value ..\n"
 
 
-def _records(explainer: Explainer, block: Block, delimiter: str, row: int) -> bytes:
-    """Return a record for each decision value of a row of a table."""
-    phi = explainer.of_columns(*csr_rows(block, slice(row, row + 1))[1:])
-    f = explainer.base_values + phi.sum(axis=1)
-    kept = [] if not block.keys else [block.keys[row]]
-    records = [
-        delimiter.join([*kept, *map(shortest, [value, *row_of_phi])])
-        for value, row_of_phi in zip(f.tolist(), phi.tolist(), strict=True)
-    ]
-    return files.encoded("".join([record + "\n" for record in records]))
-
-
-def _lines(explainer: Explainer, block: Block, row: int) -> bytes:
-    """Return a line for each decision value of a row."""
-    features, phi = explainer(*csr_rows(block, slice(row, row + 1))[1:])
-    f = explainer.base_values + phi.sum(axis=1)
-    lines = []
-    for value, row_of_phi in zip(f.tolist(), phi, strict=True):
-        used = np.flatnonzero(row_of_phi)
-        words = [
-            f"{index}:{shortest(one)}"
-            for index, one in zip(features[used].tolist(), row_of_phi[used].tolist(), strict=True)
-        ]
-        lines.append(" ".join([shortest(value), *words]) + "\n")
-    return "".join(lines).encode()
+def _lines(explainer: Explainer, row_files: RowFiles, block: Block, row: int) -> bytes:
+    """Return a line for each decision value of a row: of svmlight, or a record of a table."""
+    numbers, phi = explainer(*csr_rows(block, slice(row, row + 1))[1:])
+    f, lines, table = explainer.base_values + phi.sum(axis=1), [], row_files.columns
+    for value, values in zip(f.tolist(), phi, strict=True):
+        if table is None:
+            used = np.flatnonzero(values)
+            pairs = zip(numbers[used].tolist(), values[used].tolist(), strict=True)
+            words = [shortest(value), *[f"{index}:{shortest(one)}" for index, one in pairs]]
+        else:
+            of_columns = np.zeros(len(table.columns))
+            of_columns[numbers] = values
+            kept = [] if not block.keys else [block.keys[row]]
+            words = [*kept, *map(shortest, [value, *of_columns.tolist()])]
+        lines.append((" " if table is None else row_files.delimiter).join(words) + "\n")
+    return files.encoded("".join(lines))
 
 
 # Values of support vectors that are dense at a time, in each thread.
@@ -195,8 +183,7 @@ class Explainer:
 
     def __init__(self, model: KernelModel, columns: Columns | None = None) -> None:
         """Take the support vectors of a model. columns : of the table that the rows come from."""
-        self.model = model
-        self.starts = np.empty(0, np.int64)
+        self.model, self.starts = model, None
         if columns is not None:
             starts = [start for _, start in columns.with_starts(model.zero_based)]
             self.starts = np.array(starts, np.int64)
@@ -204,39 +191,29 @@ class Explainer:
         self.base_values = model.b + self.beta.sum(axis=0)
 
     def __call__(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return features, (k,) int64 ascending, and their Shapley values, (columns, k) float64.
+        """Return features or columns of the table, (k,) int64 ascending, and their Shapley values,
+        (columns of f, k) float64. All others have the value 0.
 
-        indices, values : (nnz,), a row as in a file.
+        indices, values : (nnz,), a row as in a file. The values are sums over the support vectors,
+        of which some at a time are dense.
         """
+        model = self.model
         features, x = self._row(indices, values)
-        return features, self._values(features, x, np.arange(len(features)))
-
-    def of_columns(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Return the Shapley values of the columns of the table, (decision values, columns)."""
-        features, x = self._row(indices, values)
-        phi = np.zeros((self.beta.shape[1], len(self.starts)))
-        column = np.searchsorted(self.starts, features, "right") - 1
-        firsts = np.flatnonzero(np.diff(column, prepend=-1))
-        if len(firsts):
-            phi[:, column[firsts]] = self._values(features, x, firsts)
-        return phi
-
-    def _values(self, features: np.ndarray, x: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-        """Return the Shapley values of groups of features, (columns, groups) float64.
-
-        features, x : (k,), a row; firsts : position of the first feature of each group. The values
-        are sums over the support vectors, of which some at a time are dense.
-        """
-        model, phi = self.model, np.zeros((self.beta.shape[1], len(firsts)))
+        numbers, firsts = features, np.arange(len(features))
+        if self.starts is not None:
+            columns = np.searchsorted(self.starts, features, "right") - 1
+            numbers, firsts = np.unique(columns, return_index=True)
+        phi = np.zeros((self.beta.shape[1], len(numbers)))
         column = np.searchsorted(features, model.features)
         for part in slices(len(self.beta), max(1, DENSE_VALUES // max(1, len(features)))):
             Z = np.zeros((part.stop - part.start, len(features)))
             Z[:, column] = model.Z[part].toarray()
             K = np.exp(-model.kernel.gamma * np.square(x - Z))
             if len(firsts) < len(features):
+                # The factor of a column is the product of those of its features.
                 K = np.multiply.reduceat(K, firsts, axis=1)
             phi += shapley_values(K, self.beta[part])
-        return phi
+        return numbers, phi
 
     def _row(self, indices: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return features, those of the row and of the support vectors, and its values, (k,)."""
