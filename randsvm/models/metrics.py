@@ -21,7 +21,7 @@ from randsvm.events import (
 
 
 class Metric:
-    """Counts over rows, and a score that is computed from them. A row counts as its weight.
+    """Counts over rows. A row counts as its weight.
 
     labelled_weight : sum of the weights of the labelled rows
     """
@@ -46,12 +46,6 @@ class Metric:
         self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
         """Count labelled rows."""
-        raise NotImplementedError
-
-    @property
-    def score(self) -> float:
-        """The score; nan without labelled rows."""
-        raise NotImplementedError
 
 
 class Accuracy(Metric):
@@ -73,6 +67,7 @@ class Accuracy(Metric):
 
     @property
     def score(self) -> float:
+        """Accuracy in percent; nan without labelled rows."""
         return 100 * self.correct_weight / self.labelled_weight if self.labelled_weight else nan
 
 
@@ -83,8 +78,6 @@ class RegressionErrors(Metric):
     products of the deviations from the mean
     """
 
-    score_name = "mean squared error"
-
     def __init__(self) -> None:
         super().__init__()
         self.sums, self.mean, self.products = np.zeros(2), np.zeros(2), np.zeros((2, 2))
@@ -92,7 +85,7 @@ class RegressionErrors(Metric):
     def _compare(
         self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
     ) -> None:
-        total, before = float(weights.sum()), self.labelled_weight - float(weights.sum())
+        total = float(weights.sum())
         if not total:
             return
         error, pairs = f - y, np.column_stack([y, f])
@@ -100,17 +93,15 @@ class RegressionErrors(Metric):
         mean = pairs[0] + weights @ (pairs - pairs[0]) / total
         deviations = pairs - mean
         products = (deviations.T * weights) @ deviations
-        self._join(before, total, [weights @ error**2, weights @ np.abs(error)], mean, products)
+        self._join(total, [weights @ error**2, weights @ np.abs(error)], mean, products)
 
-    def _join(
-        self, before: float, total: float, sums: Any, mean: np.ndarray, products: np.ndarray
-    ) -> None:
-        """Add the sums of rows of weight `total` to those of rows of weight `before`.
+    def _join(self, total: float, sums: Any, mean: np.ndarray, products: np.ndarray) -> None:
+        """Add the sums of rows of weight `total`, which `labelled_weight` counts already.
 
         Chan, Golub, LeVeque 1983, without cancellation for a large mean.
         """
-        difference, n = mean - self.mean, before + total
-        between = np.outer(difference, difference) * (before * total / n)
+        difference, n = mean - self.mean, self.labelled_weight
+        between = np.outer(difference, difference) * ((n - total) * total / n)
         self.sums = np.add(self.sums, sums)
         self.mean = self.mean + difference * (total / n)
         self.products = self.products + products + between
@@ -118,12 +109,10 @@ class RegressionErrors(Metric):
     def __add__(self, other: RegressionErrors) -> RegressionErrors:
         """Return the errors of both sets of rows."""
         both = copy(self)
-        both.rows, both.labelled = self.rows + other.rows, self.labelled + other.labelled
-        both.labelled_weight = self.labelled_weight + other.labelled_weight
+        for count in ("rows", "labelled", "labelled_weight"):
+            setattr(both, count, getattr(self, count) + getattr(other, count))
         if other.labelled_weight:
-            both._join(
-                self.labelled_weight, other.labelled_weight, other.sums, other.mean, other.products
-            )
+            both._join(other.labelled_weight, other.sums, other.mean, other.products)
         return both
 
     @property
@@ -166,6 +155,8 @@ class ConfusionMatrix(Accuracy):
         self.confusion: np.ndarray = np.zeros((2, classes, classes))
         # Of each block f, whether the first class is the true one, and weights, (m,) each.
         self.blocks: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        # Sums of -log p of the true class and of the squared errors of p, and of weights.
+        self.losses = np.zeros(3)
 
     def _compare(
         self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray
@@ -182,6 +173,25 @@ class ConfusionMatrix(Accuracy):
             # A model with Crammer and Singer's loss has two decision values.
             f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
             self.blocks.append((f[is_known], true[is_known] == 0, weights[is_known]))
+
+    def add_probabilities(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> None:
+        """Count the probabilities of m rows whose label the model has.
+
+        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,).
+        """
+        known = y < self.classes
+        y, p, weights = y[known].astype(np.int64), p[known], weights[known]
+        own = p[np.arange(len(y)), y]
+        # scikit-learn's bound, which keeps the logarithm finite.
+        log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))
+        squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
+        self.losses += [weights @ log_loss, weights @ squared, weights.sum()]
+
+    def probability_metrics(self) -> ProbabilityMetrics:
+        """Return the log loss and the Brier score; nan without labelled rows."""
+        *losses, weight = self.losses.tolist()
+        log_loss, squared = (one / weight if weight else nan for one in losses)
+        return ProbabilityMetrics(log_loss, squared / 2 if self.classes == 2 else squared)
 
     def _areas(self) -> tuple[float, float, float]:
         """Return the areas under the ROC curve, and under each class's precision-recall curve."""
@@ -299,37 +309,3 @@ class CoverageCounts:
             self.covered / self.labelled if self.labelled else nan,
             self.sizes / self.rows if self.rows else nan,
         )
-
-
-class ProbabilityScores:
-    """Sums over rows for the scores of probabilities. A row counts as its weight.
-
-    losses : (2,), sums of -log p of the true class and of the squared errors of p
-    """
-
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
-        self.weight = 0.0
-        self.losses = np.zeros(2)
-
-    def add(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> None:
-        """Count m rows.
-
-        y : (m,) class indices, nan for unlabelled rows; p : (m, classes); weights : (m,). Rows
-        whose label the model does not have are left out.
-        """
-        known = y < self.classes
-        y, p, weights = y[known].astype(np.int64), p[known], weights[known]
-        own = p[np.arange(len(y)), y]
-        # scikit-learn's bound, which keeps the logarithm finite.
-        log_loss = -np.log(np.clip(own, np.finfo(float).eps, 1))
-        squared = np.square(p).sum(axis=1) - np.square(own) + np.square(1 - own)
-        self.losses += [weights @ log_loss, weights @ squared]
-        self.weight += float(weights.sum())
-
-    def metrics(self) -> ProbabilityMetrics:
-        """Return the scores."""
-        if not self.weight:
-            return ProbabilityMetrics(nan, nan)
-        log_loss, squared = (self.losses / self.weight).tolist()
-        return ProbabilityMetrics(log_loss, squared / 2 if self.classes == 2 else squared)

@@ -38,7 +38,6 @@ from randsvm.models.metrics import (
     ConfusionMatrix,
     CoverageCounts,
     Metric,
-    ProbabilityScores,
     RegressionErrors,
 )
 from randsvm.models.model import Model
@@ -200,7 +199,6 @@ class _FilePrediction:
             self.metric = RegressionErrors()
         elif params.metrics:
             self.metric = ConfusionMatrix(len(model.labels))
-        self.probability_scores = ProbabilityScores(len(model.labels))
         self.coverage: CoverageCounts | None = None
         if params.coverage is not None:
             assert model.conformal is not None, "predict checks it"
@@ -238,8 +236,8 @@ class _FilePrediction:
             self.coverage.add_intervals(y, rows.f, weights)
         elif self.coverage is not None:
             self.coverage.add_sets(y, self._label_sets(rows)[1], weights)
-        if rows.probabilities is not None and self.params.metrics:
-            self.probability_scores.add(y, rows.probabilities, weights)
+        if rows.probabilities is not None and isinstance(self.metric, ConfusionMatrix):
+            self.metric.add_probabilities(y, rows.probabilities, weights)
         if len(rows.unseen):
             self.unseen_values += len(rows.unseen)
             self.unseen = sorted_union(self.unseen, rows.unseen)
@@ -277,7 +275,7 @@ class _FilePrediction:
             found = metric.metrics(self.rows.labels.labels)
             if not self.params.probabilities:
                 return found
-            return found._replace(probabilities=self.probability_scores.metrics())
+            return found._replace(probabilities=metric.probability_metrics())
         if isinstance(metric, RegressionErrors) and self.params.metrics:
             return RegressionMetrics(metric.mean_absolute_error, metric.r_squared)
         return None

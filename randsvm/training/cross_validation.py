@@ -401,8 +401,8 @@ class Criterion(NamedTuple):
         errors = [one.errors for one in folds if one.errors is not None]
         if errors:
             whole = sum(errors[1:], errors[0])
-            if self.name != whole.score_name:
-                details[whole.score_name.replace(" ", "_")] = whole.score
+            if self.name != "mean squared error":
+                details["mean_squared_error"] = whole.score
             details["squared_correlation"] = whole.squared_correlation
         return {
             "scores": [one.score for one in folds],

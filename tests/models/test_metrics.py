@@ -152,10 +152,10 @@ def brier_score(y, p, weights):
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_scores_of_probabilities(classes, weighted):
     (y, p), weights = likely(400, classes), weights_of(400, weighted)
-    scores = count_of("probabilities", classes)
+    scores = count_of("classes", classes)
     for part in np.array_split(np.arange(400), 5):
-        scores.add(y[part], p[part], weights[part])
-    found = scores.metrics()
+        scores.add_probabilities(y[part], p[part], weights[part])
+    found = scores.probability_metrics()
     expected = peers.log_loss(y, p, labels=range(classes), sample_weight=weights)
     assert found.log_loss == pytest.approx(expected, rel=1e-12)
     assert found.brier == pytest.approx(brier_score(y, p, weights), rel=1e-12)

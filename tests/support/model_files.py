@@ -5,7 +5,6 @@ The only way from tests to the modules of randsvm.models.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -126,13 +125,8 @@ def coupled_probabilities(f: np.ndarray, sigmoid: np.ndarray, classes: int) -> n
 
 
 def count_of(kind: str, *classes: int) -> Any:
-    """Return what --metrics counts: of "classes", "errors" of a regression or "probabilities"."""
-    kinds: dict[str, Callable[..., Any]] = {
-        "classes": metrics.ConfusionMatrix,
-        "errors": metrics.RegressionErrors,
-        "probabilities": metrics.ProbabilityScores,
-    }
-    return kinds[kind](*classes)
+    """Return what --metrics counts: of "classes" or "errors" of a regression."""
+    return metrics.ConfusionMatrix(*classes) if kind == "classes" else metrics.RegressionErrors()
 
 
 # What -b fits to decision values, with weights of rows.
