@@ -446,10 +446,6 @@ class BaseSVM(BaseEstimator):
 
         return partial(add_to, self.to_onnx())
 
-    def _repr_html_inner(self) -> str:
-        shown = super()._repr_html_inner()
-        return shown + self.model_._repr_html_() if hasattr(self, "model_") else shown
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Classifier(ClassifierMixin, BaseSVM):

@@ -163,15 +163,6 @@ class FittedModel:
     def __repr__(self) -> str:
         return "\n".join(format_lines(self.info()))
 
-    def _repr_html_(self) -> str:
-        import html
-
-        rows = [
-            "".join(f"<td>{html.escape(word)}</td>" for word in line.split(maxsplit=1))
-            for line in format_lines(self.info())
-        ]
-        return "<table>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
-
 
 def load(path: str) -> FittedModel:
     """Return the model in a file of randsvm, LIBSVM or LIBLINEAR.

@@ -12,7 +12,7 @@ import numpy as np
 
 from randsvm import files
 from randsvm.data import svmlight
-from randsvm.data.columns import DELIMITERS, Columns, Format, fields_of
+from randsvm.data.columns import DELIMITERS, Format, fields_of
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, ReadingProgress
 from randsvm.data.row_weights import RowWeights
@@ -58,53 +58,45 @@ class RowFiles:
         # Rows of a training have the labels of the model; novelty detection ignores the labels.
         # Other rows may have no label, and other labels than the model for novelty detection, or
         # if some labels of the model are numbers, but not all are whole ones.
-        learnt = not model.is_one_class
-        whole = isinstance(label_values(model.labels)[0], int) if model.labels else False
+        learnt, texts = not model.is_one_class, model.labels
+        mixed = texts == label_values(texts) and any(map(NUMBER.fullmatch, texts))
         self.labels = LabelTable(
             paths[0],
             unlabelled=not training,
-            labels=model.labels if learnt or not training else (),
+            labels=texts if learnt or not training else (),
             closed=learnt and training,
-            any_label=not learnt or (not whole and any(map(NUMBER.fullmatch, model.labels))),
+            any_label=not learnt or mixed,
         )
         self.weighted = False
-        self.row_weights = None
-        if row_weights is not None:
-            self.row_weights = RowWeights(row_weights, files.joint_name(paths))
+        name = files.joint_name(paths)
+        self.row_weights = None if row_weights is None else RowWeights(row_weights, name)
         self.kept = [] if keep is None else fields_of(keep)
         # Of each column of a table the number of texts that training never saw.
         self.other_texts: Counter[str] = Counter()
-        self.columns: Columns | None = None
+        self.columns = None if format_ == "svmlight" else model.columns
         self.read: Reader = svmlight.read_blocks
-        columns = model.columns
-        if format_ == "svmlight" or (format_ is None and columns is None):
-            if keep is not None:
-                raise ParameterError(
-                    "--keep is for tables: a model of --format csv, tsv or parquet"
-                )
-            if no_header:
-                raise ParameterError("--no-header is for CSV and TSV files")
-            return
-        if columns is None:
+        if self.columns is None and format_ not in (None, "svmlight"):
             raise ParameterError(
                 f"--format {format_}: {path} was trained without a table, so its features have "
                 "no columns"
             )
-        # Imported here because few runs read tables.
-        from randsvm.data import table
+        if self.columns is None and keep is not None:
+            raise ParameterError("--keep is for tables: a model of --format csv, tsv or parquet")
+        if self.columns is not None:
+            # Imported here because few runs read tables.
+            from randsvm.data import table
 
-        if format_ is not None:
-            columns = replace(columns, format=cast("Format", format_))
-        if no_header and columns.format == "parquet":
+            own_format = cast("Format", format_ or self.columns.format)
+            self.columns = replace(self.columns, format=own_format)
+            self.read = partial(
+                table.read_blocks,
+                columns=self.columns,
+                keep=self.kept,
+                unseen=self.other_texts,
+                no_header=no_header,
+            )
+        if no_header and (self.columns is None or self.columns.format == "parquet"):
             raise ParameterError("--no-header is for CSV and TSV files")
-        self.columns = columns
-        self.read = partial(
-            table.read_blocks,
-            columns=columns,
-            keep=self.kept,
-            unseen=self.other_texts,
-            no_header=no_header,
-        )
 
     @property
     def delimiter(self) -> str:
