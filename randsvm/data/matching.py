@@ -35,16 +35,15 @@ class Matches:
         """Return rows of D, ascending, and the matched row of the matrix for each.
 
         Each row is used once. sizes : (m,), rows of the matrix with larger sizes are matched first,
-        and rows of size 0 never. kinds : (m,) bool, others : (k,) bool: a row of the matrix and a
-        row of D are matched only if these are equal.
+        and rows of size 0 never. kinds, others : (m,) and (k,) integers from 0, or bool: a row of
+        the matrix and a row of D are matched only if these are equal.
         """
         there = np.flatnonzero((sizes > 0) & (self.groups != NOT_FOUND))
         there = there[np.argsort(-sizes[there], kind="stable")]
-        keys, wanted = (
-            _with_occurrence(2 * self.groups[there] + kinds[there]),
-            2 * self.found + others,
-        )
-        _, at, of = np.intersect1d(keys, _with_occurrence(wanted), True, return_indices=True)
+        count = 1 + int(max(kinds.max(initial=0), others.max(initial=0)))
+        keys = _with_occurrence(count * self.groups[there] + kinds[there])
+        wanted = _with_occurrence(count * self.found + others)
+        _, at, of = np.intersect1d(keys, wanted, True, return_indices=True)
         order = np.argsort(of)
         return self.rows[of[order]], there[at[order]]
 

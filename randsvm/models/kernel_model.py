@@ -302,26 +302,3 @@ class PairwiseModel(KernelModel):
         most += 0.5 * (np.arange(classes) < winner[:, None])
         most[row, winner] = -1
         return least[row, winner] >= most.max(axis=1)
-
-    def pair_model(self, first: int, second: int) -> KernelModel:
-        """Return the model of two classes, of which f > 0 predicts the class `first`."""
-        i, j = sorted((first, second))
-        is_first = self.own == first
-        beta = np.where(is_first, self.beta[:, second], -self.beta[:, first])
-        used = (is_first | (self.own == second)) & (beta != 0)
-        number = decisions.pair_index(i, j, len(self.labels))
-        b = self.b[number : number + 1]
-        return KernelModel(
-            task=self.task,
-            kernel=self.kernel,
-            Z=self.Z[np.flatnonzero(used)],
-            beta=beta[used, None],
-            b=b if first == i else -b,
-            features=self.features,
-            labels=(self.labels[first], self.labels[second]),
-            zero_based=self.zero_based,
-            seen=self.seen,
-            scaling=self.scaling,
-            float64=self.float64,
-            columns=self.columns,
-        )

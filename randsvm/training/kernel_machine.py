@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import start_from
+from randsvm.algorithms.decomposition import Start, start_from
 from randsvm.arrays import distinct, median
 from randsvm.data.dataset import Dataset
 from randsvm.errors import ClusterError, ContentError, Interrupted, ParameterError
@@ -60,7 +60,7 @@ from randsvm.training.rounds import (
     total_certificate,
 )
 from randsvm.training.run import BatchRun, Trainer
-from randsvm.training.subtasks import OldModel, Subtasks, assemble, finished
+from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 
 if TYPE_CHECKING:
     from randsvm.algorithms.reduced_set import SubtaskReduction
@@ -378,7 +378,8 @@ class KernelTrainer(Trainer[KernelParams]):
     def start(self, params: KernelParams, clock: Clock, until: float) -> KernelTrainingRun:
         subtasks, largest = self._largest(params)
         together = subtasks.side_by_side(largest.solve_bytes(subtasks))
-        return KernelTrainingRun(self, params, subtasks, clock, until, together)
+        start_of = None if self.old is None else self.old.starts(subtasks, params.cost)
+        return KernelTrainingRun(self, params, subtasks, clock, until, together, start_of=start_of)
 
 
 class KernelTrainingRun(BatchRun[KernelParams]):
@@ -389,6 +390,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
 
     concurrent_subtasks: the number of subtasks that are solved at a time
     evaluates: whether solutions have a closing evaluation; those of folds have none
+    start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
     reported_rounds: the number of rounds reported by subtasks that are solved side by side
@@ -404,11 +406,13 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         end: float,
         concurrent_subtasks: int = 1,
         evaluates: bool = True,
+        start_of: Callable[[int, Subtask], Start | None] | None = None,
     ) -> None:
         self.trainer: KernelTrainer = trainer
         self.params, self.subtasks = params, subtasks
         self.clock, self.end = clock, end
         self.concurrent_subtasks, self.evaluates = concurrent_subtasks, evaluates
+        self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
         self.reported_rounds = 0
@@ -442,7 +446,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             task,
             trainer.algorithm_for(task.D.n, task.problem),
             trainer.job,
-            None if trainer.old is None else trainer.old.on(task, self.params.cost),
+            None if self.start_of is None else self.start_of(number, task),
             clock,
             self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
             sum(one.rounds for one in self.solved.values()),

@@ -7,9 +7,9 @@ Two classes, regression and novelty detection are a single subtask. Knows no alg
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf, sqrt
 from threading import Lock
@@ -63,15 +63,24 @@ class Subtask:
     D : its rows with y = -1/+1, a regression's targets, or 0 for novelty detection
     problem : with the bounds of the coefficients of both sides
     name : the class with y = +1, or both classes of a pair; empty if there is one subtask only
-    pair : the labels of both classes of a pair
     rows : (n,) int64, the row numbers in the whole D, for a pair
     """
 
     D: Dataset
     problem: Problem
     name: str = ""
-    pair: tuple[str, str] | None = None
     rows: np.ndarray | None = None
+
+    def within(self, rows: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return those of some rows of the whole D that this subtask has, ascending, and their
+        coefficients; rows with the coefficient 0 are left out."""
+        if self.rows is not None:
+            order = np.argsort(self.rows)
+            at = np.minimum(np.searchsorted(self.rows, rows, sorter=order), len(order) - 1)
+            rows, beta = order[at], np.where(self.rows[order[at]] == rows, beta, 0.0)
+        used = np.flatnonzero(beta)
+        used = used[np.argsort(rows[used])]
+        return rows[used], beta[used]
 
     def in_whole(self, solution: KernelSolution) -> KernelSolution:
         """Return the solution with row numbers of the whole D.
@@ -183,7 +192,7 @@ class Subtasks:
             D = D.reweighted(self.D.own_weights[rows])
         first, second = self.pairs[number]
         pair = self.labels[first], self.labels[second]
-        return Subtask(D, problem, " / ".join(pair), pair, rows)
+        return Subtask(D, problem, " / ".join(pair), rows)
 
     def _pair_rows(self, number: int) -> tuple[Dataset, np.ndarray]:
         """Return a view of the rows of a pair, and their numbers."""
@@ -396,13 +405,10 @@ class OldModel:
 
     Its support vectors that are rows of D begin with their old coefficients, in proportion to C.
     They are made feasible: clipped to the bounds of the new problem, with their sum repaired.
-
-    known: by the id of a store of rows, which of them are its support vectors; shared by classes
     """
 
     path: str
     model: KernelModel
-    known: dict[int, Matches] = field(default_factory=dict)
 
     @staticmethod
     def read(path: str) -> OldModel:
@@ -416,30 +422,62 @@ class OldModel:
     def task(self) -> str:
         return "nu-" * self.model.nu + self.model.task
 
-    def on(self, task: Subtask, C: float) -> Start | None:
-        """Return the start of a subtask; None: nothing is known of its coefficients.
+    def starts(self, subtasks: Subtasks, C: float) -> Callable[[int, Subtask], Start | None]:
+        """Return a function of the number of a subtask, and the subtask, that returns its start.
 
-        The coefficients of a nu task are scaled to the sum that it prescribes. Raises ModelError if
-        the model has other labels.
+        The start is None if few support vectors are rows of the data. Each row is matched with one
+        support vector; that of a pair or of two classes has the same class. The coefficients of a
+        nu task are scaled to the sum that it prescribes. Raises ModelError if the model has other
+        labels.
         """
-        old = self if task.pair is None else self.pair_model(task.D, *task.pair)
-        column, sign = old.orientation(task.D, task.pair)
-        rows, beta = old.coefficients(task.D, column, sign)
-        few = len(rows) < MIN_FOUND_PART * np.count_nonzero(old.model.beta[:, column])
-        if few:
-            text = "--warm-start: few of its support vectors are rows of the data, so the training "
-            text += "starts from nothing"
-            emit_once(text, Notice(text))
-            return None
-        factor = self.proportion(C)
-        if task.problem.absolute_sum:
-            factor = task.problem.absolute_sum / np.abs(old.model.beta[:, column]).sum()
+        model, D, numbers = self.model, subtasks.D, self._class_numbers(subtasks.labels)
+        known = self._matches(D)
+        own, of_rows = np.zeros(len(model.beta), np.int64), np.zeros(len(known.rows), np.int64)
+        if isinstance(model, PairwiseModel) or len(numbers) == 2:
+            own = model.own if isinstance(model, PairwiseModel) else 1 * (model.beta[:, 0] < 0)
+            of_rows = numbers[D.labels()[known.rows].astype(np.int64)]
+        rows, at = known.pairs(np.abs(model.beta).max(axis=1), own, of_rows)
 
-        def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
-            scan.continue_from(Coefficients(rows, beta * factor))
-            return feasible_step(scan, r)
+        def start_of(number: int, task: Subtask) -> Start | None:
+            sides = subtasks.pairs[number] if subtasks.pairs else (number,)
+            every = self._coefficients(*(int(numbers[side]) for side in sides))
+            own_rows, beta = task.within(rows, every[at])
+            if len(own_rows) < MIN_FOUND_PART * np.count_nonzero(every):
+                text = "--warm-start: few of its support vectors are rows of the data, so the "
+                text += "training starts from nothing"
+                emit_once(text, Notice(text))
+                return None
+            factor = self.proportion(C)
+            if task.problem.absolute_sum:
+                factor = task.problem.absolute_sum / np.abs(every).sum()
 
-        return start
+            def start(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+                scan.continue_from(Coefficients(own_rows, beta * factor))
+                return feasible_step(scan, r)
+
+            return start
+
+        return start_of
+
+    def _class_numbers(self, labels: Sequence[str]) -> np.ndarray:
+        """Return the number of each of these labels in the model, (classes,) int64; [0] without
+        classes."""
+        if self.model.task != "svc":
+            return np.zeros(1, np.int64)
+        old, new = _values_of(self.model.labels), _values_of(labels)
+        if sorted(old) != sorted(new):
+            raise ModelError(f"the model to start from has the labels {old}, the data {new}")
+        return np.array([old.index(value) for value in new], np.int64)
+
+    def _coefficients(self, first: int, second: int | None = None) -> np.ndarray:
+        """Return the coefficient of each support vector, (m,) float64, where class `first` is
+        positive and class `second`, or each other one, is negative."""
+        model, beta = self.model, self.model.beta
+        if not isinstance(model, PairwiseModel):
+            return beta[:, first] if beta.shape[1] > 1 else beta[:, 0] * (1 - 2 * first)
+        assert second is not None
+        others = np.where(model.own == second, -beta[:, first], 0.0)
+        return np.where(model.own == first, beta[:, second], others)
 
     # --- parameters ------------------------------------------------------------------------
 
@@ -512,21 +550,6 @@ class OldModel:
         """Return C relative to the model's C; 1 if that is unknown, and for novelty detection."""
         return C / self.cost if self.cost and self.model.task != "one-class" else 1.0
 
-    def coefficients(self, D: Dataset, column: int, sign: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of D that are support vectors, ascending, and their coefficients.
-
-        column, sign: the column of the model's coefficients, and the sign of D's positive class.
-        Each row is matched with one support vector, of the same class if there are classes.
-        """
-        if id(D.store) not in self.known:
-            self.known[id(D.store)] = self._matches(D)
-        known, beta = self.known[id(D.store)], sign * self.model.beta[:, column]
-        y = D.labels()[known.rows]
-        is_classifier = self.model.task == "svc"
-        kinds, others = (beta > 0, y > 0) if is_classifier else (beta != beta, y != y)
-        rows, at = known.pairs(np.abs(beta), kinds, others)
-        return rows, beta[at]
-
     def _matches(self, D: Dataset) -> Matches:
         """Return which unscaled rows of D are support vectors of the model."""
         model, D = self.model, D.original
@@ -545,36 +568,6 @@ class OldModel:
             return None if array is None else np.where(known, array[at], 0.0)
 
         return Scaling(scaling.name, over(scaling.shift), over(scaling.factor))
-
-    def pair_model(self, D: Dataset, first: str, second: str) -> OldModel:
-        """Return the part of a one-against-one model that is about these two classes."""
-        self._check_labels(D)
-        assert isinstance(self.model, PairwiseModel)
-        labels, values = D.summary.labels, _values_of(self.model.labels)
-        indices = [values.index(_values_of(labels)[labels.index(n)]) for n in (first, second)]
-        return OldModel(self.path, self.model.pair_model(*indices))
-
-    def _check_labels(self, D: Dataset) -> None:
-        old, new = self.model.labels, D.summary.labels
-        if sorted(_values_of(old)) != sorted(_values_of(new)):
-            raise ModelError(
-                f"the model to start from has the labels {list(old)}, the data {list(new)}"
-            )
-
-    def orientation(self, D: Dataset, pair: object) -> tuple[int, float]:
-        """Return the model's column for D's positive class, and the sign of that class in it.
-
-        pair: the pair of classes that this model, from `pair_model`, is about; None: no pair
-        """
-        if pair is not None:
-            return 0, 1.0
-        if D.targets is None or np.ptp(D.targets) == 0:  # regression, one-class
-            return 0, 1.0
-        first = _values_of(D.summary.labels)[int(np.argmax(D.targets))]
-        values = _values_of(self.model.labels)
-        self._check_labels(D)
-        index = values.index(first)
-        return (index, 1.0) if len(values) > 2 else (0, 1.0 - 2 * index)
 
 
 def _values_of(labels: Sequence[str]) -> list[str]:
