@@ -33,7 +33,7 @@ from randsvm.parameters.run import Resources
 # a footer in JSON, and the tail: the sha256 of everything from the features to the footer, the
 # length of the arrays (features, table, groups) in bytes, and the length of the footer.
 KIND = b"randsvm cache "
-MAGIC = KIND + b"9\n"
+MAGIC = KIND + b"10\n"
 DIGEST, LENGTH = 32, 8
 TAIL = DIGEST + 2 * LENGTH
 PLACE = "the cache"
@@ -164,7 +164,8 @@ def _opened(
         with ThreadPool(jobs) as pool:
             if not all(pool.map_in_order(store.file.intact, store.chunks.values())):
                 return None
-        summary |= {key: tuple(summary[key]) for key in ("labels", "counts", "class_weight_sums")}
+        of_classes = "labels", "counts", "total_weight_by_class"
+        summary |= {key: tuple(summary[key]) for key in of_classes}
         summary["features"] = np.frombuffer(arrays, np.int32, d).copy()
         summary["groups"] = groups
         if summary["columns"] is not None:

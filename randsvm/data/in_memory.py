@@ -145,10 +145,6 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
         n = len(kept)
         groups = None if groups is None else groups[kept]
-    counts = np.bincount(y.astype(np.int64), minlength=len(labels)) if labels else np.zeros(0, int)
-    if zero_weights and not (options.any_label or counts.all()):
-        label = labels[int(np.argmin(counts))]
-        raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
     if isinstance(X, np.ndarray):
         indptr, columns = np.arange(n + 1) * d, np.arange(d)
     else:
@@ -156,20 +152,22 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
         columns = np.arange(d) if options.has_row_numbers else _occurring(X)
     starts = _starts(indptr, options)
     store = ArrayStore(X, y, base, starts, weights)
-    totals = Totals()
+    totals = Totals(bool(labels))
     for number in range(len(store.sizes)):
         # The digest is that of a file with the same numbers.
         chunk = store.read(number)
-        totals.add(replace(chunk, values=as_stored(chunk.values)), classes=bool(labels))
-    return Summary(
-        features=(columns + base).astype(np.int32),
-        counts=tuple(counts.tolist()),
-        queries=0,
+        totals.add(replace(chunk, values=as_stored(chunk.values)))
+    summary = totals.summary(
+        labels,
+        (columns + base).astype(np.int32),
         has_row_numbers=options.has_row_numbers,
         zero_weights=zero_weights,
         groups=groups,
-        **totals.fields(labels),
-    ), store
+    )
+    if zero_weights and not (options.any_label or all(summary.counts)):
+        label = labels[summary.counts.index(0)]
+        raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
+    return summary, store
 
 
 def _weights(arrays: Arrays, n: int) -> np.ndarray | None:

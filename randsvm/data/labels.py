@@ -41,6 +41,8 @@ class LabelTable:
         self.closed, self._advice = False, f" (or {REGRESSION} for regression)"
         self.unlabelled = unlabelled
         self.labels: list[str] = []
+        # The file and the first spelling of each label.
+        self.places: list[tuple[str, Spelling]] = []
         self._numbers: dict[str, float] = {UNLABELLED: np.nan} if unlabelled else {}
         self._classes: dict[int | str, int] = {}
         self._ignores_others = False
@@ -78,6 +80,7 @@ class LabelTable:
                     return np.nan
                 self._classes[value] = len(self.labels)
                 self.labels.append(spelling.text)
+                self.places.append((self.path, spelling))
             self._numbers[spelling.text] = self._classes[value]
         return self._numbers[spelling.text]
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -46,51 +46,6 @@ def chunk_digest(chunk: RawChunk) -> bytes:
     return found.digest()
 
 
-class Totals:
-    """The fields of a Summary that are added up chunk by chunk.
-
-    They do not depend on the source of the rows.
-    """
-
-    def __init__(self) -> None:
-        self.n = self.nnz = 0
-        self.float64 = self.weighted = False
-        self.digests: list[bytes] = []
-        # The sums of the weights of all rows, and of the rows of each class seen.
-        self.weight_sum = 0.0
-        self.by_class: np.ndarray = np.zeros(0)
-
-    def add(self, chunk: RawChunk, *, classes: bool) -> None:
-        """Add the rows of a chunk. classes: whether y has class numbers."""
-        self.n += len(chunk.y)
-        self.nnz += len(chunk.values)
-        self.float64 = self.float64 or chunk.values.dtype == np.float64
-        self.digests.append(chunk_digest(chunk))
-        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
-        self.weighted = self.weighted or bool((weights != 1).any())
-        self.weight_sum += float(weights.sum())
-        if classes:
-            more = np.bincount(chunk.y.astype(np.int64), weights, len(self.by_class))
-            self.by_class = more + np.pad(self.by_class, (0, len(more) - len(self.by_class)))
-
-    def fields(self, labels: Sequence[str]) -> dict[str, Any]:
-        """Return the fields. labels: of the classes."""
-        found: dict[str, Any] = {
-            "n": self.n,
-            "nnz": self.nnz,
-            "labels": tuple(labels),
-            "digest": hexdigest(self.digests, labels),
-            "float64": self.float64,
-        }
-        if self.weighted:
-            found |= {
-                "weighted": True,
-                "weight_sum": self.weight_sum,
-                "class_weight_sums": tuple(self.by_class.tolist()),
-            }
-        return found
-
-
 @dataclass(frozen=True)
 class Summary:
     """The result of the first pass over the data, without the chunks.
@@ -101,9 +56,9 @@ class Summary:
     number of rows. queries: the number of rows with a qid. has_row_numbers: see ParseOptions.
     float64: whether a chunk has float64 values.
 
-    weighted: whether any row has a weight other than 1. weight_sum, class_weight_sums: the sums of
-    the weights of all rows, and of the rows of each class; 0 and empty unless `weighted`.
-    zero_weights: the number of rows of weight 0, which are left out. columns: those of a table.
+    weighted: whether any row has a weight other than 1. total_weight, total_weight_by_class: the
+    sums of the weights of all rows, and of the rows of each class. zero_weights: the number of rows
+    of weight 0, which are left out. columns: those of a table.
     groups : (n,) int64, equal for rows that a fold must not separate, or None; see ParseOptions.
     """
 
@@ -112,26 +67,63 @@ class Summary:
     features: np.ndarray
     labels: tuple[str, ...]
     counts: tuple[int, ...]
-    queries: int
     digest: str
+    float64: bool
+    weighted: bool
+    total_weight: float
+    total_weight_by_class: tuple[float, ...]
+    queries: int = 0
     has_row_numbers: bool = False
-    float64: bool = False
-    weighted: bool = False
-    weight_sum: float = 0.0
-    class_weight_sums: tuple[float, ...] = ()
     zero_weights: int = 0
     columns: Columns | None = None
     groups: np.ndarray | None = None
 
-    @property
-    def total_weight(self) -> float:
-        """Return the sum of the weights of all rows, n if they have none."""
-        return self.weight_sum if self.weighted else float(self.n)
 
-    @property
-    def total_weight_by_class(self) -> tuple[float, ...]:
-        """Return the sum of the weights of each class, its number of rows if rows have none."""
-        return self.class_weight_sums if self.weighted else tuple(map(float, self.counts))
+class Totals:
+    """Adds up chunks to the summary of a data set, whatever the source of the rows.
+
+    classes: whether y has class numbers
+    """
+
+    def __init__(self, classes: bool) -> None:
+        self.classes, self.n, self.nnz, self.weight = classes, 0, 0, 0.0
+        self.float64 = self.weighted = False
+        self.digests: list[bytes] = []
+        # The number of rows of each class, and the sum of their weights.
+        self.of_classes = np.zeros((2, 0))
+
+    def add(self, chunk: RawChunk) -> None:
+        self.n += len(chunk.y)
+        self.nnz += len(chunk.values)
+        self.float64 = self.float64 or chunk.values.dtype == np.float64
+        self.digests.append(chunk_digest(chunk))
+        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
+        self.weighted = self.weighted or bool((weights != 1).any())
+        self.weight += float(weights.sum())
+        if self.classes:
+            y, seen = chunk.y.astype(np.int64), self.of_classes.shape[1]
+            more = np.array([np.bincount(y, of_rows, seen) for of_rows in (None, weights)])
+            more[:, :seen] += self.of_classes
+            self.of_classes = more
+
+    def summary(self, labels: Sequence[str], features: np.ndarray, **more: Any) -> Summary:
+        """Return the summary. labels: of all classes. more: see Summary"""
+        # Rows of the last classes may all have the weight 0.
+        missing = len(labels) - self.of_classes.shape[1]
+        counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
+        return Summary(
+            n=self.n,
+            nnz=self.nnz,
+            features=features,
+            labels=tuple(labels),
+            counts=tuple(counts.astype(int).tolist()),
+            digest=hexdigest(self.digests, labels),
+            float64=self.float64,
+            weighted=self.weighted,
+            total_weight=self.weight,
+            total_weight_by_class=tuple(weights.tolist()),
+            **more,
+        )
 
 
 @dataclass(frozen=True)
@@ -159,47 +151,6 @@ class ParseOptions:
     def weight_files(self) -> list[str]:
         """Return the file of weights, if there is one."""
         return [] if self.row_weights is None else [self.row_weights]
-
-
-class _Classes:
-    """The labels of a file as class numbers, and the number of rows of each class.
-
-    places: the name of the file and the first spelling of each class.
-    """
-
-    def __init__(self, path: str, any_label: bool) -> None:
-        self.table = LabelTable(path, any_label=any_label)
-        self.counts = np.zeros(0, np.int64)
-        self.places: list[tuple[str, Spelling]] = []
-
-    def of(self, block: Block) -> np.ndarray:
-        y = self.table.classes(block)
-        more = np.bincount(y.astype(np.int64), minlength=len(self.table))
-        self.counts = more + np.pad(self.counts, (0, len(self.table) - len(self.counts)))
-        for spelling in block.spellings:
-            if self.table.number(spelling) == len(self.places):
-                self.places.append((self.table.path, spelling))
-        return y
-
-    def check(self) -> None:
-        """Raise DataError if all rows of a class have the weight 0."""
-        if self.table.any_label or self.counts.all():
-            return
-        path, spelling = self.places[int(np.argmin(self.counts))]
-        raise weightless_class(display_name(path), spelling)
-
-
-def weightless_class(name: str, spelling: Spelling) -> DataError:
-    """Return the error for a class whose rows all have the weight 0. spelling: its first label."""
-    problem = f"expected a weight above 0 in a row of label {spelling.text}, found only 0"
-    return DataError(name, spelling.line, spelling.column, problem)
-
-
-def no_rows(name: str, zero_weights: int) -> DataError:
-    """Return the error for data without rows. zero_weights: rows of weight 0."""
-    found = f"the weight 0 in all {zero_weights:,}" if zero_weights else "an empty file"
-    expected = "a row with a weight above 0" if zero_weights else "a row"
-    return DataError(name, 1, 1, f"expected {expected}, found {found}")
 
 
 class _Features:
@@ -315,17 +266,6 @@ def reader_of(
         yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
 
 
-def _grouped(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield blocks with the groups of their rows; texts are numbered in order of appearance."""
-    texts: dict[str, int] = {}
-    for block in blocks:
-        if block.keys is None:
-            yield block
-            continue
-        numbers = [texts.setdefault(text, len(texts)) for text in block.keys]
-        yield replace(block, groups=np.array(numbers, np.int64), keys=None)
-
-
 def first_pass(
     paths: Sequence[str],
     options: ParseOptions,
@@ -337,19 +277,25 @@ def first_pass(
 
     tmpdir: see `reader_of`.
     """
-    classes, features = _Classes(paths[0], options.any_label), _Features()
-    totals, has_classes = Totals(), options.labels == "class"
-    groups: list[np.ndarray] = []
+    table, features = LabelTable(paths[0], any_label=options.any_label), _Features()
+    has_classes = options.labels == "class"
+    totals, groups = Totals(has_classes), list[np.ndarray]()
+    # The number of each text of the column of groups, in order of appearance.
+    numbers: dict[str, int] = {}
     queries = zero_weights = 0
 
     def rows_of(blocks: Iterable[Block]) -> Iterator[RawChunk]:
         nonlocal queries, zero_weights
-        for whole in _grouped(blocks):
+        for whole in blocks:
             block = whole.without_zero_weights()
-            if block.groups is not None:
+            for text in whole.keys or ():
+                numbers.setdefault(text, len(numbers))
+            if block.keys is not None:
+                groups.append(np.array([numbers[text] for text in block.keys], np.int64))
+            elif block.groups is not None:
                 groups.append(block.groups)
             zero_weights += len(whole) - len(block)
-            y = classes.of(block) if has_classes else block.y
+            y = table.classes(block) if has_classes else block.y
             # Columns of kernel values are those of all rows of the file.
             features.add(whole if options.has_row_numbers else block)
             queries += block.queries
@@ -359,26 +305,33 @@ def first_pass(
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
         reader_of(paths, options, jobs, tmpdir) as (read, columns),
-        closing(_blocks(paths, options, classes.table, features, jobs, read)) as blocks,
+        closing(_blocks(paths, options, table, features, jobs, read)) as blocks,
     ):
         weighted: Iterable[Block] = blocks
         if options.row_weights is not None:
             weighted = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
         size = options.chunk_rows, options.chunk_nonzeros
         for chunk in cut_chunks(rows_of(weighted), *size, split=True):
-            totals.add(chunk, classes=has_classes)
+            totals.add(chunk)
             keep(chunk)
     if not totals.n:
-        raise no_rows(joint_name(paths), zero_weights)
-    classes.check()
-    features.check()
-    return Summary(
-        features=features.indices,
-        counts=tuple(classes.counts.tolist()),
+        problem = "expected a row, found an empty file"
+        if zero_weights:
+            found = f"the weight 0 in all {zero_weights:,}"
+            problem = f"expected a row with a weight above 0, found {found}"
+        raise DataError(joint_name(paths), 1, 1, problem)
+    summary = totals.summary(
+        table.labels,
+        features.indices,
         queries=queries,
         has_row_numbers=options.has_row_numbers,
         zero_weights=zero_weights,
         columns=columns,
         groups=np.concatenate(groups) if groups else None,
-        **totals.fields(classes.table.labels),
     )
+    if not (options.any_label or all(summary.counts)):
+        path, first = table.places[summary.counts.index(0)]
+        problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
+        raise DataError(display_name(path), first.line, first.column, problem)
+    features.check()
+    return summary

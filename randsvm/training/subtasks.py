@@ -130,7 +130,7 @@ class Subtasks:
             order = np.argsort(D.targets).tolist()
             self.labels = [D.summary.labels[i] for i in order]
             self.counts = [D.summary.counts[i] for i in order]
-            sums = D.summary.class_weight_sums or D.summary.counts
+            sums = D.summary.total_weight_by_class
             self.weight_sums = [sums[i] for i in order]
             self._check()
 
