@@ -27,7 +27,7 @@ from randsvm.models.row_files import RowFiles
 try:
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import MaxNLocator
     from sklearn import metrics
     from sklearn.calibration import calibration_curve
 except ImportError as error:
@@ -47,7 +47,6 @@ MARKS = ("o", "^", "s", "D", "v", "P", "X", "*")
 INK = "#1d1f21"
 GREY = COLOURS[-1]
 STYLE: Any = {
-    "text.parse_math": False,  # a label with $ signs is text
     "axes.grid": True,
     "grid.alpha": 0.25,
     "axes.axisbelow": True,
@@ -96,9 +95,10 @@ LOGARITHMIC = ("gap", "violators")
 
 
 def shortened(name: object, longest: int = LONGEST_NAME) -> str:
-    """Return a name on one line, cut in the middle if it is long."""
+    """Return a name on one line, cut in the middle if it is long; it is no formula."""
     text, half = " ".join(str(name).split()), (longest - 1) // 2
-    return text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+    cut = text if len(text) <= longest else f"{text[:half]}…{text[-half:]}"
+    return cut.replace("$", r"\$")
 
 
 @contextmanager
@@ -118,13 +118,6 @@ def write(figure: Figure, stream: Any, **options: Any) -> None:
 def _label(axis: Any, x: str, y: str, title: str = "", legend: str | None = None) -> None:
     """Write the labels of the axes and the title. legend : its place; None: no legend."""
     axis.set(xlabel=x, ylabel=y, title=title)
-    for own in (axis.xaxis, axis.yaxis):
-        if own.get_scale() == "log":  # whose own formatter writes formulas
-            low, high = sorted(own.get_view_interval())
-            subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
-            own.set_major_locator(LogLocator(subs=subs))
-            own.set_major_formatter("{x:g}")
-            own.set_minor_formatter(NullFormatter())
     if legend is not None:
         axis.legend(loc=legend)
 
