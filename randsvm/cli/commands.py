@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from randsvm.files import file_exists
-from randsvm.parameters.option import GROUPS, OUTPUT
+from randsvm.parameters.option import GROUPS, OUTPUT, Option
 from randsvm.parameters.values import BALANCED
 
 if TYPE_CHECKING:
@@ -45,6 +45,14 @@ ENVIRONMENT = {
 }
 
 
+class OptionOfField(click.Option):
+    """An option of click with the Option that it is made from."""
+
+    def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.spec = spec
+
+
 def help_all() -> click.Option:
     """Return the option that prints the whole help."""
 
@@ -58,12 +66,6 @@ def help_all() -> click.Option:
     return click.Option(
         ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=show, help=text
     )
-
-
-def short_record(option: click.Parameter) -> tuple[str, str] | None:
-    """Return the flags and the line of an option in the short help; None if it has none."""
-    spec = getattr(option, "spec", None)
-    return None if spec is None or not spec.brief else (", ".join(spec.flags), spec.brief)
 
 
 def with_weight_of_balanced(args: list[str]) -> list[str]:
@@ -141,8 +143,8 @@ class Command(click.Command):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None and isinstance(parameter, click.Option):
-                spec = getattr(parameter, "spec", None)
-                records[OUTPUT if spec is None else spec.group].append(record)
+                group = parameter.spec.group if isinstance(parameter, OptionOfField) else OUTPUT
+                records[group].append(record)
         for title, own in records.items():
             if own:
                 with formatter.section(title):
@@ -270,7 +272,8 @@ def write_examples(formatter: click.HelpFormatter, examples: dict[str, str]) -> 
 
 def write_short_options(formatter: click.HelpFormatter, command: click.Command, title: str) -> None:
     """Write a line for each option of the short help."""
-    records = list(filter(None, map(short_record, command.params)))
+    specs = [one.spec for one in command.params if isinstance(one, OptionOfField)]
+    records = [(", ".join(spec.flags), spec.brief) for spec in specs if spec.brief]
     if records:
         with formatter.section(title):
             formatter.write_dl(records)

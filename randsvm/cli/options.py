@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from randsvm.cli.commands import OptionOfField
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters import values
@@ -57,14 +58,6 @@ class KindType(click.ParamType):
             return [CompletionItem(incomplete, type="file")]
         words = self.kind.words
         return [CompletionItem(word) for word in words if word.startswith(incomplete)]
-
-
-class OptionOfField(click.Option):
-    """An option of click with the Option that it is made from."""
-
-    def __init__(self, *arguments: Any, spec: Option, **attributes: Any) -> None:
-        super().__init__(*arguments, **attributes)
-        self.spec = spec
 
 
 def _help(spec: Option, default: object) -> str:

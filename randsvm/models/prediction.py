@@ -105,7 +105,7 @@ def predict(
     if params.probabilities and not loaded.has_probabilities:
         raise ModelError(f"{model}: expected a model with probabilities (trained with -b 1)")
     if params.coverage is not None and loaded.conformal is None:
-        raise ModelError(f"{model}: expected a model with held-out scores (trained --conformal)")
+        raise ModelError(f"{model}: expected a model that was trained with --conformal")
     prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
     files.check_file_type(output, *prediction.replaceable)
     with listening(watch):

@@ -124,7 +124,7 @@ def write(folder, text):
 def test_models_without_scores_and_bad_levels_are_refused(tmp_path, predict):
     path = gaussians(60).save(tmp_path / "d")
     learnt = learn("randsvm", path, tmp_path / "m", "-b", 1)
-    with pytest.raises(ModelError, match="expected a model with held-out scores"):
+    with pytest.raises(ModelError, match="expected a model that was trained with --conformal"):
         predict(path, learnt.model, "--coverage", 0.9)
     for level in (0, 1, -0.1, math.nan):
         with pytest.raises(ParameterError, match="coverage must be"):
