@@ -126,33 +126,6 @@ class CrossValidation:
         assigned = self.assigned[repetition]
         return np.asarray(assigned < fold if self.forward else assigned != fold)
 
-    def decisions(
-        self, fit: Fit[AnyParams], params: AnyParams, until: float, keep: Keep
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return which rows were held out, (n,) bool, and what is kept of their f, (m, K) float64.
-
-        Those rows are of the folds that ended in time; None: no fold did. Each fold trains without
-        the rows that it holds out.
-        """
-
-        def numbered_values(fold: int) -> tuple[int, np.ndarray | None]:
-            rows = self.training(fold), self.held_out(fold)
-            try:
-                return fold, fit_anew(self.D, fit, params, None, *rows, keep)[0]
-            except TimeLimitError:
-                return fold, None
-
-        tasks = [partial(numbered_values, fold) for fold in self.folds]
-        done = run_concurrently(tasks, self.concurrent_fits, until, "probabilities")
-        found = {fold: f for fold, f in done if f is not None}
-        if not found:
-            return None
-        f = np.empty((self.D.n, next(iter(found.values())).shape[1]))
-        held = np.isin(self.assigned[0], list(found))
-        for fold in list(found):
-            f[self.held_out(fold)] = found.pop(fold)
-        return held, f if held.all() else f[held]
-
 
 def fit_anew(
     D: Dataset,
@@ -696,19 +669,36 @@ def fit_by_cross_validation(
     if folds < 2:
         emit(Notice(f"one row is too few for {calibration.options}"))
         return {}
+    found: dict[int, np.ndarray] = {}
     with replicated(D, D) as whole:
-        waves = math.ceil(folds / concurrent_fits(whole, job))
-        seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
         validation = CrossValidation.of(whole, folds, job)
-        found = validation.decisions(
-            lambda D, params: fit(D, params, seconds), params, until, calibration.keep
-        )
+        waves = math.ceil(folds / validation.concurrent_fits)
+        seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
+
+        def train(D: Dataset, params: AnyParams) -> Decision:
+            return fit(D, params, seconds)
+
+        def values_of(fold: int) -> dict[int, np.ndarray]:
+            rows = validation.training(fold), validation.held_out(fold)
+            try:
+                return {fold: fit_anew(whole, train, params, None, *rows, calibration.keep)[0]}
+            except TimeLimitError:
+                return {}
+
+        tasks = [partial(values_of, fold) for fold in validation.folds]
+        threads = validation.concurrent_fits
+        for done in run_concurrently(tasks, threads, until, "probabilities"):
+            found |= done
     late = f"no time for all folds of {calibration.options}"
-    if found is None:
+    if not found:
         emit(Notice(f"{late}, and too few rows are held out to fit it"))
         return {}
-    held, f = found
+    f = np.empty((D.n, next(iter(found.values())).shape[1]))
+    held = np.isin(validation.assigned[0], list(found))
+    for fold in list(found):
+        f[validation.held_out(fold)] = found.pop(fold)
     if not held.all():
         emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
     weights = D.weights()
-    return calibration.fit(f, D.labels()[held], None if weights is None else weights[held])
+    own = None if weights is None else weights[held]
+    return calibration.fit(f if held.all() else f[held], D.labels()[held], own)

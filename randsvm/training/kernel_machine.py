@@ -59,7 +59,7 @@ from randsvm.training.rounds import (
     count_bounded,
     total_certificate,
 )
-from randsvm.training.run import BatchRun, Trainer
+from randsvm.training.run import BatchRun, Described, Trainer
 from randsvm.training.subtasks import OldModel, Subtask, Subtasks, assemble, finished
 
 if TYPE_CHECKING:
@@ -221,17 +221,16 @@ class KernelTrainer(Trainer[KernelParams]):
         subtasks = self.subtasks(self.D, params)
         return subtasks, self.algorithm_for(subtasks.max_rows, subtasks.problem)
 
-    def arguments(self, params: KernelParams) -> list[str]:
-        return self._largest(params)[1].arguments
-
-    def notices(self, params: KernelParams) -> list[str]:
+    def described(self, params: KernelParams) -> Described:
+        subtasks, algorithm = self._largest(params)
         why = self.not_psd if params.positive_semidefinite else INDEFINITE
         uncertified = [f"{why}: {NOT_CERTIFIED}"] if why else []
-        return [*self._notices, *uncertified, *self._largest(params)[1].notices]
-
-    def solve_memory(self, params: KernelParams) -> tuple[int | None, int | None]:
-        subtasks, algorithm = self._largest(params)
-        return algorithm.working_set(subtasks), algorithm.solve_bytes(subtasks)
+        return Described(
+            algorithm.arguments,
+            [*self._notices, *uncertified, *algorithm.notices],
+            algorithm.working_set(subtasks),
+            algorithm.solve_bytes(subtasks),
+        )
 
     def subtasks(self, D: Dataset, params: KernelParams, memory_sharers: int = 1) -> Subtasks:
         """Return the subtasks of D or of a view of it.
@@ -585,7 +584,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             for number in range(len(self.subtasks))
         ]
 
-    def own_outcome(self, stopped: str) -> Trained:
+    def outcome(self, stopped: Stopped) -> Trained:
         every, certificate = self.solutions, self._certificate
         gaps = [one.certificate.gap for one in every]
         counted = [one.violators for one in every if one.violators is not None]
@@ -600,7 +599,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             evaluated=all(one.evaluated for one in every),
             certificate=self._certificate_word,
             cross_validation=self.cross_validation,
-            stopped=stopped,
+            stopped=str(stopped),
             solve_seconds=sum(one.seconds for one in every),
             seconds=self.clock.seconds,
             primal=certificate.primal,

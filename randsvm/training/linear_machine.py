@@ -263,7 +263,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
     def has_model(self) -> bool:
         return self.learner.rows_learned > 0 or self.found is not None
 
-    def own_outcome(self, stopped: str) -> Trained:
+    def outcome(self, stopped: Stopped) -> Trained:
         found, regression = self.evaluation, self.objective.is_regression
         C, linear = self.trainer.cost_and_lambda(self.params)[0], self.linear
         last = self.progressive or self.learner.progressive()
@@ -286,7 +286,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             progressive_loss=last.loss if last.rows else None,
             progressive_errors=last.errors if last.rows and not regression else None,
             cross_validation=self.cross_validation,
-            stopped=stopped,
+            stopped=str(stopped),
             solve_seconds=self.seconds,
             seconds=self.clock.seconds,
             bytes_moved=self.D.executor.bytes_moved,

@@ -340,6 +340,10 @@ class Algorithm:
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
 
+# The certificate before the first round.
+UNKNOWN = Certificate(inf, -inf)
+
+
 @dataclass
 class BestSolution:
     """The solutions with the lowest P, and with the highest D, of all rounds, by running values.
@@ -347,40 +351,32 @@ class BestSolution:
     P - D bounds the distance of that solution from the optimum. P does not fall monotonically.
 
     dual_solution: the one with the highest D; None: no round over these rows had it
-    last_primal: P of the newest solution
-    least: objectives below it count as 0 in the gap; see Certificate
+    last: the certificate of the newest solution, with its own D
     """
 
     solution: KernelSolution | None = None
     dual_solution: KernelSolution | None = None
     primal: float = inf
     dual: float = -inf
-    last_primal: float = inf
-    certified: bool = True
-    least: float = 0.0
+    last: Certificate = UNKNOWN
 
     def update(self, SV: KernelSolution, V: Violators) -> None:
         """Take the solution of a new round into account."""
-        certificate = V.certificate
+        certificate = self.last = V.certificate
         if certificate.dual > self.dual:
             self.dual, self.dual_solution = certificate.dual, SV
-        self.certified, self.last_primal = certificate.certified, certificate.primal
-        self.least = certificate.least
         # For a kernel without a certificate P is no guide: the newest solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
     @property
     def certificate(self) -> Certificate:
-        return self._of(self.primal)
+        return replace(self.last_certificate, primal=self.primal)
 
     @property
     def last_certificate(self) -> Certificate:
         """The certificate of the newest solution."""
-        return self._of(self.last_primal)
-
-    def _of(self, primal: float) -> Certificate:
-        return Certificate(primal, self.dual, self.certified, self.least)
+        return Certificate(self.last.primal, self.dual, self.last.certified, self.last.least)
 
 
 @dataclass(frozen=True)
@@ -519,7 +515,7 @@ class Rounds:
         assert self.best.solution is not None
         is_solved = stopped.reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
         SV = last if is_solved else self.best.solution
-        lacks_margin = stopped.reason is StopReason.NO_MARGIN and self.best.certified
+        lacks_margin = stopped.reason is StopReason.NO_MARGIN and self.best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
             between = f" between {self.task.name}" if self.task.name else ""
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")

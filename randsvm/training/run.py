@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 from math import inf, isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -226,6 +226,21 @@ PROBABILITY_TIME = 4
 # --- what kernel machines and linear machines supply -----------------------------------------
 
 
+class Described(NamedTuple):
+    """What the user is told about a training.
+
+    arguments: the options of the algorithm other than the parameters, with their defaults
+    notices: messages
+    working_set, solve_bytes: the rows of a working set, and the bytes of a subproblem; None: there
+        is none
+    """
+
+    arguments: Sequence[str] = ()
+    notices: Sequence[str] = ()
+    working_set: int | None = None
+    solve_bytes: int | None = None
+
+
 class Trainer(ABC, Generic[AnyParams]):
     """One way to train, and the labelled rows once they are read; see `labelled`."""
 
@@ -335,17 +350,9 @@ class Trainer(ABC, Generic[AnyParams]):
     def cost_and_lambda(self, params: AnyParams) -> tuple[float, float]:
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
-    def arguments(self, params: AnyParams) -> list[str]:
-        """Return the options of the algorithm other than the parameters, with their defaults."""
-        return []
-
-    def notices(self, params: AnyParams) -> list[str]:
-        """Return messages for the user."""
-        return []
-
-    def solve_memory(self, params: AnyParams) -> tuple[int | None, int | None]:
-        """Return the rows of a working set, and the bytes of a subproblem; None: there is none."""
-        return None, None
+    def described(self, params: AnyParams) -> Described:
+        """Return what the user is told about a training on all rows."""
+        return Described()
 
     @abstractmethod
     def decision(self, D: Dataset, params: AnyParams, clock: Clock) -> Decision:
@@ -397,15 +404,15 @@ def train(
         trainer.take(whole, joint_name(data), params)
         remarks = [*_unused_options(params), *_remarks(trainer, params)]
         params = trainer.resolved(trainer.with_gamma(params))
-        own = trainer.arguments(params)
-        _report_start(trainer, params, clock)
+        described = trainer.described(params)
+        _report_start(trainer, params, described, clock)
         for text in remarks:
             emit(Notice(text))
 
         def configuration(params: AnyParams, job: Job) -> list[str]:
             # The model stores the options that decide its bytes, so not the limits of time.
-            arguments = [*_arguments_of(params), *own, *command_line(job.data_params, job.search)]
-            return [trainer.name, *arguments]
+            arguments = [*_arguments_of(params), *described.arguments]
+            return [trainer.name, *arguments, *command_line(job.data_params, job.search)]
 
         searched = None
         if job.search.is_wanted:
@@ -458,11 +465,12 @@ def _remarks(trainer: Trainer[AnyParams], params: AnyParams) -> list[str]:
     return found
 
 
-def _report_start(trainer: Trainer[AnyParams], params: AnyParams, clock: Clock) -> None:
+def _report_start(
+    trainer: Trainer[AnyParams], params: AnyParams, described: Described, clock: Clock
+) -> None:
     """Emit the configuration of the run, and its notices."""
     D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
-    arguments = [*_arguments_of(params, job.search.grid), *trainer.arguments(params)]
-    working_set, solve_bytes = trainer.solve_memory(params)
+    arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
     emit(
         Started(
             algorithm=trainer.name,
@@ -475,8 +483,8 @@ def _report_start(trainer: Trainer[AnyParams], params: AnyParams, clock: Clock) 
             seconds=clock.seconds,
             pass_bytes=D.store.nbytes,
             place=D.store.place,
-            working_set=working_set,
-            solve_bytes=solve_bytes,
+            working_set=described.working_set,
+            solve_bytes=described.solve_bytes,
             gap_asked=job.stop.wanted_gap,
         )
     )
@@ -484,7 +492,7 @@ def _report_start(trainer: Trainer[AnyParams], params: AnyParams, clock: Clock) 
         emit(Notice(f"qid: of {D.summary.queries} rows ignored"))
     if D.summary.zero_weights:
         emit(Notice(f"{D.summary.zero_weights:,} rows of weight 0 left out"))
-    for text in trainer.notices(params):
+    for text in described.notices:
         emit(Notice(text))
 
 
@@ -492,14 +500,14 @@ class TrainingRun(ABC):
     """A training, from its first step to the model that it writes.
 
     saved_model: the model once it is complete; None before that
+    problem: why the model is not in the file that was named; None: it is
+    ended: whether the model is written, or must not be
     """
 
     clock: Clock
     saved_model: Model | None = None
-    # Whether the model is written, or must not be.
+    problem: str | None = None
     ended = False
-    # Whether a signal or the cluster ended the run.
-    was_interrupted = False
 
     @contextmanager
     def saved_if_interrupted(self) -> Iterator[None]:
@@ -515,23 +523,21 @@ class TrainingRun(ABC):
             if not self.has_model:
                 error.args = (f"{error}: no model was written",)
             elif not self.ended:
-                self.was_interrupted = True
                 stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
                 self.interrupt(stopped)
-                outcome = self.save(stopped)
-                if (problem := self.why_written_elsewhere(outcome)) is not None:
-                    error.args = (f"{error}: {problem}",)
+                self.save(stopped)
+                if self.problem is not None:
+                    error.args = (f"{error}: {self.problem}",)
             raise
 
     def save(self, stopped: Stopped) -> Trained:
         """Write the model, unless its gap is too large; emit and return the outcome."""
         with self.clock.until(never):
-            outcome = self.outcome(stopped)
-            saved = self.why_not_written(outcome) is None
-            if saved:
+            outcome, self.problem = self.placed(self.outcome(stopped), stopped)
+            if outcome.saved:
                 self.write(outcome)
             self.ended = True
-            outcome = outcome._replace(seconds=self.clock.seconds, saved=saved)
+            outcome = outcome._replace(seconds=self.clock.seconds)
             emit(outcome)
         return outcome
 
@@ -541,19 +547,14 @@ class TrainingRun(ABC):
         Raises GapError if the model must not be written, or if it is written to another file
         because the existing model is better.
         """
-        problem = self.why_not_written(outcome) or self.why_written_elsewhere(outcome)
-        if problem is not None:
-            raise GapError(problem)
+        if self.problem is not None:
+            raise GapError(self.problem)
         assert self.saved_model is not None
         return self.saved_model, outcome
 
-    def why_not_written(self, outcome: Trained) -> str | None:
-        """Return why the model must not be written; None: it may be."""
-        return None
-
-    def why_written_elsewhere(self, outcome: Trained) -> str | None:
-        """Return why the model does not replace the existing one; None: it does."""
-        return None
+    def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
+        """Return the outcome with the file of the model, and why that is not the one named."""
+        return outcome, None
 
     def interrupt(self, stopped: Stopped) -> None:  # noqa: B027 - most runs have nothing to add
         """Complete the model after a signal or a failure of the cluster."""
@@ -587,16 +588,10 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
     searched: Searched | None = None
     # The fields of the model for probabilities.
     calibrated: Mapping[str, Any] = MappingProxyType({})
-    # The gap of the model in the file, if it is better and stays there.
-    better_gap: float | None = None
 
     @abstractmethod
     def run(self) -> None:
         """Train and evaluate, as far as time allows."""
-
-    @abstractmethod
-    def own_outcome(self, stopped: str) -> Trained:
-        """Return the event that describes the result. stopped: why the training ended."""
 
     @abstractmethod
     def metadata(self, outcome: Trained) -> dict[str, str]:
@@ -630,13 +625,25 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         """The result of the parameters that were chosen; None: no cross-validation."""
         return None if self.searched is None else self.searched.tried[0]
 
-    def outcome(self, stopped: Stopped) -> Trained:
-        outcome = self.own_outcome(str(stopped))
-        if self.was_interrupted or stopped.reason is StopReason.TIME_LIMIT:
-            self.better_gap = self._gap_of_better_model(outcome)
-        if self.better_gap is not None:
-            outcome = outcome._replace(model=interrupted_path(self.name))
-        return outcome
+    def placed(self, outcome: Trained, stopped: Stopped) -> tuple[Trained, str | None]:
+        required, gap = self.trainer.job.limits.require_gap, outcome.gap
+        if required is not None and not gap <= required:
+            found = f"gap {gap:.3g} is above {required:g} (--require-gap)"
+            if isnan(gap):
+                found = f"the gap is unknown, and --require-gap asks for {required:g}"
+            problem = f"{found}: {display_output(self.name)} is left as it was"
+            return outcome._replace(saved=False), problem
+        if stopped.reason not in (StopReason.INTERRUPTED, StopReason.TIME_LIMIT):
+            return outcome, None
+        better = self._gap_of_better_model(outcome)
+        if better is None:
+            return outcome, None
+        new = "not certified" if isnan(gap) else f"{gap:.3g}"
+        path = interrupted_path(self.name)
+        return outcome._replace(model=path), (
+            f"{self.name} stays (gap {better:.3g}), the new model (gap {new}) is {path}; "
+            "--overwrite replaces the old one"
+        )
 
     def _gap_of_better_model(self, outcome: Trained) -> float | None:
         """Return the gap of the model in `path` if it is for this task and below the outcome's.
@@ -654,25 +661,6 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         arguments = shlex.split(old[0])
         tasks = [task for option, task in pairwise(arguments) if option == "-s"]
         return old[1] if tasks == [self.params.task] else None
-
-    def why_written_elsewhere(self, outcome: Trained) -> str | None:
-        if self.better_gap is None:
-            return None
-        new = "not certified" if isnan(outcome.gap) else f"{outcome.gap:.3g}"
-        return (
-            f"{self.name} stays (gap {self.better_gap:.3g}), the new model (gap {new}) is "
-            f"{outcome.model}; --overwrite replaces the old one"
-        )
-
-    def why_not_written(self, outcome: Trained) -> str | None:
-        required, gap = self.trainer.job.limits.require_gap, outcome.gap
-        if required is None or gap <= required:
-            return None
-        if isnan(gap):
-            found = f"the gap is unknown, and --require-gap asks for {required:g}"
-        else:
-            found = f"gap {gap:.3g} is above {required:g} (--require-gap)"
-        return f"{found}: {display_output(self.name)} is left as it was"
 
     def write(self, outcome: Trained) -> None:
         trainer, summary = self.trainer, self.trainer.D.summary
