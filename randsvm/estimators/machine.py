@@ -23,7 +23,7 @@ from randsvm.models.fitted import FittedModel, load
 from randsvm.models.model import Model
 from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
-from randsvm.parameters.svm import is_same_label
+from randsvm.parameters.svm import class_weights
 from randsvm.parameters.values import BALANCED
 
 # The options of a training that a model file records, and the parameters of estimators for them.
@@ -36,8 +36,6 @@ RECORDED = {
     "loss": "loss",
     "multiclass": "multi_class",
 }
-# Parameters whose words have _ in place of -.
-WITH_UNDERSCORES = ("loss", "multi_class")
 
 # ---- docstrings --------------------------------------------------------------------------------
 
@@ -360,11 +358,8 @@ class BaseSVM(BaseEstimator):
                 continue
             # The option gap has words, too, which estimators do not take.
             if isinstance(value, str) == isinstance(getattr(self, parameter), str):
-                setattr(
-                    self,
-                    parameter,
-                    value.replace("-", "_") if parameter in WITH_UNDERSCORES else value,
-                )
+                words = isinstance(value, str)
+                setattr(self, parameter, value.replace("-", "_") if words else value)
 
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         """Return columns, one for each decision value of the model, in the order of classes_."""
@@ -463,23 +458,18 @@ class Classifier(ClassifierMixin, BaseSVM):
         X, y = self._checked_rows(X, y=y)
         check_classification_targets(y)
         weights = checked_weights(sample_weight, X)
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        kept = slice(None) if weights is None else weights > 0
+        # A row that is left out may have any class number.
+        codes = np.zeros(len(y), np.int64)
+        self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"The number of classes has to be greater than one; got {len(self.classes_)} class"
-            )
-        if weights is not None and not weights.all():
-            kept = weights > 0
-            # A row that is left out may have any class number.
-            codes = np.zeros(len(y), np.int64)
-            self.classes_, codes[kept] = np.unique(y[kept], return_inverse=True)
-            if len(self.classes_) < 2:
-                raise ValueError(
-                    f"{self._single_class_message} - all samples with positive weights belong to "
-                    "the same class"
-                )
-            y = y[kept]
-        self.class_weight_ = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+            problem = "The number of classes has to be greater than one; got 1 class"
+            if len(np.unique(y)) > 1:
+                same = "all samples with positive weights belong to the same class"
+                problem = f"{self._single_class_message} - {same}"
+            raise ValueError(problem)
+        classes = self.classes_
+        self.class_weight_ = compute_class_weight(self.class_weight, classes=classes, y=y[kept])
         if weights is not None and self.class_weight == "balanced":
             sums = np.bincount(codes, weights)
             self.class_weight_ = sums.sum() / (len(sums) * sums)
@@ -495,10 +485,9 @@ class Classifier(ClassifierMixin, BaseSVM):
         self.classes_ = np.unique(fitted.classes)
         weights = recorded_options(model).get("weights", {})
         if "configuration" in model.metadata and BALANCED not in weights:
-            self.class_weight_ = np.ones(len(self.classes_))
-            for index, text in zip(self._class_indices, model.labels, strict=True):
-                own = [w for label, w in weights.items() if is_same_label(label, text)]
-                self.class_weight_[index] = own[-1] if own else 1.0
+            counts = [1.0] * len(model.labels)
+            of_labels = class_weights(tuple(weights.items()), model.labels, counts)
+            self.class_weight_ = np.array(of_labels)[np.argsort(self._class_indices)]
         if weights:
             self.class_weight = (
                 BALANCED
