@@ -47,7 +47,7 @@ class Kernel:
 
     @property
     def scale(self) -> float:
-        return {"linear": 1.0, "rbf": 2 * self.gamma}.get(self.name, self.gamma)
+        return 1.0 if self.linear else 2 * self.gamma if self.name == "rbf" else self.gamma
 
     def left(self, norms: np.ndarray) -> np.ndarray:
         """Return left(x) of layouts.py for m rows, (m,). norms : (m,) float64, |x|^2."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kernel_sums import largest_offset
+from kernel_sums import Kernel, largest_offset
 from solving import Task, change_of_dual
 
 # Two or three rows with x = y, or x = 1 of one-class, and a linear kernel: w = sum y beta. The
@@ -65,3 +65,9 @@ def test_a_dual_of_float64_coefficients_is_below_the_optimum_of_the_decimal_prob
 def test_coefficients_without_rounding_change_nothing():
     y, beta = np.array([1.0, -1.0]), np.array([1.0, -1.0])
     assert change_of_dual(Task((1.0, 1.0), one_sided=True), y, beta, None, 1.0) == 0
+
+
+def test_the_bound_of_a_precomputed_kernel_does_not_depend_on_gamma():
+    """K(x, z) = <x, z>, whatever gamma is."""
+    values = [Kernel("precomputed", gamma=gamma).magnitude(3.0) for gamma in (1 / 40, 1.0)]
+    assert values == [3.0, 3.0]
