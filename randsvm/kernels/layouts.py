@@ -118,8 +118,11 @@ class Layout:
         """Values up to this one may be missing in sums."""
         return 0.0
 
-    def additions(self, centres: int) -> int:
-        """Return the most additions that a value goes through in a sum over BLOCK_CENTRES."""
+    def additions(self, centres: int, sums: int) -> int:
+        """Return the most additions that a value goes through in a sum over BLOCK_CENTRES.
+
+        sums: the number of sums over the same kernel values.
+        """
         return min(centres, BLOCK_CENTRES)
 
     def order(self, X: CsrMatrix) -> np.ndarray | None:
@@ -303,7 +306,9 @@ class SparseBlocks(SparseRows, Blocks):
 class Compiled(Layout):
     """The base of layouts whose centres are panels: compiled code computes and adds up values."""
 
-    def additions(self, centres: int) -> int:
+    def additions(self, centres: int, sums: int) -> int:
+        if sums > PANEL_COLUMNS:
+            return super().additions(centres, sums)
         # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
         block = min(centres, BLOCK_CENTRES)
         panels, lanes = -(-block // PANEL_CENTRES), LANES * 4 // np.dtype(self.dtype).itemsize
@@ -473,7 +478,7 @@ class Cells(Dense):
         # Rounding moves the limit of a distance a little.
         return math.exp(1 - self.cutoff)
 
-    def additions(self, centres: int) -> int:
+    def additions(self, centres: int, sums: int) -> int:
         return min(centres, CELL_ADDITIONS)
 
     def order(self, X: CsrMatrix) -> np.ndarray:

@@ -25,12 +25,13 @@ Plain functions of numbers; knows nothing of scans, tasks or models.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from randsvm.kernels.kernel import Kernel
-from randsvm.kernels.layouts import BLOCK_CENTRES
+from randsvm.kernels.layouts import BLOCK_CENTRES, ROUNDING, Layout, SparseBlocks
 
 # The unit roundoff of each precision.
 FLOAT32, FLOAT64 = 2.0**-24, 2.0**-53
@@ -117,6 +118,30 @@ def sum_error(
     factors = kernel.degree * (products + unit) if kernel.name == "poly" else math.inf
     grown = math.expm1(factors) if factors < 1 else math.inf
     return SumError(0.0, SPARE * (grown + adding) * largest)
+
+
+def layout_error(
+    layout: Layout, *, terms: int, norm: float, centres: int, size: float, sums: int = 2
+) -> SumError:
+    """Return the bound of the error of sums in a layout; see `sum_error`.
+
+    sums: the number of sums over the same kernel values.
+    """
+    kernel = layout.kernel
+    unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
+    made = partial(sum_error, kernel, terms=terms, centres=centres, unit=unit, size=size)
+    if kernel.name == "rbf" and unit == FLOAT64 and isinstance(layout, SparseBlocks):
+        # Its values come from differences where products would err by more than ROUNDING.
+        least = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
+        one, other = made(norm=least), made(norm=least, terms=2 * terms, differences=True)
+        return SumError(max(one.relative, other.relative), max(one.uniform, other.uniform))
+    return made(
+        norm=norm,
+        additions=layout.additions(centres, sums),
+        differences=layout.uses_differences,
+        in_order=layout.adds_in_order,
+        left_out=layout.left_out,
+    )
 
 
 def offset_error(

@@ -6,6 +6,7 @@ of models with the rest of the package, and nothing with the training.
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import time
@@ -23,16 +24,14 @@ from randsvm.data.svmlight import Block, row_numbers
 from randsvm.errors import ContentError, GapError, ModelError
 from randsvm.events import Certified, MachineObjectives, Notice, Watch, emit, listening, silent
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.layouts import ROUNDING
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
     WRITTEN,
-    accumulated,
     addition_error,
     largest_offset,
+    layout_error,
     offset_error,
-    sum_error,
 )
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
@@ -215,7 +214,7 @@ class RowSums(NamedTuple):
     their rounding: of the rows of its first class, and of the others
     rows : number of rows
     weights : (classes,) float64, sum of the weights of each class; of other tasks the sum of all
-    diagonal : sum of K(x, x), of one-class only
+    diagonal : sum of K(x, x); 0 for a precomputed kernel
     largest : (2,) float64, the largest K(x, x) and the largest target
     residuals : (3, m), y - f of nu-SVR, the weights and the bounds of rounding; else (3, 0)
     matches : rows that are support vectors
@@ -437,9 +436,13 @@ class Judge:
         classes = len(self.model.labels) if self.model.task == "svc" else 0
         sums = np.bincount(y.astype(np.int64), weights, classes) if classes else weights.sum()
         target = np.abs(targets).max(initial=0.0) if self.model.task != "svc" else 1.0
-        diagonal, most = self._diagonal(rows)
         if self.model.has_row_numbers:
-            most = float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
+            # As in the training, objectives of one-class do not count as 0 then.
+            diagonal, most = 0.0, float(np.abs(text[2][text[1] != 0]).max(initial=0.0))
+        else:
+            with np.errstate(over="ignore"):
+                K = self.model.kernel.diagonal(squared_norms(rows.X) + rows.extra)
+            diagonal, most = float(K.sum()), float(K.max(initial=0.0))
         matches = self.index.find(rows, numbers, y, weights)
         return RowSums(
             losses, len(f), np.atleast_1d(sums), diagonal, np.array([most, target]), residuals,
@@ -453,27 +456,20 @@ class Judge:
 
         totals : (columns,), sum |beta|; sizes : (m, columns), sum |beta| K.
         """
-        model = self.model
+        model, Z, size = self.model, self.model.Z, 0.0
         if not self.certified:
             return np.zeros_like(sizes)
         if model.has_row_numbers:
-            largest = float(np.abs(X.data if isinstance(X, CsrMatrix) else X).max(initial=0.0))
-            return SPARE * accumulated(len(model.beta) + 3) * largest * totals + 0 * sizes
-        kernel = model.kernel
-        norm = max(
-            float((squared_norms(X) + extra).max(initial=0.0)),
-            float(squared_norms(model.Z).max(initial=0.0)),
-        )
-        made = partial(sum_error, kernel, terms=X.shape[1] + 1, centres=len(model.beta))
-        if kernel.name != "rbf":
-            bounds = [made(norm=norm)]
+            norm = float(np.abs(X.data if isinstance(X, CsrMatrix) else X).max(initial=0.0))
         else:
-            bounds = [made(norm=norm, differences=True)]
-            if not model.float64_layout.uses_differences and kernel.gamma:
-                # Sparse rows have products where their exponents err by less than ROUNDING.
-                bounds.append(made(norm=min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma)))
-        relative, uniform = (max(each) for each in zip(*bounds, strict=True))
-        return relative * np.abs(sizes) + uniform * totals
+            norms = squared_norms(X) + extra, squared_norms(Z)
+            norm = max(float(each.max(initial=0.0)) for each in norms)
+            size = math.sqrt(norm)
+        error = layout_error(
+            model.float64_layout, terms=X.shape[1] + 1, norm=norm, centres=len(Z.indptr) - 1,
+            size=size, sums=2 * len(totals),
+        )  # fmt: skip
+        return error.relative * np.abs(sizes) + error.uniform * totals
 
     def _losses(
         self,
@@ -497,20 +493,6 @@ class Judge:
         most = np.maximum(task.loss(y, f - errors), task.loss(y, f + errors))
         sides = np.array([weights * first, weights * ~first])
         return np.array([sides @ lost, sides @ (most - lost)])
-
-    def _diagonal(self, rows: ModelRows) -> tuple[float, float]:
-        """Return the sum of K(x, x) over rows, of one-class only, and the largest one; 0 for a
-        precomputed kernel, as in the training."""
-        kernel = self.model.kernel
-        if kernel.name == "precomputed":
-            return 0.0, 0.0
-        if kernel.name == "rbf":
-            return float(rows.X.shape[0]), 1.0
-        norms = squared_norms(rows.X) + rows.extra
-        largest = kernel.magnitude(float(norms.max(initial=0.0)))
-        if not self.model.is_one_class:
-            return 0.0, largest
-        return float(sum(kernel.magnitude(norm) for norm in norms.tolist())), largest
 
     # --- machines -------------------------------------------------------------------------------
 

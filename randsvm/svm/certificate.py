@@ -21,24 +21,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix
 from randsvm.data.sampling import Draw
 from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.layouts import ROUNDING, Layout, SparseBlocks
+from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import (
     FLOAT64,
     SPARE,
     WRITTEN,
     SumError,
     accumulated,
+    layout_error,
     offset_error,
-    sum_error,
-    unit_of,
 )
 from randsvm.svm.kernel_layout import RowSizes
 from randsvm.svm.running_values import Added, ShardValues
@@ -128,6 +125,7 @@ LOG_FAILURE = math.log(2 / FAILURE)
 DUAL_SHARE = 0.05
 
 
+@dataclass(frozen=True)
 class Sharpened:
     """Ask for the sums of ResidualQuery with u in float64 of all rows whose rounding changes them,
     or of a sample of these.
@@ -138,28 +136,16 @@ class Sharpened:
     might be drawn. So sum d is above step (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
     probability FAILURE at most, by Markov's inequality.
 
-    Z, beta: the support vectors; error: the bound of the errors of float64 sums; step: 0: all rows
-    are computed.
+    expansion: the sums u, and S of SumError, in float64; total, error: B and the bound of their
+    errors. step: 0: all rows are computed.
     """
 
-    def __init__(
-        self,
-        query: ResidualQuery,
-        layout: Layout,
-        Z: CsrMatrix,
-        beta: np.ndarray,
-        error: SumError,
-        draw: Draw,
-        step: float,
-    ) -> None:
-        self.made_from = query, layout, Z, beta, error, draw, step
-        self.query, self.error, self.draw, self.step = query, error, draw, step
-        self.total = float(np.abs(beta).sum())
-        # The second sum is S of SumError.
-        self.expansion = Expansion(layout, Z, np.column_stack([beta, np.abs(beta)]))
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Sharpened, self.made_from
+    query: ResidualQuery
+    expansion: Expansion
+    total: float
+    error: SumError
+    draw: Draw
+    step: float
 
     def __call__(self, values: ShardValues) -> Sums:
         query, step, size = self.query, self.step, np.abs(values.beta)
@@ -196,32 +182,13 @@ def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 
 
     scaled: the part by which the model as written changes coefficients.
     """
-    kernel = layout.kernel
-    unit = FLOAT64 if kernel.linear else unit_of(layout.dtype)
-    norm, terms = sizes.norm, sizes.terms
-    by_products = sum_error(
-        kernel,
-        terms=terms,
-        norm=norm,
-        centres=added.centres,
-        additions=layout.additions(added.centres),
-        unit=unit,
-        differences=layout.uses_differences,
-        in_order=layout.adds_in_order,
-        left_out=layout.left_out,
-        size=sizes.length,
-    )
-    if kernel.name == "rbf" and unit == FLOAT64 and isinstance(layout, SparseBlocks):
-        # SparseCentres takes differences where products would err by more than ROUNDING.
-        size = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
-        made = partial(sum_error, kernel, centres=added.centres, norm=size, size=sizes.length)
-        one, other = made(terms=terms), made(terms=2 * terms, differences=True)
-        by_products = SumError(max(one.relative, other.relative), max(one.uniform, other.uniform))
+    norm, terms, size = sizes
+    error = layout_error(layout, terms=terms, norm=norm, centres=added.centres, size=size)
     # Each pass adds a sum to u.
     adding = SPARE * (accumulated(3 * added.passes) + scaled)
-    if kernel.name == "rbf":
-        return by_products._replace(relative=by_products.relative + adding)
-    return by_products._replace(uniform=by_products.uniform + adding * largest_value(layout, norm))
+    if layout.kernel.name == "rbf":
+        return error._replace(relative=error.relative + adding)
+    return error._replace(uniform=error.uniform + adding * largest_value(layout, norm))
 
 
 def largest_value(layout: Layout, norm: float) -> float:

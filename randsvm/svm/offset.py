@@ -41,19 +41,14 @@ SLOPE_ROUNDING = 1e-11
 class Window:
     """The interval (left, right] of offsets. low, high: between them is the offset of least P."""
 
-    left: float
-    right: float
+    left: float = -np.inf
+    right: float = np.inf
     low: float = -np.inf
     high: float = np.inf
 
     @staticmethod
     def around(b: float, width: float) -> Window:
-        return Window(b - width, b + width) if math.isfinite(width) else Window(-np.inf, np.inf)
-
-    @property
-    def whole(self) -> bool:
-        """Return whether the window is the whole line."""
-        return math.isinf(self.left) and math.isinf(self.right)
+        return Window(b - width, b + width)
 
     @property
     def divisible(self) -> bool:
@@ -110,7 +105,7 @@ class Breakpoints:
             [float(jump.sum())],
             (float(at.min(initial=np.inf)), float(at.max(initial=-np.inf))),
         )
-        return Breakpoints(window, [slope], rise, len(at), *_few(window, at, jump), *outside, *ends)
+        return Breakpoints(window, [slope], rise, len(at), *_few(at, jump), *outside, *ends)
 
     def __add__(self, other: Breakpoints) -> Breakpoints:
         at, jump = np.empty(0), np.empty(0)
@@ -121,7 +116,7 @@ class Breakpoints:
             self.slope + other.slope,
             self.rise + other.rise,
             self.count + other.count,
-            *_few(self.window, at, jump),
+            *_few(at, jump),
             max(self.left, other.left),
             min(self.right, other.right),
             min(self.first, other.first),
@@ -168,11 +163,9 @@ class Breakpoints:
         return _midpoint(float(at[k]), float(at[k + 1]) if k + 1 < len(at) else self.right)
 
 
-def _few(window: Window, at: np.ndarray, jump: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _few(at: np.ndarray, jump: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the breakpoints of a window, or none if they are too many."""
-    if window.whole or len(at) <= MAX_BREAKPOINTS:
-        return at, jump
-    return at[:0], jump[:0]
+    return (at, jump) if len(at) <= MAX_BREAKPOINTS else (at[:0], jump[:0])
 
 
 def _midpoint(left: float, right: float) -> float:

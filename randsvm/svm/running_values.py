@@ -375,7 +375,7 @@ class RunningValues:
         )
         self.least_objective = _least_objective(D, problem, self.gram_layout.kernel)
         self.task, self.b, self.slack = task_of(problem), 0.0, 0.0
-        self.windows = tuple(Window.around(0.0, np.inf) for _ in self.task.groups)
+        self.windows = tuple(Window() for _ in self.task.groups)
         self.max_violation = float(np.ptp(self.audit.y))
         self.coefficients, self.added = Coefficients(), NOTHING_ADDED
         self.exact = np.zeros(len(self.audit))

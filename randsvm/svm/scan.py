@@ -201,8 +201,6 @@ class Scan(RunningValues):
 
     def _least_loss_offset(self, group: Task, window: Window) -> tuple[Totals, float]:
         """Return the sums of all rows, and the offset that minimises P, of a group."""
-        if window.whole:
-            window = self._first_window(group)
         while True:
             sums = self.ask(partial(sums_of, task=group, window=window))
             most = self.total_weight * max(group.bounds)
@@ -254,17 +252,12 @@ class Scan(RunningValues):
 
     def examine(self, solution: KernelSolution) -> tuple[KernelSolution, Violators]:
         """Return the solution with the b of least P, and V, by running values."""
-        if latest := self._latest_of(solution):
-            return latest
+        if self.latest is not None:
+            found, V, tolerance = self.latest
+            if found is solution and tolerance == self.problem.tolerance:
+                return found, V
         self.return_to(solution)
         return self.find_violators(Collector(0, Draw(0, 0), largest_violation))
-
-    def _latest_of(self, solution: KernelSolution) -> tuple[KernelSolution, Violators] | None:
-        """Return the last scan if it is one of this solution already."""
-        if self.latest is None:
-            return None
-        found, V, tolerance = self.latest
-        return (found, V) if found is solution and tolerance == self.problem.tolerance else None
 
     @property
     def _can_sharpen(self) -> bool:
@@ -316,7 +309,8 @@ class Scan(RunningValues):
         error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
         self.samples += 1
         draw = Draw(self.seed, AUDIT_DRAW + self.samples)
-        return Sharpened(query, layout, X, beta, error, draw, step)
+        expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
+        return Sharpened(query, expansion, added.total, error, draw, step)
 
     def _proven(
         self,
@@ -413,23 +407,6 @@ class Scan(RunningValues):
         query = partial(ShardValues.near_margin, task=self.task, b=self.b, distance=distance)
         return np.concatenate(self.ask(query))
 
-    def _first_window(self, group: Task) -> Window:
-        """Return a window around the offset of least P over the audit rows, so that the breakpoints
-        of all rows need not be in memory."""
-        if self.all_audited:
-            return Window(-np.inf, np.inf)
-        audit = self.audit
-        whole = Window(-np.inf, np.inf)
-        m = float(len(audit)) if audit.weights is None else float(audit.weights.sum())
-        u, beta = (
-            self.u_of(audit.rows),
-            self.coefficients.of(audit.rows),
-        )
-        some = totals(group, audit.y, u, beta, audit.weights, whole).breakpoints
-        b = some.minimum(group.coefficient_sum * m / self.total_weight, m * max(group.bounds))
-        assert not isinstance(b, Window)
-        return Window.around(b, (some.last - some.first) / 16 if len(some.at) else 1.0)
-
     def _with_both_sides(self, group: Task, found: Candidates) -> Candidates:
         """Return the candidates, with the steepest rows of a side that has few violators: if
         coefficients of one side rise, others of the other side have to fall."""
@@ -485,18 +462,7 @@ class Totals:
 def sums_of(values: ShardValues, task: Task, window: Window) -> Totals:
     """Return all parts of P and D of a shard but the losses, and the breakpoints of P in a
     window."""
-    return totals(task, values.y, values.u, values.beta, values.weights, window)
-
-
-def totals(
-    task: Task,
-    y: np.ndarray,
-    u: np.ndarray,
-    beta: np.ndarray,
-    weights: np.ndarray | None,
-    window: Window,
-) -> Totals:
-    """Return the sums over some rows. y, u, beta : (m,) float64, and weights unless all are 1."""
+    y, u, beta, weights = values.y, values.u, values.beta, values.weights
     at, jump = np.empty(2 * len(y)), np.empty(2 * len(y))
     norm, linear, slope, count, before, after = _kkt_scan.sums(
         y, u, beta, weights, *box_parameters(task), window.left, window.right, at, jump

@@ -8,7 +8,7 @@ import numpy as np
 import oracle
 import pytest
 from csr_rows import csr
-from kernel_sums import SumError, layouts
+from kernel_sums import Expansion, SumError, layouts
 from learning import board
 from rows import Draw, open_rows, scaled, two_classes
 from scans import KEEP_ALL, KERNELS, TASKS, case, problem, solve, task_file
@@ -256,11 +256,13 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         rows = np.flatnonzero(beta)
         one.scan.continue_from(Coefficients(rows, beta[rows]), u + off)
         query = ResidualQuery(one.scan.task, solution.b, SumError(0.0, error), 1.0)
-        layout, Z = one.scan.kernel_layout.in_float64, one.scan.rows(rows).X
+        layout, some = one.scan.kernel_layout.in_float64, beta[rows]
+        sizes = np.column_stack([some, np.abs(some)])
+        expansion = Expansion(layout, one.scan.rows(rows).X, sizes)
 
         def sums(seed, step):
             sharp = SumError(0.0, 1e-12)
-            asked = Sharpened(query, layout, Z, beta[rows], sharp, Draw(seed, 1), step)
+            asked = Sharpened(query, expansion, sizes[:, 1].sum(), sharp, Draw(seed, 1), step)
             return np.sum(one.scan.ask(asked), axis=0)
 
         def residuals(u):
