@@ -49,6 +49,8 @@ SUFFICIENT, SHORTER, MAX_TRIALS = 1e-4, 1 / 3, 30
 MAX_IDLE_STEPS = 20
 # Relative rounding of sums.
 ROUNDING = 1e-12
+# A column counts as constant if its variance is at most this part of its mean square.
+CONSTANT = 1e-15
 # The rows with curvature are kept for the products of a step if D has at most this many nonzeros.
 MAX_KEPT_VALUES = 1 << 26
 # One thread computes the sums over at most this many nonzeros: handing them over takes longer.
@@ -125,7 +127,7 @@ class Standardised:
         self.bias, self.mean = bias, mean * bias
         variance = square - self.mean**2
         # The weight of a constant column is 0 at the optimum, as b is free.
-        self.deviation = np.sqrt(np.where(variance > ROUNDING * square, variance, 1.0))
+        self.deviation = np.sqrt(np.where(variance > CONSTANT * square, variance, 1.0))
         # 1/2 |w|^2 is half the sum of penalty u^2.
         self.penalty = np.append(1 / self.deviation**2, 0.0)
 
@@ -288,8 +290,8 @@ class _Problem:
             products += _column_products(X, side)
             self.beta[at], self.second[at] = beta, second
             if self.D.nnz <= MAX_KEPT_VALUES:
-                rows = np.flatnonzero(second)
-                kept.append((X[rows], second[rows]))
+                curved = np.flatnonzero(second)
+                kept.append((X[curved], second[curved]))
         self.kept[shard.number] = kept
         return np.concatenate([numbers, sides.ravel(), products.ravel()])
 

@@ -17,9 +17,8 @@ from randsvm.parameters.sgd import LOSSES, OUTSIDE
 ROUNDING = 1e-9
 # LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
 CRAMMER_SINGER = "MCSVM_CS"
-# LIBLINEAR's solvers of a regression, whose losses are a hinge and its square.
-EPSILON_INSENSITIVE = "L2R_L1LOSS_SVR_DUAL"
-SQUARED_EPSILON_INSENSITIVE = "L2R_L2LOSS_SVR"
+# LIBLINEAR's solvers of a regression by its loss.
+REGRESSION_SOLVERS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
 
 
 class Linear(NamedTuple):
@@ -99,7 +98,7 @@ class LinearObjective:
     def solver(self) -> str:
         """The name of the LIBLINEAR solver in a model."""
         if self.is_regression:
-            return SQUARED_EPSILON_INSENSITIVE if self.is_squared else EPSILON_INSENSITIVE
+            return REGRESSION_SOLVERS[self.loss]
         return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
 
     @property

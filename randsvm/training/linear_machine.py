@@ -34,11 +34,11 @@ from randsvm.models.linear_model import LOGISTIC, LinearModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
-from randsvm.parameters.sgd import LOSSES, OUTSIDE, SgdParams
+from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
     CRAMMER_SINGER,
-    SQUARED_EPSILON_INSENSITIVE,
+    REGRESSION_SOLVERS,
     Linear,
     LinearFindings,
     LinearObjective,
@@ -107,6 +107,7 @@ class LinearTrainer(Trainer[SgdParams]):
         run = LinearTrainingRun(self, self.D, params, clock, until)
         if (
             run.share_of_means > FAR_FROM_ZERO
+            and params.epochs
             and self.job.data_params.scale != "standard"
             and not params.components
         ):
@@ -523,12 +524,11 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
         ) from None
     if params.weights:
         weights = class_weights(params.weights, old.labels, [1] * len(old.labels))
-    losses = [name for name, loss in LOSSES.items() if loss.solver == old.solver]
-    if old.solver == SQUARED_EPSILON_INSENSITIVE:
-        losses = ["squared-hinge"]
+    losses = {LOSSES[name].solver: name for name in LOSS_NAMES}
+    losses |= {solver: name for name, solver in REGRESSION_SOLVERS.items()}
     steps = SgdSchedule(
         weights=np.array(weights),
-        loss=losses[0] if losses else "hinge",
+        loss=losses.get(old.solver, "hinge"),
         crammer_singer=old.solver == CRAMMER_SINGER,
         epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
         origin=float(metadata.get("origin", "0")),
@@ -659,13 +659,11 @@ class UpdateRun(TrainingRun):
 
     def _checkpoint_if_due(self) -> None:
         rows, since = self.written
-        if self.checkpoint is None or self.learner.rows_learned == rows:
+        new = self.learner.rows_learned - rows
+        if self.checkpoint is None or not new:
             return
-        if isinstance(self.checkpoint, int):
-            due = self.learner.rows_learned - rows >= self.checkpoint
-        else:
-            due = time.perf_counter() - since >= self.checkpoint
-        if due:
+        waited = new if isinstance(self.checkpoint, int) else time.perf_counter() - since
+        if waited >= self.checkpoint:
             self._write("checkpoint")
             self.written = self.learner.rows_learned, time.perf_counter()
 
