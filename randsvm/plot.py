@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse
@@ -66,32 +66,46 @@ MAX_CELL_TEXTS = 150  # cells of a matrix that have their number written in them
 MAX_BARS = 20
 BINS = 10  # of a calibration
 LONG_RUN = 8  # runs whose durations differ by more than this factor have a logarithmic axis
-# Records of a training -> field and label of the horizontal axis, and the panels: title, label of
-# the vertical axis, and the lines, each a field of the records with its label and its dashes.
-PANELS: dict[str, tuple[str, str, tuple[tuple[str, str, dict[str, tuple[str, str]]], ...]]] = {
+
+
+class Panel(NamedTuple):
+    """A panel of the picture of a training.
+
+    lines : field of the records -> its label and dashes
+    """
+
+    title: str
+    y: str
+    lines: dict[str, tuple[str, str]]
+    is_logarithmic: bool = False
+
+
+# Kind of the records of a training -> field and label of the horizontal axis.
+AXES = {"iteration": ("seconds", "seconds since the start"), "epoch": ("number", "epoch")}
+PANELS = {
     "iteration": (
-        "seconds",
-        "seconds since the start",
-        (
-            ("Gap", "gap of the best solution, %", {"gap": ("gap", "-")}),
-            ("Objectives", "objective", {"primal": ("P, primal", "-"), "dual": ("D, dual", "--")}),
-            ("Violators", "rows that violate the KKT conditions", {"violators": ("V", "-")}),
+        Panel("Gap", "gap of the best solution, %", {"gap": ("gap", "-")}, is_logarithmic=True),
+        Panel(
+            "Objectives",
+            "objective",
+            {"primal": ("P, primal", "-"), "dual": ("D, dual", "--")},
+        ),
+        Panel(
+            "Violators",
+            "rows that violate the KKT conditions",
+            {"violators": ("violators", "-")},
+            is_logarithmic=True,
         ),
     ),
     "epoch": (
-        "number",
-        "epoch",
-        (
-            (
-                "Loss",
-                "mean loss of rows before their step",
-                {"loss": ("rows of the epoch", "-"), "held_out": ("held-out rows", "--")},
-            ),
-            ("Accuracy", "accuracy, % of rows before their step", {"errors": ("accuracy", "-")}),
+        Panel(
+            "Loss",
+            "mean loss of rows before their step",
+            {"loss": ("rows of the epoch", "-"), "held_out": ("held-out rows", "--")},
         ),
+        Panel("Accuracy", "accuracy, % of rows before their step", {"errors": ("accuracy", "-")}),
     ),
 }
-LOGARITHMIC = ("gap", "violators")
 
 
 def shortened(name: object, longest: int = LONGEST_NAME) -> str:
@@ -177,22 +191,27 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
     everything = [one for found in runs.values() for one in found]
     if len({one["event"] for one in everything}) > 1:
         raise ContentError("rounds of kernel machines and epochs of sgd have no common axis")
-    field, x, table = PANELS[everything[0]["event"]]
-    shown = [panel for panel in table if any(one[key] for one in everything for key in panel[2])]
-    ends = [found[-1][field] for found in runs.values()]
+
+    def has(field: str) -> bool:
+        return any(one[field] for one in everything)
+
+    kind = everything[0]["event"]
+    x, x_label = AXES[kind]
+    shown = [panel for panel in PANELS[kind] if any(map(has, panel.lines))]
+    ends = [found[-1][x] for found in runs.values()]
     with panels(1, len(shown)) as (figure, axes):
-        for axis, (title, y, lines) in zip(axes, shown, strict=True):
+        for axis, panel in zip(axes, shown, strict=True):
+            lines = {field: line for field, line in panel.lines.items() if has(field)}
             for number, found in enumerate(runs.values()):
-                _draw_run(axis, found, field, lines, number)
-            _set_scales(axis, log=not lines.keys().isdisjoint(LOGARITHMIC))
-            if field == "number":
+                _draw_run(axis, found, x, lines, number)
+            _set_scales(axis, panel)
+            if kind == "epoch":
                 axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             elif max(ends) > LONG_RUN * min(ends) > 0:
                 axis.set_xscale("log")
-            drawn = [line for key, line in lines.items() if any(one[key] for one in everything)]
-            for label, dashes in drawn if len(drawn) > 1 else []:
+            for label, dashes in lines.values() if len(lines) > 1 else []:
                 axis.plot([], [], dashes, color=INK, label=label)
-            _label(axis, x, y, title, "best" if len(drawn) > 1 else None)
+            _label(axis, x_label, panel.y, panel.title, "best" if len(lines) > 1 else None)
         for number, (name, found) in enumerate(runs.items()):
             problems = len({one.get("machine") for one in found})
             several = f" ({problems} binary problems)" if problems > 1 else ""
@@ -204,7 +223,10 @@ def convergence(*logs: str | Sequence[Record]) -> Figure:
 
 
 def _draw_run(axis: Any, records: list[Record], x: str, lines: Any, number: int) -> None:
-    """Draw some fields of a run. Each binary problem has lines of its own."""
+    """Draw some fields of a run. Each binary problem has lines of its own.
+
+    lines : field -> its label and dashes
+    """
     machines = dict.fromkeys(one.get("machine") for one in records)
     style = _style(number) | {"markersize": 4, "linewidth": 0.6 if len(machines) > 1 else 1.4}
     for machine in machines:
@@ -216,9 +238,9 @@ def _draw_run(axis: Any, records: list[Record], x: str, lines: Any, number: int)
             axis.plot(_column(own, x), values, dashes, markevery=on_all_rows, **style)
 
 
-def _set_scales(axis: Any, *, log: bool) -> None:
+def _set_scales(axis: Any, panel: Panel) -> None:
     """Set a logarithmic axis, without the values that are 0, or leave out few very large values."""
-    if log:
+    if panel.is_logarithmic:
         axis.set_yscale("log", nonpositive="mask")
         return
     # The first P may be a hundred times the optimum.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from randsvm.errors import ParameterError
 from randsvm.parameters.option import (
     OUTPUT,
     RESOURCES,
@@ -521,16 +520,17 @@ class PredictParams:
 
     def __post_init__(self) -> None:
         check_values(self)
-        if self.scores and self.labels != "file":
-            raise ParameterError("give one of --scores and --labels, not both")
-        if self.scores and self.probabilities:
-            raise ParameterError("give one of --scores and -b 1, not both")
-        if self.coverage is None:
-            return
-        if self.scores or self.probabilities:
-            raise ParameterError("give one of --coverage, --scores and -b 1")
+        scores, sets = self.scores, self.coverage is not None
+        require(
+            not (scores and self.labels != "file"), "give one of --scores and --labels, not both"
+        )
+        require(not (scores and self.probabilities), "give one of --scores and -b 1, not both")
+        require(
+            not (sets and (scores or self.probabilities)),
+            "give one of --coverage, --scores and -b 1",
+        )
         # A label set has any number of labels, and a table the same columns in each row.
-        require(self.keep is None, "give one of --coverage and --keep, not both")
+        require(not (sets and self.keep), "give one of --coverage and --keep, not both")
 
 
 @dataclass(frozen=True)
