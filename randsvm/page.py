@@ -200,7 +200,7 @@ def _description(end: Record, model: str | None) -> str:
         ("certificate", metadata.get("certificate")),
         ("randsvm", end["version"]),
         ("Python, system", f"{platform.python_version()}, {platform.platform()}"),
-        ("machine", end["host"]),
+        ("host", end["host"]),
         ("time in UTC", end["time"]),
         ("run", end["run"]),
     ]

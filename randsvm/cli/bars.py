@@ -26,7 +26,6 @@ class Bar:
 
     def __init__(self) -> None:
         self.bar: Any = None
-        self.stage = ""
         self.note = ""
 
     def update(self, event: object) -> None:
@@ -39,9 +38,9 @@ class Bar:
 
     def draw(self, event: Progress) -> None:
         """Draw the bar of this stage, at most every 0.1 s."""
-        if event.stage != self.stage or event.done < self.bar.n:
+        if self.bar is None or event.stage != self.bar.desc or event.done < self.bar.n:
             self.close()
-            self.bar, self.stage = _bar(event), event.stage
+            self.bar = _bar(event)
         self.bar.set_postfix_str(self.note, refresh=False)
         self.bar.update(event.done - self.bar.n)
 
@@ -54,7 +53,7 @@ class Bar:
         """Remove the bar."""
         if self.bar is not None:
             self.bar.close()
-            self.bar, self.stage = None, ""
+            self.bar = None
 
 
 def _bar(event: Progress) -> Any:
