@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,9 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import PredictParams, Resources
+
+if TYPE_CHECKING:
+    from randsvm.cluster.executor import Calls
 
 # The first words of a file of label sets.
 LABEL_SETS = "label sets of coverage"
@@ -242,14 +245,23 @@ class _FilePrediction:
             self.unseen_values += len(rows.unseen)
             self.unseen = sorted_union(self.unseen, rows.unseen)
 
-    def _predicted(self) -> PredictedBlocks:
-        params, resources, watch = self.params, self.resources, self.progress.on_event
+    def _predicted(self) -> Iterator[tuple[Block, Iterator[PredictedRows]]]:
+        """Yield blocks, which this process parses, and the predictions of their parts."""
+        model, params, resources = self.model, self.params, self.resources
         labels_only = not (params.scores or params.probabilities or params.metrics)
         labels_only = labels_only and params.coverage is None
-        predictor = Predictor(self.model, params.probabilities, labels_only)
-        if resources.cluster is None:
-            return predict_in_threads(predictor, self.rows, resources.workers, watch)
-        return predict_on_cluster(predictor, self.rows, resources, watch)
+        predict = partial(predicted_rows, model, params.probabilities, labels_only)
+        with ExitStack() as stack:
+            if resources.cluster is None:
+                pool = stack.enter_context(ThreadPool(resources.workers))
+                in_order: Callable[..., Iterator[PredictedRows]]
+                in_order = partial(pool.map_in_order, lambda call: call())
+            else:
+                calls = calls_on_cluster(resources.cluster, model)
+                in_order = stack.enter_context(calls).in_order
+            for block in self.rows.blocks(self.progress.on_event, resources.workers):
+                parts = slices(len(block), model.rows_at_once)
+                yield block, in_order(partial(predict, *csr_rows(block, part)) for part in parts)
 
     def outcome(self, seconds: float) -> Predicted:
         metric = self.metric
@@ -390,7 +402,7 @@ def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
     return tuple(map(str, values))
 
 
-# --- in threads ----------------------------------------------------------------------------
+# --- rows ----------------------------------------------------------------------------------
 
 
 class PredictedRows(NamedTuple):
@@ -408,64 +420,32 @@ class PredictedRows(NamedTuple):
     unseen: np.ndarray
 
 
-@dataclass(frozen=True)
-class Predictor:
-    """Predicts parts of blocks of rows.
+def predicted_rows(
+    model: Model,
+    probabilities: bool,
+    labels_only: bool,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+) -> PredictedRows:
+    """Return the predictions of rows in CSR.
 
     probabilities : whether to compute probabilities
     labels_only : whether only labels are needed, so that decision values may be less precise
     """
-
-    model: Model
-    probabilities: bool
-    labels_only: bool
-
-    def parts(self, block: Block) -> list[slice]:
-        """Return the slices of rows that are predicted at once."""
-        return list(slices(len(block), self.model.rows_at_once))
-
-    def __call__(self, block: Block, part: slice) -> PredictedRows:
-        return self.predicted(*csr_rows(block, part))
-
-    def predicted(
-        self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray
-    ) -> PredictedRows:
-        """Return the predictions of rows in CSR."""
-        model = self.model
-        rows = model.rows(indptr, indices, values)
-        f = model.decision(rows, self.labels_only)
-        if not self.probabilities or model.is_regression:
-            return PredictedRows(f, model.predicted(f), None, rows.unseen)
-        probabilities = model.probabilities(f)
-        # The label is the most probable class. The probabilities of novelty detection are too
-        # coarse for that, and its labels follow from f.
-        predicted = model.predicted(f) if model.is_one_class else probabilities.argmax(axis=1)
-        return PredictedRows(f, predicted, probabilities, rows.unseen)
+    rows = model.rows(indptr, indices, values)
+    f = model.decision(rows, labels_only)
+    if not probabilities or model.is_regression:
+        return PredictedRows(f, model.predicted(f), None, rows.unseen)
+    chances = model.probabilities(f)
+    # The label is the most probable class. The probabilities of novelty detection are too coarse
+    # for that, and its labels follow from f.
+    predicted = model.predicted(f) if model.is_one_class else chances.argmax(axis=1)
+    return PredictedRows(f, predicted, chances, rows.unseen)
 
 
-# Blocks and the predictions of their parts.
-PredictedBlocks = Iterator[tuple[Block, Iterable[PredictedRows]]]
-
-
-def predict_in_threads(
-    predictor: Predictor, rows: RowFiles, jobs: int, watch: Watch
-) -> PredictedBlocks:
-    """Yield blocks and their predictions, made by `jobs` threads.
-
-    watch : called with the progress of the reader.
-    """
-    with ThreadPool(jobs) as pool:
-        for block in rows.blocks(watch, jobs):
-            yield block, pool.map_in_order(partial(predictor, block), predictor.parts(block))
-
-
-def predict_on_cluster(
-    predictor: Predictor, rows: RowFiles, resources: Resources, watch: Watch
-) -> PredictedBlocks:
-    """Yield blocks and their predictions, made by the workers of a cluster.
-
-    This process parses the rows. watch : see `predict_in_threads`.
-    """
+def calls_on_cluster(address: str, model: Model) -> Calls:
+    """Return a context in which the workers of a cluster compute calls that use the model."""
     # dask is optional, and its import takes a second.
     try:
         from randsvm.cluster.executor import Calls
@@ -473,9 +453,4 @@ def predict_on_cluster(
         raise ParameterError(
             f"--cluster needs dask.distributed (pip install 'randsvm[cluster]'): {error}"
         ) from error
-    assert resources.cluster is not None
-    with Calls(resources.cluster, predictor) as calls:
-        for block in rows.blocks(watch, resources.workers):
-            parts = predictor.parts(block)
-            work = (partial(predictor.predicted, *csr_rows(block, part)) for part in parts)
-            yield block, calls.in_order(work)
+    return Calls(address, model)

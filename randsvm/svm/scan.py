@@ -338,30 +338,26 @@ class Scan(RunningValues):
         terms *= 2 * float(np.abs(self.coefficients.beta).sum())
         written = 2 * (WRITTEN * FLOAT64 + query.scaled) * (terms + linear_size + u_size + most)
         opened = most - residuals + rounding + written
-        if query.primal_only:
-            fixed = b * task.coefficient_sum + task.tube * task.absolute_sum
-            primal = solution.norm / 2 + residuals + fixed
-            error = norm_error / 2 + opened
-            return replace(running, primal=primal, primal_error=error, sampled=step > 0)
-        beta = solution.beta
+        # A reduced machine has losses in place of residuals, and no D.
+        beta = np.empty(0) if query.primal_only else solution.beta
         missing = math.fsum([task.coefficient_sum, *(-beta).tolist()])
         open_sum = math.fsum([task.absolute_sum, *(-np.abs(beta)).tolist()])
         fixed = b * missing + (task.tube * open_sum if task.absolute_sum else 0.0)
-        y = self.D.labels()[solution.rows]
+        y = self.D.labels()[solution.rows[: len(beta)]]
         linear = task.linear(y, beta)
-        dual = linear - solution.norm / 2
-        dual_error = norm_error / 2 + addition_error(additions, linear_size)
-        primal, primal_error = dual + residuals + fixed, dual_error + opened
-        change = self._change_of_dual(solution, y, primal + primal_error)
-        return replace(
+        base = solution.norm / 2 if query.primal_only else linear - solution.norm / 2
+        error = norm_error / 2 + addition_error(additions, linear_size)
+        found = replace(
             running,
-            primal=primal,
-            dual=dual,
-            primal_error=primal_error,
-            dual_error=dual_error + change,
-            distance=residuals + fixed + opened + change,
+            primal=base + residuals + fixed,
+            primal_error=error + opened,
             sampled=step > 0,
         )
+        if query.primal_only:
+            return found
+        change = self._change_of_dual(solution, y, found.primal + found.primal_error)
+        distance = residuals + fixed + opened + change
+        return replace(found, dual=base, dual_error=error + change, distance=distance)
 
     def with_dual_of(self, solution: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of coefficients of the problem, from float64 sums."""
