@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -29,13 +30,13 @@ from randsvm.files import (
 from randsvm.parallel import ThreadPool
 from randsvm.parameters.run import Resources
 
-# Layout: magic, chunks, features, table of chunks (see ChunkFile), groups of rows if they are kept,
-# a footer in JSON, and the tail: the sha256 of everything from the features to the footer, the
-# length of the arrays (features, table, groups) in bytes, and the length of the footer.
+# Layout: magic; chunks; the footer: a line of JSON with the identity of the source and the summary,
+# then the features, the table of chunks (see ChunkFile) and the groups of rows, as numpy saves
+# arrays; the sha256 of the footer and its length in bytes.
 KIND = b"randsvm cache "
 MAGIC = KIND + b"10\n"
 DIGEST, LENGTH = 32, 8
-TAIL = DIGEST + 2 * LENGTH
+TAIL = DIGEST + LENGTH
 PLACE = "the cache"
 # Bytes of the head and of the tail of a source that are compared.
 END = 1 << 16
@@ -116,21 +117,17 @@ def _written(
             store = Store(file=ChunkFile(stream, cache, PLACE))
             summary = first_pass(paths, options, store.append, jobs)
             table = np.array(list(store.chunks.values()), np.int64)
-            arrays = summary.features.tobytes() + table.tobytes()
-            if summary.groups is not None:
-                arrays += summary.groups.tobytes()
             columns = None if summary.columns is None else summary.columns.to_json()
-            lengths = {"features": len(summary.features), "groups": summary.groups is not None}
-            footer = {
-                "source": identity,
-                "header": {**vars(summary), **lengths, "columns": columns},
-                "chunks": len(store),
-            }
-            text = json.dumps(footer).encode()
-            stream.write(arrays + text)
-            stream.write(hashlib.sha256(arrays + text).digest())
-            for part in (arrays, text):
-                stream.write(len(part).to_bytes(LENGTH, "little"))
+            has_groups = summary.groups is not None
+            others = {"features": None, "groups": has_groups, "columns": columns}
+            footer = io.BytesIO()
+            footer.write(json.dumps([identity, {**vars(summary), **others}]).encode() + b"\n")
+            groups = np.empty(0) if summary.groups is None else summary.groups
+            for array in (summary.features, table, groups):
+                np.save(footer, array)
+            content = footer.getvalue()
+            stream.write(content + hashlib.sha256(content).digest())
+            stream.write(len(content).to_bytes(LENGTH, "little"))
             if _identity(paths, options) != identity:
                 raise TransferError(f"{joint_name(paths)} changed while it was read into {cache}")
             # The name may belong to the cache of another run by now.
@@ -149,16 +146,13 @@ def _opened(
         return None
     with ExitStack() as stack:
         stack.enter_context(stream)
-        found = _footer(stream)
-        if found is None or found[0]["source"] != _identity(paths, options):
+        footer = _footer(stream)
+        if footer is None:
             return None
-        footer, arrays = found
-        summary = footer["header"]
-        d, fields = summary["features"], len(ChunkEntry._fields)
-        # The table of chunks, and the groups.
-        numbers = np.frombuffer(arrays[4 * d :], np.int64)
-        table = numbers[: footer["chunks"] * fields].reshape(-1, fields)
-        groups = numbers[footer["chunks"] * fields :].copy() if summary["groups"] else None
+        identity, summary = json.loads(footer.readline())
+        if identity != _identity(paths, options):
+            return None
+        summary["features"], table, groups = (np.load(footer) for _ in range(3))
         store = _store(stream, cache, table)
         assert store.file is not None
         with ThreadPool(jobs) as pool:
@@ -166,8 +160,7 @@ def _opened(
                 return None
         of_classes = "labels", "counts", "total_weight_by_class"
         summary |= {key: tuple(summary[key]) for key in of_classes}
-        summary["features"] = np.frombuffer(arrays, np.int32, d).copy()
-        summary["groups"] = groups
+        summary["groups"] = groups if summary["groups"] else None
         if summary["columns"] is not None:
             summary["columns"] = Columns.from_json(summary["columns"])
         stack.pop_all()
@@ -180,18 +173,16 @@ def _store(stream: BinaryIO, cache: str, table: np.ndarray) -> Store:
     return Store(file=file, chunks=[ChunkEntry(*fields) for fields in table.tolist()])
 
 
-def _footer(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """Return the footer of a cache and the arrays before it; None if it is no cache or damaged."""
+def _footer(stream: BinaryIO) -> io.BytesIO | None:
+    """Return the footer of a cache; None if it is no cache or damaged."""
     size = os.fstat(stream.fileno()).st_size
     if size < len(MAGIC) + TAIL or stream.read(len(MAGIC)) != MAGIC:
         return None
     stream.seek(size - TAIL)
     digest = stream.read(DIGEST)
-    lengths = [int.from_bytes(stream.read(LENGTH), "little") for _ in range(2)]
-    if sum(lengths) > size - TAIL - len(MAGIC):
+    length = int.from_bytes(stream.read(LENGTH), "little")
+    if length > size - TAIL - len(MAGIC):
         return None
-    stream.seek(size - TAIL - sum(lengths))
-    arrays, text = map(stream.read, lengths)
-    if hashlib.sha256(arrays + text).digest() != digest:
-        return None
-    return json.loads(text), arrays
+    stream.seek(size - TAIL - length)
+    content = stream.read(length)
+    return io.BytesIO(content) if hashlib.sha256(content).digest() == digest else None
