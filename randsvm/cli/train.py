@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from typing import Any
 
 import click
@@ -12,6 +13,46 @@ from randsvm.cli import options, process
 from randsvm.cli.commands import SETTINGS, Command, Commands
 
 COMMAND = "randsvm-train"
+
+
+def training(described: Callable[[], None]) -> Callable[..., None]:
+    """Return the callback of a command, which calls the library and reports.
+
+    described: has the name of the algorithm, with _ for -, and the help of the command
+    """
+    algorithm = described.__name__.replace("_", "-")
+
+    @wraps(described)
+    def train(**given: Any) -> None:
+        # Imports that --help does not need and that would double its time.
+        from randsvm import files
+        from randsvm.cli.log import read_trials
+        from randsvm.cli.report import Report
+
+        data, model = options.files_of(given)
+        explicit, log = options.explicit(given), given["log"]
+        old = explicit.get("warm_start")
+        extra = ["--warm-start", old] if old else []
+        roles = {"data": data, "model": model}
+        with Report(COMMAND, extra, roles, given, algorithm=algorithm) as report:
+            report.check_outputs(
+                {
+                    "TRAIN_FILE": files.inputs(data),
+                    "MODEL_FILE": [model],
+                    "--warm-start": [old],
+                    "--update": [explicit.get("update")],
+                    "--cache": [explicit.get("cache")],
+                }
+            )
+            if log is not None:
+                explicit["earlier"] = partial(read_trials, log)
+            from randsvm import api
+
+            if algorithm != "sgd":
+                process.import_libsvm()
+            api.train(data, model, algorithm, report, **explicit)
+
+    return train
 
 
 @click.group(
@@ -57,7 +98,8 @@ def train() -> None:
     },
 )
 @options.of_algorithm("randsvm")
-def randsvm(**given: Any) -> None:
+@training
+def randsvm() -> None:
     """Train by random sampling of violators (Kumar, Bhattacharyya, Hariharan, NIPS 2007).
 
     Solves a random subset of TRAIN_FILE with LIBSVM, scans the whole file for rows that violate
@@ -70,7 +112,6 @@ def randsvm(**given: Any) -> None:
     as 'part-*.svm', are one data set. MODEL_FILE defaults to the base name of TRAIN_FILE + .model
     in the working folder; after several names it is the last one.
     """
-    _train("randsvm", given)
 
 
 @train.command(
@@ -87,14 +128,14 @@ def randsvm(**given: Any) -> None:
     },
 )
 @options.of_algorithm("osuna")
-def osuna(**given: Any) -> None:
+@training
+def osuna() -> None:
     """Train by decomposition with a working set of fixed size (Osuna, Freund, Girosi 1997).
 
     Solves a working set of TRAIN_FILE with LIBSVM, scans the whole file, replaces rows of the
     working set by the first violators found, and repeats until the --gap is reached or no violator
     is left. All other coefficients are frozen.
     """
-    _train("osuna", given)
 
 
 @train.command(
@@ -114,13 +155,13 @@ def osuna(**given: Any) -> None:
     },
 )
 @options.of_algorithm("osuna-closest")
-def osuna_closest(**given: Any) -> None:
+@training
+def osuna_closest() -> None:
     """Train as osuna does, but swap in the largest violators (Mostefaoui, Zaou).
 
     For classes these are the rows of smallest y f(x): on noisy data the outliers, and it is far
     slower than osuna.
     """
-    _train("osuna-closest", given)
 
 
 @train.command(
@@ -139,7 +180,8 @@ def osuna_closest(**given: Any) -> None:
     },
 )
 @options.of_algorithm("sgd")
-def sgd(**given: Any) -> None:
+@training
+def sgd() -> None:
     """Train a linear SVM by stochastic gradient descent (Bottou; CS246).
 
     One step for each row, in random order, epoch after epoch; two classes or more. MODEL_FILE is
@@ -151,38 +193,6 @@ def sgd(**given: Any) -> None:
     With --update MODEL the training of that model continues with the rows of TRAIN_FILE as they
     arrive (- is standard input). MODEL_FILE is written at the end and at every --checkpoint.
     """
-    _train("sgd", given)
-
-
-def _train(algorithm: str, given: dict[str, Any]) -> None:
-    """Call the library with the options that the command line names, and report."""
-    # Imports that --help does not need and that would double its time.
-    from randsvm import files
-    from randsvm.cli.log import read_trials
-    from randsvm.cli.report import Report
-
-    data, model = options.files_of(given)
-    explicit, log = options.explicit(given), given["log"]
-    old = explicit.get("warm_start")
-    extra = ["--warm-start", old] if old else []
-    roles = {"data": data, "model": model}
-    with Report(COMMAND, extra, roles, given, algorithm=algorithm) as report:
-        report.check_outputs(
-            {
-                "TRAIN_FILE": files.inputs(data),
-                "MODEL_FILE": [model],
-                "--warm-start": [old],
-                "--update": [explicit.get("update")],
-                "--cache": [explicit.get("cache")],
-            }
-        )
-        if log is not None:
-            explicit["earlier"] = partial(read_trials, log)
-        from randsvm import api
-
-        if algorithm != "sgd":
-            process.import_libsvm()
-        api.train(data, model, algorithm, report, **explicit)
 
 
 def main() -> None:
