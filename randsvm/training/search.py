@@ -524,6 +524,7 @@ class Race(Generic[AnyParams]):
     until: the moment after which no fit begins
     first_fits: the fits for the first fold from which others start
     late: the candidates that took too long
+    seconds: the time of the last fit of each candidate
     parts: the scores of the candidates that are not done, by fold
     """
 
@@ -539,6 +540,7 @@ class Race(Generic[AnyParams]):
         self.families = families_of(self.candidates, self.starts_from_fits)
         self.first_fits: dict[int, Any] = {}
         self.late: set[int] = set()
+        self.seconds: dict[int, float] = {}
         self.parts: dict[int, dict[int, FoldScore]] = {}
 
     def scored(self, families: Sequence[Sequence[int]]) -> Iterator[tuple[int, list[FoldScore]]]:
@@ -594,12 +596,16 @@ class Race(Generic[AnyParams]):
 
     def _fit_folds(self, families: Sequence[Sequence[int]], folds: Sequence[int]) -> None:
         """Make the chains of some folds side by side, and keep their scores."""
-        calls = [
-            partial(self._chain, some, fold)
+        chains = [
+            (some, fold)
             for fold in folds
-            for family in families
+            for family in reversed(families)
             if (some := [index for index in family if index in self.parts])
         ]
+        # Long chains come first, so that no thread waits for one at the end. In the first fold
+        # these are the last ones, since a narrow kernel has most support vectors.
+        chains.sort(key=lambda one: -sum(self.seconds.get(index, 0.0) for index in one[0]))
+        calls = [partial(self._chain, *one) for one in chains]
         last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
         stage = f"chains of C, fold {folds[0] + 1}{last}"
         most = MAX_TIME_PART * (self.until - time.perf_counter())
@@ -623,9 +629,11 @@ class Race(Generic[AnyParams]):
             for index in family:
                 if index in self.late:
                     raise Cancelled
+                began = time.perf_counter()
                 kept, previous = self.fit(
                     self.candidates[index], previous, training, held_out, self.criterion.keep
                 )
+                self.seconds[index] = time.perf_counter() - began
                 score = self.criterion.of_fold(KeptValues(y, kept, own))
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))
