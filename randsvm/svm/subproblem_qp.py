@@ -44,7 +44,8 @@ slack row is a step from the variable and its pivot.
 
 Each solve starts at the coefficients so far, beta0, which makes solutions as exact as float64 where
 float32 rounds Q. A pivot that would leave its box ends at the bound, and the problem is solved
-again from there with another pivot. LIBSVM's tolerance applies to t, not to beta, so one tolerance
+again from there with another pivot. Of a step that is too long, the share with the largest gain
+remains. LIBSVM's tolerance applies to t, not to beta, so one tolerance
 suits only rooms of a similar size. It is made for the rooms of the variables that violate their KKT
 conditions before the solve. Variables with much smaller rooms wait for the next.
 
@@ -235,6 +236,21 @@ def solve(
     return found._replace(beta=found.beta.reshape(-1, m).sum(axis=0))
 
 
+class Moves(NamedTuple):
+    """The variables t of LIBSVM's problem. at, room, whole, linear : (moves,).
+
+    at: the variable that moves. room: its largest move, negative for a move down; the moves up come
+    first. whole: whether this reaches the end of the box. linear: the gradient by t. tolerance:
+    that of LIBSVM.
+    """
+
+    at: np.ndarray
+    room: np.ndarray
+    whole: np.ndarray
+    linear: np.ndarray
+    tolerance: float
+
+
 @dataclass(frozen=True)
 class Subproblem:
     """The subproblem, in variables without a kink.
@@ -291,7 +307,11 @@ class Subproblem:
             step = after - beta
             change = self._product(step)
             # Sums do not change, so the offset only adds rounding.
-            if float((slope - offsets[self.group]) @ step - step @ change / 2) > 0:
+            ascent, curvature = float((slope - offsets[self.group]) @ step), float(step @ change)
+            if 0 < ascent <= curvature / 2:
+                share = ascent / curvature
+                after, change = np.clip(beta + share * step, self.lower, self.upper), share * change
+            if ascent > 0:
                 beta, slope, widening = after, slope - change, widening * WIDENING
             else:
                 # The solution errs by the tolerance times the rooms. LIBSVM's tolerance by t stays.
@@ -373,18 +393,111 @@ class Subproblem:
         # The slope of an unbounded pivot is the offset, even if small boxes are not solved yet.
         unbounded = (beta[pivots] > self.lower[pivots]) & (beta[pivots] < self.upper[pivots])
         offsets = np.where(unbounded, slope[pivots], offsets)
-        moves = Moves.of(self, beta, slope, offsets, pivots, tolerance, widening)
+        moves = self.moves(beta, slope, offsets, pivots, tolerance, widening)
         if not len(moves.at):
             return beta, True, 0
-        t, ended, count = moves.solve()
-        after = moves.applied(t)
+        t, ended, count = self.solve_moves(moves, pivots)
+        after = self.after_moves(beta, moves, pivots, t)
         bounded = np.clip(after[pivots], self.lower[pivots], self.upper[pivots])
         if np.array_equal(bounded, after[pivots]):
             tried[:] = False
         else:
-            after = self._within_boxes(beta, after, pivots, bounded, slope)
-            tried[pivots] |= self.gain(slope, after - beta) <= 0
+            after[pivots] = bounded
+            after = self.with_sums(after, self.slope(after))
+            step = after - beta
+            tried[pivots] |= slope @ step <= step @ self._product(step) / 2
         return after, ended, count
+
+    def moves(
+        self,
+        beta: np.ndarray,
+        slope: np.ndarray,
+        offsets: np.ndarray,
+        pivots: np.ndarray,
+        tolerance: float,
+        widening: float,
+    ) -> Moves:
+        """Return the moves of all variables but the pivots.
+
+        With one sum a row with two variables moves to one side of 0 only: the other variable waits
+        unless the row is to cross 0.
+        """
+        wanted = slope - offsets[self.group]
+        up, down = self.upper - beta, beta - self.lower
+        moves = self.sides(beta, wanted, both=True)
+        moves[pivots] = False
+        up, down = np.where(moves, up, 0.0), np.where(moves, down, 0.0)
+        violating = np.concatenate([up[wanted > tolerance / 2], down[wanted < -tolerance / 2]])
+        violating = violating[violating > 0]
+        if not len(violating):
+            violating = np.maximum(up, down).max(keepdims=True)
+        least = float(violating.max()) / MAX_SPREAD
+        # np.median would import numpy.ma.
+        ordered = np.sort(violating[violating >= least])
+        typical = float(ordered[len(ordered) // 2])
+        size = float(np.abs(self.K.diagonal()).max())
+        noise = FLOAT32_NOISE * size
+        exact = math.inf
+        if size > 0:
+            exact = widening * min(self.exact_width(tolerance), tolerance / noise)
+        typical, least = min(typical, exact), min(least, exact / MAX_SPREAD)
+        largest = min(float(violating.max()), MAX_ROOM * typical, exact)
+        rises, falls = np.flatnonzero(up > least), np.flatnonzero(down > least)
+        at = np.concatenate([rises, falls])
+        ends = np.concatenate([up[rises], down[falls]])
+        sign = np.repeat([1.0, -1.0], [len(rises), len(falls)])
+        room = np.minimum(ends, largest) * sign
+        linear = -room * (slope - slope[pivots[self.group]])[at]
+        # The rows of one label that LIBSVM changes first lie next to each other.
+        order = np.lexsort((linear, -sign))
+        whole = (ends <= largest)[order]
+        tolerance = max(tolerance / 2, noise * largest) * typical
+        at, room, linear = at[order], room[order], linear[order]
+        return Moves(at, room, whole, linear, tolerance)
+
+    def solve_moves(self, moves: Moves, pivots: np.ndarray) -> tuple[np.ndarray, bool, int]:
+        """Return t of each move, whether LIBSVM reached the tolerance, and its iterations."""
+        at, room, linear = moves.at, moves.room, moves.linear
+        m, rises, slack = len(at), int((room > 0).sum()), SLACK
+        unit = float(np.abs(linear).max()) or 1.0
+        rows, group, held = self.rows[at], self.group[at], self.rows[pivots]
+        # shift[h, k] for move k of group g: K_i,p(h) less half of K_p(g),p(h).
+        shift = self.K[np.ix_(held, rows)].astype(np.float64)
+        shift -= self.K[np.ix_(held, held)][:, group] / 2
+        factor = np.abs(room) / math.sqrt(unit)
+        with PrecomputedNodes.of_moves(self.K, rows, factor, group, shift) as nodes:
+            nodes.set_linear_term(np.sign(room) * (linear / unit + 1))
+            every = np.concatenate(
+                [
+                    np.arange(rises),
+                    np.full(slack, m + SLACK_UP),
+                    [m, m + 1],
+                    np.arange(rises, m),
+                    np.full(slack + 2, m + SLACK_DOWN),
+                ]
+            )
+            labels = np.repeat([1.0, -1.0], [rises + slack + 2, m - rises + slack + 2])
+            within = max(moves.tolerance / unit, MIN_TOLERANCE)
+            found = c_svc(nodes, every, labels, {1: 1.0, -1: 1.0}, within)
+        t, falls = np.abs(found.beta), rises + slack + 2
+        t = np.concatenate([t[:rises], t[falls : falls + m - rises]])
+        return t, found.ended, found.iterations
+
+    def after_moves(
+        self, beta: np.ndarray, moves: Moves, pivots: np.ndarray, t: np.ndarray
+    ) -> np.ndarray:
+        """Return beta after the moves, (variables,); only pivots may be outside their boxes."""
+        at, room, m = moves.at, moves.room, len(beta)
+        after = np.clip(beta + np.bincount(at, room * t, m), self.lower, self.upper)
+        moved = np.bincount(at, t != 0, m)
+        ends = (t == 1) & moves.whole & (moved[at] == 1)
+        rise, fall = at[ends & (room > 0)], at[ends & (room < 0)]
+        after[rise], after[fall] = self.upper[rise], self.lower[fall]
+        for g, pivot in enumerate(pivots.tolist()):
+            others = self.group == g
+            others[pivot] = False
+            after[pivot] = self.sums[g] - math.fsum(after[others])
+        return after
 
     def _product(self, beta: np.ndarray) -> np.ndarray:
         if len(self.rows) > len(self.K):
@@ -394,10 +507,6 @@ class Subproblem:
     def slope(self, beta: np.ndarray) -> np.ndarray:
         """Return h - K beta, (variables,)."""
         return self.h - self._product(beta)
-
-    def gain(self, slope: np.ndarray, step: np.ndarray) -> float:
-        """Return by how much a step lowers the objective. slope: at the start of the step."""
-        return float(slope @ step - step @ self._product(step) / 2)
 
     def offsets(self, slope: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, float]:
         """Return the offset of each group, (groups,), and the largest violation of a group."""
@@ -451,143 +560,4 @@ class Subproblem:
                 beta[own] = upper
             else:
                 beta[own] = with_sum(beta[own], lower, upper, s, -slope[own])
-        return beta
-
-    def _within_boxes(
-        self,
-        beta: np.ndarray,
-        after: np.ndarray,
-        pivots: np.ndarray,
-        bounded: np.ndarray,
-        slope: np.ndarray,
-    ) -> np.ndarray:
-        """Return a feasible point for a solution whose pivots leave their boxes.
-
-        It is the solution with the pivots at their bounds and with the sums restored or, if that is
-        worse than beta, the point between both where the first pivot reaches its bound.
-        """
-        way = after[pivots] - beta[pivots]
-        restored = after.copy()
-        restored[pivots] = bounded
-        restored = self.with_sums(restored, self.slope(restored))
-        if self.gain(slope, restored - beta) > 0:
-            return restored
-        shares = np.divide(bounded - beta[pivots], way, out=np.ones(len(way)), where=way != 0)
-        shorter = np.clip(beta + shares.min() * (after - beta), self.lower, self.upper)
-        first = shares == shares.min()
-        shorter[pivots[first]] = bounded[first]
-        return self.with_sums(shorter, slope)
-
-
-@dataclass(frozen=True)
-class Moves:
-    """The variables t of LIBSVM's problem. at, room, whole, linear : (moves,).
-
-    at: the variable that moves. room: its largest move, negative for a move down; the moves up come
-    first. whole: whether this reaches the end of the box. linear: the gradient by t. tolerance:
-    that of LIBSVM.
-    """
-
-    task: Subproblem
-    beta: np.ndarray
-    pivots: np.ndarray
-    at: np.ndarray
-    room: np.ndarray
-    whole: np.ndarray
-    linear: np.ndarray
-    tolerance: float
-
-    @staticmethod
-    def of(
-        task: Subproblem,
-        beta: np.ndarray,
-        slope: np.ndarray,
-        offsets: np.ndarray,
-        pivots: np.ndarray,
-        tolerance: float,
-        widening: float,
-    ) -> Moves:
-        """Return the moves of all variables but the pivots.
-
-        With one sum a row with two variables moves to one side of 0 only: the other variable waits
-        unless the row is to cross 0.
-        """
-        wanted = slope - offsets[task.group]
-        up, down = task.upper - beta, beta - task.lower
-        moves = task.sides(beta, wanted, both=True)
-        moves[pivots] = False
-        up, down = np.where(moves, up, 0.0), np.where(moves, down, 0.0)
-        violating = np.concatenate([up[wanted > tolerance / 2], down[wanted < -tolerance / 2]])
-        violating = violating[violating > 0]
-        if not len(violating):
-            violating = np.maximum(up, down).max(keepdims=True)
-        least = float(violating.max()) / MAX_SPREAD
-        # np.median would import numpy.ma.
-        ordered = np.sort(violating[violating >= least])
-        typical = float(ordered[len(ordered) // 2])
-        size = float(np.abs(task.K.diagonal()).max())
-        noise = FLOAT32_NOISE * size
-        exact = math.inf
-        if size > 0:
-            exact = widening * min(task.exact_width(tolerance), tolerance / noise)
-        typical, least = min(typical, exact), min(least, exact / MAX_SPREAD)
-        largest = min(float(violating.max()), MAX_ROOM * typical, exact)
-        rises, falls = np.flatnonzero(up > least), np.flatnonzero(down > least)
-        at = np.concatenate([rises, falls])
-        ends = np.concatenate([up[rises], down[falls]])
-        sign = np.repeat([1.0, -1.0], [len(rises), len(falls)])
-        room = np.minimum(ends, largest) * sign
-        linear = -room * (slope - slope[pivots[task.group]])[at]
-        # The rows of one label that LIBSVM changes first lie next to each other.
-        order = np.lexsort((linear, -sign))
-        whole = (ends <= largest)[order]
-        tolerance = max(tolerance / 2, noise * largest) * typical
-        at, room, linear = at[order], room[order], linear[order]
-        return Moves(task, beta, pivots, at, room, whole, linear, tolerance)
-
-    def solve(self) -> tuple[np.ndarray, bool, int]:
-        """Return t of each move, whether LIBSVM reached the tolerance, and its iterations."""
-        m, unit = len(self.at), float(np.abs(self.linear).max()) or 1.0
-        rises, slack = int((self.room > 0).sum()), SLACK
-        sign = np.sign(self.room)
-        with self._nodes(np.abs(self.room) / math.sqrt(unit)) as nodes:
-            nodes.set_linear_term(sign * (self.linear / unit + 1))
-            rows = np.concatenate(
-                [
-                    np.arange(rises),
-                    np.full(slack, m + SLACK_UP),
-                    [m, m + 1],
-                    np.arange(rises, m),
-                    np.full(slack + 2, m + SLACK_DOWN),
-                ]
-            )
-            labels = np.repeat([1.0, -1.0], [rises + slack + 2, m - rises + slack + 2])
-            within = max(self.tolerance / unit, MIN_TOLERANCE)
-            found = c_svc(nodes, rows, labels, {1: 1.0, -1: 1.0}, within)
-        falls = rises + slack + 2
-        t = np.abs(np.concatenate([found.beta[:rises], found.beta[falls : falls + m - rises]]))
-        return t, found.ended, found.iterations
-
-    def _nodes(self, factor: np.ndarray) -> PrecomputedNodes:
-        """Return the layout of factor_k factor_l (K_ij - K_i,p(h) - K_p(g),j + K_p(g),p(h))."""
-        task, pivots = self.task, self.task.rows[self.pivots]
-        rows, group = task.rows[self.at], task.group[self.at]
-        # shift[h, k] for move k of group g: K_i,p(h) less half of K_p(g),p(h).
-        shift = task.K[np.ix_(pivots, rows)].astype(np.float64)
-        shift -= task.K[np.ix_(pivots, pivots)][:, group] / 2
-        return PrecomputedNodes.of_moves(task.K, rows, factor, group, shift)
-
-    def applied(self, t: np.ndarray) -> np.ndarray:
-        """Return beta after the moves, (variables,); only pivots may be outside their boxes."""
-        task, m = self.task, len(self.beta)
-        step = np.bincount(self.at, self.room * t, m)
-        beta = np.clip(self.beta + step, task.lower, task.upper)
-        moved = np.bincount(self.at, t != 0, m)
-        ends = (t == 1) & self.whole & (moved[self.at] == 1)
-        rise, fall = self.at[ends & (self.room > 0)], self.at[ends & (self.room < 0)]
-        beta[rise], beta[fall] = task.upper[rise], task.lower[fall]
-        for g, pivot in enumerate(self.pivots.tolist()):
-            others = task.group == g
-            others[pivot] = False
-            beta[pivot] = task.sums[g] - math.fsum(beta[others])
         return beta
