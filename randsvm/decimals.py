@@ -28,14 +28,10 @@ def compact(number: float | np.floating) -> str:
     return shortest(number).removesuffix(".0")
 
 
-def words_of_numbers(numbers: np.ndarray) -> list[str]:
-    """Return `shortest` of each number, row by row. numbers : float64, of any shape."""
-    return list(map(repr, numbers.ravel().tolist()))
-
-
 def join_rows(rows: np.ndarray) -> list[str]:
     """Return a line for each row, numbers separated by blanks. rows : (m, columns) float64."""
-    return [" ".join(map(repr, row)) for row in rows.tolist()]
+    words = map(repr, rows.ravel().tolist())
+    return list(map(" ".join, zip(*[words] * rows.shape[1], strict=True)))
 
 
 def is_number(word: bytes) -> bool:

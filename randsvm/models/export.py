@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,9 +32,6 @@ from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.normal_form import NormalForm, normal_form
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parameters.run import EXPORT_FORMATS
-
-if TYPE_CHECKING:
-    from subprocess import CompletedProcess
 
 # Support vectors, or drawn rows, that stand for a data set if there is none.
 MAX_OWN_ROWS = 10_000
@@ -253,9 +254,6 @@ def _shown(values: np.ndarray) -> str:
 @contextmanager
 def _c_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
     """Compile the code, and yield a function that runs it."""
-    import subprocess
-    import tempfile
-
     compiler = find_compiler()
     if compiler is None:
         emit(Notice("there is no C compiler: the exported code was not compiled and compared"))
@@ -274,9 +272,6 @@ def _c_predictor(content: bytes, model: Model) -> Iterator[Predictor | None]:
 
 def find_compiler() -> list[str] | None:
     """Return the command of a C compiler: that of CC, or the first of cc, gcc and clang."""
-    import shlex
-    import shutil
-
     named = shlex.split(os.environ.get("CC", ""))
     for command in [named] if named else [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]) is not None:
@@ -284,26 +279,22 @@ def find_compiler() -> list[str] | None:
     return None
 
 
-def compiled(
-    compiler: Sequence[str], source: bytes, folder: Path, options: Sequence[str] = ()
-) -> Path:
+def compiled(compiler: Sequence[str], source: bytes, folder: Path) -> Path:
     """Compile source with its test, and return the program.
 
-    compiler : command; options : further ones. Raise ExportError if the compiler refuses it.
+    compiler : command. Raise ExportError if the compiler refuses the source.
     """
-    import subprocess
-
     path, program = folder / "model.c", folder / "model"
     path.write_bytes(source)
     strict = ["-std=c99", "-Wall", "-Werror", "-pedantic", "-O2", "-DTEST"]
-    command = [*compiler, *strict, *options, "-o", str(program), str(path), "-lm"]
+    command = [*compiler, *strict, "-o", str(program), str(path), "-lm"]
     ran = subprocess.run(command, capture_output=True, check=False)
     if ran.returncode:
         raise ExportError(f"the export is not written: {compiler[0]} refuses it: {_problem(ran)}")
     return program
 
 
-def _problem(ran: CompletedProcess[bytes]) -> str:
+def _problem(ran: subprocess.CompletedProcess[bytes]) -> str:
     """Return what a program printed, as one line."""
     text = (ran.stderr or ran.stdout).decode(errors="replace")
     return " ".join(text.split())[:MAX_SHOWN_PROBLEM] or f"exit code {ran.returncode}"
@@ -313,8 +304,6 @@ def run_program(
     program: Path, model: Model, X: CsrMatrix
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what the compiled program computes for rows with a column for each input."""
-    import subprocess
-
     m, rows = X.shape[0], io.BytesIO()
     indices = (X.indices + model.index_base).astype(np.int32)
     svmlight.write(rows, ["0"] * m, X.indptr, indices, X.data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from randsvm.arrays import to_csr
-from randsvm.decimals import words_of_numbers
+from randsvm.decimals import join_rows
 from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models.model import Model, ModelRows
@@ -132,20 +131,13 @@ def write(model: LinearModel, path: str) -> None:
     if model.sigmoid is not None and model.solver not in LOGISTIC:
         own |= {"probA": model.sigmoid[0], "probB": model.sigmoid[1]}
     trailer = trailer_of(model, bool(model.labels), **own)
+    w = np.vstack([w, model.b]) if model.b.any() else w
+    step = max(1, BLOCK_NUMBERS // w.shape[1])
     with written(path, HEADER_FORMAT, header, own_layout, trailer) as stream:
-        for text in _render_rows(np.vstack([w, model.b]) if model.b.any() else w):
-            stream.write(text)
-
-
-def _render_rows(w: np.ndarray) -> Iterator[bytes]:
-    """Yield the rows of w in blocks of lines. As in LIBLINEAR a space follows each number."""
-    columns = w.shape[1]
-    rows = max(1, BLOCK_NUMBERS // columns)
-    for start in range(0, len(w), rows):
-        numbers = words_of_numbers(w[start : start + rows])
-        lines = map(" ".join, zip(*[iter(numbers)] * columns, strict=True))
-        text = " \n".join([*lines, ""])
-        yield text.replace(".0 ", " ").encode()  # only whole numbers end with '.0'
+        for start in range(0, len(w), step):
+            # As in LIBLINEAR a space follows each number, and only whole numbers end with '.0'.
+            text = " \n".join([*join_rows(w[start : start + step]), ""])
+            stream.write(text.replace(".0 ", " ").encode())
 
 
 # --- reading -------------------------------------------------------------------------------
