@@ -38,8 +38,6 @@ from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
 VARIANCE_VALUES = 8192
-# The value of C that replaces infinity: coefficients of separable classes stay far below it.
-INFINITE_C = 1e10
 
 # What may help against a poor fit, by the notice of the training, which names options of the
 # commands.
@@ -361,8 +359,7 @@ class SVC(KernelClassifier):
     _task = "svc"
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        own = {"C": finite_cost(self.C), "weights": self._class_weights(arrays)}
-        return super()._own_options(arrays) | own
+        return super()._own_options(arrays) | {"weights": self._class_weights(arrays)}
 
 
 @documented("sklearn.svm.NuSVC", CLASSIFIER_ATTRIBUTES)
@@ -386,7 +383,7 @@ class NuSVC(KernelClassifier):
             warnings.warn(
                 "class_weight has no effect on NuSVC, as in scikit-learn: use SVC", stacklevel=5
             )
-        return super()._own_options(arrays) | {"nu": self.nu}
+        return super()._own_options(arrays)
 
 
 @documented("sklearn.svm.SVR", SOLUTION_ATTRIBUTES)
@@ -402,9 +399,6 @@ class SVR(RegressorMixin, KernelMachine):
 
     _task = "svr"
 
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {"C": finite_cost(self.C), "epsilon": self.epsilon}
-
 
 @documented("sklearn.svm.NuSVR", SOLUTION_ATTRIBUTES)
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -418,9 +412,6 @@ class NuSVR(RegressorMixin, KernelMachine):
     C: float = 1.0
 
     _task = "nu-svr"
-
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {"nu": self.nu, "C": finite_cost(self.C)}
 
 
 @documented("sklearn.svm.OneClassSVM", f"offset_ {SOLUTION_ATTRIBUTES}")
@@ -438,9 +429,6 @@ class OneClassSVM(OutlierMixin, KernelMachine):
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Arrays]:
         X = self._checked_rows(X)
         return X, Arrays(X, weights=checked_weights(sample_weight, X))
-
-    def _own_options(self, arrays: Arrays) -> dict[str, Any]:
-        return {"nu": self.nu}
 
     @property
     def offset_(self) -> np.ndarray:
@@ -476,11 +464,6 @@ class OneClassSVM(OutlierMixin, KernelMachine):
             Values f + offset_.
         """
         return self._decision(X) + self.offset_
-
-
-def finite_cost(C: float) -> float:
-    """Return C, or INFINITE_C in place of infinity."""
-    return INFINITE_C if np.inf == C else C
 
 
 def _variance(X: Any) -> float:

@@ -85,8 +85,8 @@ class LinearMachine(BaseSVM):
 
     def _options(self, arrays: Arrays) -> dict[str, Any]:
         """Return the options of fit and of the first partial_fit."""
-        both = {"C": self.C, "no_bias": not self.fit_intercept}
-        return {**both, **self._own_options(arrays), **self._common_options()}
+        own = {"no_bias": not self.fit_intercept, **self._own_options(arrays)}
+        return {**own, **self._common_options()}
 
     def _partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -285,7 +285,7 @@ class LinearSVR(RegressorMixin, LinearMachine):
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         loss = self.loss.replace("_", "-")
-        return {"task": "svr", "epsilon": self.epsilon, "loss": loss}
+        return {"task": "svr", "loss": loss}
 
     @property
     def coef_(self) -> np.ndarray:

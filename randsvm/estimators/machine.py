@@ -37,6 +37,11 @@ RECORDED = {
     "multiclass": "multi_class",
 }
 
+# Parameters that are options of the same name.
+SHARED = ("C", "nu", "epsilon")
+# The value of C that replaces infinity: coefficients of separable classes stay far below it.
+INFINITE_C = 1e10
+
 # ---- docstrings --------------------------------------------------------------------------------
 
 WITHOUT_EFFECT = "Accepted as in scikit-learn, without effect."
@@ -249,7 +254,7 @@ class BaseSVM(BaseEstimator):
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:
         """Return the options of the training that only this estimator has."""
-        raise NotImplementedError
+        return {}
 
     def _checked_rows(self, X: Any, reset: bool = True, **given: Any) -> Any:
         """Check X, and y if y is given, by scikit-learn's functions and return them.
@@ -264,14 +269,17 @@ class BaseSVM(BaseEstimator):
         return self.model_.decision_function(self._checked_rows(X, reset=False))
 
     def _common_options(self) -> dict[str, Any]:
-        """Return the options that every algorithm has."""
+        """Return the options that every algorithm has, and the parameters that are options."""
         state = self.random_state
         if state is not None and not isinstance(state, (int, np.integer)):
             state = check_random_state(state).randint(np.iinfo(np.int32).max)
         jobs, cores = self.n_jobs, Resources().workers
         if jobs is not None and jobs < 0:
             jobs = max(1, cores + 1 + jobs)
-        return {"seed": 0 if state is None else int(state), "jobs": jobs}
+        own = {name: getattr(self, name) for name in SHARED if hasattr(self, name)}
+        if own.get("C") == np.inf:
+            own["C"] = INFINITE_C
+        return {"seed": 0 if state is None else int(state), "jobs": jobs, **own}
 
     def _take(self, fitted: FittedModel) -> None:
         """Set the attributes of any fitted estimator."""
