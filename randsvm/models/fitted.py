@@ -26,6 +26,12 @@ from randsvm.models.model_text import load as load_model
 from randsvm.parallel import ThreadPool, one_blas_thread
 from randsvm.parameters.run import Resources
 
+# Keys of the metadata in a description.
+NUMBERS = ("n", "d", "nnz", "violators", "seed", "C", "lambda", "primal", "dual", "gap")
+TEXTS = ("stopped", "digest")
+# Labels that a line lists; a longer list ends with the number of labels.
+MAX_SHOWN_LABELS = 20
+
 
 @dataclass(frozen=True, repr=False)
 class FittedModel:
@@ -151,14 +157,35 @@ class FittedModel:
         save(self.model, path)
 
     def info(self) -> dict[str, Any]:
-        """Return a description of the model and of its training.
+        """Return a description of the model and of its training, with the names of the log.
 
         Returns
         -------
         dict
             Values by the name of the property: str, bool, numbers, lists or None.
         """
-        return describe(self.model)
+        model, metadata = self.model, self.model.metadata
+        # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of
+        # other programs have no certificate.
+        unrecorded = "none" if metadata.get("gap") is None else "computed"
+        return {
+            **model.properties(),
+            "labels": list(model.labels),
+            "probabilities": model.has_probabilities,
+            "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
+            "index_base": model.index_base,
+            "features": None if model.seen is None else len(model.seen),
+            "scaling": None if model.scaling is None else model.scaling.name,
+            "columns": None if model.columns is None else list(map(str, model.columns.columns)),
+            "label_column": None if model.columns is None else model.columns.label,
+            "version": metadata.get("version"),
+            "configuration": metadata.get("configuration"),
+            **{name: metadata.get(name) for name in NUMBERS},
+            "certificate": metadata.get(
+                "certificate", unrecorded if "version" in metadata else None
+            ),
+            **{name: metadata.get(name) for name in TEXTS},
+        }
 
     def __repr__(self) -> str:
         return "\n".join(format_lines(self.info()))
@@ -257,12 +284,6 @@ def _check_width(model: Model, X: Any) -> None:
 
 # ---- descriptions ------------------------------------------------------------------------------
 
-# Keys of the metadata in a description.
-NUMBERS = ("n", "d", "nnz", "violators", "seed", "C", "lambda", "primal", "dual", "gap")
-TEXTS = ("stopped", "digest")
-# Labels that a line lists; a longer list ends with the number of labels.
-MAX_SHOWN_LABELS = 20
-
 
 def describe_file(path: str) -> dict[str, Any]:
     """Describe the model in a file, and the time at which it was written.
@@ -275,7 +296,7 @@ def describe_file(path: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        Values by the name of the property, as from `describe`, with "model" and "made".
+        Values by the name of the property, as from `FittedModel.info`, with "model" and "made".
 
     Raises
     ------
@@ -284,46 +305,11 @@ def describe_file(path: str) -> dict[str, Any]:
     InputError
         If the file cannot be opened.
     """
-    model, made = load_model(path), None
+    info, made = load(path).info(), None
     if not files.is_stream(path):
         changed = datetime.fromtimestamp(Path(path).stat().st_mtime, timezone.utc)
         made = changed.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return {"model": files.display_name(path), "made": made, **describe(model)}
-
-
-def describe(model: Model) -> dict[str, Any]:
-    """Describe a model with the names and units of the log.
-
-    Parameters
-    ----------
-    model : Model
-        The model.
-
-    Returns
-    -------
-    dict
-        Values by the name of the property; None for an unknown value.
-    """
-    metadata = model.metadata
-    # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of other
-    # programs have no certificate.
-    unrecorded = "none" if metadata.get("gap") is None else "computed"
-    return {
-        **model.properties(),
-        "labels": list(model.labels),
-        "probabilities": model.has_probabilities,
-        "conformal_rows": None if model.conformal is None else float(model.conformal.ranks[-1]),
-        "index_base": model.index_base,
-        "features": None if model.seen is None else len(model.seen),
-        "scaling": None if model.scaling is None else model.scaling.name,
-        "columns": None if model.columns is None else list(map(str, model.columns.columns)),
-        "label_column": None if model.columns is None else model.columns.label,
-        "version": metadata.get("version"),
-        "configuration": metadata.get("configuration"),
-        **{name: metadata.get(name) for name in NUMBERS},
-        "certificate": metadata.get("certificate", unrecorded if "version" in metadata else None),
-        **{name: metadata.get(name) for name in TEXTS},
-    }
+    return {"model": files.display_name(path), "made": made, **info}
 
 
 def format_lines(info: Mapping[str, Any]) -> list[str]:
@@ -332,7 +318,7 @@ def format_lines(info: Mapping[str, Any]) -> list[str]:
     Parameters
     ----------
     info : mapping of str to object
-        The description from `describe`.
+        The description from `FittedModel.info`.
 
     Returns
     -------

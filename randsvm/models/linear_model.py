@@ -74,12 +74,6 @@ class LinearModel(Model):
     def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
 
-    @property
-    def map_tables(self) -> tuple[np.ndarray, ...]:
-        """The random numbers of `mapping`, as `FeatureTransform.tables` returns them."""
-        assert self._transform is not None, "the model has a mapping"
-        return self._transform.tables
-
     def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
         X = rows.X if self._transform is None else self._transform.values(to_csr(rows.X))
         return X @ self.w + self.b

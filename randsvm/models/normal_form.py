@@ -177,14 +177,14 @@ def _linear_terms(model: LinearModel, inputs: int) -> dict[str, Any]:
     if mapping is None:
         L[at] = model.w
         return {"b": b, "L": L, **_in_one_group(L[:0])}
-    w = model.w
+    w, tables = model.w, mapping.over(model.features).tables
     if mapping.kernel == "rbf":
-        W, phases, scale = model.map_tables
+        W, phases, scale = tables
         rows = CsrMatrix.from_dense(np.ascontiguousarray(W.T))
         Z = CsrMatrix(rows.data, at[rows.indices], rows.indptr, (len(w), inputs))
         fields = {"phi": "cos", "offset": phases, "Z": Z, **_in_one_group(scale * w)}
     else:
-        signs, degree, scales, length = model.map_tables
+        signs, degree, scales, length = tables
         spread = np.zeros((len(signs), inputs), np.int8)
         spread[:, at] = signs
         c = (scales * float(length) ** degree)[:, None] * w
