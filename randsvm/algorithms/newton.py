@@ -53,7 +53,7 @@ ROUNDING = 1e-12
 CONSTANT = 1e-15
 # The rows with curvature are kept for the products of a step if D has at most this many nonzeros.
 MAX_KEPT_VALUES = 1 << 26
-# One thread computes the sums over at most this many nonzeros: handing them over takes longer.
+# Rows with at most this many nonzeros are kept as they are read.
 FEW_VALUES = 1 << 20
 
 # Returns the rows of a shard.
@@ -94,7 +94,7 @@ def minimise(
     """
     rows: Rows = partial(_rows, D)
     if D.nnz <= FEW_VALUES:
-        D, rows = D.single_threaded(), cache(lambda shard: list(_rows(D, shard)))
+        rows = cache(lambda shard: list(_rows(D, shard)))
     columns, K = Standardised(D, rows, bias), len(start.b)
     w, b = start.w.copy(), start.b.copy()
     # D of coefficients of 0 is 0.

@@ -127,6 +127,8 @@ class LinearTrainer(Trainer[SgdParams]):
         return run
 
 
+# One thread computes the sums over at most this many nonzeros: handing them over takes longer.
+FEW_VALUES = 1 << 20
 # --early-stopping leaves at least this number of rows to train on.
 MIN_TRAINING_ROWS = 2
 # A closing evaluation takes about this many times as long as a pass that only adds up |x|^2.
@@ -168,6 +170,8 @@ class LinearTrainingRun(BatchRun[SgdParams]):
         self.D = one_class(D) if params.task == "one-class" else D
         if mapping is not None:
             self.D = self.D.mapped(mapping.over(D.summary.features))
+        if self.D.nnz <= FEW_VALUES:
+            self.D = self.D.single_threaded()
         began = time.perf_counter()
         R2, of_means = sgd.squares(self.D)
         self.share_of_means = of_means / R2
