@@ -123,14 +123,17 @@ def solve_blocks(scan: Scan, W: WorkingSet, b: float, draw: Draw) -> Step:
     b: the offset of the solution so far. draw: the random draw that determines the split.
     """
     began, points = time.perf_counter(), scan.points(W.rows)
-    assert points.beta is not None
+    assert points.beta is not None and points.u is not None
     parts = split(points.X, BLOCKS, draw)
     found = scan.D.in_threads(lambda part: solution_of(scan, points[part], b), parts)
     beta = points.beta.copy()
     for part, one in zip(parts, found, strict=True):
         beta[part] = one.beta
     Q = products(scan, points, parts, beta)
-    share = best_share(_slope(scan, points, beta), float(Q.sum()))
+    at = np.flatnonzero(beta != points.beta)
+    before, after, y = points.beta[at], beta[at], points.y[at]
+    gain = scan.task.linear(y, after) - scan.task.linear(y, before)
+    share = best_share(gain - float((after - before) @ points.u[at]), float(Q.sum()))
     if share < 1:
         between = points.beta + share * (beta - points.beta)
         beta = np.clip(between, np.minimum(points.beta, beta), np.maximum(points.beta, beta))
@@ -158,15 +161,6 @@ def split(X: CsrMatrix, count: int, draw: Draw) -> list[np.ndarray]:
             halves += [part[np.sort(order[:middle])], part[np.sort(order[middle:])]]
         parts = halves
     return parts
-
-
-def _slope(scan: Scan, points: Points, beta: np.ndarray) -> float:
-    """Return a of the step from points.beta to beta, (m,) float64."""
-    assert points.beta is not None and points.u is not None
-    at = np.flatnonzero(beta != points.beta)
-    before, after, y = points.beta[at], beta[at], points.y[at]
-    gain = scan.task.linear(y, after) - scan.task.linear(y, before)
-    return gain - float((after - before) @ points.u[at])
 
 
 def products(

@@ -22,6 +22,7 @@ from randsvm.kernels.kernel import Kernel
 from randsvm.parallel import run_in_daemon_thread
 from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.svm import COSTS, Problem
+from randsvm.parameters.values import MEGABYTE
 
 # LIBSVM's numbers.
 C_SVC, ONE_CLASS, EPSILON_SVR = 0, 2, 3
@@ -46,7 +47,6 @@ PINNING_VALUE = -1e30
 # Sums of kernel values up to this size are far smaller than those of the pseudo-rows.
 MAX_SUM = -1e-6 * PINNING_VALUE
 
-MEGABYTE = 1 << 20
 # Searches try no larger C: a failure with a larger one is probably caused by it.
 MAX_COMMON_COST = COSTS[-1]
 # LIBSVM keeps kernel values as float32.

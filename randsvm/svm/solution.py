@@ -77,12 +77,7 @@ class KernelSolution:
 
         Otherwise D of the solution bounds nothing.
         """
-        return self.excess <= 1 + BOUND_ROUNDING
-
-    @property
-    def excess(self) -> float:
-        """Return the largest |beta| as a multiple of its bound."""
-        return float((np.abs(self.beta) / self._bounds).max(initial=0.0))
+        return bool((np.abs(self.beta) <= (1 + BOUND_ROUNDING) * self._bounds).all())
 
     @property
     def _bounds(self) -> np.ndarray:

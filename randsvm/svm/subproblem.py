@@ -129,9 +129,8 @@ def solution_of(
         sums = _two_sums(beta, upper, slack)
         return solve(K, h, lower, upper, sums, beta, tolerance, partly=partly)
     # LIBSVM's own problems have one C for each class, and one for a regression.
-    one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
-    has_one_cost = one_weight and (task.one_sided or bool((lower == -upper).all()))
-    if has_one_cost and not (beta.any() or u.any() or task.coefficient_sum):
+    has_one_weight = points.weights is None or bool(np.ptp(points.weights) == 0)
+    if problem.task in ("svc", "svr") and has_one_weight and not (beta.any() or u.any()):
         epsilon = None if task.one_sided else task.epsilon
         return solve_from_zero(K, y, lower, upper, tolerance, epsilon)
     s, epsilon = float(beta.sum()), task.epsilon

@@ -295,15 +295,13 @@ class Subproblem:
                 break
             if width:
                 both = number >= ROUND_SOLVES
-                after, ended, count = self.in_windows(beta, slope, wanted, width, tolerance, both)
+                found = self.in_windows(beta, slope, wanted, width, tolerance, both)
             else:
-                after, ended, count = self.by_moves(
-                    beta, slope, offsets, tolerance, widening, tried
-                )
-            if after is beta:
+                found = self.by_moves(beta, slope, offsets, tolerance, widening, tried)
+            if found.beta is beta:
                 break
-            iterations += count
-            after = at_bounds(after, self.lower, self.upper, self.group, self.sums)
+            iterations += found.iterations
+            after = at_bounds(found.beta, self.lower, self.upper, self.group, self.sums)
             step = after - beta
             change = self._product(step)
             # Sums do not change, so the offset only adds rounding.
@@ -317,7 +315,7 @@ class Subproblem:
                 # The solution errs by the tolerance times the rooms. LIBSVM's tolerance by t stays.
                 common = width / 10
                 tolerance, widening = tolerance / 10, widening / 10
-            if not ended:
+            if not found.ended:
                 return Solution(beta, False, iterations)
         return Solution(beta, True, iterations)
 
@@ -357,7 +355,7 @@ class Subproblem:
         width: float,
         tolerance: float,
         both: bool,
-    ) -> tuple[np.ndarray, bool, int]:
+    ) -> Solution:
         """Solve LIBSVM's one-class problem in windows of one width.
 
         A window reaches from the coefficient to where it wants to go, as far as the box allows.
@@ -377,7 +375,7 @@ class Subproblem:
             found = one_class(nodes, rows, total, tolerance / width)
         after = beta.copy()
         after[at] = low + width * found.beta[2:]
-        return after, found.ended, found.iterations
+        return Solution(after, found.ended, found.iterations)
 
     def by_moves(
         self,
@@ -387,17 +385,20 @@ class Subproblem:
         tolerance: float,
         widening: float,
         tried: np.ndarray,
-    ) -> tuple[np.ndarray, bool, int]:
-        """Solve by moves."""
+    ) -> Solution:
+        """Solve LIBSVM's C-SVC of moves.
+
+        tried : (variables,) bool, pivots that left their box without any progress; changes.
+        """
         pivots = self.pivots(beta, slope - offsets[self.group], tried)
         # The slope of an unbounded pivot is the offset, even if small boxes are not solved yet.
         unbounded = (beta[pivots] > self.lower[pivots]) & (beta[pivots] < self.upper[pivots])
         offsets = np.where(unbounded, slope[pivots], offsets)
         moves = self.moves(beta, slope, offsets, pivots, tolerance, widening)
         if not len(moves.at):
-            return beta, True, 0
-        t, ended, count = self.solve_moves(moves, pivots)
-        after = self.after_moves(beta, moves, pivots, t)
+            return Solution(beta, True, 0)
+        found = self.solve_moves(moves, pivots)
+        after = self.after_moves(beta, moves, pivots, found.beta)
         bounded = np.clip(after[pivots], self.lower[pivots], self.upper[pivots])
         if np.array_equal(bounded, after[pivots]):
             tried[:] = False
@@ -406,7 +407,7 @@ class Subproblem:
             after = self.with_sums(after, self.slope(after))
             step = after - beta
             tried[pivots] |= slope @ step <= step @ self._product(step) / 2
-        return after, ended, count
+        return found._replace(beta=after)
 
     def moves(
         self,
@@ -455,8 +456,8 @@ class Subproblem:
         at, room, linear = at[order], room[order], linear[order]
         return Moves(at, room, whole, linear, tolerance)
 
-    def solve_moves(self, moves: Moves, pivots: np.ndarray) -> tuple[np.ndarray, bool, int]:
-        """Return t of each move, whether LIBSVM reached the tolerance, and its iterations."""
+    def solve_moves(self, moves: Moves, pivots: np.ndarray) -> Solution:
+        """Return t of each move."""
         at, room, linear = moves.at, moves.room, moves.linear
         m, rises, slack = len(at), int((room > 0).sum()), SLACK
         unit = float(np.abs(linear).max()) or 1.0
@@ -481,7 +482,7 @@ class Subproblem:
             found = c_svc(nodes, every, labels, {1: 1.0, -1: 1.0}, within)
         t, falls = np.abs(found.beta), rises + slack + 2
         t = np.concatenate([t[:rises], t[falls : falls + m - rises]])
-        return t, found.ended, found.iterations
+        return Solution(t, found.ended, found.iterations)
 
     def after_moves(
         self, beta: np.ndarray, moves: Moves, pivots: np.ndarray, t: np.ndarray

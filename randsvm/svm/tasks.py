@@ -151,8 +151,7 @@ class Task:
 
     def linear(self, y: np.ndarray, beta: np.ndarray) -> float:
         """Return sum y beta - epsilon sum |beta|."""
-        value = float(y @ beta)
-        return value - self.epsilon * float(np.abs(beta).sum()) if self.epsilon else value
+        return float(y @ beta) - self.epsilon * float(np.abs(beta).sum())
 
 
 def task_of(problem: Problem) -> Task:
