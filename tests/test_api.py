@@ -103,6 +103,15 @@ def test_predictions_have_the_type_of_the_labels(tmp_path, algorithm, labels):
     ]
 
 
+def test_class_numbers_are_predicted_as_their_labels():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    codes, classes = (X[:, 0] > 0).astype(int), np.array([2.5, -1.0])
+    fitted = randsvm.train(randsvm.Arrays(X, codes, classes))
+    assert fitted.model.labels == ("2.5", "-1")
+    np.testing.assert_array_equal(fitted.classes, classes)
+    assert (fitted.predict(X) == classes[codes]).mean() > 0.9
+
+
 def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
     y, X = small()
     fitted = randsvm.train(randsvm.Arrays(X, y), gamma=5, gap=0.001)
