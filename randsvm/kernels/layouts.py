@@ -310,9 +310,9 @@ class Compiled(Layout):
         if sums > PANEL_COLUMNS:
             return super().additions(centres, sums)
         # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
-        block = min(centres, BLOCK_CENTRES)
-        panels, lanes = -(-block // PANEL_CENTRES), LANES * 4 // np.dtype(self.dtype).itemsize
-        return min(block, panels * PANEL_CENTRES // lanes + LANES // 2)
+        block, single = min(centres, BLOCK_CENTRES), self.dtype is np.float32
+        panels, lanes = -(-block // PANEL_CENTRES), LANES if single else LANES // 2
+        return min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
