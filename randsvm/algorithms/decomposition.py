@@ -34,7 +34,7 @@ from randsvm.svm.working_set import (
 )
 
 # The solutions SV of an algorithm and their violators V, one pair after each scan.
-Rounds = Generator[tuple[KernelSolution, Violators], None, None]
+Scans = Generator[tuple[KernelSolution, Violators], None, None]
 # Returns the first step for working sets of r rows, and the working set that it belongs to.
 Start = Callable[[Scan, int], tuple[Step, WorkingSet]]
 
@@ -162,7 +162,7 @@ def feasible_step(scan: Scan, r: int, absolute_sum: float = 0.0) -> tuple[Step, 
 # fmt: off
 def osuna(
     run: Decomposition, size: int, swap: int | None, order: Order, start: Start | None = None
-) -> Rounds:
+) -> Scans:
     """Solve B and swap rows of it for violators, until the caller ends the rounds.
 
     size: rows of B. swap: rows that leave B in each round, by default half of them. order: those

@@ -29,7 +29,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from randsvm.algorithms.decomposition import Decomposition, Rounds, Start, no_step
+from randsvm.algorithms.decomposition import Decomposition, Scans, Start, no_step
 from randsvm.arrays import sorted_union
 from randsvm.data.dataset import random_subset
 from randsvm.data.points import Points
@@ -198,7 +198,7 @@ MAX_PART = 0.35
 
 
 # fmt: off
-def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
+def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     """Run RandSVM-1(D, k, r) as printed; the caller knows k.
 
     alpha is 0 outside of SV + R, so r has to exceed the number of support vectors.
@@ -216,7 +216,7 @@ def randsvm_1(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
         step = svmlearn(run.scan, W, SV.b)                    #     SV = svmlearn(SV + R)
 
 
-def train_certified(run: Decomposition, r: int, start: Start | None = None) -> Rounds:
+def train_certified(run: Decomposition, r: int, start: Start | None = None) -> Scans:
     """Run RandSVM-1 with coefficients outside of W frozen instead of 0, so that r may be small.
 
     The gap ends the rounds instead of k. While violators are many, W is a random subset
@@ -245,7 +245,7 @@ def train_certified(run: Decomposition, r: int, start: Start | None = None) -> R
 
 def train_on_inner_set(
     run: Decomposition, r: int, solve_part: PartSolver, start: Start | None = None
-) -> Rounds:
+) -> Scans:
     """Train on the rows A near the margin, where alpha may differ from 0, then scan D.
 
     A solution over A is one over D unless rows outside of A violate; these join A. Where A holds

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from randsvm.algorithms import randsvm
-from randsvm.algorithms.decomposition import Decomposition, Start, no_step, osuna
-from randsvm.algorithms.decomposition import Rounds as Scans
+from randsvm.algorithms.decomposition import Decomposition, Scans, Start, no_step, osuna
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
@@ -93,6 +92,7 @@ class Record:
     def after(
         self,
         *,
+        rounds: int,
         support_vectors: int,
         violators: int,
         violation: float,
@@ -102,7 +102,7 @@ class Record:
         whole: bool = False,
         steps: int = 0,
     ) -> Record:
-        """Return the record after one more round.
+        """Return the record after one more round, or several of an inner set and one.
 
         violation, dual, steps: values of that round alone; the others as in Record.
         """
@@ -111,7 +111,7 @@ class Record:
         progress = lower or gains or violation < self.violation
         return Record(
             tolerance=self.tolerance,
-            rounds=self.rounds + 1,
+            rounds=rounds,
             support_vectors=support_vectors,
             violators=violators,
             violation=min(self.violation, violation),
@@ -530,6 +530,7 @@ class Rounds:
         """Report and record a round; return why it ends the run; None: it does not."""
         self._report(SV, V)
         self.record = self.record.after(
+            rounds=self.count,
             support_vectors=len(SV),
             violators=V.count,
             violation=V.max_violation,
@@ -650,7 +651,6 @@ class Rounds:
             if is_feasible and part.best.dual > self.best.dual:
                 self.best.dual, self.best.dual_solution = part.best.dual, None
             self.count += part.count
-            self.record = replace(self.record, rounds=self.record.rounds + part.count)
             self.solve_seconds += part.solve_seconds
             part.scan.forget()
             D.executor.release()
