@@ -170,9 +170,9 @@ def _delimited(
                 for text in chain([first], texts):
                     yield partial(_parsed, text, name, delimiter, names, places, next(skipped))
 
-            hint = "--no-header if the first line is a row"
-            if not header:
-                hint = " (--no-header, here or in the training, reads the first line as a row)"
+            hint = " (--no-header, here or in the training, reads the first line as a row)"
+            if header:
+                hint = "--no-header if the first line is a row"
             types = [pyarrow.string()] * len(names)
             yield _Table(name, names, types, rows + 1, batches, header, hint)
         except LineTooLongError:
@@ -658,13 +658,15 @@ def _place(table: _Table, wanted: str, flag: str) -> int:
 def _check_types(table: _Table, places: Sequence[int], kept: Sequence[int] = ()) -> None:
     """Raise DataError for a column whose type has no features. kept : those of --keep"""
     types = pyarrow.types
+    of_texts = [types.is_string, types.is_large_string, types.is_boolean, types.is_null]
+    of_texts.append(getattr(types, "is_string_view", types.is_string))
     for place in sorted({*places, *kept}):
         found = kind = table.types[place]
         if types.is_dictionary(kind):
             kind = kind.value_type
-        is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind)
-        legal = is_text or _is_number(kind) or types.is_null(kind) or "string_view" in str(kind)
+        legal = _is_number(kind) or any(is_one(kind) for is_one in of_texts)
         if place not in places:
+            # Types of bytes are binary, large_binary, fixed_size_binary and binary_view.
             legal = not (types.is_nested(kind) or "binary" in str(kind))
         if not legal:
             where = f"in column {quoted(table.names[place])}"
@@ -772,7 +774,8 @@ class _Learnt:
         """
         name = quoted(self.name)
         if not self.count:
-            if not self.texts:
+            # A number among them stands for a missing one.
+            if all(map(NUMBER.fullmatch, self.texts)) and not (self.categorical and self.texts):
                 problem = f"expected values in column {name}, found none"
                 raise DataError(file, 1, 1, f"{problem} (--ignore-columns leaves it out)")
             return Column(self.name, tuple(sorted(self.texts, key=files.encoded)))

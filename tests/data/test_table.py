@@ -220,6 +220,21 @@ def test_a_block_ends_with_the_last_record_of_pyarrow(tail, text):
     assert before == whole[: len(before)] and len(whole) - len(before) <= 1
 
 
+def test_a_quote_within_a_field_is_a_character(tmp_path):
+    """It opens no quoted text, also if a field of the last row has a line end."""
+    (tmp_path / "t.csv").write_text('a,y\nu,"p"""\n"l\nm",p"\n')
+    with open_table(tmp_path / "t.csv") as D:
+        assert [one[1] for one in columns_of(D)] == [("l\nm", "u")]
+        assert D.summary.labels == ('p"',)
+
+
+def test_a_column_of_missing_numbers_alone_is_refused(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,y\n5,1,p\n5,2,q\n")
+    assert_refused(
+        "1:1: expected values in column 'a', found none", tmp_path / "t.csv", missing="5"
+    )
+
+
 def test_an_open_quote_does_not_read_a_long_file_into_memory(tmp_path):
     (tmp_path / "t.csv").write_text('a,y\n1,p\n"2,q\n' + "3,p\n" * 5_000_000)
     message = "a row of more than 16,777,216 bytes, or a quote that does not end"
