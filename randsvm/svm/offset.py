@@ -5,10 +5,10 @@ total - (sum of `upper` over the rows whose breakpoint `below` is greater than b
 - (sum of `lower` over the rows whose breakpoint `above` is less than b); see Task.breakpoints.
 
 Each shard reports the slope at both ends of a window and the breakpoints within the window. If
-there are many, it reports their number only, so the size of a report does not depend on the number
-of rows. If the minimum is outside the window, the next window is beside it; if it is among too many
-breakpoints, the next window is the part of this one where a straight line between both slopes
-crosses 0. Reports of shards add up with +.
+there are many, it reports their number and range only, so the size of a report does not depend on
+the number of rows. If the minimum is outside the window, the next window is beside it; if it is
+among too many breakpoints, the next window is the part of their range where a straight line between
+the slopes at its ends crosses 0. Reports of shards add up with +.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from randsvm.svm.certificate import (
 from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
-from randsvm.svm.running_values import FEW_ROWS, Coefficients, RunningValues
+from randsvm.svm.running_values import FEW_ROWS, Added, Coefficients, RunningValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate
 from randsvm.svm.tasks import Task

@@ -16,6 +16,7 @@ from solving import (
     DUAL_SHARE,
     FEW_ROWS,
     LOG_FAILURE,
+    Added,
     Certificate,
     Coefficients,
     ResidualQuery,
@@ -287,6 +288,21 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         assert found[:, :2].sum(axis=1).mean() >= true.sum() - 0.1 * risen - 1e-8
         assert found[:, 1].mean() <= 3 * risen + 1e-8
         assert found[:, 2].mean() >= 0.8 * moved
+
+
+def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes):
+    """Whatever number of rows may be computed: no further round lowers the bound."""
+    set_sizes(few_rows=0, few_loose=0)
+    with case(*made("two_gaussians", 450), problem(C=1e4)) as one:
+        beta = one.some(0)
+        rows = np.flatnonzero(beta)
+        one.scan.continue_from(
+            Coefficients(rows, beta[rows]), one.K @ beta, added=Added(1, len(rows), 1e12)
+        )
+        solution, _ = one.scan.find_violators(KEEP_ALL)
+        first, second = one.scan.evaluations(solution, 1e-3, most=0)
+        assert first[1].certificate.gap == np.inf
+        assert_certificate(second[1], one, beta, second[0].b, 1e-6)
 
 
 # ---- precision --------------------------------------------------------------------------------
