@@ -150,18 +150,18 @@ def _check_counts(
 
 def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
     """Return the fields of Model for probabilities."""
+    counts = {"probA": decisions, "probB": decisions}
     if task == "one-class":
-        if "prob_density_marks" not in header.lines:
-            return {}
-        return {"density_marks": np.array(header.numbers("prob_density_marks", 10))}
-    if "probA" not in header.lines:
-        return {}
-    A = header.numbers("probA", decisions)
-    if task == "svr":
-        return {"noise_scale": A[0]}
-    if "probB" not in header.lines:
-        return {}
-    return {"sigmoid": np.array([A, header.numbers("probB", decisions)])}
+        counts = {"prob_density_marks": 10}
+    found = {
+        key: header.numbers(key, count) for key, count in counts.items() if key in header.lines
+    }
+    marks, has_both = found.get("prob_density_marks"), len(found) == 2
+    return {
+        "density_marks": None if marks is None else np.array(marks),
+        "noise_scale": found["probA"][0] if task == "svr" and "probA" in found else None,
+        "sigmoid": np.array(list(found.values())) if task == "svc" and has_both else None,
+    }
 
 
 def _row_numbers(header: Header, rows: Block) -> np.ndarray:
