@@ -151,7 +151,7 @@ def read_blocks(
     line = 1
     with files.open_input(path) as stream, ThreadPool(jobs) as pool:
         size = min(block_size, LONGEST_LINE)
-        texts = pieces(stream, path, size, LONGEST_LINE, watch, prompt)
+        texts = pieces(stream, path, lambda: size, LONGEST_LINE, watch, prompt)
         parse = partial(
             parse_piece,
             labels=labels,
@@ -228,13 +228,13 @@ class LineTooLongError(RandsvmError):
 def pieces(
     stream: Any,
     path: str,
-    size: int,
+    size: Callable[[], int],
     longest: int,
     watch: Watch,
     prompt: bool = False,
     end_of_records: Callable[[np.ndarray, int], int] = _svmlight.end_of_lines,
 ) -> Iterator[np.ndarray]:
-    """Yield complete records and PADDING as uint8, about `size` bytes at a time.
+    """Yield complete records and PADDING as uint8, about size() bytes at a time.
 
     longest: the most bytes of a record. end_of_records: returns the end of the last complete record
     in the first bytes of a block, 0 if there is none.
@@ -243,7 +243,7 @@ def pieces(
     read = stream.readinto
     if prompt and isinstance(stream, BufferedReader):
         read = partial(_read_what_is_there, stream)
-    block, held, first = np.empty(size + len(PADDING), np.uint8), 0, True
+    block, held, first = np.empty(size() + len(PADDING), np.uint8), 0, True
     while True:
         if prompt and position.read:
             beats = 0
@@ -265,7 +265,7 @@ def pieces(
             raise LineTooLongError(longest)
         if count and not cut:
             # This moves no bytes where the system can map a long block to other addresses.
-            block.resize(filled + size + len(PADDING), refcheck=False)
+            block.resize(filled + size() + len(PADDING), refcheck=False)
             held = filled
             continue
         rest = block[cut:filled].copy()
@@ -279,7 +279,7 @@ def pieces(
                 emit(Notice(f"{name} ends without a newline: was its writer cut short?"))
             return
         held, first = len(rest), False
-        block = np.empty(held + size + len(PADDING), np.uint8)
+        block = np.empty(held + size() + len(PADDING), np.uint8)
         block[:held] = rest
 
 

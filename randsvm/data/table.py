@@ -73,6 +73,9 @@ MAX_NAMES = 10
 EXPONENT = 1126
 # Bytes of the longest row of a text.
 LONGEST_ROW = 16 << 20
+# A block of text is 1 / NARROW of a block of svmlight, or more, up to a whole one, if it would have
+# fewer than WIDE_ROWS rows of the length of the header: each column of a block takes some calls.
+NARROW, WIDE_ROWS = 8, 10_000
 # A batch of Parquet has VALUES values. ROWS: the least and the largest number of its rows.
 # At most 2 * VALUES are converted together.
 VALUES = 1 << 19
@@ -154,14 +157,17 @@ def _delimited(
     path: str, format_: Format, header: bool, opener: Opener, watch: Watch, block_size: int
 ) -> Iterator[_Table]:
     name, delimiter = files.display_name(path), DELIMITERS[format_]
+    size = block_size // NARROW
     ends = partial(end_of_records, delimiter=ord(delimiter))
     with opener(path) as stream:
-        texts = pieces(stream, path, block_size, LONGEST_ROW, watch, end_of_records=ends)
+        texts = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
         try:
             first = next(texts)
             if len(first) == len(PADDING):
                 raise DataError(name, 1, 1, "expected a row, found an empty file")
-            names, rows = _first_row(first.tobytes(), format_, name)
+            head = first.tobytes()
+            names, rows = _first_row(head, format_, name)
+            size = min(block_size, max(size, WIDE_ROWS * head.find(b"\n")))
             if not header:
                 names, rows = [str(number + 1) for number in range(len(names))], 0
 
