@@ -39,14 +39,12 @@ from randsvm.svm.working_set import WorkingSet
 #         rounds; 73, 70, 73, 81 thousand coefficients changed
 #     covtype, 100,000 rows: 3.8, 3.1, 1.8, 2.0 s; 116, 62, 72, 45; 169, 161, 174, 199
 BLOCKS, WIDER = 4, 2
-# Blocks are used once their coupling is below MAX_COUPLING_BEFORE, and until it is
-# MAX_COUPLING_BETWEEN or more. Measured, of one block of r rows split into four: 0.01 to 0.3 on
-# covtype with gamma 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6 to 2.7 on a9a, census and
-# flights, which need two to three times as many rounds if they are split. On 100,000 rows of
-# covtype, one seed of three takes 81 rounds with 0.2 and 99 with 0.1; another takes a fifth more
-# with 0.2 for both. A trial of blocks in place of the measurement changes 18% more coefficients on
-# twonorm.
-MAX_COUPLING_BEFORE, MAX_COUPLING_BETWEEN = 0.2, 0.4
+# Blocks are used while their coupling is below MAX_COUPLING. Measured, of one block of r rows split
+# into four: 0.01 to 0.3 on covtype with gamma 32, at first 0.02; 0.12 to 0.8 on checkerboard, 0.6
+# to 2.7 on a9a, census and flights, which need two to three times as many rounds if they are split.
+# On 100,000 rows of covtype, one seed of three takes 81 rounds with 0.2 and 99 with 0.1. A trial of
+# blocks in place of the measurement changes 18% more coefficients on twonorm.
+MAX_COUPLING = 0.2
 # Two rounds without progress leave more than this part of P - D. The next rounds then solve one
 # block: each block keeps its own sum of beta, so rounds of several blocks cannot move it between
 # blocks. Two rounds are compared because P may rise in one. Measured on covtype with C = 1, 10 and
@@ -57,7 +55,7 @@ STALLED = 0.99
 MIN_ROWS = 500
 # The step is whole (t = 1) if that gains at least this share of the largest gain:
 # coefficients that reach a bound in their block then stay there. With couplings below
-# MAX_COUPLING_BETWEEN nearly all steps are whole: a share for each block, by a quadratic program,
+# MAX_COUPLING nearly all steps are whole: a share for each block, by a quadratic program,
 # gave the same rounds on noisy checkerboard with gamma 200 (C = 1 and 10).
 WHOLE_STEPS_SHARE = 0.9
 # The first draw number of the splits, which no scan ever reaches.
@@ -97,8 +95,7 @@ class Blocks:
             if found is None:
                 parts = split(step.points.X, BLOCKS, self._draw)
                 found = coupling(products(self.scan, step.points, parts, step.beta))
-            limit = MAX_COUPLING_BETWEEN if self.several else MAX_COUPLING_BEFORE
-            self.several = found < limit and not stalled
+            self.several = found < MAX_COUPLING and not stalled
             if not self.several:
                 self.wait *= 2
                 self.due = self.rounds + self.wait
