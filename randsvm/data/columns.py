@@ -121,7 +121,7 @@ class Columns:
             for text in (column.categories or (None,))
         ]
 
-    def described(self) -> str:
+    def notice(self) -> str:
         """Return the message about the columns of a training."""
         texts = [one for one in self.columns if one.categories is not None]
         count = len(self.columns) - len(texts)

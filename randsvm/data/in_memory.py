@@ -131,15 +131,15 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
     n, d = X.shape
     if not n:
         raise ContentError("X: expected a row, found none")
+    y, labels = _labels(arrays, n, options)
+    weights, zero_weights = _weights(arrays, n), 0
+    groups = _groups(arrays, n) if options.groups else None
     if options.has_row_numbers:
         if n != d:
             raise ContentError(
                 f"X: expected kernel values of each row with each row, found {n} rows, {d} columns"
             )
         X, d = with_row_numbers(X), d + 1
-    y, labels = _labels(arrays, n, options)
-    weights, zero_weights = _weights(arrays, n), 0
-    groups = _groups(arrays, n) if options.groups else None
     if weights is not None and not weights.all():
         kept = np.flatnonzero(weights)
         X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)

@@ -112,7 +112,7 @@ def load_rows(data: Source, params: KernelParams | SgdParams, job: Job) -> Datas
     else:
         D = _load_on_cluster(data, options, job)
     if D.summary.columns is not None:
-        text = D.summary.columns.described()
+        text = D.summary.columns.notice()
         emit(Notice(text))
         if D.summary.columns.are_names_numbers():
             emit(
