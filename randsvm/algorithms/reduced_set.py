@@ -335,8 +335,10 @@ class Reduction:
         size = min(most, 256)
         while True:
             chosen = self._basis(size)
+            # Costs on different bases of nearly equal size say nothing about the slope.
+            self.costs.clear()
             for m in (len(chosen.rows) // 2, len(chosen.rows)):
-                if m and m not in self.costs:
+                if m:
                     self._projected(chosen.first(m))
             if len(chosen.rows) < size or size == most or not size < self._needed() <= most:
                 return chosen
