@@ -25,7 +25,7 @@ import numpy as np
 import scipy
 
 from randsvm.arrays import CsrMatrix, slices, squared_norms
-from randsvm.data.sampling import Draw, Draws, SmallestKeys
+from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
@@ -178,8 +178,6 @@ def newton_step(H: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         return -Q @ (Q.T @ gradient / np.maximum(values, 1.0))
 
 
-# The first random draw of --reduce, and the draw of its candidates. Rounds have smaller numbers.
-REDUCTION_DRAW, CANDIDATES_DRAW = 2**62, 2**62 - 1
 # The basis is chosen from a random sample of support vectors if they are more than
 # MIN_CANDIDATES, and more than CANDIDATES_PER_ROW for each row of the basis. The sample bounds
 # the memory of the factor: 8 bytes for each candidate and row. Its size follows from both numbers

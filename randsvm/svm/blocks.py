@@ -24,7 +24,7 @@ import numpy as np
 
 from randsvm.arrays import CsrMatrix
 from randsvm.data.points import Points
-from randsvm.data.sampling import Draw, Draws
+from randsvm.data.sampling import SPLIT_DRAW, Draw, Draws
 from randsvm.kernels.expansion import Expansion
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, Step
@@ -58,8 +58,6 @@ MIN_ROWS = 500
 # MAX_COUPLING nearly all steps are whole: a share for each block, by a quadratic program,
 # gave the same rounds on noisy checkerboard with gamma 200 (C = 1 and 10).
 WHOLE_STEPS_SHARE = 0.9
-# The first draw number of the splits, which no scan ever reaches.
-SPLIT_DRAW = 2**62
 
 
 class Blocks:

@@ -151,7 +151,7 @@ class Sharpened:
         query, step, size = self.query, self.step, np.abs(values.beta)
         computed, most, error = query.bounds(values)
         rise, norm = most - computed, size * error
-        share = 1.0 if query.primal_only else DUAL_SHARE if step else 0.0
+        share = DUAL_SHARE if step or query.primal_only else 0.0
         weights = rise + share * norm
         keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
         rows = np.flatnonzero(keys * step < weights)

@@ -18,7 +18,7 @@ import numpy as np
 from randsvm.arrays import CsrMatrix, sorted_union, squared_norms
 from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points, RowCache
-from randsvm.data.sampling import Draw
+from randsvm.data.sampling import AUDIT_DRAW, Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
 from randsvm.kernels.expansion import Expansion, check_finite
@@ -45,8 +45,6 @@ MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100,
 FEW_ROWS = 3000
 # See _least_objective.
 ONE_CLASS_ZERO_SHARE = 0.01
-# Draw number of the audit rows: a number that no scan ever reaches.
-AUDIT_DRAW = 2**63
 
 
 # --- one shard ------------------------------------------------------------------------------

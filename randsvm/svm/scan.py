@@ -18,7 +18,7 @@ import numpy as np
 
 import randsvm.svm._kkt_scan as _kkt_scan
 from randsvm.arrays import sorted_union, sum_in_order
-from randsvm.data.sampling import Draw, SmallestKeys
+from randsvm.data.sampling import EVALUATION_DRAW, Draw, SmallestKeys
 from randsvm.kernels.expansion import Expansion
 from randsvm.kernels.layouts import Layout
 from randsvm.kernels.rounding import FLOAT64, SPARE, WRITTEN, addition_error, largest_offset
@@ -35,7 +35,6 @@ from randsvm.svm.certificate import (
 from randsvm.svm.kernel_layout import RowSizes, row_sizes
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.running_values import (
-    AUDIT_DRAW,
     NOTHING_ADDED,
     Coefficients,
     RunningValues,
@@ -308,7 +307,7 @@ class Scan(RunningValues):
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
         error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
         self.samples += 1
-        draw = Draw(self.seed, AUDIT_DRAW + self.samples)
+        draw = Draw(self.seed, EVALUATION_DRAW + self.samples)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
         return Sharpened(query, expansion, added.total, error, draw, step)
 
@@ -418,8 +417,14 @@ class Scan(RunningValues):
 
 def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, float]:
     """Return the `step` of Sharpened with which the gap is below the one wanted, and the number of
-    rows that are then computed in float64. sums, proven: from the running values."""
+    rows that are then computed in float64.
+
+    A reduced machine, whose gap needs the D of other coefficients, has no sample. sums, proven:
+    from the running values.
+    """
     _, rise, norm, _, _, count = np.sum(sums, axis=0).tolist()
+    if math.isinf(proven.dual):
+        return 0.0, count
     room = wanted * max(abs(proven.primal), abs(proven.dual)) - (proven.largest_distance - rise)
     # A sample leaves D its own error, which makes the divisor of the gap smaller.
     step = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE

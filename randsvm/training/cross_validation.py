@@ -24,7 +24,7 @@ import numpy as np
 
 from randsvm.arrays import distinct, join_weights
 from randsvm.data.dataset import Dataset
-from randsvm.data.sampling import Draw
+from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Progress, Queued, Searched, Tried, emit, listening
@@ -38,12 +38,6 @@ from randsvm.training.job import AnyParams, Decision, Fit, Job, Keep, TimeLimitE
 from randsvm.training.probabilities import Calibration, fit_sigmoid
 
 Result = TypeVar("Result")
-
-# The numbers of the draws of folds and of a subset; no other draw of a run reaches them.
-FOLDS_DRAW = 2**63 + 1
-SUBSET_DRAW = 2**63 + 2
-# The repetitions after the first have the numbers after this one.
-REPEATS_DRAW = 2**63 + 1000
 
 # A view with at most this number of nonzeros (16 MB) is copied, and sent to each worker.
 COPIED_NONZEROS = 1 << 21

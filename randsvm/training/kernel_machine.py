@@ -448,7 +448,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             None if self.start_of is None else self.start_of(number, task),
             clock,
             self.clock.share(min(self.concurrent_subtasks / left, 1.0), self.end),
-            sum(one.rounds for one in self.solved.values()),
+            sum(one.rounds for one in list(self.solved.values())),
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
         # Without any solution there is no model: the first subtask may use all the time.
@@ -566,7 +566,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     @property
     def has_model(self) -> bool:
         under_way = list(self.under_way.values())
-        return bool(self.solved) or any(one.newest is not None for one in under_way)
+        return bool(self.solved) or any(one.best_so_far is not None for one in under_way)
 
     def interrupt(self, stopped: Stopped) -> None:
         self.subtasks.close()

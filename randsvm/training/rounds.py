@@ -194,6 +194,8 @@ FLOAT64_GAP = 3e-5
 # rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of
 # the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
+# Where the rounds end for these reasons, and not at a limit, they may continue.
+CONTINUED = StopReason.GAP_REACHED, StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
 # From this number of rows on, the first evaluation computes at most a share of them in float64. A
 # gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
 # POSTPONED_FACTOR times that gap then take less time.
@@ -502,9 +504,9 @@ class Rounds:
                 assert stopped is not None
                 SV = self._chosen(last, stopped)
             except TimeLimitError:
-                if self.newest is None:
+                if self.best_so_far is None:
                     raise
-                SV, stopped = self.newest, Stopped(StopReason.TIME_LIMIT)
+                SV, stopped = self.best_so_far, Stopped(StopReason.TIME_LIMIT)
             if not evaluate:
                 return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
             found = self.evaluated(SV, stopped)
@@ -588,13 +590,13 @@ class Rounds:
         self.clock.watch(event)
 
     @property
-    def newest(self) -> KernelSolution | None:
+    def best_so_far(self) -> KernelSolution | None:
         """The best solution so far, or that of the inner set; None: there is none."""
         return self.inner_solution if self.best.solution is None else self.best.solution
 
     def until(self) -> float:
         """Return the moment that interrupts a round."""
-        return self.latest if self.newest is None else self.deadline
+        return self.latest if self.best_so_far is None else self.deadline
 
     @property
     def deadline(self) -> float:
@@ -820,7 +822,7 @@ class Rounds:
         """
         if not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
             return False
-        if isinstance(SV, ReducedMachine):
+        if isinstance(SV, ReducedMachine) or stopped.reason not in CONTINUED:
             return False
         postponed = self._may_postpone(stopped)
         if V.certificate.gap == inf:
@@ -835,8 +837,7 @@ class Rounds:
             if self.continuations > FLOAT32_CONTINUATIONS:
                 self.scan.refine()
             return True
-        limits = StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
-        return stopped.reason in limits and self.scan.refine()
+        return self.scan.refine()
 
     def _may_postpone(self, stopped: Stopped) -> bool:
         """Return whether a few further rounds are cheaper than float64 sums of many rows."""
@@ -847,22 +848,22 @@ class Rounds:
         return self.gap is not None and V.certificate.gap > self.gap
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the newest solution; None: there is none.
+        """Return the best solution so far; None: there is none.
 
         That of an inner set is scanned first. Without time for the scan and a closing evaluation
         there is no certificate.
         """
-        # Events go to no other listener, which may cancel this work.
-        SV, clock, found = self.newest, Clock(INTERRUPTED_SECONDS), None
-        if SV is None:
+        if self.best_so_far is None:
             return None
+        clock, found = Clock(INTERRUPTED_SECONDS), None
+        # Events go to no other listener, which may cancel this work.
         with suppress(TimeLimitError, Interrupted, ClusterError), listening(clock):
             if self.best.solution is None:
                 with clock.until(lambda: clock.end):
-                    self.best.update(*self.scan.examine(SV))
-            found = self._evaluated(self.best.solution or SV, clock, clock.end)
+                    self.best.update(*self.scan.examine(self.best_so_far))
+            found = self._evaluated(self.best_so_far, clock, clock.end)
         if found is None:
-            return self._unevaluated(self.best.solution or SV, stopped)
+            return self._unevaluated(self.best_so_far, stopped)
         SV, V = found
         return self._solution(SV, V.certificate, V.count, stopped)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from randsvm.data import sampling
 from randsvm.data.shard_executor import Shard
-from randsvm.svm import _kkt_scan, blocks, libsvm, offset, subproblem_qp
+from randsvm.svm import _kkt_scan, blocks, libsvm, offset, scan, subproblem_qp
 from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.certificate import (
     DUAL_SHARE,
@@ -17,7 +18,7 @@ from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
 from randsvm.svm.running_values import FEW_ROWS, Added, Coefficients, RunningValues
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Certificate
+from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.svm.tasks import Task
 from randsvm.svm.working_set import (
     Candidates,

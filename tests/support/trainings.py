@@ -19,17 +19,19 @@ from rows import open_rows
 from randsvm.algorithms import _sgd, sgd
 from randsvm.algorithms.decomposition import Decomposition, osuna
 from randsvm.algorithms.sgd import Learner, SgdSchedule
+from randsvm.data import sampling
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import Draw
 from randsvm.parameters.option import command_line
+from randsvm.parameters.rounds import RandsvmParams, StopParams
 from randsvm.parameters.run import DataParams, Resources, Search
 from randsvm.parameters.svm import KernelParams
 from randsvm.svm.linear import Linear, with_share_outside
 from randsvm.training import cross_validation, kernel_machine, probabilities
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
-from randsvm.training.job import Job
-from randsvm.training.rounds import BestSolution
+from randsvm.training.job import Clock, Job, Stopped, StopReason
+from randsvm.training.rounds import Algorithm, BestSolution, Rounds
 from randsvm.training.run import labelled
 from randsvm.training.subtasks import Subtasks
 
@@ -41,6 +43,19 @@ def open_task(path: Path, kind: str = "svc", **options: Any) -> Iterator[Dataset
     labels = "number" if kind == "svr" else "class"
     with open_rows(path, labels=labels, **options) as whole:
         yield labelled(whole, str(path), task)[0]
+
+
+@contextmanager
+def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
+    """Open a data set and the rounds of `randsvm` on its two classes. params: of KernelParams."""
+    with open_task(path) as D:
+        job = Job(stop=StopParams(gap=0.01), resources=Resources(jobs=1))
+        task = Subtasks(D, KernelParams(**params), job.resources)[0]
+        nonzeros = D.nnz / D.n
+        algorithm = Algorithm("randsvm", RandsvmParams(), job.stop, D.n, nonzeros, task.problem)
+        rounds = Rounds(task, algorithm, job)
+        yield rounds
+        rounds.scan.forget()
 
 
 # ---- folds --------------------------------------------------------------------------------------
@@ -86,7 +101,7 @@ def subset_of(D: Dataset, rows: int, seed: int) -> Dataset:
 
 def rows_of_subset(D: Dataset, rows: int) -> np.ndarray:
     """Return the numbers of these rows, for the seed 0."""
-    return D.sample(Draw(0, cross_validation.SUBSET_DRAW), rows)
+    return D.sample(Draw(0, sampling.SUBSET_DRAW), rows)
 
 
 # ---- scores -------------------------------------------------------------------------------------

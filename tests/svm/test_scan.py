@@ -19,6 +19,7 @@ from solving import (
     Added,
     Certificate,
     Coefficients,
+    ReducedMachine,
     ResidualQuery,
     RunningValues,
     Scan,
@@ -303,6 +304,20 @@ def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes)
         first, second = one.scan.evaluations(solution, 1e-3, most=0)
         assert first[1].certificate.gap == np.inf
         assert_certificate(second[1], one, beta, second[0].b, 1e-6)
+
+
+def test_a_reduced_machine_has_no_dual_objective_and_no_sample(made, set_sizes):
+    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    with case(*made("two_gaussians", 450), problem()) as one:
+        beta = one.some(0)
+        rows = np.flatnonzero(beta)
+        machine = ReducedMachine(rows, beta[rows], 0.0, one.problem)
+        _, V = one.scan.examine(machine)
+        assert (V.certificate.dual, V.certificate.gap) == (-np.inf, 1.0)
+        *_, (found, V) = one.scan.evaluations(machine, 0.1)
+        assert (V.certificate.dual, V.certificate.sampled) == (-np.inf, False)
+        P = one.primal(beta, found.b)
+        assert abs(V.certificate.primal - P) <= V.certificate.primal_error < 1e-6 * P
 
 
 # ---- precision --------------------------------------------------------------------------------

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import inf
 from types import SimpleNamespace
 
 import exact_judge
+import numpy as np
 import oracle
 import pytest
 from commands import run_train
 from learning import board, learn, read_log
-from solving import Certificate
-from trainings import BestSolution
+from solving import Certificate, sampling, scan
+from trainings import BestSolution, Stopped, StopReason, open_rounds
 
 WORDS = "-t 2 -g 5"
 
@@ -39,6 +42,32 @@ def test_a_sampled_certificate_is_said_everywhere_and_holds(tmp_path, set_sizes,
     run_train(*options, "--jobs", 1, path, tmp_path / "again")
     assert "the gap holds with a probability of at least 1 - 1e-9" in capsys.readouterr().err
     assert oracle.trailer(tmp_path / "again") == learnt.metadata
+
+
+def test_the_rows_of_a_sample_are_drawn_independently_of_the_folds(
+    tmp_path, set_sizes, monkeypatch
+):
+    """The proof takes the random numbers of the sample to be independent of C, which they chose."""
+    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    drawn, sampled = [], []
+    words, sharpened = sampling.philox_words, scan.Sharpened
+
+    def recorded(key, *others):
+        drawn.append(key[1])
+        return words(key, *others)
+
+    def asked(query, expansion, total, error, draw, step):
+        sampled.append((draw.number, set(drawn)))
+        return sharpened(query, expansion, total, error, draw, step)
+
+    monkeypatch.setattr(sampling, "philox_words", recorded)
+    monkeypatch.setattr(scan, "Sharpened", asked)
+    path = board(1500).save(tmp_path / "data")
+    search = ("-g", 20, "-c", "1,2", "-v", 3, "--subset", 1000, "--jobs", 1)
+    learnt = learn("randsvm", path, tmp_path / "m", *search, "--gap", 0.0005)
+    assert learnt.metadata["certificate"] == "sampled"
+    assert sampled
+    assert all(number not in before for number, before in sampled)
 
 
 @pytest.mark.parametrize("algorithm", ["randsvm", "osuna", "osuna-closest"])
@@ -82,3 +111,34 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
         best.update(solution, SimpleNamespace(certificate=Certificate(primal, dual, True)))
     assert best.solution is solutions[1]
     assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
+
+
+@pytest.mark.parametrize("reason", [StopReason.TIME_LIMIT, StopReason.ITERATION_LIMIT])
+def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, reason):
+    """Even if the bounds of float32, all there was time for, are larger than P and D."""
+    set_sizes(few_rows=0)
+    with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
+        SV = rounds.run(inf, evaluate=False).SV
+        evaluated, V = rounds._evaluated(SV, rounds.clock, inf)
+        V = replace(V, certificate=Certificate(1.0, 0.5, primal_error=9.0, dual_error=9.0))
+        monkeypatch.setattr(rounds, "_evaluated", lambda *_: (evaluated, V))
+        found = rounds.evaluated(SV, Stopped(reason))
+        assert found is not None
+        assert found.stopped == Stopped(reason)
+        assert rounds.scan.kernel_layout.dtype is np.float32
+
+
+def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors(
+    tmp_path, monkeypatch
+):
+    """Of the solution over an inner set, that over all rows has another offset."""
+    with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
+        SV, _ = rounds.scan.examine(rounds.run(inf, evaluate=False).SV)
+        empty = replace(SV, rows=SV.rows[:0], beta=SV.beta[:0], b=7.0, points=None)
+        rounds.best, rounds.inner_solution = BestSolution(), empty
+        # There is time for the scan, and none for the evaluation.
+        monkeypatch.setattr(rounds, "_evaluated", lambda *_: None)
+        found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, ("",)))
+        assert found is not None
+        assert len(found.SV) == 0
+        assert -1 <= found.SV.b <= 1
