@@ -235,7 +235,7 @@ class Trained(NamedTuple):
     certificate: str | None = None  # The word of the model file for how far P and D are proven
     reduced: Reduced | None = None  # What `--reduce` did; None without it
     # ---- of sgd, with P = 1/2 |w|^2 + C sum loss
-    steps: int | None = None  # Rows learned
+    steps: int | None = None  # Steps, each of one row
     # Mean loss of each row before it was learned, in the last epoch or the whole update.
     progressive_loss: float | None = None
     progressive_errors: float | None = None  # Share of wrong labels among the same predictions

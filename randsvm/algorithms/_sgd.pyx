@@ -26,15 +26,14 @@ q = |x|^2 + bias rate, by which f moves for a change of 1, and a = h eta, the ch
 
 from libc.math cimport exp, expm1, log1p
 
-# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; that of novelty detection,
-# which is how far a row lies outside.
+# Losses: three of z = y f, in the order of parameters.sgd.LOSS_NAMES; parameters.sgd.OUTSIDE.
 cdef enum:
     HINGE = 0
     SQUARED_HINGE = 1
     LOG = 2
-    NOVELTY = 3
+    OUTSIDE_LOSS = 3
 
-OUTSIDE = NOVELTY
+OUTSIDE = OUTSIDE_LOSS
 
 # Places in `state`.
 S, SIGMA, M, T, LOSS, ERRORS = range(6)
@@ -48,7 +47,7 @@ cdef inline double loss_of(int kind, double z) noexcept nogil:
         return 1 - z if z < 1 else 0
     if kind == SQUARED_HINGE:
         return (1 - z) * (1 - z) if z < 1 else 0
-    if kind == NOVELTY:
+    if kind == OUTSIDE_LOSS:
         return -z if z < 0 else 0
     if z > 0:
         return log1p(exp(-z))
@@ -61,7 +60,7 @@ cdef inline double pull_of(int kind, double z) noexcept nogil:
         return 1 if z < 1 else 0
     if kind == SQUARED_HINGE:
         return 2 * (1 - z) if z < 1 else 0
-    if kind == NOVELTY:
+    if kind == OUTSIDE_LOSS:
         # At w = 0 every row is outside: else no step would ever be made.
         return 1 if z <= 0 else 0
     if z > 0:
@@ -152,7 +151,7 @@ cdef inline double aware_change(
         return most * pull_of(kind, z)
     if kind == SQUARED_HINGE:
         return -(1 - z) / q * expm1(-2 * most * q)
-    change = eta - z / q if kind == NOVELTY else (1 - z) / q
+    change = eta - z / q if kind == OUTSIDE_LOSS else (1 - z) / q
     return change if change < most else most
 
 
@@ -422,7 +421,7 @@ def steps(
             if moved:
                 move(&row, &model, b_rate, &change[0])
 
-            if kind == NOVELTY:
+            if kind == OUTSIDE_LOSS:
                 losses += count * origin * b[0]
                 b[0] -= eta * b_rate * (count * origin)
             elif origin > 0:

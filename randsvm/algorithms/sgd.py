@@ -74,12 +74,12 @@ class SgdSchedule(LinearObjective):
 
 
 class Progressive(NamedTuple):
-    """The mean loss and the share of mistakes of rows, each taken before the step of the row.
+    """The mean loss and the share of mistakes of steps, each taken before the step.
 
     weight: the sum of the weights of the rows, their number without weights
     """
 
-    rows: int
+    steps: int
     weight: float
     loss: float
     errors: float
@@ -90,7 +90,7 @@ class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
     state : (6,) float64: s, sigma, m, t, and the sums of losses and of mistakes since the last call
-    of `progressive`. rows_learned: the number of all rows so far.
+    of `progressive`. steps_made: by this learner and those that it took or joined.
     """
 
     steps: SgdSchedule
@@ -99,8 +99,8 @@ class Learner:
     A: np.ndarray = field(init=False)
     b_sum: np.ndarray = field(init=False)
     state: np.ndarray = field(init=False)
-    rows_learned: int = 0
-    # The sum of the weights of the rows learned, relative to their mean.
+    steps_made: int = 0
+    # The sum of the weights of the rows learned, relative to their mean; without weights the steps.
     weight_learned: float = 0.0
 
     def __post_init__(self) -> None:
@@ -149,10 +149,13 @@ class Learner:
             steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
-        self.rows_learned += len(batch.order)
+        self.steps_made += len(batch.order)
 
     def fold(self) -> None:
-        """Let v be the weights, and -A their sum over the steps of the mean."""
+        """Set s = 1 and sigma = 0.
+
+        So v is w, and the sum of w over the steps of the mean is -A.
+        """
         s, sigma = self.state[[_sgd.S, _sgd.SIGMA]]
         if self.steps.averages:
             self.A -= sigma * self.v
@@ -162,9 +165,9 @@ class Learner:
     def join(self, other: Learner) -> None:
         """Average the weights with those of a learner of other rows, and add up the sums over rows.
 
-        Both are folded; their shares in the average are those of their rows.
+        Both are folded; their shares in the average are those of their steps.
         """
-        share = other.rows_learned / (self.rows_learned + other.rows_learned)
+        share = other.steps_made / (self.steps_made + other.steps_made)
         self.v += share * (other.v - self.v)
         self.b += share * (other.b - self.b)
         self._add(other)
@@ -181,7 +184,7 @@ class Learner:
         self.A += other.A
         self.b_sum += other.b_sum
         self.state[[_sgd.LOSS, _sgd.ERRORS]] += other.state[[_sgd.LOSS, _sgd.ERRORS]]
-        self.rows_learned += other.rows_learned
+        self.steps_made += other.steps_made
         self.weight_learned += other.weight_learned
 
     def restart(self) -> None:
@@ -211,15 +214,16 @@ class Learner:
         return self.last
 
     def progressive(self) -> Progressive:
-        """Return the numbers of the rows learned since the last call."""
-        rows, weight = self.rows_learned - self._since[0], self.weight_learned - self._since[1]
-        self._since = self.rows_learned, self.weight_learned
-        loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if rows else 1)
+        """Return the numbers of the steps made since the last call."""
+        steps, weight = self.steps_made - self._since[0], self.weight_learned - self._since[1]
+        self._since = self.steps_made, self.weight_learned
+        loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if steps else 1)
         self.state[[_sgd.LOSS, _sgd.ERRORS]] = 0.0
-        return Progressive(rows, weight, float(loss), float(errors))
+        return Progressive(steps, weight, float(loss), float(errors))
 
 
-# One pass over rows: a function that makes the steps of a learner and yields their numbers.
+# One pass over rows: a function that makes the steps of a learner, and yields how many it made,
+# batch by batch.
 Pass = Callable[[Learner], Iterator[int]]
 
 
@@ -282,7 +286,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
             own.start_at(passes * rows)
             for batch in shuffled_batches(D, draws[leader], chunks):
                 own.learn(batch)
-                emit(Progress("learning a group", min(own.rows_learned, rows), rows))
+                emit(Progress("learning a group", min(own.steps_made, rows), rows))
             own.fold()
             return own
 
@@ -290,7 +294,7 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
         for part in D.executor.distribute(
             learn, list(groups), lambda leader: [shard.number for shard in groups[leader]]
         ):
-            yield part.rows_learned
+            yield part.steps_made
             if whole is None:
                 whole = part
             else:

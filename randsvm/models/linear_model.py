@@ -33,6 +33,9 @@ CLASSIFIER_SOLVERS = (
     "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",
 )  # fmt: skip
 REGRESSION_SOLVERS = ("L2R_L2LOSS_SVR", "L2R_L2LOSS_SVR_DUAL", "L2R_L1LOSS_SVR_DUAL")
+# The lines of the trailer by which sgd marks novelty detection: the weight of the origin, or with
+# -n the share of rows outside.
+ORIGIN, SHARE_OUTSIDE = "origin", "nu"
 SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 
 # The keywords are in LIBLINEAR's order: its reader needs nr_class before label. Regression and
@@ -79,7 +82,9 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        is_one_class = self.solver == ONE_CLASS_SOLVER or "origin" in self.metadata
+        is_one_class = self.solver == ONE_CLASS_SOLVER or not {ORIGIN, SHARE_OUTSIDE}.isdisjoint(
+            self.metadata
+        )
         task = "svr" if self.is_regression else "one-class" if is_one_class else "svc"
         return {
             "format": "liblinear",

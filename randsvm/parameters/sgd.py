@@ -67,7 +67,8 @@ def log_loss(z: np.ndarray) -> np.ndarray:
     return np.logaddexp(0.0, -z)
 
 
-# The loss of novelty detection: rows inside lose nothing, there is no margin.
+# The loss of novelty detection with -n: how far a row lies outside, without a margin. Without -n
+# the losses of classes serve, and the origin is the only negative row.
 OUTSIDE = "outside"
 # Name -> loss. The position of each but the last is its number in _sgd.pyx.
 LOSSES = {

@@ -30,7 +30,7 @@ from randsvm.data.row_weights import RowWeights
 from randsvm.data.sampling import Draw, Draws
 from randsvm.errors import ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
-from randsvm.models.linear_model import LOGISTIC, LinearModel
+from randsvm.models.linear_model import LOGISTIC, ORIGIN, SHARE_OUTSIDE, LinearModel
 from randsvm.models.model import Model
 from randsvm.models.model_text import load, save
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
@@ -236,7 +236,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
                 Epoch(
                     number=number,
                     seconds=self.clock.seconds,
-                    rows=last.rows,
+                    rows=rows.n,
                     loss=last.loss,
                     errors=None if self.objective.is_regression else last.errors,
                     held_out=loss,
@@ -266,7 +266,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
 
     @property
     def has_model(self) -> bool:
-        return self.learner.rows_learned > 0 or self.found is not None
+        return self.learner.steps_made > 0 or self.found is not None
 
     def outcome(self, stopped: Stopped) -> Trained:
         found, regression = self.evaluation, self.objective.is_regression
@@ -287,9 +287,9 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             known |= {"newton_steps": step.steps, "dual": step.dual, "gap": step.gap}
         return Trained(
             model=self.name,
-            steps=self.learner.rows_learned,
-            progressive_loss=last.loss if last.rows else None,
-            progressive_errors=last.errors if last.rows and not regression else None,
+            steps=self.learner.steps_made,
+            progressive_loss=last.loss if last.steps else None,
+            progressive_errors=last.errors if last.steps and not regression else None,
             cross_validation=self.cross_validation,
             stopped=str(stopped),
             solve_seconds=self.seconds,
@@ -428,9 +428,10 @@ def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
     t: the number of steps that count as made
     """
     steps = learner.steps
+    mark = SHARE_OUTSIDE if steps.loss == OUTSIDE else ORIGIN
     return {
         **({} if steps.epsilon is None else {"epsilon": steps.epsilon}),
-        **({"nu" if steps.loss == OUTSIDE else "origin": steps.origin} if steps.origin else {}),
+        **({mark: steps.origin} if steps.origin else {}),
         "lambda": steps.lambda_,
         "eta0": steps.eta0,
         "bias_rate": steps.bias_rate,
@@ -502,7 +503,7 @@ def _load_updatable(path: str) -> LinearModel:
     refused = {
         "random features": old.mapping,
         # Its b was set by all rows at once.
-        "-n": old.metadata.get("nu"),
+        "-n": old.metadata.get(SHARE_OUTSIDE),
         "--scale": old.scaling,
         "-b 1": None if old.solver in LOGISTIC else old.sigmoid,
         "--conformal": old.conformal,
@@ -535,7 +536,7 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
         loss=losses.get(old.solver, "hinge"),
         crammer_singer=old.solver == CRAMMER_SINGER,
         epsilon=float(metadata["epsilon"]) if "epsilon" in metadata else None,
-        origin=float(metadata.get("origin", "0")),
+        origin=float(metadata.get(ORIGIN, "0")),
         lambda_=lambda_,
         eta0=eta0,
         bias_rate=bias_rate,
@@ -630,13 +631,13 @@ class UpdateRun(TrainingRun):
         self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order, block.weights))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
-        if self.learner.rows_learned >= max(2 * self.reported_rows, 1):
-            self.reported_rows, last = self.learner.rows_learned, self._progress()
+        if self.learner.steps_made >= max(2 * self.reported_rows, 1):
+            self.reported_rows, last = self.learner.steps_made, self._progress()
             emit(
                 Updated(
                     seconds=self.clock.seconds,
                     rows=self.reported_rows,
-                    last=last.rows,
+                    last=last.steps,
                     loss=last.loss,
                     errors=None if self.old.is_regression else last.errors,
                 )
@@ -663,24 +664,24 @@ class UpdateRun(TrainingRun):
 
     def _checkpoint_if_due(self) -> None:
         rows, since = self.written
-        new = self.learner.rows_learned - rows
+        new = self.learner.steps_made - rows
         if self.checkpoint is None or not new:
             return
         waited = new if isinstance(self.checkpoint, int) else time.perf_counter() - since
         if waited >= self.checkpoint:
             self._write("checkpoint")
-            self.written = self.learner.rows_learned, time.perf_counter()
+            self.written = self.learner.steps_made, time.perf_counter()
 
     @property
     def has_model(self) -> bool:
-        return self.learner.rows_learned > 0
+        return self.learner.steps_made > 0
 
     def outcome(self, stopped: Stopped) -> Trained:
         self._progress()
         weight = self.learner.weight_learned or 1.0
         return Trained(
             model=self.path,
-            steps=self.learner.rows_learned,
+            steps=self.learner.steps_made,
             progressive_loss=self.loss / weight,
             progressive_errors=None if self.old.is_regression else self.errors / weight,
             stopped=str(stopped),
@@ -694,20 +695,16 @@ class UpdateRun(TrainingRun):
     def _write(self, stopped: str) -> LinearModel:
         learner, old = self.learner, self.old
         linear = learner.linear
+        # Other lines of the old model, as its gap, are not true of these weights.
         metadata = {
-            **old.metadata,
             "version": __version__,
             "configuration": shlex.join(["sgd", *self.arguments]),
-            "n": old.metadata.get("n", 0) + learner.rows_learned,
+            "n": old.metadata.get("n", 0) + learner.steps_made,
             "d": len(self.features),
-            "primal": None,
-            "violators": None,
             "stopped": stopped,
             **state_metadata(learner, learner.t),
             **running_metadata(learner, self.columns),
         }
-        for gone in ("C", "digest", "nnz"):
-            metadata.pop(gone, None)
         model = replace(
             old,
             w=linear.w[self.columns],

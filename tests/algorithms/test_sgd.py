@@ -87,7 +87,7 @@ def assert_same_weights(learner, w, b):
 def assert_same_progress(learner, plain, rows):
     """Compare the loss and the mistakes of each row before it was learned."""
     found = learner.progressive()
-    assert found.rows == rows
+    assert found.steps == rows
     assert found.loss == pytest.approx(plain.losses / rows, rel=1e-9)
     assert found.errors * rows == pytest.approx(plain.errors)
 
@@ -188,9 +188,9 @@ def test_weights_count_in_progress_steps_and_means(kind, classes, schedule):
     weights = np.random.default_rng(0).integers(1, 4, 200).astype(float)
     counting.learn(replace(rows.batch(), weights=weights))
     assert counting.t == counting.weight_learned == weights.sum()
-    assert counting.rows_learned == 200
+    assert counting.steps_made == 200
     found = counting.progressive()
-    assert (found.rows, found.weight) == (200, weights.sum())
+    assert (found.steps, found.weight) == (200, weights.sum())
     assert 0 <= found.errors <= 1
 
 

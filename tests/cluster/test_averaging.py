@@ -96,7 +96,7 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part
             assert sum(one_pass(learner)) == view.n
             assert learner.linear.w == pytest.approx(w, rel=1e-6, abs=1e-9)
             assert learner.linear.b == pytest.approx(b, rel=1e-6, abs=1e-9)
-        assert (learner.t, learner.rows_learned) == (2 * view.n, 2 * view.n)
+        assert (learner.t, learner.steps_made) == (2 * view.n, 2 * view.n)
 
 
 def test_steps_of_groups_count_by_weight():
@@ -280,7 +280,7 @@ def test_an_epoch_can_be_interrupted_within_a_group(two):
         with listening(watch), pytest.raises(GivenUpError):
             list(one_pass(learner))
     assert len(begun) == 1
-    assert not learner.rows_learned and not learner.v.any()
+    assert not learner.steps_made and not learner.v.any()
 
 
 @pytest.fixture

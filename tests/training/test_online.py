@@ -19,6 +19,7 @@ from learning import learn
 from liblinear import liblinearutil
 from trainings import step_sizes
 
+import randsvm
 from randsvm.errors import Interrupted
 
 KINDS = {
@@ -302,3 +303,14 @@ def test_a_bad_row_in_a_stream_leaves_the_last_checkpoint(
     assert said.splitlines()[-1].startswith("<stdin>:7:3: expected index:value")
     assert running.rows == 6
     assert oracle.trailer(running.model)["stopped"] == "checkpoint"
+
+
+def test_an_update_keeps_nothing_that_describes_the_old_weights(tmp_path):
+    """The gap, D and the scores of a search are of the old model."""
+    case = UpdateCase(tmp_path, 2, ("--epochs", 0, "--gap", 0.01, "-c", "1,2", "-v", 3))
+    learnt = case.update()
+    lines = set(oracle.read_linear(learnt.model, 7).metadata)
+    assert {"gap", "dual", "cross_validation"} <= set(oracle.read_linear(case.old, 7).metadata)
+    assert not lines & {"gap", "dual", "primal", "violators", "C", "digest", "nnz", "averaged"}
+    assert not [name for name in lines if name.startswith(("cross_validation", "searched"))]
+    assert np.isnan(randsvm.load(str(learnt.model)).gap)

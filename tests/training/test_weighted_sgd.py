@@ -91,6 +91,18 @@ def test_the_share_outside_is_one_of_the_weight():
         assert offset_for_share(D, [1.0], 0.375) == -2.5
 
 
+def test_an_epoch_reports_rows_and_no_steps():
+    """A row of twice the mean weight makes two steps, and is one row."""
+    events = []
+    X, y = rows(2)
+    weights = np.where(np.arange(ROWS) % 2, 1.0, 3.0)
+    outcome = train(
+        Arrays(X, y, weights=weights), algorithm="sgd", epochs=2, watch=events.append
+    ).outcome
+    assert [event.rows for event in events if isinstance(event, Epoch)] == [ROWS, ROWS]
+    assert outcome.steps == 2 * (2 * ROWS // 2 + ROWS // 2)
+
+
 def written(path, X, y, costs=None):
     lines = []
     for i, (label, x) in enumerate(zip(y, X, strict=True)):
