@@ -126,6 +126,12 @@ def test_a_model_in_memory_predicts_as_the_file_that_libsvm_reads(tmp_path):
         assert one.gap == fitted.outcome.gap <= 0.001
 
 
+def test_a_data_frame_has_no_cache():
+    frame = pandas.DataFrame({"a": np.arange(20.0), "y": np.arange(20) % 2})
+    with pytest.raises(ParameterError, match="--cache keeps what was parsed from a file"):
+        randsvm.train(frame, label_column="y", cache="x")
+
+
 @pytest.mark.parametrize("weights", [{"1": 2, "-1": 0.5}, {1: 2, -1: 0.5}])
 def test_weights_are_a_dictionary(weights):
     y, X = small()

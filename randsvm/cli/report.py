@@ -348,10 +348,15 @@ def _updated(event: Updated) -> Iterable[str]:
 
 
 def _trained(outcome: Trained) -> Iterable[str]:
-    noun, count = ("iteration", outcome.iterations)
     if outcome.iterations is None:
-        noun, count = "step", outcome.steps
-    work = _counted(count or 0, noun) + ("" if outcome.largest_gap is None else " in all")
+        newton = outcome.newton_steps
+        works = [] if newton is None else [_counted(newton, "Newton step")]
+        if outcome.steps or newton is None:
+            works.insert(0, _counted(outcome.steps or 0, "step"))
+        work = " and ".join(works)
+    else:
+        in_all = "" if outcome.largest_gap is None else " in all"
+        work = _counted(outcome.iterations, "iteration") + in_all
     # The error message names an interruption.
     reason = "" if outcome.stopped.startswith("interrupted") else f": {outcome.stopped}"
     yield f"stopped{reason} after {work}, {outcome.seconds:.2f} s"

@@ -18,6 +18,7 @@ import numpy as np
 from randsvm import files
 from randsvm.arrays import Matrix
 from randsvm.data.cache import is_cache
+from randsvm.data.columns import Frame
 from randsvm.data.dataset import Dataset, Source
 from randsvm.errors import OutOfTimeError, ParameterError
 from randsvm.events import Watch, listener, listening, silent
@@ -88,7 +89,7 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     Raises ParameterError or OutputError for files that cannot be written, or that would overwrite
     each other.
     """
-    paths = data if isinstance(data, tuple) else ()
+    paths = [one for one in data if not isinstance(one, Frame)] if isinstance(data, tuple) else []
     if not paths and job.resources.cache is not None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}

@@ -151,3 +151,11 @@ def test_lines_of_weighted_rows_and_of_several_classes_say_what_they_count(tmp_p
     data.write_text("".join(rows).replace("cost:0.5 ", ""))
     run_train("randsvm", "-c", 2, data, tmp_path / "m")
     assert capsys.readouterr().err.splitlines()[2].endswith(" = 0.0416667")
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_newton_steps_are_counted_beside_the_others(folder, capsys, epochs):
+    run_train("sgd", "--log", "log", "--epochs", epochs, "--gap", 0.001, "data", "m")
+    count = read_log(Path("log"))[-1]["newton_steps"]
+    others = "300 steps and " if epochs else ""
+    assert f"stopped: gap <= 0.001 after {others}{count} Newton step" in capsys.readouterr().err
