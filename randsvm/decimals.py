@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-# Each digit can match in one way only: other patterns take n^2 steps to refuse n digits.
-NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,9})?")
+# Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
+NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
+_BYTES_OF_NUMBER = re.compile(NUMBER.pattern.encode())
 
 
 def shortest(number: float | np.floating) -> str:
@@ -36,4 +37,24 @@ def join_rows(rows: np.ndarray) -> list[str]:
 
 def is_number(word: bytes) -> bool:
     """Return whether the word is a finite decimal number: not nan, 1_0 or 0x1p3."""
-    return NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
+    return _BYTES_OF_NUMBER.fullmatch(word) is not None and math.isfinite(float(word))
+
+
+def label_value(text: str) -> int | str:
+    """Return what a label stands for: the exact value of a whole number, else the text."""
+    number = NUMBER.fullmatch(text)
+    whole = whole_number(number) if number and math.isfinite(float(text)) else None
+    return text if whole is None else whole
+
+
+def whole_number(number: re.Match[str]) -> int | None:
+    """Return the exact value of a finite match of NUMBER; None if it is not whole."""
+    sign, before, behind, only_behind, power_sign, power = number.groups(default="")
+    behind = behind or only_behind
+    digits = (before + behind).strip("0")
+    if not digits:
+        return 0
+    zeros = len(before + behind) - len((before + behind).rstrip("0"))
+    # Ten digits of the power suffice: no token has enough digits to compensate a larger power.
+    exponent = int(power_sign + (power.lstrip("0")[:10] or "0")) - len(behind) + zeros
+    return None if exponent < 0 else int(sign + digits) * 10**exponent

@@ -135,7 +135,7 @@ class Columns:
         """Return whether a header names all columns by numbers, as a row would."""
         names = [column.name for column in self.columns] + [name for _, name in self.others]
         has_header = self.header and self.format in DELIMITERS
-        return has_header and all(NUMBER.fullmatch(name.encode()) for name in names)
+        return has_header and all(NUMBER.fullmatch(name) for name in names)
 
     def names_without_header(self, width: int) -> list[str]:
         """Return the names of the columns of a file without a header.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
 from randsvm import files
-from randsvm.data.svmlight import NUMBER, UNLABELLED, Block, Spelling
+from randsvm.data.svmlight import UNLABELLED, Block, Spelling
+from randsvm.decimals import NUMBER, label_value, whole_number
 from randsvm.errors import DataError, quoted
 
 # The option of the commands in a message.
@@ -86,11 +86,9 @@ class LabelTable:
 
     def _value(self, spelling: Spelling) -> int | str:
         text = spelling.text
-        number = NUMBER.fullmatch(text)
         if self.any_label:
-            finite = number is not None and math.isfinite(float(text))
-            value = whole_number(number) if number is not None and finite else None
-            return text if value is None else value
+            return label_value(text)
+        number = NUMBER.fullmatch(text)
         if text == UNLABELLED:
             raise self._error(spelling, "a label (unlabelled rows are for prediction only)")
         if self.numeric is not None and self.numeric != bool(number):
@@ -114,20 +112,6 @@ class LabelTable:
 
 def label_values(labels: Sequence[str]) -> tuple[int | str, ...]:
     """Return the keys of labels: whole numbers if all are different whole numbers, else texts."""
-    numbers = [NUMBER.fullmatch(text) for text in labels]
-    values = [whole_number(one) for one in numbers if one and math.isfinite(float(one[0]))]
-    whole = [value for value in values if value is not None]
-    return tuple(whole) if len(set(whole)) == len(labels) else tuple(labels)
-
-
-def whole_number(number: re.Match[str]) -> int | None:
-    """Return the exact value of a finite match of NUMBER; None if it is not whole."""
-    sign, before, behind, only_behind, power_sign, power = number.groups(default="")
-    behind = behind or only_behind
-    digits = (before + behind).strip("0")
-    if not digits:
-        return 0
-    zeros = len(before + behind) - len((before + behind).rstrip("0"))
-    # Ten digits of the power suffice: no token has enough digits to compensate a larger power.
-    exponent = int(power_sign + (power.lstrip("0")[:10] or "0")) - len(behind) + zeros
-    return None if exponent < 0 else int(sign + digits) * 10**exponent
+    values = [label_value(label) for label in labels]
+    whole = {value for value in values if isinstance(value, int)}
+    return tuple(values) if len(whole) == len(labels) else tuple(labels)

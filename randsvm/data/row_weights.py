@@ -11,11 +11,11 @@ import numpy as np
 from randsvm import files
 from randsvm.data.svmlight import (
     BYTE_ORDER_MARK,
-    NUMBER,
     PADDING,
     Block,
     parse_piece,
 )
+from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, ParameterError, quoted
 
 TOKEN = re.compile(rb"[^ \t]+")

@@ -21,6 +21,7 @@ import randsvm.data._svmlight as _svmlight
 from randsvm import files
 from randsvm.data.chunks import as_stored
 from randsvm.data.columns import format_hint
+from randsvm.decimals import NUMBER
 from randsvm.errors import DataError, RandsvmError, TransferError, quoted, shortened
 from randsvm.events import HEARTBEAT, Notice, Progress, Watch, emit, silent
 from randsvm.parallel import ThreadPool
@@ -42,8 +43,6 @@ MAX_NUMBER = 1 << 24
 PADDING = _svmlight.PADDING
 NEWLINE = PADDING[0]
 
-# Each digit has one place to match: another pattern takes n^2 steps to refuse n digits.
-NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
 NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 
 

@@ -40,7 +40,6 @@ from randsvm.data.columns import (
 from randsvm.data.svmlight import (
     BLOCK_SIZE,
     NOT_FINITE,
-    NUMBER,
     PADDING,
     UNLABELLED,
     Block,
@@ -50,6 +49,7 @@ from randsvm.data.svmlight import (
     in_file,
     pieces,
 )
+from randsvm.decimals import NUMBER
 from randsvm.errors import ContentError, DataError, ParameterError, quoted, shortened
 from randsvm.events import Progress, Watch, silent
 from randsvm.parallel import ThreadPool

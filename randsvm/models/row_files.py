@@ -16,7 +16,8 @@ from randsvm.data.columns import DELIMITERS, Format, fields_of
 from randsvm.data.labels import LabelTable, label_values
 from randsvm.data.reading import Reader, ReadingProgress
 from randsvm.data.row_weights import RowWeights
-from randsvm.data.svmlight import NUMBER, Block
+from randsvm.data.svmlight import Block
+from randsvm.decimals import NUMBER
 from randsvm.errors import ParameterError
 from randsvm.events import Notice, Watch, emit, silent
 from randsvm.models.model import Model

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from randsvm.decimals import label_value
 from randsvm.errors import ContentError, ParameterError
 from randsvm.parameters.kernel import (
     KERNEL_NAMES,
@@ -59,10 +60,7 @@ def prediction_type_of(task: str) -> str:
 
 def is_same_label(one: str, other: str) -> bool:
     """Return whether two spellings name one class, as 1, +1 and 1.0 do."""
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return one == other
+    return label_value(one) == label_value(other)
 
 
 def class_weights(

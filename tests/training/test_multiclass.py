@@ -217,3 +217,12 @@ def test_a_signal_between_classes_keeps_the_trained_ones(
     assert_two_classes_trained(
         model, training_set, predict, training_file, "interrupted by signal 15"
     )
+
+
+def test_weights_name_classes_by_the_exact_value_of_a_label(tmp_path):
+    """These labels are different classes, and equal as float64."""
+    labels = ["9007199254740992", "9007199254740993", "4e0"]
+    data = write_rows(tmp_path / "d", labels * 20, np.random.default_rng(0).normal(size=(60, 2)))
+    words = ("-w", "9007199254740993.0", 3, "-w", "+4", 5)
+    learnt = learn("sgd", data, tmp_path / "m", *words)
+    assert learnt.metadata["weights"] == [1, 3, 5]
