@@ -279,7 +279,8 @@ class Connection:
             future = self.client.submit(
                 WorkerActor, threads, actor=True, workers=[worker], pure=False
             )
-            proxy: Any = future.result(timeout=CONNECTING_SECONDS)
+            # A worker that is busy with other work starts the actor once it has a free thread.
+            proxy: Any = future.result()
             # Dask binds a proxy to the default client only.
             proxy._client = self.client
             return proxy, future

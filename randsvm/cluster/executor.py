@@ -235,7 +235,7 @@ class Pass:
             self.unassigned += self.queued.pop(worker)
         for worker, (holding, shards) in list(self.running.items()):
             if worker not in members:
-                self.pool.drop(worker)
+                self.pool.drop(worker, holding)
             if worker.holding is not holding:
                 del self.running[worker]
                 self.unassigned += shards

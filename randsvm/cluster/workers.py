@@ -164,19 +164,16 @@ class WorkerPool:
         """Request the state of the cluster."""
         found, now = self.connection.identity(), self.now()
         self.last_answer = now
-        workers = {}
         for name, state in found.items():
             worker = self.workers.get(name)
             if worker is None:
-                worker = Worker(name, now, now)
+                worker = self.workers[name] = Worker(name, now, now)
                 self.connection.handshake(name, partial(self._greeted, worker))
             worker.update(state, now)
-            workers[name] = worker
             self.last_activity = max(self.last_activity, min(worker.beat_seen, worker.running_seen))
-        gone = [worker for name, worker in self.workers.items() if name not in workers]
-        self.workers = workers
-        for worker in gone:
-            self.drop(worker)
+        for name in self.workers.keys() - found.keys():
+            gone = self.workers.pop(name)
+            self.drop(gone, gone.holding)
 
     def _greeted(self, worker: Worker, found: Any) -> None:
         """Accept a new worker if its versions are those of this process.
@@ -219,7 +216,9 @@ class WorkerPool:
             if present and (why := worker.absence(now)):
                 text = f"worker {worker.name} {why}: others do its work"
                 emit_once(text, Notice(text))
-                self.drop(worker)
+                # A start that is under way goes on: the worker is absent until its actor is there.
+                if worker.holding is not None and worker.holding.actor is not None:
+                    self.drop(worker, worker.holding)
         if not self.is_gathered:
             expected = max(self.connection.expected_workers, len(workers))
             known = sum(worker.is_ready or worker.excluded is not None for worker in workers)
@@ -334,21 +333,20 @@ class WorkerPool:
         self.connection.start(worker.name, worker.threads, started)
         return None
 
-    def drop(self, worker: Worker) -> None:
-        """Release the actor of a worker with all that it holds."""
+    def drop(self, worker: Worker, holding: Holding | None) -> None:
+        """Release an actor with all that it holds, unless another one has taken its place."""
         with self.lock:
-            holding, worker.holding = worker.holding, None
-        if holding is None:
-            return
+            if holding is None or worker.holding is not holding:
+                return
+            worker.holding = None
         if holding.actor is not None:
             self.connection.release(holding.actor)
         self._wake()
 
     def _lose(self, worker: Worker, holding: Holding) -> None:
-        """Drop an actor that is gone, unless another one has taken its place."""
+        """Drop an actor that is gone."""
         self.losses += 1
-        if worker.holding is holding:
-            self.drop(worker)
+        self.drop(worker, holding)
 
     # --- requests --------------------------------------------------------------------------
 
@@ -453,7 +451,7 @@ class WorkerPool:
         if isinstance(error, (*SPILL_ERRORS, TransferError)):
             reason = f"worker {reply.worker.name}: {error}"
             if isinstance(error, SPILL_ERRORS) and self.exclude(reply.worker, reason):
-                self.drop(reply.worker)
+                self.drop(reply.worker, reply.holding)
                 return reply._replace(is_lost=True, value=None)
             assert isinstance(error, RandsvmError)
             raise type(error)(reason)
