@@ -8,7 +8,6 @@ Dask.
 from __future__ import annotations
 
 import pickle
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -60,7 +59,7 @@ def scan_on(worker_pool: WorkerPool, D: Dataset, resources: Resources) -> Datase
 class ClusterExecutor(Executor):
     """Keeps the states of shards on workers, and reads shards in this process.
 
-    owners: the worker of each chunk.
+    owners: the worker of each chunk. key: of the rows on workers; empty until a pass needs them.
     """
 
     def __init__(self, worker_pool: WorkerPool, D: Dataset, resources: Resources) -> None:
@@ -68,7 +67,7 @@ class ClusterExecutor(Executor):
         self.worker_pool, self.store, self.summary = worker_pool, D.store, D.summary
         self.resources = resources
         self.owners: dict[int, str] = {}
-        self.key: str | None = None
+        self.key = ""
 
     def single_threaded(self) -> ClusterExecutor:
         """Return this executor, which has its own rule of what stays in this process."""
@@ -115,18 +114,17 @@ class ClusterExecutor(Executor):
         finally:
             view.executor.release()
 
-    def share(self) -> str:
-        """Let workers hold the rows of this data set; return its key."""
-        if self.key is None:
+    def share(self) -> None:
+        """Let workers hold the rows of this data set."""
+        if not self.key:
             store, resources = self.store, self.resources
             limit, folder = resources.data_bytes, resources.tmpdir
             held = HeldData(self.summary, store.sizes, store.nonzeros, limit, folder)
             self.key = self.worker_pool.share(self.store, self.summary, held)
-        return self.key
 
     def missing(self, holding: Holding, numbers: Sequence[int]) -> list[int]:
         """Return the numbers of those chunks that an actor does not hold."""
-        has = holding.chunks.get(self.share(), set())
+        has = holding.chunks.get(self.key, set())
         return [number for number in numbers if number not in has]
 
     def send_chunks(
@@ -142,9 +140,7 @@ class ClusterExecutor(Executor):
             size += len(chunks[number])
             if size > REQUEST_BYTES:
                 break
-        return self.worker_pool.send(
-            worker, holding, replies, None, key=self.share(), chunks=chunks
-        )
+        return self.worker_pool.send(worker, holding, replies, None, key=self.key, chunks=chunks)
 
     def assign(
         self, shards: Sequence[Shard], members: Sequence[Worker]
@@ -177,9 +173,8 @@ class ClusterExecutor(Executor):
         return {worker: some for worker, some in found.items() if some}
 
     def release(self) -> None:
-        if self.key is not None:
+        if self.key:
             self.worker_pool.forget(self.key)
-            self.key = None
 
     def close(self) -> None:
         self.worker_pool.close()
@@ -251,7 +246,7 @@ class Pass:
         holding = self.pool.holding(worker)
         if holding is None or worker in self.running:
             return
-        if holding.calls >= (1 if self.exclusive else worker.threads):
+        if holding.pending >= (1 if self.exclusive else worker.threads):
             return
         shards = sorted(self.queued[worker], key=lambda shard: shard.number)
         needed = sorted({number for shard in shards for number in self.needs(shard)})
@@ -288,7 +283,7 @@ class RemoteStates(ShardStates[State]):
         super().__init__(shards)
         executor.share()
         self.executor, self.pool = executor, executor.worker_pool
-        self.key, self.make = uuid.uuid4().hex, self.pool.dumps(make)
+        self.key, self.make = self.pool.new_key(), self.pool.dumps(make)
 
     def query(self, function: Callable[[State], Result]) -> Iterator[tuple[int, Result]]:
         end, pickled = self.end, cloudpickle.dumps(function)
@@ -330,18 +325,21 @@ class RemoteStates(ShardStates[State]):
 
 
 class CallExecutor(ClusterExecutor):
-    """Runs calls on workers that hold all rows, and everything else in this process."""
+    """Runs calls on workers that hold all rows, and everything else in this process.
+
+    Several threads call at a time; the rows are shared before.
+    """
 
     def __init__(self, worker_pool: WorkerPool, D: Dataset, resources: Resources) -> None:
         super().__init__(worker_pool, D, resources)
         self.concurrent_calls = worker_pool.concurrent_calls()
+        self.share()
 
     def states(self, make: Callable[[Shard], State], shards: Sequence[Shard]) -> ShardStates[State]:
         return LocalStates(self, make, shards)
 
     def call(self, work: Callable[[], Result]) -> Result:
         """Return work(), computed by a worker; if the worker is lost, another one runs it."""
-        self.share()
         return called(self.worker_pool, work, self)
 
 
@@ -358,9 +356,9 @@ def called(
     def assign(shards: Sequence[Shard], members: Sequence[Worker]) -> dict[Worker, list[Shard]]:
         held = [(worker, holding) for worker in members if (holding := worker_pool.holding(worker))]
         free = [
-            (holding.calls - worker.threads, at)
+            (holding.pending - worker.threads, at)
             for at, (worker, holding) in enumerate(held)
-            if not holding.is_busy and holding.calls < worker.threads
+            if not holding.is_busy and holding.pending < worker.threads
         ]
         if not free:
             emit(Queued())

@@ -58,12 +58,12 @@ ARITHMETIC_DIFFERS = (
 
 @dataclass(eq=False)
 class Holding:
-    """An actor, and what it holds. Replies to requests change it, in the thread of the connection.
+    """An actor, and what it holds as far as its replies say.
 
     actor: None until it has started. begun: when it was asked to start. keys: of objects. chunks:
     key of a data set -> numbers of chunks. states: key of states -> number of a shard -> number of
-    changes that its state has seen. forget: keys that the actor frees with the next request.
-    calls: the number of requests without a reply; is_busy: whether one of them changes it.
+    changes that its state has seen. pending: the number of requests without a reply; is_busy:
+    whether one of them changes what the actor holds, so that no other may be sent.
     """
 
     begun: float
@@ -71,8 +71,7 @@ class Holding:
     keys: set[str] = field(default_factory=set)
     chunks: dict[str, set[int]] = field(default_factory=dict)
     states: dict[str, dict[int, int]] = field(default_factory=dict)
-    forget: set[str] = field(default_factory=set)
-    calls: int = 0
+    pending: int = 0
     is_busy: bool = False
 
 
@@ -151,8 +150,9 @@ class WorkerPool:
         self.lock = threading.Lock()
         self.waiting: set[Replies] = set()
         # id of an object -> its key, its summary if it is a store, and the object, which lives on.
+        # Replaced, never changed, since other threads read it.
         self.keys: dict[int, tuple[str, Any, Any]] = {}
-        # Key -> number of users.
+        # Key of an object or of states -> number of users. Actors free what has none.
         self.users: Counter[str] = Counter()
         # Key -> pickled object.
         self.objects: dict[str, bytes] = {}
@@ -280,29 +280,30 @@ class WorkerPool:
 
         summary: of the rows, if the value is a store. sent: what is sent; None: the value.
         """
-        if (found := self.keys.get(id(value))) is not None:
-            self.users[found[0]] += 1
-            return found[0]
+        with self.lock:
+            if (found := self.keys.get(id(value))) is not None:
+                self.users[found[0]] += 1
+                return found[0]
+            key = self.new_key()
+            self.objects[key] = pickle.dumps(value if sent is None else sent, 5)
+            self.keys = {**self.keys, id(value): (key, summary, value)}
+            return key
+
+    def new_key(self) -> str:
+        """Return a key with one user."""
         key = uuid.uuid4().hex
         self.users[key] = 1
-        self.objects[key] = pickle.dumps(value if sent is None else sent, 5)
-        self.keys[id(value)] = key, summary, value
         return key
 
     def forget(self, key: str) -> None:
-        """Free states, or a value that was shared as often as it is forgotten, on all workers."""
-        self.users[key] -= 1
-        if self.users[key] > 0:
-            return
-        del self.users[key]
-        self.objects.pop(key, None)
-        self.keys = {of: found for of, found in self.keys.items() if found[0] != key}
-        for worker in list(self.workers.values()):
-            holding = worker.holding
-            if holding is not None and (
-                key in holding.keys or key in holding.chunks or key in holding.states
-            ):
-                holding.forget.add(key)
+        """Give up a use of a key; actors free what has no users with their next request."""
+        with self.lock:
+            self.users[key] -= 1
+            if self.users[key] > 0:
+                return
+            del self.users[key]
+            self.objects.pop(key, None)
+            self.keys = {of: found for of, found in self.keys.items() if found[0] != key}
 
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
@@ -370,26 +371,29 @@ class WorkerPool:
         key, chunks, task: see Request. settle: called when the actor has succeeded.
         exclusive: whether no other request may run at the same time.
         """
+        pickled = None if task is None else self.dumps(task)
         with self.lock:
-            if holding.is_busy or (exclusive and holding.calls):
+            if holding.is_busy or (exclusive and holding.pending):
                 return False
-            holding.calls, holding.is_busy = holding.calls + 1, exclusive
-        needed = self.objects.keys() - holding.keys
-        request = Request(
-            tuple(sorted(holding.forget)),
-            {key: self.objects[key] for key in sorted(needed)},
-            key,
-            chunks or {},
-            None if task is None else self.dumps(task),
+            holding.pending, holding.is_busy = holding.pending + 1, exclusive
+            unused = (holding.keys | holding.states.keys()) - self.users.keys()
+            holding.keys -= unused
+            for freed in unused:
+                holding.chunks.pop(freed, None)
+                holding.states.pop(freed, None)
+            needed = {key: self.objects[key] for key in sorted(self.objects.keys() - holding.keys)}
+        message = pickle.dumps(
+            Request(tuple(sorted(unused)), needed, key, chunks or {}, pickled), 5
         )
-        message = pickle.dumps(request, 5)
-        holding.forget = set()
         self._count(message)
 
         def done(found: Any) -> None:
             reply = Reply(worker, holding, tag, is_lost=True)
             is_error = isinstance(found, BaseException)
-            succeeded, value = (False, found) if is_error else pickle.loads(found)
+            try:
+                succeeded, value = (False, found) if is_error else pickle.loads(found)
+            except Exception as error:  # noqa: BLE001 - the thread that waits raises it
+                succeeded, value = False, error
             # An actor that was released while it worked ends its work by Cancelled.
             if is_error or isinstance(value, Cancelled):
                 self._lose(worker, holding)
@@ -397,14 +401,14 @@ class WorkerPool:
                 self.losses = 0
                 self._count(found)
                 if succeeded:
-                    holding.keys |= needed
+                    holding.keys |= needed.keys()
                     if chunks:
                         holding.chunks.setdefault(key, set()).update(chunks)
                     settle()
                 reply = Reply(worker, holding, tag, value)
             with self.lock:
-                holding.calls -= 1
-                holding.is_busy = holding.calls > 0 and holding.is_busy
+                holding.pending -= 1
+                holding.is_busy = holding.pending > 0 and holding.is_busy
             replies.put(reply)
             self._wake(replies)
 
