@@ -94,8 +94,10 @@ class Actor:
 
     def __init__(self, threads: int) -> None:
         self.threads, self.pool = threads, ThreadPool(threads)
-        # The threads that handle requests.
-        self.callers = ThreadPool(threads)
+        # The threads that handle requests; one is left to end calls that nobody waits for.
+        self.callers = ThreadPool(threads + 1)
+        # The keys of all that was freed.
+        self.freed: set[str] = set()
         self.held: dict[str, Any] = {}
         # Key of states -> the function that makes a state, and number of a shard -> its state.
         self.states: dict[str, tuple[Callable[[Shard], Any], dict[int, StateCell[Any]]]] = {}
@@ -109,6 +111,7 @@ class Actor:
             return pickle.dumps((False, error), 5)
 
     def _do(self, request: Request) -> Any:
+        self.freed.update(request.forget)
         for key in request.forget:
             self.states.pop(key, None)
             if isinstance(found := self.held.pop(key, None), Dataset):
@@ -148,11 +151,11 @@ class Actor:
         return self.pool.map_in_order(watched, shards)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """End the work of this thread at its next event if the client is gone."""
+    def watching(self, key: str = "") -> Iterator[None]:
+        """End the work of this thread at its next event if the client is gone or frees a key."""
 
         def watch(event: object) -> None:
-            if not self.is_wanted():
+            if key in self.freed or not self.is_wanted():
                 raise Cancelled
 
         with listening(watch):
@@ -225,10 +228,15 @@ def _reports(
         yield Report(shard.number, shard.number, shard.stop - shard.start, value)
 
 
-def call(actor: Actor, function: bytes) -> list[Report]:
-    """Call a function without arguments, pickled by `dumps`."""
-    with actor.watching():
-        return [Report(0, 0, 0, actor.loads(function)())]
+def call(actor: Actor, key: str, function: bytes) -> list[Report]:
+    """Call a function without arguments, pickled by `dumps`, until the client frees the key."""
+    try:
+        with actor.watching(key):
+            return [Report(0, 0, 0, actor.loads(function)())]
+    except Cancelled:
+        if key not in actor.freed:
+            raise
+        return []
 
 
 # --- what actors hold is sent by its key ---------------------------------------------------

@@ -8,6 +8,7 @@ Dask.
 from __future__ import annotations
 
 import pickle
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -350,7 +351,8 @@ def called(
 
     rows: the executor of the data set whose chunks the call reads
     """
-    task = partial(call, function=worker_pool.dumps(work))
+    key = uuid.uuid4().hex
+    task = partial(call, key=key, function=worker_pool.dumps(work))
     numbers = () if rows is None else range(len(rows.store.sizes))
 
     def assign(shards: Sequence[Shard], members: Sequence[Worker]) -> dict[Worker, list[Shard]]:
@@ -365,15 +367,22 @@ def called(
             return {}
         return {held[min(free)[1]][0]: list(shards)}
 
-    (report,) = Pass(
+    one_call = Pass(
         worker_pool,
         rows,
+        # A call is a pass over one dummy shard.
         [Shard(0, 0, 0)],
         lambda holding, shards: (task, lambda: None),
         lambda shard: numbers,
         assign,
         exclusive=False,
-    ).reports()
+    )
+    try:
+        (report,) = one_call.reports()
+    finally:
+        # Of an abandoned call, such as a fit that takes too long.
+        for holding, _ in one_call.running.values():
+            worker_pool.cancel(holding, key)
     found: Result = report.value
     return found
 

@@ -415,6 +415,14 @@ class WorkerPool:
         self.connection.send(holding.actor, message, done)
         return True
 
+    def cancel(self, holding: Holding, key: str) -> None:
+        """End a call that nobody waits for, at its next event."""
+        if self.closed:
+            return
+        message = pickle.dumps(Request((key,), {}, "", {}, None), 5)
+        self._count(message)
+        self.connection.send(holding.actor, message, lambda found: None)
+
     def _count(self, message: bytes) -> None:
         with self.lock:
             self.bytes_moved += len(message)
