@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import random
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ from simulated_cluster import SimulatedCluster, simulate_clusters
 import randsvm
 from randsvm import Arrays, api
 from randsvm.errors import ClusterError, ParameterError, SpillError
+from randsvm.events import Waiting, emit, listening
+from randsvm.parallel import Cancelled
 
 PRIME = 1_000_003
 ROWS, CHUNK = 60, 5
@@ -195,6 +198,98 @@ class Schedule:
 def test_schedules_with_faults_give_the_answers_of_one_machine(first):
     for seed in range(first, first + SCHEDULES // 3):
         Schedule(seed, faults=seed % 7).run()
+
+
+# --- single faults ----------------------------------------------------------------------------
+
+
+@contextmanager
+def at_most(cluster, seconds):
+    """Fail if something takes longer on the clock of a cluster."""
+    end = cluster.time + seconds
+
+    def watch(event):
+        assert cluster.time < end, f"still waiting after {seconds} s"
+
+    with listening(watch):
+        yield
+    assert cluster.time < end
+
+
+def queried(D):
+    """Return the answers of one machine and of the cluster to a query."""
+    here = D._copy_with(executor=Executor(None))
+    both = [one.executor.states(partial(Digest, one, 2), one.shards) for one in (here, D)]
+    return [answer(states, Values(3)) for states in both]
+
+
+@pytest.fixture
+def cluster():
+    """A cluster of two workers with one thread each, and rows on it."""
+    cluster = SimulatedCluster(0, 2)
+    for worker in cluster.workers.values():
+        worker.threads = 1
+    pool, D = WorkerPool(cluster), rows(0)
+    yield cluster, D._copy_with(executor=ClusterExecutor(pool, D, Resources(jobs=1)))
+    pool.close()
+
+
+def test_a_worker_that_is_busy_with_other_work_is_waited_for_once(cluster):
+    cluster, D = cluster
+    cluster.workers["worker 0"].busy = 500.0
+    with at_most(cluster, 40.0):
+        for _ in range(10):
+            local, remote = queried(D)
+            assert remote == local
+    assert not cluster.workers["worker 0"].actors
+    cluster.sleep(600.0)
+    queried(D)
+    assert cluster.workers["worker 0"].actors
+
+
+class Unreadable:
+    """A result that the client cannot read."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+def test_a_reply_that_cannot_be_read_leaves_its_worker_free(cluster):
+    cluster, D = cluster
+    with at_most(cluster, 40.0):
+        with (
+            D.executor.replicated(D) as view,
+            pytest.raises(ValueError, match="no number"),
+        ):
+            view.executor.call(Unreadable)
+        local, remote = queried(D)
+    assert remote == local
+
+
+def noticed(view):
+    emit(Waiting())
+    return view.n
+
+
+def test_a_call_that_nobody_waits_for_ends(cluster):
+    cluster, D = cluster
+
+    def watch(event):
+        if cluster.time > end:
+            raise Cancelled
+
+    with D.executor.replicated(D) as view:
+        for _ in range(3):
+            view.executor.call(partial(noticed, view))
+        cluster.durations, end = [1000.0], cluster.time + 1.0
+        with listening(watch), pytest.raises(Cancelled):
+            view.executor.call(partial(noticed, view))
+        actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
+        with at_most(cluster, 10.0):
+            local, remote = queried(D)
+    assert remote == local
+    # The actors keep what they hold.
+    assert actors == [actor for worker in cluster.workers.values() for actor in worker.actors]
 
 
 # --- whole runs --------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from randsvm.errors import SpillError
 
 # Seconds between two heartbeats of a worker, and that a message takes at most.
 BEAT, SLOWEST = 2.0, 0.3
-FAULTS = ("kill", "stop", "pause", "cut", "full disk", "join")
+FAULTS = ("kill", "stop", "pause", "cut", "full disk", "join", "busy")
 
 
 class SimulatedActor(Actor):
@@ -48,11 +48,16 @@ class Full(SimulatedActor):
 
 @dataclass(eq=False)
 class SimulatedWorker:
-    """A worker. stopped: the time until which it neither answers nor sends heartbeats."""
+    """A worker.
+
+    stopped: the time until which it neither answers nor sends heartbeats. busy: the time until
+    which other programs keep its threads, so that no actor starts.
+    """
 
     threads: int = 1
     status: str = "running"
     stopped: float = 0.0
+    busy: float = 0.0
     has_disk: bool = True
     actors: set[Actor] = field(default_factory=set)
 
@@ -61,7 +66,7 @@ class SimulatedCluster:
     """Takes the place of a `Connection`.
 
     workers: number of workers at the start. faults: number of faults. seconds: the time in which
-    they come.
+    they come. durations: seconds that the next requests take; the others take none.
     """
 
     def __init__(self, seed: int, workers: int = 3, faults: int = 0, seconds: float = 20.0) -> None:
@@ -74,6 +79,7 @@ class SimulatedCluster:
         self.workers: dict[str, SimulatedWorker] = {}
         self.expected_workers = 0
         self.sent = self.calls = 0
+        self.durations: list[float] = []
         names = [self.add() for _ in range(workers)]
         self.reliable = names[0] if workers > 1 else None
         for _ in range(faults):
@@ -111,6 +117,8 @@ class SimulatedCluster:
             self.after(min(seconds, 50.0), lambda: setattr(worker, "status", "running"))
         elif fault == "cut":
             worker.actors.clear()
+        elif fault == "busy":
+            worker.busy = self.time + 10 * seconds
         elif fault == "full disk" and self.reliable is not None:
             worker.has_disk = False
 
@@ -171,18 +179,24 @@ class SimulatedCluster:
         self._ask(name, handshake, done)
 
     def start(self, name: str, threads: int, done: Callable[[Any], object]) -> None:
+        worker = self.workers.get(name, SimulatedWorker())
+
         def start() -> Any:
-            worker = self.workers[name]
             kind = SimulatedActor if worker.has_disk else Full
             actor = kind(threads, worker.actors)
             worker.actors.add(actor)
             return name, actor
 
-        self._ask(name, start, done)
+        self._ask(name, start, done, lambda: self.time < worker.busy)
 
     def send(self, actor: Any, message: bytes, done: Callable[[Any], object]) -> None:
         name, found = actor
         self.sent += 1
+        end = self.time + self.durations.pop(0) if self.durations else 0.0
+        freed = len(found.freed)
+
+        def is_working() -> bool:
+            return self.time < end and found.is_wanted() and len(found.freed) == freed
 
         def handle() -> bytes:
             # An actor that is released while it works ends its work.
@@ -192,10 +206,19 @@ class SimulatedCluster:
             reply: bytes = found.handle(message)
             return reply
 
-        self._ask(name, handle, done)
+        self._ask(name, handle, done, is_working)
 
-    def _ask(self, name: str, work: Callable[[], Any], done: Callable[[Any], object]) -> None:
-        """Let a worker do something; call done with the result, or with an error."""
+    def _ask(
+        self,
+        name: str,
+        work: Callable[[], Any],
+        done: Callable[[Any], object],
+        is_early: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Let a worker do something; call done with the result, or with an error.
+
+        is_early: whether the worker cannot have done it yet
+        """
 
         def arrive() -> None:
             worker = self.workers.get(name)
@@ -203,6 +226,8 @@ class SimulatedCluster:
                 self.after(self._delay(), lambda: done(OSError("the worker is gone")))
             elif self.time < worker.stopped:
                 self.after(worker.stopped - self.time + self._delay(), arrive)
+            elif is_early():
+                self.after(1.0, arrive)
             else:
                 try:
                     reply = work()
