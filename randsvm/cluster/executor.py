@@ -243,7 +243,7 @@ class Pass:
                 self.queued.setdefault(worker, []).extend(shards)
 
     def _send(self, worker: Worker, replies: Replies) -> None:
-        """Send the queued shards of a worker, or first some chunks that it lacks."""
+        """Send the queued shards of a worker, or first what it lacks."""
         holding = self.pool.holding(worker)
         if holding is None or worker in self.running:
             return
@@ -253,6 +253,9 @@ class Pass:
         needed = sorted({number for shard in shards for number in self.needs(shard)})
         if self.executor is not None and (missing := self.executor.missing(holding, needed)):
             self.executor.send_chunks(worker, holding, replies, missing)
+            return
+        if not self.exclusive and self.pool.lacks_objects(holding):
+            self.pool.send(worker, holding, replies, None)
             return
         task, settle = self.work(holding, shards)
         if self.pool.send(

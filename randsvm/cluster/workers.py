@@ -305,6 +305,14 @@ class WorkerPool:
             self.objects.pop(key, None)
             self.keys = {of: found for of, found in self.keys.items() if found[0] != key}
 
+    def lacks_objects(self, holding: Holding) -> bool:
+        """Return whether an actor lacks shared values, which a call may use."""
+        with self.lock:
+            return bool(self._missing(holding))
+
+    def _missing(self, holding: Holding) -> dict[str, bytes]:
+        return {key: self.objects[key] for key in sorted(self.objects.keys() - holding.keys)}
+
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
         return dumps(value, {of: found[:2] for of, found in self.keys.items()})
@@ -364,7 +372,9 @@ class WorkerPool:
         settle: Callable[[], object] = lambda: None,
         exclusive: bool = True,
     ) -> bool:
-        """Send a request with all shared values that the actor lacks; its reply goes to `replies`.
+        """Send a request; its reply goes to `replies`.
+
+        An exclusive request comes with all shared values that the actor lacks.
 
         Return whether the request was sent: False if the actor is busy.
 
@@ -381,7 +391,8 @@ class WorkerPool:
             for freed in unused:
                 holding.chunks.pop(freed, None)
                 holding.states.pop(freed, None)
-            needed = {key: self.objects[key] for key in sorted(self.objects.keys() - holding.keys)}
+            # Several threads of a worker would each get the objects, if they came with calls.
+            needed = self._missing(holding) if exclusive else {}
         message = pickle.dumps(
             Request(tuple(sorted(unused)), needed, key, chunks or {}, pickled), 5
         )
