@@ -18,7 +18,7 @@ import numpy as np
 import oracle
 import pytest
 from base import Resources
-from clusters import ClusterExecutor, WorkerPool
+from clusters import Calls, ClusterExecutor, WorkerPool
 from commands import run_predict, run_train
 from learning import Data, board, read_log
 from model_files import load_model
@@ -29,7 +29,6 @@ import randsvm
 from randsvm import Arrays, api
 from randsvm.errors import ClusterError, ParameterError, SpillError
 from randsvm.events import Waiting, emit, listening
-from randsvm.parallel import Cancelled
 
 PRIME = 1_000_003
 ROWS, CHUNK = 60, 5
@@ -276,13 +275,13 @@ def test_a_call_that_nobody_waits_for_ends(cluster):
 
     def watch(event):
         if cluster.time > end:
-            raise Cancelled
+            raise TimeoutError
 
     with D.executor.replicated(D) as view:
         for _ in range(3):
             view.executor.call(partial(noticed, view))
         cluster.durations, end = [1000.0], cluster.time + 1.0
-        with listening(watch), pytest.raises(Cancelled):
+        with listening(watch), pytest.raises(TimeoutError):
             view.executor.call(partial(noticed, view))
         actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
         with at_most(cluster, 10.0):
@@ -290,6 +289,16 @@ def test_a_call_that_nobody_waits_for_ends(cluster):
     assert remote == local
     # The actors keep what they hold.
     assert actors == [actor for worker in cluster.workers.values() for actor in worker.actors]
+
+
+def test_the_threads_of_a_worker_get_a_shared_object_once(monkeypatch):
+    cluster = SimulatedCluster(0, 1)
+    cluster.workers["worker 0"].threads, cluster.durations = 4, [100.0] * 4
+    simulate_clusters(monkeypatch, lambda workers: cluster)
+    model = np.ones(100_000)
+    with Calls("1", model) as calls:
+        assert list(calls.in_order([partial(np.sum, model)] * 20)) == [1e5] * 20
+    assert model.nbytes < calls.worker_pool.bytes_moved < 2 * model.nbytes
 
 
 # --- whole runs --------------------------------------------------------------------------------
