@@ -223,7 +223,7 @@ class Connection:
 
     @property
     def expected_workers(self) -> int:
-        """Return the number of workers of local:N."""
+        """Return the number of the workers of local:N that live."""
         return sum(process.poll() is None for process in self.processes)
 
     def end(self) -> str | None:

@@ -2,10 +2,10 @@
 
 A score is of all rows that a fold holds out. Each row also has a loss, by which a race compares
 combinations row by row. For log loss and the errors of a regression it is the term of the row. For
-the other scores it is the gain of the score, to first order, if the row were predicted (for AUC:
-ranked) correctly, times the number of rows. For accuracy the loss of a row is 0 or 1. For balanced
-accuracy a wrong row of a rare class has a larger loss. For AUC and F1 a constant is added so that
-the mean loss is 1 - score. Weights of rows multiply all of these losses.
+the others it is n times what the score would gain, to first order, if this row alone were predicted
+(for AUC: ranked) correctly; n is the number of rows. For accuracy the loss of a row is 0 or 1. For
+balanced accuracy a wrong row of a rare class has a larger loss. For AUC and F1 a constant is added
+so that the mean loss is 1 - score. Weights of rows multiply all of these losses.
 """
 
 from __future__ import annotations
@@ -638,9 +638,10 @@ def search_metadata(found: Searched | None) -> dict[str, Any]:
     }
 
 
+# --- held-out rows -------------------------------------------------------------------------
+
 # The share of a fold's time that its training may take; the rest is for the decision values.
 TRAINING_TIME = 0.75
-# --- held-out rows -------------------------------------------------------------------------
 
 
 def fit_by_cross_validation(

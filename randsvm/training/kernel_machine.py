@@ -311,7 +311,7 @@ class KernelTrainer(Trainer[KernelParams]):
         Nu tasks prescribe the sum of the coefficients, and the coefficients of other rows have
         another sum. KBH07's rule without a gap keeps no coefficients outside of a working set. If
         all rows fit into one working set, LIBSVM is as fast from zero: digits takes 1.8 times as
-        long with seeds. Random features of each gamma are other rows.
+        long with starts. Random features of each gamma are other rows.
         """
         if subtasks.params.task in NU_TASKS or self.job.stop.wanted_gap is None:
             return False
@@ -341,18 +341,21 @@ class KernelTrainer(Trainer[KernelParams]):
             machine = assemble(subtasks, [SV for SV, _ in solved])
             f_of_others = kept_values(D.subset(held_out), machine.decision_matrix, keep).kept
             return f_of_others, saved
-        f = [(one.u[held_out] + SV.b) * SV.scale for SV, one in solved if one is not None]
+        f = []
+        for SV, one in solved:
+            assert one is not None, "only a pair of classes may lack a side"
+            f.append((one.u[held_out] + SV.b) * SV.scale)
         return keep(np.column_stack(f), D.labels()[held_out]), saved
 
     def _solve_fold(
-        self, subtasks: Subtasks, number: int, seed: SavedSolution | None, clock: Clock
+        self, subtasks: Subtasks, number: int, saved: SavedSolution | None, clock: Clock
     ) -> tuple[KernelSolution, SavedSolution | None]:
         """Return the solution of a subtask of a fold, over all rows, and the same to start from."""
         if subtasks.lacks_side(number):
             return subtasks.constant_solution(number)[0], None
         task = subtasks[number]
         algorithm = self.algorithm_for(task.D.n, task.problem)
-        start = None if seed is None else start_from(seed)
+        start = None if saved is None else start_from(saved)
         shares = subtasks.memory_sharers
         rounds = Rounds(task, algorithm, self.job, start, clock, memory_shares=shares)
         try:

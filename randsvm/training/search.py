@@ -447,7 +447,8 @@ class CandidateScores(Generic[AnyParams]):
         options = self.job.search
         if options.no_racing or options.refined_fields or self.until < inf:
             return False
-        # A race keeps the first fit of each candidate; without one, few are kept at a time.
+        # A race keeps the first fit of each candidate. Without a race, few candidates are kept at a
+        # time.
         values = count * some.n * max(len(some.summary.labels) - 1, 1)
         return count > 1 and values <= MAX_RACING_VALUES
 
@@ -515,10 +516,10 @@ class CandidateScores(Generic[AnyParams]):
 class Race(Generic[AnyParams]):
     """The fits of the candidates of a stage, in chains.
 
-    A family is all candidates that differ in C alone; without starts from other fits, each
-    candidate is one. A chain is a family on one fold: the smallest C starts from its fit for the
-    first fold, and each other C from the next smaller one. Rows in the order of time make the first
-    fold too small to start from.
+    A family is all candidates that differ in C alone; if fits do not start from others, each
+    candidate is a family of its own. A chain is a family on one fold: the smallest C starts from
+    its fit for the first fold, and each other C from the next smaller one. Rows in the order of
+    time make the first fold too small to start from.
 
     drops: whether candidates that are significantly worse than the best one are dropped
     until: the moment after which no fit begins
@@ -602,12 +603,13 @@ class Race(Generic[AnyParams]):
             for family in reversed(families)
             if (some := [index for index in family if index in self.parts])
         ]
-        # Long chains come first, so that no thread waits for one at the end. In the first fold
-        # these are the last ones, since a narrow kernel has most support vectors.
+        # Long chains come first, so that no thread waits for one at the end. In the first fold no
+        # times are known: the last families, mostly those of the largest gamma, come first.
         chains.sort(key=lambda one: -sum(self.seconds.get(index, 0.0) for index in one[0]))
         calls = [partial(self._chain, *one) for one in chains]
         last = f" to {folds[-1] + 1}" if len(folds) > 1 else ""
-        stage = f"chains of C, fold {folds[0] + 1}{last}"
+        kind = "chains of C" if self.starts_from_fits else "fits"
+        stage = f"{kind}, fold {folds[0] + 1}{last}"
         most = MAX_TIME_PART * (self.until - time.perf_counter())
         threads = self.validation.concurrent_fits
         for index, fold, score in chain.from_iterable(
