@@ -23,8 +23,8 @@ from randsvm.data.shard_executor import Change, Executor, Shard, StateCell
 from randsvm.events import Waiting, emit, listening, silent
 from randsvm.parallel import Cancelled, ThreadPool
 
-# The attributes of a view that its actor has of its own.
-OWN_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
+# The attributes of a view that are not sent: its actor has its own.
+LOCAL_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
 # The actor whose message this thread reads.
 _reading = threading.local()
 
@@ -53,6 +53,7 @@ class HeldChunks(Store):
     sizes, nonzeros : (chunks,) int64, of each chunk of the data set.
     """
 
+    # Plain attributes instead of the read-only properties of Store.
     sizes = nonzeros = np.empty(0, np.int64)
 
     def __init__(
@@ -277,12 +278,12 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def _view(self, D: Dataset) -> tuple[Any, ...]:
         key, summary = self.keys[id(D.store)]
-        own = {name: of for name, of in vars(D).items() if name not in OWN_ATTRIBUTES}
-        mask = own.pop("row_mask")
-        if own["summary"] is summary:
-            del own["summary"]
+        sent = {name: of for name, of in vars(D).items() if name not in LOCAL_ATTRIBUTES}
+        mask = sent.pop("row_mask")
+        if sent["summary"] is summary:
+            del sent["summary"]
         packed = None if mask is None else (len(mask), np.packbits(mask))
-        return key, {**own, "row_mask": None}, packed
+        return key, {**sent, "row_mask": None}, packed
 
 
 def dumps(value: Any, keys: dict[int, tuple[str, Any]]) -> bytes:

@@ -101,7 +101,7 @@ class WorkerActor(Actor):
         return await loop.run_in_executor(self.callers, self.handle, message)
 
     def is_wanted(self) -> bool:
-        # While the actor is made it is not listed yet.
+        # `state.actors` lacks it while it is made, `state.tasks` does not.
         return self.key in self.worker.state.tasks
 
 

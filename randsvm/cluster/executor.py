@@ -34,9 +34,9 @@ REMOTE_ROWS = 500_000
 REQUEST_BYTES = 32 << 20
 
 # A function to call once the worker has succeeded.
-Settle = Callable[[], object]
-# Returns the task for some shards of a worker, and its Settle.
-Work = Callable[[Holding, list[Shard]], "tuple[Task, Settle]"]
+OnSuccess = Callable[[], object]
+# Returns the task for some shards of a worker, and its OnSuccess.
+Work = Callable[[Holding, list[Shard]], "tuple[Task, OnSuccess]"]
 
 
 def connect(address: str) -> WorkerPool:
@@ -100,7 +100,7 @@ class ClusterExecutor(Executor):
         self.share()
         function = self.worker_pool.dumps(work)
 
-        def task(holding: Holding, some: list[Shard]) -> tuple[Task, Settle]:
+        def task(holding: Holding, some: list[Shard]) -> tuple[Task, OnSuccess]:
             return partial(map_shards, function=function, shards=some), lambda: None
 
         for report in Pass(self.worker_pool, self, shards, task, needs, self.assign).reports():
@@ -257,9 +257,15 @@ class Pass:
         if not self.exclusive and self.pool.lacks_objects(holding):
             self.pool.send(worker, holding, replies, None)
             return
-        task, settle = self.work(holding, shards)
+        task, on_success = self.work(holding, shards)
         if self.pool.send(
-            worker, holding, replies, shards, task=task, settle=settle, exclusive=self.exclusive
+            worker,
+            holding,
+            replies,
+            shards,
+            task=task,
+            on_success=on_success,
+            exclusive=self.exclusive,
         ):
             self.running[worker] = holding, self.queued.pop(worker)
 
@@ -294,7 +300,7 @@ class RemoteStates(ShardStates[State]):
         # Number of the first change -> all changes from there on, pickled.
         changes: dict[int, bytes] = {}
 
-        def work(holding: Holding, shards: list[Shard]) -> tuple[Task, Settle]:
+        def work(holding: Holding, shards: list[Shard]) -> tuple[Task, OnSuccess]:
             seen = holding.states.setdefault(self.key, {})
             fresh = frozenset(shard.number for shard in shards if shard.number not in seen)
             first = min(max(seen.get(shard.number, 0), self.first) for shard in shards)
@@ -312,10 +318,10 @@ class RemoteStates(ShardStates[State]):
                 shards=shards,
             )
 
-            def settle() -> None:
+            def on_success() -> None:
                 seen.update(dict.fromkeys([shard.number for shard in shards], end))
 
-            return task, settle
+            return task, on_success
 
         def own(shard: Shard) -> list[int]:
             return [shard.number]

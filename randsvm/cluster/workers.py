@@ -33,7 +33,7 @@ from randsvm.parallel import Cancelled
 
 # Seconds between two requests for the state of the cluster.
 POLL_SECONDS = 0.5
-# Seconds that the first pass waits for all workers; workers that join later take part then.
+# Seconds that the first pass waits for all workers; of those still missing, any may join later.
 GATHERING_SECONDS = 5.0
 # Seconds without an answer of the scheduler, or without any running worker, that end a run.
 SILENCE_SECONDS = 60.0
@@ -46,7 +46,7 @@ PAUSED_SECONDS = 10.0
 MISSING_SECONDS = 30.0
 # A run ends after more consecutive losses than this number.
 MAX_LOSSES = 50
-# The largest number of threads of this process in calls; each waits for one thread of a worker.
+# Most client threads that wait for calls, one for each thread of a worker.
 MAX_CALLS = 256
 # Errors of a worker that cannot write its spill file; other workers may have room on their disks.
 SPILL_ERRORS = (OutputError, SpillError)
@@ -171,9 +171,10 @@ class WorkerPool:
                 self.connection.handshake(name, partial(self._greeted, worker))
             worker.update(state, now)
             self.last_activity = max(self.last_activity, min(worker.beat_seen, worker.running_seen))
-        for name in self.workers.keys() - found.keys():
-            gone = self.workers.pop(name)
-            self.drop(gone, gone.holding)
+        for name, worker in list(self.workers.items()):
+            if name not in found:
+                self.workers.pop(name, None)
+                self.drop(worker, worker.holding)
 
     def _greeted(self, worker: Worker, found: Any) -> None:
         """Accept a new worker if its versions are those of this process.
@@ -262,7 +263,7 @@ class WorkerPool:
 
         The only worker cannot be excluded.
         """
-        others = [other for other in self.workers.values() if other is not worker]
+        others = [other for other in list(self.workers.values()) if other is not worker]
         if not any(other.is_ready and other.excluded is None for other in others):
             return False
         worker.excluded = reason
@@ -369,7 +370,7 @@ class WorkerPool:
         key: str = "",
         chunks: dict[int, bytes] | None = None,
         task: Any = None,
-        settle: Callable[[], object] = lambda: None,
+        on_success: Callable[[], object] = lambda: None,
         exclusive: bool = True,
     ) -> bool:
         """Send a request; its reply goes to `replies`.
@@ -378,7 +379,7 @@ class WorkerPool:
 
         Return whether the request was sent: False if the actor is busy.
 
-        key, chunks, task: see Request. settle: called when the actor has succeeded.
+        key, chunks, task: see Request. on_success: called when the actor has succeeded.
         exclusive: whether no other request may run at the same time.
         """
         pickled = None if task is None else self.dumps(task)
@@ -415,7 +416,7 @@ class WorkerPool:
                     holding.keys |= needed.keys()
                     if chunks:
                         holding.chunks.setdefault(key, set()).update(chunks)
-                    settle()
+                    on_success()
                 reply = Reply(worker, holding, tag, value)
             with self.lock:
                 holding.pending -= 1
