@@ -33,7 +33,7 @@ from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
 from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.libsvm_format import pair_coefficients
-from randsvm.parameters.kernel import SCALE, positive_semidefinite, resolve_gamma
+from randsvm.parameters.kernel import SCALE, is_semidefinite, resolve_gamma
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
 # Stored values of a sparse X, or rows of a dense X, squared at once for the variance of X.
@@ -110,7 +110,7 @@ class KernelMachine(BaseSVM):
             **self._common_options(),
             **self._own_options(arrays),
         }
-        if self.gap is not None and positive_semidefinite(kernel, self.coef0):
+        if self.gap is not None and is_semidefinite(kernel, self.coef0):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter

@@ -39,7 +39,7 @@ from randsvm.models.model import ModelRows
 from randsvm.models.model_text import check_is_not_model, load
 from randsvm.models.row_files import RowFiles, csr_rows
 from randsvm.parallel import ThreadPool
-from randsvm.parameters.kernel import positive_semidefinite
+from randsvm.parameters.kernel import is_semidefinite
 from randsvm.parameters.option import command_line
 from randsvm.parameters.run import CertifyParams, Resources
 from randsvm.parameters.svm import side_weights
@@ -630,7 +630,7 @@ class Judge:
     @property
     def certified(self) -> bool:
         """Return whether D is a lower bound of the optimum: the kernel is positive semidefinite."""
-        return positive_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
+        return is_semidefinite(self.model.kernel.name, self.model.kernel.coef0)
 
     def _gap(
         self, primal: float, primal_error: float, dual: float, dual_error: float, found: RowSums

@@ -39,7 +39,7 @@ def resolve_gamma(
     return gamma
 
 
-def positive_semidefinite(kernel: str, coef0: float) -> bool:
+def is_semidefinite(kernel: str, coef0: float) -> bool:
     """Return whether a kernel is positive semidefinite; precomputed kernels are assumed to be."""
     definite = kernel in ("linear", "rbf", "precomputed")
     return definite or (kernel == "poly" and coef0 >= 0)

@@ -17,7 +17,7 @@ from randsvm.parameters.kernel import (
     KERNEL_NAMES,
     KERNELS,
     SCALE,
-    positive_semidefinite,
+    is_semidefinite,
     resolve_gamma,
 )
 from randsvm.parameters.option import STOP, Option, check_values, option, require, shared_option
@@ -162,7 +162,7 @@ class Problem:
     @property
     def positive_semidefinite(self) -> bool:
         """Return whether the kernel is positive semidefinite: only then D <= optimum <= P."""
-        return not self.may_be_indefinite and positive_semidefinite(self.kernel, self.coef0)
+        return not self.may_be_indefinite and is_semidefinite(self.kernel, self.coef0)
 
 
 @dataclass(frozen=True)
@@ -379,7 +379,7 @@ class KernelParams(MachineParams):
         weights: of the classes y = +1 and y = -1. One-class has LIBSVM's scale: 0 <= alpha <= 1,
         sum alpha = nu n.
         """
-        assert isinstance(self.gamma, float | int), "params.resolved(d) comes first"
+        assert isinstance(self.gamma, float | int), "params.resolved() comes first"
         coefficient_sum = self.nu * n if self.task == "one-class" else 0.0
         return Problem(
             task=self.task,
@@ -407,4 +407,4 @@ class KernelParams(MachineParams):
     @property
     def positive_semidefinite(self) -> bool:
         """Return whether the kernel is positive semidefinite: only then D <= optimum <= P."""
-        return positive_semidefinite(self.kernel, self.coef0)
+        return is_semidefinite(self.kernel, self.coef0)
