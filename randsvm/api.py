@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from randsvm.errors import ParameterError
 from randsvm.events import Watch, check, silent
-from randsvm.parameters.option import grid, make_parameters
-from randsvm.parameters.option import options as options_of
+from randsvm.parameters.option import grid, make_parameters, option_fields
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import (
     ALGORITHMS,
@@ -125,7 +124,7 @@ def train(
         resources=make_parameters(Resources, values),
         warm_start=values.get(WARM_START),
         search=Search(
-            **{f.name: values[f.name] for f, _ in options_of(Search) if f.name in values},
+            **{f.name: values[f.name] for f, _ in option_fields(Search) if f.name in values},
             grid=grid(groups, values),
             earlier=values.get(EARLIER, tuple),
         ),
@@ -181,7 +180,7 @@ def _values(given: Mapping[str, Any], groups: Sequence[type]) -> dict[str, Any]:
     kinds: dict[str, tuple[Kind | None, bool]] = {
         f.name: (spec.kind, f.default is None)
         for group in (*groups, *COMMON)
-        for f, spec in options_of(group)
+        for f, spec in option_fields(group)
     }
     kinds[EARLIER] = None, True
     if StopParams in groups:

@@ -13,7 +13,7 @@ from randsvm.cli.commands import OptionOfField
 from randsvm.errors import ParameterError
 from randsvm.files import STANDARD, inputs
 from randsvm.parameters import values
-from randsvm.parameters.option import OUTPUT, STOP, Option, options
+from randsvm.parameters.option import OUTPUT, STOP, Option, option_fields
 from randsvm.parameters.rounds import StopParams
 from randsvm.parameters.run import ALGORITHMS, COMMON, WARM_START
 
@@ -65,7 +65,7 @@ def _help(spec: Option, default: object) -> str:
     bounds = spec.kind.bounds.removesuffix(" and finite").removeprefix("finite")
     text, _, own = spec.help.partition("  [default: ")
     text = f"{text}  [{bounds}]" if bounds else text
-    # The help of the other kinds says what their default means.
+    # Options of these kinds say in their own help what the default is.
     says_itself = values.Flag, values.Size, values.Switch, values.Weights
     if default is None or not isinstance(spec.kind, says_itself):
         own = own or f"{'none' if default is None else default}]"
@@ -104,7 +104,7 @@ def parameters(
 
     def decorate(command: Decorated) -> Decorated:
         for group in reversed(groups):
-            for f, spec in reversed(list(options(group))):
+            for f, spec in reversed(list(option_fields(group))):
                 if only is None or f.name in only:
                     command = click_option(f.name, f.default, spec, f.name in hidden)(command)
         return command

@@ -55,7 +55,7 @@ def shared_option(default: Any, spec: Option) -> Any:
 
 def check_values(parameters: DataclassInstance) -> None:
     """Raise ParameterError for the first field whose value its option does not allow."""
-    for f, spec in options(parameters):
+    for f, spec in option_fields(parameters):
         value = getattr(parameters, f.name)
         problem = "" if value is None else spec.kind.problem(value)
         name = f.name.rstrip("_").replace("_", " ")
@@ -72,7 +72,7 @@ def grid_values(spec: Option, several: tuple[float, ...] | str) -> tuple[float, 
     return spec.kind.auto if isinstance(several, str) else several
 
 
-def options(
+def option_fields(
     parameters: DataclassInstance | type[DataclassInstance],
 ) -> Iterator[tuple[Field[Any], Option]]:
     """Return the fields of a parameter class or object that have an option."""
@@ -92,7 +92,7 @@ def command_line(
     words: list[str] = []
     several = dict(grid)
     for group in parameters:
-        for f, spec in options(group):
+        for f, spec in option_fields(group):
             value = several.get(f.name, getattr(group, f.name))
             if value is not None and (names is None or f.name in names):
                 words += spec.kind.as_words(spec.flags[0], value)
@@ -105,7 +105,7 @@ def options_on_command_line(words: Sequence[str], groups: Sequence[type]) -> dic
     Class weights are a dictionary by label; that of BALANCED is 1. Words that are no option of the
     groups are skipped.
     """
-    fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in options(group)}
+    fields = {spec.flags[0]: (f.name, spec) for group in groups for f, spec in option_fields(group)}
     found: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
@@ -126,14 +126,14 @@ def changed_flags(parameters: DataclassInstance, group: str | None = None) -> li
     """Return the options whose values differ from the defaults. group : one of GROUPS; None: all"""
     return [
         spec.flags[0]
-        for f, spec in options(parameters)
+        for f, spec in option_fields(parameters)
         if getattr(parameters, f.name) != f.default and group in (None, spec.group)
     ]
 
 
 def ineffective_flags(parameters: Any) -> list[str]:
     """Return the options that differ from the defaults and have no effect with the others."""
-    unused = [spec.flags[0] for f, spec in options(parameters) if not parameters.uses(f.name)]
+    unused = [spec.flags[0] for f, spec in option_fields(parameters) if not parameters.uses(f.name)]
     return [flag for flag in changed_flags(parameters) if flag in unused]
 
 
@@ -142,9 +142,12 @@ def make_parameters(group: type[Parameters], given: Mapping[str, Any]) -> Parame
 
     Raise ParameterError for any invalid value, also for the other values of a grid.
     """
-    found, specs = dict(grid([group], given)), {f.name: spec for f, spec in options(group)}
+    found, specs = (
+        dict(grid([group], given)),
+        {f.name: spec for f, spec in option_fields(group)},
+    )
     several = {name: grid_values(specs[name], values) for name, values in found.items()}
-    own = {f.name: given[f.name] for f, _ in options(group) if f.name in given}
+    own = {f.name: given[f.name] for f, _ in option_fields(group) if f.name in given}
     own |= {name: values[0] for name, values in several.items()}
     # This checks every value of a grid.
     for name, values in several.items():
@@ -156,7 +159,10 @@ def make_parameters(group: type[Parameters], given: Mapping[str, Any]) -> Parame
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:
     """Return the fields with several values, which a grid search varies."""
     fields = [
-        f.name for group in groups for f, spec in options(group) if isinstance(spec.kind, Numbers)
+        f.name
+        for group in groups
+        for f, spec in option_fields(group)
+        if isinstance(spec.kind, Numbers)
     ]
     return tuple(
         (name, given[name])

@@ -20,7 +20,7 @@ from randsvm.parameters.option import (
     check_values,
     grid_values,
     option,
-    options,
+    option_fields,
     require,
     shared_option,
 )
@@ -297,7 +297,7 @@ class Search:
 
     def candidates(self, params: AnyParameters) -> list[tuple[dict[str, float], AnyParameters]]:
         """Return every combination of values in the grid and the parameters with these values."""
-        specs = {f.name: spec for f, spec in options(params)}
+        specs = {f.name: spec for f, spec in option_fields(params)}
         for name, _ in self.grid:
             require(
                 params.uses(name),  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from randsvm.parameters.kernel import KERNEL_NAMES
 from randsvm.parameters.option import (
     STOP,
     option,
-    options,
+    option_fields,
     require,
 )
 from randsvm.parameters.svm import MachineParams, inherited
@@ -283,7 +283,7 @@ class SgdParams(MachineParams):
             BALANCED not in [label for label, _ in self.weights],
             "-w balanced needs the number of rows, which --update does not know",
         )
-        for f, spec in options(self):
+        for f, spec in option_fields(self):
             require(
                 f.name not in FIXED_BY_MODEL or not getattr(self, f.name),
                 f"--update keeps the options of the model: it takes no {spec.flags[-1]}",

@@ -45,7 +45,7 @@ from randsvm.models.model import ONE_CLASS_LABELS, Model
 from randsvm.models.model_text import configuration_and_gap, save
 from randsvm.parallel import one_blas_thread
 from randsvm.parameters.kernel import resolve_gamma
-from randsvm.parameters.option import Grid, command_line, ineffective_flags, options
+from randsvm.parameters.option import Grid, command_line, ineffective_flags, option_fields
 from randsvm.parameters.run import Search
 from randsvm.parameters.sgd import SgdParams
 from randsvm.parameters.svm import KernelParams, check_weights
@@ -436,7 +436,7 @@ def train(
 
 def _arguments_of(params: AnyParams, grid: Grid = ()) -> list[str]:
     """Return the options that make these parameters, without options that have no effect."""
-    used = {f.name for f, _ in options(params) if params.uses(f.name)}
+    used = {f.name for f, _ in option_fields(params) if params.uses(f.name)}
     return command_line(params, grid=grid, names=used)
 
 
@@ -594,7 +594,7 @@ class BatchRun(TrainingRun, Generic[AnyParams]):
         """Train and evaluate, as far as time allows."""
 
     @abstractmethod
-    def metadata(self, outcome: Trained) -> dict[str, str]:
+    def metadata(self, outcome: Trained) -> dict[str, Any]:
         """Return the entries of the model's trailer that this way of training adds."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ import click
 import numpy as np
 import oracle
 import pytest
-from base import KERNEL_NAMES, Choice, KernelParams, Size, options
+from base import KERNEL_NAMES, Choice, KernelParams, Size, option_fields
 from command_parts import KindType
 from learning import learn
 from sklearn.datasets import load_svmlight_file
@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 
 from randsvm.errors import ParameterError
 
-COSTS = KindType(next(spec.kind for f, spec in options(KernelParams) if f.name == "C"))
+COSTS = KindType(next(spec.kind for f, spec in option_fields(KernelParams) if f.name == "C"))
 
 
 def grid_py(text):

@@ -17,7 +17,7 @@ from randsvm.files import STANDARD_OUTPUTS, check_output, create_output, read_wh
 from randsvm.parallel import ThreadPool
 from randsvm.parameters import values
 from randsvm.parameters.kernel import KERNEL_NAMES
-from randsvm.parameters.option import options
+from randsvm.parameters.option import option_fields
 from randsvm.parameters.run import Resources
 from randsvm.parameters.sgd import LOSS_NAMES, LOSSES
 from randsvm.parameters.svm import KernelParams
