@@ -68,7 +68,7 @@ def contents(folder):
 # ---- full disks -------------------------------------------------------------------------------
 
 
-SPILL = "the spill file in . (--tmpdir)"
+SPILL = "the spill file in . (--tmpdir or TMPDIR)"
 # The most blocks of 512 bytes that a file may have, a command, and the file that does not fit.
 FULL = {
     "model": (8, "train randsvm -q -g 5 data m", "m"),

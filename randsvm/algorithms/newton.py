@@ -63,7 +63,7 @@ Rows = Callable[[Shard], Iterable[Chunk]]
 class Solution(NamedTuple):
     """The weights of lowest P so far, that P, the highest D so far, and the number of steps.
 
-    P is infinite before the first step of the last decision function.
+    P is infinite until the last decision function is begun.
     """
 
     linear: Linear
@@ -87,7 +87,8 @@ def minimise(
     bias: bool = True,
     most: int | None = None,
 ) -> Iterator[Solution]:
-    """Yield better and better solutions until P - D <= gap P, or until rounding is in the way.
+    """Yield better and better solutions until P - D <= gap max(|P|, |D|), or until rounding is in
+    the way.
 
     The decision functions are trained one after the other, each with at most `most` steps. bias:
     whether b is free, otherwise it is 0.

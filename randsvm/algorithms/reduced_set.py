@@ -207,13 +207,13 @@ class SubtaskReduction(NamedTuple):
     """The changes by a reduction in one subtask.
 
     full : certificate of the full machine; largest, mean : changes of f over the rows
-    labels : rows whose f changes its sign; rows : number of rows
+    labels_changed : rows whose f changes its sign; rows : number of rows
     """
 
     full: Certificate
     largest: float
     mean: float
-    labels: int
+    labels_changed: int
     rows: int
 
 
@@ -228,7 +228,7 @@ def total_reduction(
         full_gap=full.gap,
         largest_change=max(one.largest for one in parts),
         mean_change=sum(one.mean * one.rows for one in parts) / rows,
-        labels_changed=0 if regression else sum(one.labels for one in parts),
+        labels_changed=0 if regression else sum(one.labels_changed for one in parts),
     )
 
 
@@ -277,7 +277,7 @@ class SampledSupportVectors:
 class Reduction:
     """Reduces the solution of one subtask.
 
-    scan : holds u of the full machine for all rows
+    scan : holds u for all rows, at first of the full machine, then of the one examined last
     size : at most this number of support vectors; None: the fewest within `gap`
     lowers : whether P is lowered if the projection misses the gap; otherwise the machine is the
         projection, and uses a part of the gap only

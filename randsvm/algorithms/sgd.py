@@ -6,9 +6,9 @@ eta_t = eta0 / (1 + lambda eta0 t); b is not regularised.
 
 If the number of steps T is known, the step size is also multiplied by 1 - t/T, and the last weights
 are the solution. Otherwise the solution is the mean of the weights since the last epoch of
-`RESTARTS`. eta0 = 1 / R2, with R2 the mean of |x|^2, needs no search and is more stable on 1,000
-rows than Bottou's. b moves 0.1 R2 times as far as a weight whose feature is 1; this suits both text
-and small dense data.
+`RESTARTS`. eta0 is about 1 / R2, with R2 the mean of |x|^2; weights and targets of regressions
+change it by a factor. It needs no search and is more stable on 1,000 rows than Bottou's. b moves
+0.1 R2 times as far as a weight whose feature is 1; this suits both text and small dense data.
 
 On a cluster, groups of rows are learned in parallel, and the weights are averaged after each epoch,
 as in MADlib: Zinkevich, Weimer, Smola, Li, "Parallelized Stochastic Gradient Descent", NIPS 2010,

@@ -20,7 +20,8 @@ from randsvm.parameters.values import Path
 COMMAND = "randsvm-predict"
 DATA = Option(
     ("--data",),
-    "Compare the predictions of the rows of this file.  [default: of the support vectors]",
+    "Compare the predictions of the rows of this file.  [default: of the support vectors; of a "
+    "linear model of drawn rows]",
     Path(),
     OUTPUT,
     "Compare the predictions of the rows of this file.",
@@ -193,7 +194,7 @@ def export(
 
     ONNX needs the extra onnx (pip install 'randsvm[onnx]'). Where there is a C compiler, or
     onnxruntime, the predictions of the export are compared with those of the model: the largest
-    difference is printed, and a different label is an error.
+    difference and the number of labels that differ are printed.
     """
     from randsvm.models import export
 

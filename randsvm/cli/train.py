@@ -75,7 +75,9 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def train() -> None:
-    """Train a support vector machine on an svmlight file too large or too noisy for LIBSVM alone.
+    """Train a support vector machine on a file too large or too noisy for LIBSVM alone.
+
+    The file is in svmlight format, or a table (--format).
 
     Model files are LIBSVM's and LIBLINEAR's text formats: their own programs read them, except
     models with what those formats cannot represent, such as scaling or random features.

@@ -140,7 +140,7 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
 
 
 def chunk_groups(D: Dataset, count: int) -> dict[Shard, list[Shard]]:
-    """Return the shards of each group of chunks that has rows, by its leader.
+    """Deal the chunks to `count` groups; return the shards of each group with rows, by its leader.
 
     A group is processed on the worker of its leader. It has chunks from all over D, so that a file
     sorted by class does no harm.

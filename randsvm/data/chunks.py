@@ -4,7 +4,8 @@ The values of a chunk are float32 if each of them stands for its value: the shor
 rounds to the float32 is the number of the file. So it is if the file has numbers of at most 6
 digits, whole numbers up to 2^24, or float32 numbers that a program wrote with the fewest digits.
 Otherwise the values of the chunk are float64. `RawChunk.numbers` returns the numbers of the file in
-both cases, so nothing that is computed from rows depends on which of the two a chunk holds.
+both cases, so what is computed from these does not depend on which of the two a chunk holds. Only
+the steps of sgd and the features of a `mapping` use the stored values.
 Integers with one power of ten for each column would represent fewer data sets: 12 of 16 real ones
 have numbers of 6 or 7 digits of any size.
 
@@ -143,7 +144,8 @@ def chunk_end(indptr: np.ndarray, at: int, rows: int, nonzeros: int) -> int:
 def cut_chunks(
     parts: Iterable[RawChunk], rows: int, nonzeros: int, *, split: bool
 ) -> Iterator[RawChunk]:
-    """Yield all rows in chunks that have `rows` rows or `nonzeros` nonzeros, but the last one.
+    """Yield all rows in chunks; each but the last has `rows` rows or `nonzeros` nonzeros, or a few
+    more.
 
     Chunks are copies, so that the memory of their parts is freed. split: whether a part may be
     divided, so that where chunks are cut does not depend on the parts; else chunks may have more
@@ -374,7 +376,7 @@ class Store:
         except BaseException:
             file.close()
             raise
-        # Other threads may read.
+        # The file is set before the entries: a thread that finds an entry needs the file.
         self.file = file
         self.chunks, self.nbytes = entries, sum(entry.nbytes for entry in entries.values())
 
@@ -437,7 +439,7 @@ def spill_stream(folder: str | None) -> tuple[BinaryIO, str]:
 
 def spill_name(folder: str) -> str:
     """Return the name of a spill file in messages."""
-    return f"the spill file in {folder} (--tmpdir)"
+    return f"the spill file in {folder} (--tmpdir or TMPDIR)"
 
 
 def copied(stream: BinaryIO, folder: str | None = None) -> BinaryIO:

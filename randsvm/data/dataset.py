@@ -82,7 +82,8 @@ class FeatureMap(Protocol):
 class Dataset:
     """The training set D: its shards, random rows, and `map` over the shards.
 
-    n, d, nnz: the numbers of rows, distinct features and nonzeros.
+    n, d, nnz: the numbers of rows, distinct features and nonzeros. nnz is an estimate for some
+    of the rows, and an upper bound for scaled ones.
 
     targets : (classes,) float64, the value of y for each class number (see `relabel`); None: y as
     stored.
@@ -299,8 +300,10 @@ class Dataset:
         """Return X, y and weights of ranges of stored rows, and the positions of the rows of this
         view.
 
-        X has the stored values and no `mapping`. The ranges follow each other in the result.
+        X has the stored values, scaled, without `mapping`. The ranges follow each other in the
+        result.
         """
+        assert self.own_weights is None, "the weights are those of the stored rows"
         parts, chosen, rows = [], [], 0
         for number, begin, end in ranges:
             some = np.arange(end - begin)

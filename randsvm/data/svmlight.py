@@ -160,7 +160,8 @@ def read_blocks(
             float64=float64,
             groups=groups,
         )
-        # An error of reading is raised after the errors of the lines before that place.
+        # An error of reading is raised only after the rows before it were parsed, whose own errors
+        # come first.
         in_threads = pool.map_in_order(parse, texts, jobs)
         with closing((parse(text) for text in texts) if prompt else in_threads) as parsed:
             try:
@@ -168,7 +169,8 @@ def read_blocks(
                     if len(block) or block.spellings:
                         yield in_file(block, line)
                     if fault:
-                        hint = format_hint(path) if line + fault[0] == 2 and not unlabelled else ""
+                        is_first = line == fault[0] == 1
+                        hint = format_hint(path) if is_first and not unlabelled else ""
                         raise data_error(name, fault, line, hint)
                     line += lines
             except LineTooLongError as error:

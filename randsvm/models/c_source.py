@@ -106,7 +106,7 @@ def _is_sparse(form: NormalForm) -> bool:
 
 
 def _needs_double(model: Model) -> bool:
-    """Return whether features as float would be other numbers than those of the model.
+    """Return whether float is too coarse for the features of the model.
 
     After scaling, features are near 0: then float lacks digits of features far from 0 only.
     """

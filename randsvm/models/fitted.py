@@ -165,8 +165,8 @@ class FittedModel:
             Values by the name of the property: str, bool, numbers, lists or None.
         """
         model, metadata = self.model, self.model.metadata
-        # Models of sgd record no word: the gap of sgd --gap has no bounds of rounding. Models of
-        # other programs have no certificate.
+        # Models of sgd have no line `certificate`: the gap of sgd --gap has no bounds of rounding.
+        # Models of other programs have no certificate.
         unrecorded = "none" if metadata.get("gap") is None else "computed"
         return {
             **model.properties(),
@@ -245,7 +245,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
         return model.decision(rows, labels_only)
 
     columns = None if model.columns is None or not is_frame(X) else model.columns
-    # A data frame of the features of the columns, numbers, is an array.
+    # A data frame whose columns are the features themselves is read as an array.
     if columns is not None and _names_of(X) != columns.feature_names:
         # Imported here because few predictions are of tables.
         from randsvm.data import table

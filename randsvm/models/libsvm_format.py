@@ -74,6 +74,7 @@ def write(model: KernelModel, path: str) -> None:
         "probA": A if model.noise_scale is None else [model.noise_scale],
         "probB": B,
         "prob_density_marks": model.density_marks,
+        # Of two classes the signs of the coefficients tell it; only LIBSVM's reader needs the line.
         "nr_sv": None if label is None and two else nr_sv,
     }
     with written(path, HEADER_FORMAT, header, own_layout, trailer_of(model, is_svc)) as stream:

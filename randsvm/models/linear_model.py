@@ -116,11 +116,11 @@ def write(model: LinearModel, path: str) -> None:
         w = np.zeros((largest, w.shape[1]))
         w[model.features - 1] = model.w
     check_finite(path, w=model.w, b=model.b)
-    has_labels = not (own_layout or model.is_regression or one_class)
+    header_has_labels = not (own_layout or model.is_regression or one_class)
     header = {
         "solver_type": (model.solver,),
         "nr_class": (len(model.labels) or 2,),
-        "label": model.int_labels if has_labels else None,
+        "label": model.int_labels if header_has_labels else None,
         "nr_feature": (len(w),),
         # The offset is the last row of w; without one LIBLINEAR's bias is -1.
         "bias": (1 if model.b.any() else -1,),

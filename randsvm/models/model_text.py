@@ -388,8 +388,8 @@ class Header:
     def classes(self, kind: str, classifiers: Sequence[str], *keywords: str) -> list[Any]:
         """Return nr_class, and for each keyword the whole number of each class.
 
-        kind : svm_type or solver_type. Other tasks than `classifiers` have nr_class 2 and None in
-        place of numbers. So have models in the own layout that lack the keyword.
+        kind : svm_type or solver_type. Tasks that are not `classifiers` have nr_class 2 and None
+        for each keyword. Models in the own layout may lack a keyword: also None.
         """
         (number,), found = self.numbers("nr_class", whole=True), []
         if number < 1 or (number != 2 and kind not in classifiers):

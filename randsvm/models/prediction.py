@@ -62,7 +62,7 @@ def predict(
     resources: Resources | None = None,
     watch: Watch = silent,
 ) -> Predicted:
-    """Predict the rows of svmlight files, in input order, one line each.
+    """Predict the rows of svmlight files or tables, in input order, one line each.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ class RowFiles:
             raise ParameterError(f"expected format {', '.join(FORMATS)}, found {format_!r}")
         self.model, self.paths, self.training = model, paths, training
         # Rows of a training have the labels of the model; novelty detection ignores the labels.
-        # Other rows may have no label, and other labels than the model for novelty detection, or
-        # if some labels of the model are numbers, but not all are whole ones.
+        # Other rows may have no label. They may have labels that the model does not know in novelty
+        # detection, and if the labels of the model are names and numbers, or not all whole numbers.
         learnt, texts = not model.is_one_class, model.labels
         mixed = texts == label_values(texts) and any(map(NUMBER.fullmatch, texts))
         self.labels = LabelTable(

@@ -344,7 +344,9 @@ class Weights(Kind):
     bounds = number.bounds
 
     def parse(self, text: str) -> Any:
-        return ((text, 1.0),) if text == BALANCED else self.convert(text)
+        if text != BALANCED:
+            raise ValueError
+        return ((text, 1.0),)
 
     def convert(self, given: Any) -> Any:
         pairs = given.items() if isinstance(given, Mapping) else given

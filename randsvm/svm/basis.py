@@ -90,8 +90,8 @@ def losses(
     A hinge max(0, t) becomes (t + h)^2 / 4h between -h and h. ab : (m + 1,), a and b; width: h;
     grid: see EXACT_BITS.
     """
-    m, h, y, start = len(ab), width, values.y, 0
-    sums, hessian = np.zeros(m + 2), np.zeros((m, m))
+    size, h, y, start = len(ab), width, values.y, 0
+    sums, hessian = np.zeros(size + 2), np.zeros((size, size))
     lower, upper = task.box(y, values.weights)
     tube = task.epsilon + task.tube
     for K in basis.blocks(values):

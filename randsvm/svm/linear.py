@@ -18,7 +18,7 @@ ROUNDING = 1e-9
 # LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
 CRAMMER_SINGER = "MCSVM_CS"
 # LIBLINEAR's solvers of a regression by its loss.
-REGRESSION_SOLVERS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
+SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
 
 
 class Linear(NamedTuple):
@@ -84,8 +84,8 @@ class LinearObjective:
     crammer_singer: whether z is f[class] - max of the others; otherwise each decision function has
     a loss, with y = 1 for its class
     epsilon: half width of a regression's tube; None: classes, whose numbers are y
-    origin: for each unit of the rows' weight, the weight of a row of zeros with y = -1 (novelty
-    detection); with the loss OUTSIDE it is nu, and stands for the term nu b
+    origin: 0; or in novelty detection, for each unit of the rows' weight, the weight of a row of
+    zeros with y = -1. With the loss OUTSIDE there is no such row: it is the nu of the term nu b
     """
 
     weights: np.ndarray
@@ -98,7 +98,7 @@ class LinearObjective:
     def solver(self) -> str:
         """The name of the LIBLINEAR solver in a model."""
         if self.is_regression:
-            return REGRESSION_SOLVERS[self.loss]
+            return SOLVER_OF_REGRESSION_LOSS[self.loss]
         return CRAMMER_SINGER if self.crammer_singer else LOSSES[self.loss].solver
 
     @property

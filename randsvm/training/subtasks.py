@@ -382,12 +382,14 @@ def finished(machine: KernelModel, mapping: RandomMap | None, **common: Any) -> 
         return replace(machine.without_unused_features(), **common)
     from randsvm.models.linear_model import LinearModel
     from randsvm.parameters.sgd import LOSSES
-    from randsvm.svm.linear import REGRESSION_SOLVERS
+    from randsvm.svm.linear import SOLVER_OF_REGRESSION_LOSS
 
     return LinearModel(
         w=machine.Z.column_products(machine.beta),
         b=machine.b,
-        solver=REGRESSION_SOLVERS["hinge"] if machine.task == "svr" else LOSSES["hinge"].solver,
+        solver=SOLVER_OF_REGRESSION_LOSS["hinge"]
+        if machine.task == "svr"
+        else LOSSES["hinge"].solver,
         mapping=mapping,
         features=machine.features,
         **common,
