@@ -118,8 +118,8 @@ def opener_of(paths: Sequence[str], tmpdir: str | None) -> Iterator[Opener]:
 # A bad value of a batch: its row, from 0, the position of its column, and the problem.
 _Fault: TypeAlias = tuple[int, int, str]
 
-# The number of rows of a batch, the arrays of some columns, and the text that pyarrow refuses; then
-# there are no rows.
+# The number of rows of a batch, the arrays of some columns, each as `_plain` returns it, and the
+# text that pyarrow refuses; then there are no rows.
 _Decoded: TypeAlias = tuple[int, list[Any], list[_Fault]]
 
 
@@ -160,10 +160,11 @@ def _delimited(
     size = block_size // NARROW
     ends = partial(end_of_records, delimiter=ord(delimiter))
     with opener(path) as stream:
-        texts = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
+        found = pieces(stream, path, lambda: size, LONGEST_ROW, watch, end_of_records=ends)
+        texts = (text for text in found if len(text) > len(PADDING))
         try:
-            first = next(texts)
-            if len(first) == len(PADDING):
+            first = next(texts, None)
+            if first is None:
                 raise DataError(name, 1, 1, "expected a row, found an empty file")
             head = first.tobytes()
             names, rows = _first_row(head, format_, name)
@@ -306,7 +307,8 @@ def _repeated_texts(metadata: Any, schema: Any) -> list[str]:
     pyarrow collects the texts of a whole row group in a dictionary, so columns with many different
     texts, such as names, are left out.
     """
-    strings = {one.name for one in schema if pyarrow.types.is_string(one.type)}
+    kinds = "string", "large_string", "string_view"
+    strings = {one.name for one in schema if str(one.type) in kinds}
     groups = [metadata.row_group(k) for k in range(metadata.num_row_groups)]
     share = DICTIONARY_BYTES // max(1, len(strings))
     return [
@@ -332,7 +334,7 @@ def _validated(batch: Any, name: str) -> _Decoded:
     with _parquet_errors(name):
         # Positions in dictionaries and UTF-8 were not checked before.
         batch.validate(full=True)
-    return batch.num_rows, batch.columns, []
+    return batch.num_rows, list(map(_plain, batch.columns)), []
 
 
 def _frame(frame: Frame) -> _Table:
@@ -589,8 +591,7 @@ def _in_order(
     """
 
     def done(decode: Callable[[], _Decoded]) -> list[tuple[int, list[_Fault], Result]]:
-        rows, decoded, faults = decode()
-        arrays, parts = list(map(_plain, decoded)), []
+        (rows, arrays, faults), parts = decode(), []
         for at in slices(max(rows, 1), max(1, 2 * VALUES // len(places))):
             m = min(rows, at.stop) - at.start
             some = [array.slice(at.start, m) for array in arrays]
@@ -719,12 +720,15 @@ def _contents(
 
     has_sums : whether sums are needed; else they are 0
     """
-    values, others = batch.numbers([place for place in places if place not in categorical])
-    of_numbers = zip(values, exact_sums(values) if has_sums else [0] * len(values), strict=True)
-    contents: list[_Content] = []
+    numeric = [place for place in places if place not in categorical]
+    values, others = batch.numbers(numeric)
+    counts = np.isfinite(values).sum(axis=1)
+    sums = iter(exact_sums(values[counts > 0]) if has_sums else repeat(0))
+    of_numbers = dict(zip(numeric, zip(counts.tolist(), values, strict=True), strict=True))
+    no_numbers, contents = (0, np.full(batch.rows, np.nan)), list[_Content]()
     for place in places:
-        own, total = (np.full(batch.rows, np.nan), 0) if place in categorical else next(of_numbers)
-        count, texts = int(np.isfinite(own).sum()), list[tuple[str, int]]()
+        count, own = of_numbers.get(place, no_numbers)
+        total, texts = next(sums) if count else 0, list[tuple[str, int]]()
         if not count or place in others:
             found = batch.texts(place).first_rows()
             texts = [(text, row) for text, row in found if text and np.isnan(own[row])]
@@ -998,11 +1002,12 @@ class _Rows:
         numbers, others = batch.numbers(places)
         for place, bad in others.items():
             batch.refuse(place, bad, _not_a_number)
-        for (k, place, mean), own in zip(self.numbers, numbers, strict=True):
-            empty = np.isnan(own)
-            values[:, k] = np.where(empty, mean, own)
-            if np.isnan(mean):
-                batch.refuse(place, empty, _no_feature)
+        means = np.array([mean for _, _, mean in self.numbers])[:, None]
+        numbers = np.where(np.isnan(numbers), means, numbers)
+        empty = np.isnan(numbers)
+        for k in np.flatnonzero(empty.any(axis=1)).tolist():
+            batch.refuse(places[k], empty[k], _no_feature)
+        values[:, [k for k, _, _ in self.numbers]] = numbers.T
         for k, place, known in self.texts:
             texts = batch.texts(place)
             category = np.array([known.get(text, -1) for text in texts.texts])[texts.codes]
