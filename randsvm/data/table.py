@@ -360,16 +360,15 @@ def _is_number(kind: Any) -> bool:
 
 def _plain(array: Any) -> Any:
     """Return a column as an array of numbers, of strings, or of a dictionary of strings."""
-    types = pyarrow.types
-    if types.is_dictionary(array.type):
+    types, kind = pyarrow.types, array.type
+    if types.is_dictionary(kind):
         # The texts of other batches are in the dictionary, too.
-        if types.is_string(array.type.value_type) and len(array.dictionary) <= len(array):
+        if types.is_string(kind.value_type) and len(array.dictionary) <= len(array):
             return array
-        array = array.dictionary_decode()
-    if types.is_float16(array.type):
+        return _plain(array.dictionary_decode())
+    if types.is_float16(kind):
         return array.cast(pyarrow.float32())
-    is_plain = types.is_string(array.type) or _is_number(array.type)
-    return array if is_plain else array.cast(pyarrow.string())
+    return array if types.is_string(kind) or _is_number(kind) else array.cast(pyarrow.string())
 
 
 class _Texts(NamedTuple):
@@ -511,9 +510,9 @@ class _Batch:
 
 def _is_number_at_ends(array: Any) -> bool:
     """Return whether the first and the last value of a column are numbers or null."""
-    if not pyarrow.types.is_string(array.type) or not len(array):
-        return _is_number(array.type)
-    ends = array[0].as_py(), array[-1].as_py()
+    if not pyarrow.types.is_string(array.type):
+        return not pyarrow.types.is_dictionary(array.type)
+    ends = [array[row].as_py() for row in (0, -1)] if len(array) else []
     return all(text is None or NUMBER.fullmatch(text) for text in ends)
 
 
@@ -594,7 +593,7 @@ def _in_order(
         (rows, arrays, faults), parts = decode(), []
         for at in slices(max(rows, 1), max(1, 2 * VALUES // len(places))):
             m = min(rows, at.stop) - at.start
-            some = [array.slice(at.start, m) for array in arrays]
+            some = arrays if m == rows else [array.slice(at.start, m) for array in arrays]
             of_places = dict(zip(places, some, strict=True))
             own = list(faults)
             parts.append((m, own, work(_Batch(m, of_places, table.names, missing, own))))
