@@ -54,7 +54,8 @@ Sums: TypeAlias = "list[tuple[float, ...]]"
 class ResidualQuery:
     """Ask for sums of residuals, one entry for each shard.
 
-    error, total: the bounds of the errors of u of all rows: see SumError; B. primal_only: of a
+    error: the bounds of the errors of u of all rows. total: B of SumError, the sum of |beta| added.
+    primal_only: of a
     machine that has P and no D; the residuals are then the losses. scaled: the part by which the
     model as written changes b.
     """
@@ -130,14 +131,14 @@ class Sharpened:
     """Ask for the sums of ResidualQuery with u in float64 of all rows whose rounding changes them,
     or of a sample of these.
 
-    The rounding of row i may add w_i to the sums. A row whose w_i is above `step` is computed, any
-    other with the probability w_i / step. If a row adds d_i <= w_i, the product of 1 - d_i / w_i
-    over the drawn rows has a mean of at most exp(-sum d / step), with the sum over all rows that
-    might be drawn. So sum d is above step (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
+    The rounding of row i may add w_i to the sums. A row whose w_i is above q is computed, any
+    other with the probability w_i / q. If a row adds d_i <= w_i, the product of 1 - d_i / w_i
+    over the drawn rows has a mean of at most exp(-sum d / q), with the sum over all rows that
+    might be drawn. So sum d is above q (LOG_FAILURE - sum log(1 - d_i / w_i)) with half the
     probability FAILURE at most, by Markov's inequality.
 
     expansion: the sums u, and S of SumError, in float64; total, error: B and the bound of their
-    errors. step: 0: all rows are computed.
+    errors. q: 0: all rows are computed.
     """
 
     query: ResidualQuery
@@ -145,21 +146,21 @@ class Sharpened:
     total: float
     error: SumError
     draw: Draw
-    step: float
+    q: float
 
     def __call__(self, values: ShardValues) -> Sums:
-        query, step, size = self.query, self.step, np.abs(values.beta)
+        query, q, size = self.query, self.q, np.abs(values.beta)
         computed, most, error = query.bounds(values)
         rise, norm = most - computed, size * error
-        share = DUAL_SHARE if step or query.primal_only else 0.0
-        weights = rise + share * norm
+        share = DUAL_SHARE if q or query.primal_only else 0.0
+        w = rise + share * norm
         keys = self.draw.keys(values.shard.start, values.shard.stop) * 2.0**-64
-        rows = np.flatnonzero(keys * step < weights)
-        if step:
-            drawn = weights <= step
+        rows = np.flatnonzero(keys * q < w)
+        if q:
+            drawn = w <= q
             rise[drawn], norm[drawn] = 0.0, 0.0
         if len(rows):
-            w, certain = weights[rows], weights[rows] > step
+            w, certain = w[rows], w[rows] > q
             X = values.D.chunk_matrix(values.shard)[rows]
             u, sizes = self.expansion.values(X).T
             error = self.error.relative * np.abs(sizes) + self.error.uniform * self.total
@@ -174,7 +175,7 @@ class Sharpened:
     def _weighed(self, d: np.ndarray, w: np.ndarray) -> np.ndarray:
         """Return what drawn rows, which add d of at most w, add to the bound of all."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            return -self.step * np.log1p(-np.minimum(d / w, 1.0))
+            return -self.q * np.log1p(-np.minimum(d / w, 1.0))
 
 
 def sum_error_of(layout: Layout, sizes: RowSizes, added: Added, scaled: float = 0.0) -> SumError:

@@ -460,8 +460,8 @@ class RunningValues:
             sums = np.column_stack([difference, np.abs(difference)])
         expansion = Expansion(layout, Z, sums)
         self.values.change(partial(ShardValues.add, expansion=expansion, fresh=fresh))
-        # Shards apply a change when they are next asked. This makes them do it now, whatever the
-        # precision: it takes the time of this step, and an exception leaves u unsettled, as is known.
+        # Shards apply a change when they are next asked. They do it now, in any precision:
+        # the time counts for this step, and after an exception u is known to be unsettled.
         u = self.u_of(self.audit.rows, "scanning")
         if self.kernel_layout.dtype is np.float32 and not self._passes_audit(
             Z, difference, fresh, u

@@ -1,9 +1,9 @@
 """Scan D: advance the running decision values and find the rows that violate the KKT conditions.
 
-One scan computes the violators, the primal objective P, the dual objective D and the offset b. Its
-queries are plain data, so other processes can run them on their shards. The reports of consecutive
-shards add up with +, in any grouping to the same bits: numbers are summed at the end, in the order
-of the shards.
+One scan computes the violators, the primal objective P, the dual objective D and the offset b. The
+queries of a scan are plain data, so other processes can run them on their shards. The reports of
+consecutive shards add up with +, in any grouping to the same bits: numbers are summed at the end,
+in the order of the shards.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ from randsvm.svm.working_set import (
 )
 
 # An evaluation computes some u in float64 if the bounds of float32 leave a gap above this multiple
-# of the gap of the running values; of many rows only if that gap is also above the one asked for.
+# of the gap of the running values; of more than FEW_LOOSE rows only if the proven gap is also above
+# the one asked for.
 LOOSE_GAP = 1.05
 # A sample of rows may raise P - D by this share of what the gap leaves. It is drawn if more than
 # FEW_LOOSE rows show rounding, and if it has at most the share MOST_DRAWN of them. Otherwise all of
@@ -239,13 +240,13 @@ class Scan(RunningValues):
         wanted = least if gap is None or running.gap > gap else gap
         if not self._can_sharpen or (not query.primal_only and proven.gap <= least):
             return
-        step, rows = sample_of(sums, proven, wanted)
+        q, rows = sample_of(sums, proven, wanted)
         suffices = proven.gap <= wanted and not query.primal_only
         # A gap of inf leaves no better moment: only float64 lowers it.
         if rows > FEW_LOOSE and (suffices or (most < rows and proven.gap < math.inf)):
             return
-        sums = self.ask(self._sharpened(solution, query, step), "evaluating")
-        sharp = self._proven(solution, running, query, sums, step)
+        sums = self.ask(self._sharpened(solution, query, q), "evaluating")
+        sharp = self._proven(solution, running, query, sums, q)
         best = min(proven, sharp, key=lambda one: (one.gap, one.primal + one.primal_error))
         yield solution, replace(V, certificate=best)
 
@@ -262,7 +263,8 @@ class Scan(RunningValues):
     def _can_sharpen(self) -> bool:
         """Return whether float64 sums from scratch have lower bounds than the running values."""
         kernel, is_float64 = self.kernel_layout.kernel, self.kernel_layout.dtype is np.float64
-        # The bounds of float64 values of rbf then follow from the sizes of their own terms.
+        # In float64, bounds of rbf follow from each row's own terms; those of other kernels gain
+        # nothing.
         return not kernel.linear and (not is_float64 or kernel.name == "rbf")
 
     def _sizes(self, layout: Layout) -> RowSizes:
@@ -301,15 +303,15 @@ class Scan(RunningValues):
         task = self.task
         return task if task.one_sided or task.tube >= 0 else replace(task, tube=0.0)
 
-    def _sharpened(self, solution: KernelSolution, query: ResidualQuery, step: float) -> Sharpened:
-        """Return the query with u in float64; step: see Sharpened."""
+    def _sharpened(self, solution: KernelSolution, query: ResidualQuery, q: float) -> Sharpened:
+        """Return the query with u in float64; q: see Sharpened."""
         layout, beta = self.kernel_layout.in_float64, solution.beta
         X, added = self.rows(solution.rows).X, NOTHING_ADDED.after(beta)
         error = sum_error_of(layout, self._sizes(layout), added, self._scaled)
         self.samples += 1
         draw = Draw(self.seed, EVALUATION_DRAW + self.samples)
         expansion = Expansion(layout, X, np.column_stack([beta, np.abs(beta)]))
-        return Sharpened(query, expansion, added.total, error, draw, step)
+        return Sharpened(query, expansion, added.total, error, draw, q)
 
     def _proven(
         self,
@@ -317,16 +319,16 @@ class Scan(RunningValues):
         running: Certificate,
         query: ResidualQuery,
         sums: Sums,
-        step: float = 0.0,
+        q: float = 0.0,
     ) -> Certificate:
         """Return the certificate of the current coefficients with bounds of all rounding.
 
-        step: of a sample, see Sharpened.
+        q: of a sample, see Sharpened.
         """
         task, b = query.task, query.b
         additions = len(sums) + max(shard.stop - shard.start for shard in self.D.shards)
         residuals, rise, norm_error, u_size, linear_size, _ = np.sum(sums, axis=0).tolist()
-        undrawn = SPARE * step * LOG_FAILURE
+        undrawn = SPARE * q * LOG_FAILURE
         norm_error += addition_error(additions, u_size) + undrawn / DUAL_SHARE
         most = residuals + rise + undrawn
         rounding = addition_error(additions, most) + 8 * FLOAT64 * (
@@ -350,7 +352,7 @@ class Scan(RunningValues):
             running,
             primal=base + residuals + fixed,
             primal_error=error + opened,
-            sampled=step > 0,
+            sampled=q > 0,
         )
         if query.primal_only:
             return found
@@ -416,7 +418,7 @@ class Scan(RunningValues):
 
 
 def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, float]:
-    """Return the `step` of Sharpened with which the gap is below the one wanted, and the number of
+    """Return the q of Sharpened with which the gap is below the one wanted, and the number of
     rows that are then computed in float64.
 
     A reduced machine, whose gap needs the D of other coefficients, has no sample. sums, proven:
@@ -427,11 +429,11 @@ def sample_of(sums: Sums, proven: Certificate, wanted: float) -> tuple[float, fl
         return 0.0, count
     room = wanted * max(abs(proven.primal), abs(proven.dual)) - (proven.largest_distance - rise)
     # A sample leaves D its own error, which makes the divisor of the gap smaller.
-    step = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE
-    if count > FEW_LOOSE and 0 < step < math.inf:
-        drawn = (rise + DUAL_SHARE * norm) / step
+    q = SAMPLED_ROOM * room / (1 + wanted / (2 * DUAL_SHARE)) / LOG_FAILURE
+    if count > FEW_LOOSE and 0 < q < math.inf:
+        drawn = (rise + DUAL_SHARE * norm) / q
         if drawn <= MOST_DRAWN * count:
-            return step, drawn
+            return q, drawn
     return 0.0, count
 
 

@@ -139,8 +139,8 @@ class Certificate:
     def gap(self) -> float:
         """Return a bound of (P - D) / max(|P|, |D|, least).
 
-        It is 0 if P and D are 0, its limit 1 if D is unknown (-inf), nan if not certified, and inf
-        if rounding is larger than the objectives.
+        It is 0 if P and D are 0, 1 if D is unknown (the limit as D falls to -inf), nan if
+        not certified, and inf if rounding is larger than the objectives.
         """
         if not self.certified:
             return float("nan")

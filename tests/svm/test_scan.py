@@ -262,9 +262,9 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         sizes = np.column_stack([some, np.abs(some)])
         expansion = Expansion(layout, one.scan.rows(rows).X, sizes)
 
-        def sums(seed, step):
+        def sums(seed, q):
             sharp = SumError(0.0, 1e-12)
-            asked = Sharpened(query, expansion, sizes[:, 1].sum(), sharp, Draw(seed, 1), step)
+            asked = Sharpened(query, expansion, sizes[:, 1].sum(), sharp, Draw(seed, 1), q)
             return np.sum(one.scan.ask(asked), axis=0)
 
         def residuals(u):
@@ -279,12 +279,12 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
         assert norm == pytest.approx(error * np.abs(beta).sum(), rel=1e-6)
         assert sum(sums(0, 0.0)[:2]) == pytest.approx(true.sum(), rel=1e-9)
         # A sample of two fifths of these rows.
-        step = (rise + DUAL_SHARE * norm) / (0.4 * count)
+        q = (rise + DUAL_SHARE * norm) / (0.4 * count)
         risen, moved = np.maximum(true - running, 0).sum(), np.abs(beta) @ np.abs(off)
-        found = np.array([sums(seed, step)[:3] for seed in range(100)])
-        most_residuals = found[:, 0] + found[:, 1] + step * LOG_FAILURE
+        found = np.array([sums(seed, q)[:3] for seed in range(100)])
+        most_residuals = found[:, 0] + found[:, 1] + q * LOG_FAILURE
         assert (most_residuals >= running.sum() + risen).all()
-        assert (found[:, 2] + step * LOG_FAILURE / DUAL_SHARE >= moved).all()
+        assert (found[:, 2] + q * LOG_FAILURE / DUAL_SHARE >= moved).all()
         # What is not allowed for rows that were not drawn has a mean above the sum, and near it.
         assert found[:, :2].sum(axis=1).mean() >= true.sum() - 0.1 * risen - 1e-8
         assert found[:, 1].mean() <= 3 * risen + 1e-8

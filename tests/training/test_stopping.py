@@ -56,9 +56,9 @@ def test_the_rows_of_a_sample_are_drawn_independently_of_the_folds(
         drawn.append(key[1])
         return words(key, *others)
 
-    def asked(query, expansion, total, error, draw, step):
+    def asked(query, expansion, total, error, draw, q):
         sampled.append((draw.number, set(drawn)))
-        return sharpened(query, expansion, total, error, draw, step)
+        return sharpened(query, expansion, total, error, draw, q)
 
     monkeypatch.setattr(sampling, "philox_words", recorded)
     monkeypatch.setattr(scan, "Sharpened", asked)
