@@ -1,4 +1,4 @@
-"""The first pass over the data: it turns text into chunks and returns their summary.
+"""The pass that parses and validates the data: it turns text into chunks, and sums them up.
 
 Where chunks are cut depends on the rows alone, never on memory, jobs or compression. Knows nothing
 of where chunks are kept.
@@ -131,7 +131,7 @@ class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
 
     labels: class or number. any_label: see LabelTable. has_row_numbers: rows are those of a
-    precomputed kernel and begin with 0:number, which takes zero_based. float64: see parse_piece.
+    precomputed kernel and begin with 0:number, which needs zero_based. float64: see parse_piece.
     row_weights: the name of a file of weights, one for each row. table: how a table is read; None:
     the format is svmlight. groups: whether the groups of rows are kept: their qids in svmlight.
     """
@@ -190,34 +190,35 @@ class _Features:
 def _blocks(
     paths: Sequence[str],
     options: ParseOptions,
-    table: LabelTable,
+    labels: LabelTable,
     features: _Features,
     jobs: int,
     read: Reader,
 ) -> Generator[Block, None, None]:
-    """Yield the blocks of all files, and set the path of `table` and `features` to the current
+    """Yield the blocks of all files, and set the path of `labels` and `features` to the current
     file.
     """
     own: dict[str, bool] = {}
     if options.table is None:
         own = {"has_row_numbers": options.has_row_numbers, "groups": options.groups}
-    way = ReadingProgress(paths, emit)
+    progress = ReadingProgress(paths, emit)
     for path in paths:
-        table.path = features.path = path
+        labels.path = features.path = path
         yield from read(
             path,
             labels=options.labels,
             zero_based=options.zero_based,
             unlabelled=options.any_label,
             jobs=jobs,
-            watch=way.on_event,
+            watch=progress.on_event,
             **own,
         )
-        way.next_file()
+        progress.next_file()
 
 
 class ReadingProgress:
-    """Reports the progress of reading several files as one. watch: receives the events."""
+    """Reports the progress of one pass over several files as that of one. watch: receives the
+    events."""
 
     def __init__(self, paths: Sequence[str], watch: Watch) -> None:
         self.watch = watch
@@ -234,8 +235,7 @@ class ReadingProgress:
         self.watch(event)
 
     def next_file(self) -> None:
-        # After the last file the next pass begins, if there is one.
-        self.before = 0 if self.done == self.total else self.done
+        self.before = self.done
 
 
 # Returns the blocks of a file.
@@ -256,10 +256,15 @@ def reader_of(
     # Imported here because few runs read tables.
     from randsvm.data import table
 
-    way = ReadingProgress(paths, emit)
+    progress = ReadingProgress(paths, emit)
     with table.opener_of(paths, tmpdir) as opener:
         columns = table.learn(
-            paths, options.table, jobs, opener, watch=way.on_event, next_file=way.next_file
+            paths,
+            options.table,
+            jobs,
+            opener,
+            watch=progress.on_event,
+            next_file=progress.next_file,
         )
         group = options.table.group
         keep = () if group is None else (group,)
@@ -277,7 +282,7 @@ def first_pass(
 
     tmpdir: see `reader_of`.
     """
-    table, features = LabelTable(paths[0], any_label=options.any_label), _Features()
+    labels, features = LabelTable(paths[0], any_label=options.any_label), _Features()
     has_classes = options.labels == "class"
     totals, groups = Totals(has_classes), list[np.ndarray]()
     # The number of each text of the column of groups, in order of appearance.
@@ -295,7 +300,7 @@ def first_pass(
             elif block.groups is not None:
                 groups.append(block.groups)
             zero_weights += len(whole) - len(block)
-            y = table.classes(block) if has_classes else block.y
+            y = labels.classes(block) if has_classes else block.y
             # Columns of kernel values are those of all rows of the file.
             features.add(whole if options.has_row_numbers else block)
             queries += block.queries
@@ -305,7 +310,7 @@ def first_pass(
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
         reader_of(paths, options, jobs, tmpdir) as (read, columns),
-        closing(_blocks(paths, options, table, features, jobs, read)) as blocks,
+        closing(_blocks(paths, options, labels, features, jobs, read)) as blocks,
     ):
         weighted: Iterable[Block] = blocks
         if options.row_weights is not None:
@@ -321,7 +326,7 @@ def first_pass(
             problem = f"expected a row with a weight above 0, found {found}"
         raise DataError(joint_name(paths), 1, 1, problem)
     summary = totals.summary(
-        table.labels,
+        labels.labels,
         features.indices,
         queries=queries,
         has_row_numbers=options.has_row_numbers,
@@ -330,7 +335,7 @@ def first_pass(
         groups=np.concatenate(groups) if groups else None,
     )
     if not (options.any_label or all(summary.counts)):
-        path, first = table.places[summary.counts.index(0)]
+        path, first = labels.places[summary.counts.index(0)]
         problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
         raise DataError(display_name(path), first.line, first.column, problem)
     features.check()

@@ -1,9 +1,10 @@
 """Tables: CSV, TSV, Parquet, and frames in memory, as record batches of pyarrow (extra `tables`).
 
-A first pass finds which columns hold numbers and the categories of the others; a second pass
-yields rows with the features that `Columns` defines. pyarrow decodes the files; everything after
-that is the same code for all of them. Errors have the number of the row and that of the column. A
-header is a row, so in CSV the number of a row is its line unless fields have line ends.
+A pass over the columns (`learn`) finds which of them hold numbers, and the categories of the
+others; then the rows are read (`read_blocks`) with the features that `Columns` defines. pyarrow
+decodes the files; everything after that is the same code for all of them. Errors have the number of
+the row and that of the column. A header is a row, so in CSV the number of a row is its line unless
+fields have line ends.
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ MAX_NAMES = 10
 EXPONENT = 1126
 # Bytes of the longest row of a text.
 LONGEST_ROW = 16 << 20
-# A block of text is 1 / NARROW of a block of svmlight, or more, up to a whole one, if it would have
-# fewer than WIDE_ROWS rows of the length of the header: each column of a block takes some calls.
+# A block of text is 1 / NARROW of a block of svmlight. If it would then have fewer than WIDE_ROWS
+# rows as long as the header, it is longer, up to a whole block: each column of a block takes calls.
 NARROW, WIDE_ROWS = 8, 10_000
 # A batch of Parquet has VALUES values. ROWS: the least and the largest number of its rows.
 # At most 2 * VALUES are converted together.
@@ -128,8 +129,8 @@ class _Table(NamedTuple):
 
     names, types : of the columns, as pyarrow has them; first_row : the number of the first row
     batches : yields a function for each batch that decodes the columns at some positions
-    header : whether a first row of text names the columns; hint : ends messages about these names,
-    or else about row 1
+    header : whether a first row of text names the columns; hint : the advice about --no-header, for
+    messages about these names or else about row 1
     """
 
     name: str
@@ -177,7 +178,7 @@ def _delimited(
                 for text in chain([first], texts):
                     yield partial(_parsed, text, name, delimiter, names, places, next(skipped))
 
-            hint = " (--no-header, here or in the training, reads the first line as a row)"
+            hint = "--no-header, here or in the training, reads the first line as a row"
             if header:
                 hint = "--no-header if the first line is a row"
             types = [pyarrow.string()] * len(names)
@@ -609,7 +610,7 @@ def _in_order(
             if faults:
                 at, place, problem = min(faults, key=lambda fault: fault[:2])
                 hint = "" if table.header or row + at > 1 else table.hint
-                raise DataError(table.name, row + at, place + 1, problem + hint)
+                raise DataError(table.name, row + at, place + 1, problem + _hint(hint))
             row += rows
 
 

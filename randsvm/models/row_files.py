@@ -110,7 +110,7 @@ class RowFiles:
         Block.y : (m,) float64, class indices or targets, nan without a label; Block.weights : (m,)
         float64.
         """
-        model, reading = self.model, ReadingProgress(self.paths, watch)
+        model, progress = self.model, ReadingProgress(self.paths, watch)
         options: dict[str, Any] = {
             "labels": "number" if model.is_regression else "class",
             "zero_based": model.zero_based,
@@ -121,9 +121,9 @@ class RowFiles:
             options["has_row_numbers"] = model.has_row_numbers
         for path in self.paths:
             self.labels.path = path
-            for block in self.read(path, jobs=jobs, watch=reading.on_event, **options):
+            for block in self.read(path, jobs=jobs, watch=progress.on_event, **options):
                 yield self._labelled(block)
-            reading.next_file()
+            progress.next_file()
         if self.row_weights is not None:
             self.row_weights.check_end()
 
