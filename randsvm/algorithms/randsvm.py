@@ -159,7 +159,7 @@ def step_to(run: Decomposition, solution: KernelSolution | None) -> tuple[Step, 
         beta[np.searchsorted(rows, solution.rows)] = solution.beta
     points = replace(scan.rows(rows), beta=before.of(rows))
     machine = solution if isinstance(solution, ReducedMachine) else None
-    return Step(points, beta, machine=machine), WorkingSet.of(rows, scan.D.n)
+    return Step(points, beta, reduced=machine), WorkingSet.of(rows, scan.D.n)
 
 
 def starting_from(whole_scan: Scan, solution: KernelSolution, A: np.ndarray) -> Start:

@@ -13,13 +13,13 @@ import numpy as np
 
 from randsvm.arrays import philox_words
 
-# The numbers of the draws of a run: each purpose has its own, from the given one on, so that no two
-# draws share keys. Rounds have the numbers from 1 on. REDUCTION, CANDIDATES: of --reduce. SPLIT: of
-# a working set into blocks. AUDIT: of the audit rows. SUBSET: of a search. REPEATS: of the
-# folds of all repetitions but the first. EVALUATION: of the rows that an evaluation computes.
-REDUCTION_DRAW = 2**61
+# The numbers of the draws of a run, from the given one on. Rounds have the numbers from 1 on.
+# CANDIDATES, REDUCTION: of --reduce. SPLIT: of a working set into blocks; it may share keys with
+# REDUCTION, since no result needs both to be independent. AUDIT: of the audit rows. SUBSET: of a
+# search. REPEATS: of the folds of all repetitions but the first. EVALUATION: of the rows that an
+# evaluation computes; its proof needs keys that no other draw shares.
 CANDIDATES_DRAW = 2**62 - 1
-SPLIT_DRAW = 2**62
+REDUCTION_DRAW = SPLIT_DRAW = 2**62
 AUDIT_DRAW = 2**63
 FOLDS_DRAW = 2**63 + 1
 SUBSET_DRAW = 2**63 + 2

@@ -340,7 +340,7 @@ class RunningValues:
     gram_layout: the same for kernel values for LIBSVM, which become float32
     exact : (m,) float64, u of the audit rows from float64 sums
     added: what was added to u since it was last computed from scratch
-    machine: the reduced machine that the coefficients are of; None: they are of the problem
+    reduced: the reduced machine that the coefficients are of; None: they are of the problem
     """
 
     only_gap: float | None = None
@@ -377,7 +377,7 @@ class RunningValues:
         self.max_violation = float(np.ptp(self.audit.y))
         self.coefficients, self.added = Coefficients(), NOTHING_ADDED
         self.exact = np.zeros(len(self.audit))
-        self.machine: ReducedMachine | None = None
+        self.reduced: ReducedMachine | None = None
 
     # --- read ------------------------------------------------------------------------------
 

@@ -142,7 +142,7 @@ class Scan(RunningValues):
         assert points.beta is not None
         # An exception, as that of a time limit, may leave u between two solutions.
         was_settled, self.settled, self.latest = self.settled, False, None
-        self.machine = step.machine
+        self.reduced = step.reduced
         self.set_coefficients(points.rows, step.beta)
         at = np.flatnonzero(step.beta != points.beta)
         if was_settled and len(at) < len(self.coefficients.rows):
@@ -190,8 +190,8 @@ class Scan(RunningValues):
         SV_ = KernelSolution(
             rows, beta, b, self.problem, tube=task.tube, norm=norm, weights=weights
         )
-        if self.machine is not None:
-            SV_ = replace(self.machine, b=b, tube=task.tube, norm=norm)
+        if self.reduced is not None:
+            SV_ = replace(self.reduced, b=b, tube=task.tube, norm=norm)
             certificate = replace(certificate, dual=-math.inf)
         groups = sorted(candidates, key=lambda group: -group.max_violation)
         violators = Violators(tuple(groups), certificate)
@@ -391,8 +391,8 @@ class Scan(RunningValues):
         if not (is_same and self.settled):
             rows = sorted_union(now.rows, solution.rows)
             beta = Coefficients(solution.rows, solution.beta).of(rows)
-            machine = solution if isinstance(solution, ReducedMachine) else None
-            self.make_step(Step(self.points(rows), beta, machine=machine))
+            reduced = solution if isinstance(solution, ReducedMachine) else None
+            self.make_step(Step(self.points(rows), beta, reduced=reduced))
 
     def completed(self, SV: KernelSolution) -> KernelSolution:
         """Return the solution with the rows of its support vectors."""

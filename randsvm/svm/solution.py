@@ -169,7 +169,7 @@ class Step:
     points: the rows, with the old coefficients in points.beta. beta : (m,) float64, the new ones.
     seconds: duration of the solve. ended: False if LIBSVM reached its limit of iterations.
     iterations: number of LIBSVM's iterations. coupling: of the blocks of the working set, see
-    blocks.py; None: it is one block. machine: the reduced machine that the step leads to; None: it
+    blocks.py; None: it is one block. reduced: the reduced machine that the step leads to; None: it
     leads to coefficients of the problem.
     """
 
@@ -179,7 +179,7 @@ class Step:
     ended: bool = True
     iterations: int = 0
     coupling: float | None = None
-    machine: ReducedMachine | None = None
+    reduced: ReducedMachine | None = None
 
 
 # A step that changes no coefficient.

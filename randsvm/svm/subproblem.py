@@ -69,8 +69,10 @@ def svmlearn(scan: Scan, W: WorkingSet, b: float | None = None, *, frozen: bool 
     """
     problem, began = scan.problem, time.perf_counter()
     points = scan.points(W.rows)
-    has_sides = problem.task != "svc" or np.ptp(points.y) > 0
-    if has_sides and not uses_precomputed_values(len(points), problem, frozen and not W.whole):
+    has_both_classes = problem.task != "svc" or np.ptp(points.y) > 0
+    if has_both_classes and not uses_precomputed_values(
+        len(points), problem, frozen and not W.whole
+    ):
         libsvm.check_values(points, problem)
         own = libsvm.train_with_libsvm_kernel(points, problem, problem.tolerance / 2)
         found = Solution(own.beta, own.ended, own.iterations)
@@ -104,13 +106,13 @@ def solution_of(
         # far from the gap.
         if problem.kernel == "rbf" and not (task.coefficient_sum or task.absolute_sum):
             share = min(SOLVE_SHARE, share * max(violation, float(np.ptp(y))) / violation)
-    # The coefficients of the solution may reach their bounds: centred values round least.
-    # A step changes no sum of coefficients, so centred values serve all tasks.
+    # Centred values serve all tasks, as a step changes no sum of coefficients. They round least.
+    # From zero they are taken if rounding of the largest possible beta exceeds the violation.
     if not beta.any() and _rounding(K, np.maximum(upper, -lower)) > violation:
         K = centred_gram(Kernel.of(problem), points.X, K)
     # If there are more rows than features, the rounded values belong to no linear kernel.
     singular = problem.kernel == "linear" and points.X.shape[1] < len(points)
-    # With two sums the share of a whole solve stays small while violations fall.
+    # Nu tasks compare with the tolerance itself, which stays a small share while violations fall.
     largest = (share if singular or task.absolute_sum else SOLVE_SHARE) * violation
     rounding_shows = _rounding(K, beta) > largest
     if rounding_shows:

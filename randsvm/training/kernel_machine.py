@@ -356,8 +356,8 @@ class KernelTrainer(Trainer[KernelParams]):
         task = subtasks[number]
         algorithm = self.algorithm_for(task.D.n, task.problem)
         start = None if saved is None else start_from(saved)
-        shares = subtasks.memory_sharers
-        rounds = Rounds(task, algorithm, self.job, start, clock, memory_shares=shares)
+        sharers = subtasks.memory_sharers
+        rounds = Rounds(task, algorithm, self.job, start, clock, memory_sharers=sharers)
         try:
             SV = rounds.run(inf, evaluate=False).SV
             rounds.scan.return_to(SV)

@@ -64,7 +64,7 @@ class Record:
     rounds: the number of rounds so far
     support_vectors, violators: their numbers after the last round
     violation: the smallest max_violation of all rounds at this tolerance
-    gap: the gap between P of the newest solution and the highest D of any round; nan for a kernel
+    gap: the gap between P of the last solution and the highest D of any round; nan for a kernel
         without a certificate
     seconds_left: the time left for further rounds
     dual: the highest D of any round
@@ -188,11 +188,12 @@ def decide(record: Record, limits: RoundLimits) -> Stopped | float | None:
 # A gap below this takes float64 from the start: float32 rounds P by about 1e-6.
 FLOAT64_GAP = 3e-5
 # If the evaluated gap is above the one asked for, the run continues until the gap of the running
-# values is below that gap less EXCESS_FACTOR times what the evaluation added, or TARGET_FACTOR
-# times the former target, at most MAX_CONTINUATIONS times. After FLOAT32_CONTINUATIONS of them it
-# continues in float64: rounding may have made the gap look smaller than it is. Measured on 100,000
-# rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with half of
-# the former target.
+# values is at most the next target, at most MAX_CONTINUATIONS times. That target is the larger of
+# the last one times TARGET_FACTOR (POSTPONED_FACTOR after a postponed evaluation), and the gap
+# asked for less EXCESS_FACTOR times what the evaluation added. After FLOAT32_CONTINUATIONS of them
+# the run continues in float64: rounding may have made the gap look smaller than it is. Measured on
+# 100,000 rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with
+# half of the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
 # Where the rounds end for these reasons, and not at a limit, they may continue.
 CONTINUED = StopReason.GAP_REACHED, StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
@@ -238,7 +239,7 @@ class Algorithm:
     problem: Problem
 
     @cached_property
-    def printed(self) -> RandsvmParams | None:
+    def as_published(self) -> RandsvmParams | None:
         """The k and r of KBH07's Algorithm 1 as in the paper; None: another algorithm runs.
 
         Algorithm 1 runs if no gap ends the run. Tasks whose coefficients have a sum other than 0
@@ -257,7 +258,7 @@ class Algorithm:
     @property
     def support_bound(self) -> int | None:
         """The bound k on the support vectors, which ends the rounds; None: there is none."""
-        return None if self.printed is None else self.printed.support_bound
+        return None if self.as_published is None else self.as_published.support_bound
 
     @cached_property
     def r(self) -> int:
@@ -266,9 +267,9 @@ class Algorithm:
         Raises ParameterError for too few rows for a step of a nu task, which moves two rows of the
         same side.
         """
-        if self.printed is not None:
-            assert self.printed.sample_size
-            return self.printed.sample_size
+        if self.as_published is not None:
+            assert self.as_published.sample_size
+            return self.as_published.sample_size
         n, problem, own = self.n, self.problem, self.own
         if isinstance(own, RandsvmParams):
             option, rows = "--sample-size", own.sample_size
@@ -290,7 +291,7 @@ class Algorithm:
         """Whether rounds begin on an inner set. --max-iterations counts rounds over all rows."""
         return (
             isinstance(self.own, RandsvmParams)
-            and self.printed is None
+            and self.as_published is None
             and self.stop.max_iterations is None
             and inner_set_pays(self.n, self.problem)
         )
@@ -300,16 +301,16 @@ class Algorithm:
         if isinstance(self.own, OsunaParams):
             order = file_order if self.name == "osuna" else largest_violation
             return osuna(run, self.r, self.own.swap, order, start)
-        if self.printed is not None:
+        if self.as_published is not None:
             return randsvm.randsvm_1(run, self.r, start)
         return randsvm.train_certified(run, min(self.r, self.n), start)
 
     @property
     def arguments(self) -> list[str]:
         """The options as on a command line, with defaults that follow from the data."""
-        if self.printed is not None:
+        if self.as_published is not None:
             # -k says by itself that no gap ends the run.
-            return command_line(self.printed, replace(self.stop, gap=None))
+            return command_line(self.as_published, replace(self.stop, gap=None))
         own = self.own
         if isinstance(own, RandsvmParams):
             own = own.without_support_bound
@@ -320,7 +321,7 @@ class Algorithm:
         """The messages for the user about its options."""
         if not isinstance(self.own, RandsvmParams):
             return []
-        if self.printed is not None:
+        if self.as_published is not None:
             formula = self.own.support_bound is None and self.problem.kernel != "rbf"
             return [FORMULA_FOR_K] if formula else []
         unused = " ".join(self.own.support_bound_flags)
@@ -337,7 +338,7 @@ class Algorithm:
         Raises ParameterError if that is more than the run may use.
         """
         rows, D = self.working_set(subtasks), subtasks.D
-        frozen = rows < subtasks.max_rows and self.printed is None
+        frozen = rows < subtasks.max_rows and self.as_published is None
         nonzeros, memory = D.nnz / max(D.n, 1), subtasks.resources.memory
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
@@ -353,7 +354,7 @@ class BestSolution:
     P - D bounds the distance of that solution from the optimum. P does not fall monotonically.
 
     dual_solution: the one with the highest D; None: no round over these rows had it
-    last: the certificate of the newest solution, with its own D
+    last: the certificate of the last solution, with its own D
     """
 
     solution: KernelSolution | None = None
@@ -367,7 +368,7 @@ class BestSolution:
         certificate = self.last = V.certificate
         if certificate.dual > self.dual:
             self.dual, self.dual_solution = certificate.dual, SV
-        # For a kernel without a certificate P is no guide: the newest solution is the best.
+        # For a kernel without a certificate P is no guide: the last solution is the best.
         if certificate.primal <= self.primal or not certificate.certified:
             self.solution, self.primal = SV, certificate.primal
 
@@ -377,7 +378,7 @@ class BestSolution:
 
     @property
     def last_certificate(self) -> Certificate:
-        """The certificate of the newest solution."""
+        """The certificate of the last solution."""
         return Certificate(self.last.primal, self.dual, self.last.certified, self.last.least)
 
 
@@ -441,9 +442,9 @@ class Rounds:
 
     start: makes the first step; None: the algorithm does
     clock: receives each round, and interrupts it
-    end: the moment when the subtask's share of the time is over
+    share_end: the moment when the subtask's share of the time is over
     earlier_rounds: the number of rounds of earlier subtasks
-    memory_shares: the number of such runs that share the memory
+    memory_sharers: the number of such runs that share the memory
     gap: the gap that ends the rounds; None: the one that the job asks for before a reduction
     all_rows: the number of all rows, if the subtask has some of them only; None: it has all
     """
@@ -453,9 +454,9 @@ class Rounds:
     job: Job
     start: Start | None = None
     clock: Clock = field(default_factory=Clock)
-    end: float = inf
+    share_end: float = inf
     earlier_rounds: int = 0
-    memory_shares: int = 1
+    memory_sharers: int = 1
     gap: float | None = None
     all_rows: int | None = None
 
@@ -468,11 +469,11 @@ class Rounds:
         self.count, self.solve_seconds = 0, 0.0
         # The seconds that a scan of all support vectors takes.
         self.scan_seconds = 0.0
-        # Whether rounds begin on an inner set, and the newest solution over it: the coefficients of
+        # Whether rounds begin on an inner set, and the last solution over it: the coefficients of
         # all other rows are 0, so that it is feasible for all rows.
-        self.begins_on_some = self.all_rows is None and self.algorithm.uses_inner_set
+        self.begins_on_inner_set = self.all_rows is None and self.algorithm.uses_inner_set
         self.inner_solution: KernelSolution | None = None
-        shares = self.memory_shares * (1 + self.begins_on_some)
+        shares = self.memory_sharers * (1 + self.begins_on_inner_set)
         layout_bytes = self.job.resources.layout_bytes // shares
         float64 = (self.gap or 1.0) < FLOAT64_GAP
         self.scan = Scan(
@@ -483,20 +484,20 @@ class Rounds:
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
-    def run(self, latest: float, evaluate: bool = True) -> SubtaskSolution:
+    def run(self, first_solution_by: float, evaluate: bool = True) -> SubtaskSolution:
         """Make the rounds that there is time for, and return the solution.
 
         That is the last one if it has no violators or the gap that was asked for, and the one of
         lowest P otherwise. If the closing evaluation finds a larger gap, rounds go on. Raises
-        TimeLimitError if there is no solution at the moment `latest`.
+        TimeLimitError if there is no solution at the moment `first_solution_by`.
         """
-        self.latest, found = latest, None
+        self.first_solution_by, found = first_solution_by, None
         while found is None:
             stopped = None
             self.record = Record(self.task.problem.tolerance, rounds=self.count)
             run = Decomposition(self.scan, Draws(self.job.data_params.seed), self.record.tolerance)
             try:
-                with self.clock.until(self.until), closing(self._rounds(run)) as rounds:
+                with self.clock.until(self.interrupt_at), closing(self._rounds(run)) as rounds:
                     for last, V in rounds:
                         stopped = self._recorded(run, last, V)
                         if stopped is not None:
@@ -524,7 +525,7 @@ class Rounds:
         return SV
 
     def _rounds(self, run: Decomposition) -> Scans:
-        if self.begins_on_some:
+        if self.begins_on_inner_set:
             return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
         return self.algorithm.rounds(run, self.start)
 
@@ -537,7 +538,7 @@ class Rounds:
             violators=V.count,
             violation=V.max_violation,
             gap=self.best.last_certificate.gap,
-            seconds_left=self.deadline - time.perf_counter(),
+            seconds_left=self.last_round_start - time.perf_counter(),
             dual=V.certificate.dual,
             whole=len(V.step.points) >= self.scan.training_rows,
             steps=V.step.iterations,
@@ -594,12 +595,12 @@ class Rounds:
         """The best solution so far, or that of the inner set; None: there is none."""
         return self.inner_solution if self.best.solution is None else self.best.solution
 
-    def until(self) -> float:
+    def interrupt_at(self) -> float:
         """Return the moment that interrupts a round."""
-        return self.latest if self.best_so_far is None else self.deadline
+        return self.first_solution_by if self.best_so_far is None else self.last_round_start
 
     @property
-    def deadline(self) -> float:
+    def last_round_start(self) -> float:
         """The moment after which no round may begin, since the closing evaluation needs time.
 
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
@@ -608,7 +609,7 @@ class Rounds:
         if self.all_rows is not None:
             # All rows are scanned with this solution, and evaluated.
             seconds *= 2 * self.all_rows / self.task.D.n
-        return self.end - seconds - RESERVED_SECONDS
+        return self.share_end - seconds - RESERVED_SECONDS
 
     # --- problems of some rows ---------------------------------------------------------------
 
@@ -624,7 +625,7 @@ class Rounds:
         if gap is None:
             gap = PART_GAP_SHARE * self.gap_target if self.gap else None
         resources, whole = self.job.resources, self.task.D
-        room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_shares
+        room = max(0, resources.data_bytes - whole.store.resident_bytes) // self.memory_sharers
         D = whole.subset(whole.mask(rows)).regrouped(room, resources.tmpdir)
         task = Subtask(D, self.task.problem.with_bounds_times(factor), self.task.name)
         part = Rounds(
@@ -633,15 +634,15 @@ class Rounds:
             self.job,
             start,
             self.clock,
-            self.end,
+            self.share_end,
             self.earlier_rounds + self.count,
-            2 * self.memory_shares,
+            2 * self.memory_sharers,
             gap,
             whole.n,
         )
         SV, is_feasible = None, factor == 1.0
         try:
-            SV = part.run(self.until(), evaluate=False).SV
+            SV = part.run(self.interrupt_at(), evaluate=False).SV
             found = _over(part, rows, SV)
             if not is_feasible:
                 return found, found
@@ -691,7 +692,7 @@ class Rounds:
             return solution
         certificate = solution.certificate if solution.evaluated else None
         try:
-            with self.clock.until(lambda: self.end - RESERVED_SECONDS):
+            with self.clock.until(lambda: self.share_end - RESERVED_SECONDS):
                 SV, certificate, changes = self.reduce(SV, stop.wanted_gap, certificate)
         except TimeLimitError:
             if solution.evaluated:
@@ -740,12 +741,12 @@ class Rounds:
         None: the gap is above the one asked for, and a further `run` continues from this solution.
         """
         most = CHEAP_SHARE * self.task.D.n if self._may_postpone(stopped) else inf
-        found = self._evaluated(SV, self.clock, self.end + RESERVED_SECONDS, most)
+        found = self._evaluated(SV, self.clock, self.share_end + RESERVED_SECONDS, most)
         if found is None:
             return self._unevaluated(SV, stopped)
         SV, V = found
         if self._should_continue(SV, V, stopped):
-            self.start, self.begins_on_some = no_step, False
+            self.start, self.begins_on_inner_set = no_step, False
             self.best = BestSolution()
             self.best.update(SV, V)
             return None
