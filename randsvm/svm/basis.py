@@ -55,13 +55,19 @@ class Basis:
             values.budget.reserve(-kept[2])
         keeps = values.budget.reserve(size)
         blocks: list[np.ndarray] = []
-        for chunk in values.D.chunks(values.shard):
-            for at in slices(len(chunk.y), ROWS_AT_ONCE):
-                K = self.layout.values(chunk.X[at], self.X)
-                block = np.column_stack([K, np.ones(len(K))])
-                if keeps:
-                    blocks.append(block)
-                yield block
+        try:
+            for chunk in values.D.chunks(values.shard):
+                for at in slices(len(chunk.y), ROWS_AT_ONCE):
+                    K = self.layout.values(chunk.X[at], self.X)
+                    block = np.column_stack([K, np.ones(len(K))])
+                    if keeps:
+                        blocks.append(block)
+                    yield block
+        except BaseException:
+            # A pass that ends early, as by a time limit, keeps nothing.
+            if keeps:
+                values.budget.reserve(-size)
+            raise
         if keeps:
             values.basis_values = self.number, blocks, size
 

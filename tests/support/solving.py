@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from randsvm.data import sampling
 from randsvm.data.shard_executor import Shard
+from randsvm.kernels.kernel import Kernel
 from randsvm.svm import _kkt_scan, blocks, libsvm, offset, scan, subproblem_qp
+from randsvm.svm.basis import Basis
 from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.certificate import (
     DUAL_SHARE,
@@ -16,7 +18,14 @@ from randsvm.svm.certificate import (
 from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm_kernel
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
-from randsvm.svm.running_values import FEW_ROWS, Added, Coefficients, RunningValues
+from randsvm.svm.running_values import (
+    FEW_ROWS,
+    Added,
+    Coefficients,
+    MemoryBudget,
+    RunningValues,
+    ShardValues,
+)
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, ReducedMachine
 from randsvm.svm.tasks import Task

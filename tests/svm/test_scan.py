@@ -17,12 +17,16 @@ from solving import (
     FEW_ROWS,
     LOG_FAILURE,
     Added,
+    Basis,
     Certificate,
     Coefficients,
+    Kernel,
+    MemoryBudget,
     ReducedMachine,
     ResidualQuery,
     RunningValues,
     Scan,
+    ShardValues,
     Sharpened,
 )
 
@@ -406,3 +410,19 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
         _, V = scan.after(step, KEEP_ALL)
         assert V.certificate.gap < 1e-2
         assert isinstance(step.points.X, type(csr((1, 1))))
+
+
+def test_a_pass_over_a_basis_that_ends_early_gives_its_memory_back(tmp_path):
+    y, X = oracle.two_gaussians(3000)
+    path = oracle.write_svmlight(tmp_path / "data", y, X)
+    with open_rows(path) as whole:
+        D, budget = two_classes(whole), MemoryBudget(1 << 20)
+        basis = Basis(1, Kernel("rbf"), D.points(np.arange(5)).X)
+        values = ShardValues(D, budget, D.shards[0])
+        blocks = basis.blocks(values)
+        next(blocks)
+        assert budget.left < 1 << 20
+        blocks.close()
+        assert budget.left == 1 << 20
+        kept = list(basis.blocks(values))
+        assert budget.left == (1 << 20) - sum(block.nbytes for block in kept)
