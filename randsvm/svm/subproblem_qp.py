@@ -56,12 +56,15 @@ is very negative.
 
 Windows are there for their speed: in the middle of a training nearly all coefficients of a working
 set are bounded, no variable can be a pivot for long, and moves that make a pivot leave its box end
-early. Rounds and processor seconds of whole runs, of which starting takes 0.2, with moves alone and
-with both forms: a9a 31, 1.25 and 22, 0.99; friedman 33, 1.19 and 26, 1.06; elevators 43, 2.70 and
-40, 1.99; class weights 10 24, 2.42 and 24, 1.98; checkerboard 16, 1.27 and 16, 1.21. Moves are
-faster where boxes differ. With a form for each kind of box and of sum, and with these two: weights
-1, 2, 3 of rows 1.05 and 0.73; exponential weights 1.32 and 0.97; nu-svc 1.01 and 0.99; nu-svr 1.30
-and 1.70.
+early. Moves are faster where boxes differ. Rounds and processor seconds of whole runs, of which
+starting takes 0.2:
+
+                        moves alone     both forms
+    a9a                 31   1.25       22   0.99
+    friedman            33   1.19       26   1.06
+    elevators           43   2.70       40   1.99
+    class weights 10    24   2.42       24   1.98
+    checkerboard        16   1.27       16   1.21
 
 This module knows nothing of data, kernels or scans. It calls LIBSVM through libsvm.py.
 """
@@ -88,12 +91,17 @@ from randsvm.svm.libsvm import (
 from randsvm.svm.projection import clipped, with_sum
 from randsvm.svm.tasks import BOUND_ROUNDING
 
-# Measured below: rounds of 20,000 rows with weights 1, 2, 3 and with exponential weights of a
-# checkerboard, of a9a (12,000 rows) with a class weight of 5 and as nu-svc, and of friedman (9,000
-# rows) as nu-svr and svr; as they are 9, 11, 20, 13, 9, 14.
 # Most solves of one subproblem. One that another round follows ends after ROUND_SOLVES, or where
-# the violation is at most ENOUGH times the tolerance, once the objective has improved. With 1 solve
-# 9, 12, 28, 14, 18, 14 rounds, with 8 as many as with 3; with ENOUGH = 20 9, 12, 28, 14, 14, 14.
+# the violation is at most ENOUGH times the tolerance, once the objective has improved. Rounds of a
+# checkerboard (20,000 rows), a9a (12,000) and friedman (9,000):
+#                                         as they are    ROUND_SOLVES = 1    ENOUGH = 20
+#     checkerboard, weights 1, 2, 3       9              9                   9
+#     checkerboard, exponential weights   11             12                  12
+#     a9a, class weight 5                 20             28                  28
+#     a9a, nu-svc                         13             14                  14
+#     friedman, nu-svr                    9              18                  14
+#     friedman, svr                       14             14                  14
+# With ROUND_SOLVES = 8 they are as many as with 3.
 MAX_SOLVES, ROUND_SOLVES, ENOUGH = 16, 3, 4.0
 # Rooms are at most this multiple of the median room of the violating variables. With 1 up to half
 # as many rounds more; with 10 as many as with 3, and nu-svr takes a sixth longer.
@@ -187,7 +195,7 @@ def at_bounds(
     return found
 
 
-# ---- moves ----------------------------------------------------------------------------------
+# ---- windows and moves ----------------------------------------------------------------------
 
 
 def solve(
