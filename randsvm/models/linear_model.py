@@ -82,9 +82,8 @@ class LinearModel(Model):
         return X @ self.w + self.b
 
     def properties(self) -> dict[str, Any]:
-        is_one_class = self.solver == ONE_CLASS_SOLVER or not {ORIGIN, SHARE_OUTSIDE}.isdisjoint(
-            self.metadata
-        )
+        marks = self.metadata.keys() & {ORIGIN, SHARE_OUTSIDE}
+        is_one_class = self.solver == ONE_CLASS_SOLVER or bool(marks)
         task = "svr" if self.is_regression else "one-class" if is_one_class else "svc"
         return {
             "format": "liblinear",
