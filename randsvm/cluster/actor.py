@@ -95,7 +95,7 @@ class Actor:
 
     def __init__(self, threads: int) -> None:
         self.threads, self.pool = threads, ThreadPool(threads)
-        # The threads that handle requests; one is left to end calls that nobody waits for.
+        # The threads that handle requests: one for each call, and one that can cancel a call.
         self.callers = ThreadPool(threads + 1)
         # The keys of all that was freed.
         self.freed: set[str] = set()

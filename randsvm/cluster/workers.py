@@ -428,7 +428,7 @@ class WorkerPool:
         return True
 
     def cancel(self, holding: Holding, key: str) -> None:
-        """End a call that nobody waits for, at its next event."""
+        """Cancel a call: it ends at its next event. The client has stopped waiting for it."""
         if self.closed:
             return
         message = pickle.dumps(Request((key,), {}, "", {}, None), 5)

@@ -397,7 +397,7 @@ class _Texts(NamedTuple):
 
 
 class _Missing(NamedTuple):
-    """What stands for a missing number, beside null.
+    """The texts and numbers that count as a missing number, as null does.
 
     pattern : of its texts, for pyarrow; numbers : by their values
     """

@@ -1,4 +1,4 @@
-"""What all trainings share: options apart from parameters, the clock, reasons for the end, types.
+"""Options other than parameters, the clock, reasons for the end, and types of all trainings.
 
 This module knows no algorithm.
 """

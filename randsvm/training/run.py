@@ -227,7 +227,7 @@ PROBABILITY_TIME = 4
 
 
 class Described(NamedTuple):
-    """What the user is told about a training.
+    """The part of the events about a training that depends on its kind of machine.
 
     arguments: the options of the algorithm other than the parameters, with their defaults
     notices: messages
@@ -351,7 +351,7 @@ class Trainer(ABC, Generic[AnyParams]):
         """Return C, and lambda = 1/(C n), the scale of CS246, Pegasos and scikit-learn."""
 
     def described(self, params: AnyParams) -> Described:
-        """Return what the user is told about a training on all rows."""
+        """Return that part of the events about a training on all rows."""
         return Described()
 
     @abstractmethod
