@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isnan, nan, sqrt
 from threading import Event
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from randsvm.arrays import distinct, join_weights
+from randsvm.arrays import distinct
 from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
@@ -48,17 +48,6 @@ COPIED_NONZEROS = 1 << 21
 SINGLE_THREADED_ROWS = 50_000
 
 
-class KeptValues(NamedTuple):
-    """Values kept from the decision values of all rows of a view, in order.
-
-    y : (n,); kept : (n, ...), see Keep; weights : (n,), or None if all are 1
-    """
-
-    y: np.ndarray
-    kept: np.ndarray
-    weights: np.ndarray | None
-
-
 @dataclass(frozen=True)
 class CrossValidation:
     """Folds of D, whose y are class indices or targets.
@@ -75,29 +64,25 @@ class CrossValidation:
     forward: bool = False
 
     @staticmethod
-    def of(D: Dataset, folds: int, job: Job) -> CrossValidation:
-        """Return folds of equal size, over which each class, if any, is spread evenly.
+    def of(D: Dataset, job: Job) -> CrossValidation:
+        """Return the folds that the options of a search ask for, all with nearly the same size.
 
-        If rows have groups, each group is in one fold, and the sizes of folds may differ.
+        Each class, if any, is spread evenly over them. If rows have groups, each group is in one
+        fold, and the sizes of folds may differ. Raises ParameterError for too few rows or groups.
         """
-        _check_rows(D, folds, folds)
-        fold = assign_folds(D, folds, Draw(job.data_params.seed, FOLDS_DRAW))
-        return CrossValidation(D, [fold], concurrent_fits(D, job))
-
-    @staticmethod
-    def of_search(D: Dataset, job: Job) -> CrossValidation:
-        """Return the folds that the options of a search ask for."""
-        search, seed = job.search, job.data_params.seed
-        _check_rows(D, search.fold_count, search.fold_count + (search.groups == "time"))
-        if search.groups == "time":
-            fold = forward_folds(D.n, search.fold_count)
-            return CrossValidation(D, [fold], concurrent_fits(D, job), True)
-        if search.groups == "qid":
-            _check_groups(D, search.fold_count)
+        search, seed, folds = job.search, job.data_params.seed, job.search.fold_count
+        forward = search.groups == "time"
+        if folds + forward > D.n:
+            raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
+        if forward:
+            return CrossValidation(D, [forward_folds(D.n, folds)], concurrent_fits(D, job), True)
+        if search.groups == "qid" and (count := group_count(D)) < folds:
+            some = "is only one group" if count == 1 else f"are only {count} groups"
+            raise ParameterError(f"-v {folds} --groups qid: there {some} of rows")
         draws = [
             Draw(seed, FOLDS_DRAW if not r else REPEATS_DRAW + r) for r in range(search.repeats)
         ]
-        assigned = [assign_folds(D, search.fold_count, draw) for draw in draws]
+        assigned = [assign_folds(D, folds, draw) for draw in draws]
         return CrossValidation(D, assigned, concurrent_fits(D, job))
 
     @property
@@ -132,12 +117,12 @@ def fit_anew(
 ) -> tuple[np.ndarray, None]:
     """Train on some rows of D, from nothing; see FoldFit. fit: trains on the rows of a view."""
     work = partial(held_out_values, fit, params, D.subset(training), D.subset(held_out), keep)
-    return D.executor.call(work).kept, None
+    return D.executor.call(work), None
 
 
 def held_out_values(
     fit: Fit[AnyParams], params: AnyParams, rest: Dataset, held_out: Dataset, keep: Keep
-) -> KeptValues:
+) -> np.ndarray:
     """Train on some rows; return what is kept of f of others. An executor may call it."""
     return kept_values(held_out, fit(rest, params), keep)
 
@@ -145,12 +130,6 @@ def held_out_values(
 def concurrent_fits(D: Dataset, job: Job) -> int:
     """Return the number of concurrent fits on parts of D."""
     return D.executor.concurrent_calls or job.resources.concurrent_fits(D.n)
-
-
-def _check_rows(D: Dataset, folds: int, least: int) -> None:
-    """Raise ParameterError if D has fewer than `least` rows."""
-    if least > D.n:
-        raise ParameterError(f"-v {folds}: there are only {D.n} rows to cross-validate on")
 
 
 def forward_folds(n: int, folds: int) -> np.ndarray:
@@ -163,14 +142,6 @@ def forward_folds(n: int, folds: int) -> np.ndarray:
     fold = np.full(n, -1, np.int16)
     fold[n - folds * size :] = np.arange(folds * size) // size
     return fold
-
-
-def _check_groups(D: Dataset, folds: int) -> None:
-    """Raise ParameterError if D has fewer groups than folds."""
-    count = group_count(D)
-    if count < folds:
-        some = "is only one group" if count == 1 else f"are only {count} groups"
-        raise ParameterError(f"-v {folds} --groups qid: there {some} of rows")
 
 
 def group_count(D: Dataset) -> int:
@@ -229,34 +200,26 @@ def assign_folds(D: Dataset, folds: int, draw: Draw) -> np.ndarray:
     return fold
 
 
-def kept_values(D: Dataset, decision: Decision, keep: Keep) -> KeptValues:
-    """Return what is kept of f of all rows of D.
+def kept_values(D: Dataset, decision: Decision, keep: Keep) -> np.ndarray:
+    """Return what is kept of f of all rows of D, in order.
 
     Scores are computed from this result, not from parts of it: ranks, shares of classes and
     sigmoids of one shard are not those of a fold.
     """
 
-    def of(shard: Shard) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        parts = [(chunk.y, keep(decision(chunk.X), chunk.y)) for chunk in D.chunks(shard)]
-        y, kept = (np.concatenate([part[i] for part in parts]) for i in range(2))
-        return y, kept, D.weights_of(shard)
+    def of(shard: Shard) -> list[np.ndarray]:
+        return [keep(decision(chunk.X), chunk.y) for chunk in D.chunks(shard)]
 
     found = []
-    for report in D.map(of):
+    for kept in D.map(of):
         emit(Progress("scoring", 0, None, "beat"))
-        found.append(report)
-    y, kept, weights = zip(*found, strict=True)
-    sizes = [len(one) for one in y]
-    return KeptValues(
-        np.concatenate(y),
-        np.concatenate(kept),
-        join_weights(list(zip(sizes, weights, strict=True))),
-    )
+        found += kept
+    return np.concatenate(found)
 
 
-def subset_of(D: Dataset, rows: int | None, seed: int) -> Dataset:
-    """Return a random view of this number of rows; None: D."""
-    if rows is None or rows >= D.n:
+def subset_of(D: Dataset, rows: int, seed: int) -> Dataset:
+    """Return a random view of this number of rows; D if it has no more."""
+    if rows >= D.n:
         return D
     some = D.subset(D.mask(D.sample(Draw(seed, SUBSET_DRAW), rows)))
     # Whether rows are copied depends on the data alone: --memory changes no result.
@@ -354,13 +317,14 @@ class Criterion(NamedTuple):
     name : in reports and logs
     sign : 1 if a larger score is better, else -1
     keep : returns what the score needs of the decision values of a row
-    of_fold : returns the score of a fold, from what is kept of all rows that it holds out
+    of_fold : returns the score of a fold, given y, (n,), what is kept, (n, ...), and the weights,
+    (n,), of all rows that it holds out
     """
 
     name: str
     sign: int
     keep: Keep
-    of_fold: Callable[[KeptValues], FoldScore]
+    of_fold: Callable[[np.ndarray, np.ndarray, np.ndarray], FoldScore]
 
     def of_folds(self, folds: Sequence[FoldScore]) -> dict[str, Any]:
         """Return the fields of `events.Tried` that hold the score of several folds."""
@@ -430,17 +394,16 @@ def decision_value(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     return f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
 
 
-def accuracy(values: KeptValues) -> FoldScore:
+def accuracy(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the accuracy in percent."""
-    wrong, weights = values.y != values.kept, _weights(values)
+    wrong = y != predicted
     total, weight = 100 * float(weights[~wrong].sum()), float(weights.sum())
     return FoldScore(len(wrong), total, weight, wrong * _relative(weights))
 
 
-def balanced_accuracy(values: KeptValues) -> FoldScore:
+def balanced_accuracy(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the mean recall of the classes that occur, in percent."""
-    y, predicted, _ = values
-    weights, wrong = _weights(values), y != predicted
+    wrong = y != predicted
     classes, place = np.unique(y, return_inverse=True)
     totals = np.bincount(place, weights)
     recalls = np.bincount(place, weights * ~wrong) / totals
@@ -448,14 +411,14 @@ def balanced_accuracy(values: KeptValues) -> FoldScore:
     return FoldScore(len(y), 100 * float(recalls.mean()), 1, losses)
 
 
-def mean_f1(values: KeptValues) -> FoldScore:
+def mean_f1(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the mean over classes of F1, as scikit-learn's f1_macro.
 
     F1 of a class with the weight T of true and P of predicted rows, hits among both, is
     2 hits / (T + P). To first order, a right prediction of a row with the weight w adds
     (2 - F1) w / (T + P) to that of its true class, and F1 w / (T + P) to that of the wrong class.
     """
-    true, predicted, weights = values.y.astype(np.int64), values.kept, _weights(values)
+    true = y.astype(np.int64)
     size, wrong = int(max(true.max(), predicted.max())) + 1, true != predicted
     rows = np.bincount(true, weights, size) + np.bincount(predicted, weights, size)
     hits = np.bincount(true, weights * ~wrong, size)
@@ -468,30 +431,29 @@ def mean_f1(values: KeptValues) -> FoldScore:
     return FoldScore(len(true), score, 1, _with_mean(1 - score, losses))
 
 
-def area_under_curve(values: KeptValues) -> FoldScore:
+def area_under_curve(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the area under the ROC curve of two classes; nan if one of them has no rows.
 
     The variance of the losses leads to that of the area by DeLong, DeLong, Clarke-Pearson,
     "Comparing the Areas under Two or More Correlated Receiver Operating Characteristic Curves",
     1988: a row counts by the share of its pairs that are ranked correctly.
     """
-    first, weights = values.y == 0, _weights(values)
-    ranked = correctly_ranked(values.kept, first, weights)
+    first = y == 0
+    ranked = correctly_ranked(f, first, weights)
     of_first, rest = float(weights[first].sum()), float(weights[~first].sum())
     score = float(weights[first] @ ranked[first]) / of_first if of_first else nan
     losses = len(first) * weights * (1 - ranked) / np.where(first, of_first, rest)
     return FoldScore(len(first), score, 1, _with_mean(1 - score, losses))
 
 
-def log_loss(values: KeptValues) -> FoldScore:
+def log_loss(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the mean of -log p of the true one of two classes.
 
     p is that of Platt's sigmoid. Either half of the rows has the sigmoid that is fitted to the
     other half, so that no row is scored with its own label. The rows of a class join the halves in
     turn, so that both have as many of them.
     """
-    y, f, _ = values
-    positive, weights, losses = y == 0, _weights(values), np.empty(len(y))
+    positive, losses = y == 0, np.empty(len(y))
     half = np.empty(len(y), bool)
     half[np.argsort(y, kind="stable")] = np.arange(len(y)) % 2 == 0
     for rows in half, ~half:
@@ -502,26 +464,21 @@ def log_loss(values: KeptValues) -> FoldScore:
     return FoldScore(len(y), total, weight, losses * _relative(weights))
 
 
-def squared_error(values: KeptValues) -> FoldScore:
+def squared_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the mean squared error of a regression."""
-    return _mean_error(values, (values.kept - values.y) ** 2)
+    return _mean_error(y, f, weights, (f - y) ** 2)
 
 
-def absolute_error(values: KeptValues) -> FoldScore:
+def absolute_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray) -> FoldScore:
     """Return the mean absolute error of a regression."""
-    return _mean_error(values, np.abs(values.kept - values.y))
+    return _mean_error(y, f, weights, np.abs(f - y))
 
 
-def _mean_error(values: KeptValues, losses: np.ndarray) -> FoldScore:
-    weights, errors = _weights(values), RegressionErrors()
-    errors.add(values.y, values.kept, values.kept, weights)
+def _mean_error(y: np.ndarray, f: np.ndarray, weights: np.ndarray, losses: np.ndarray) -> FoldScore:
+    errors = RegressionErrors()
+    errors.add(y, f, f, weights)
     total, weight = float(weights @ losses), float(weights.sum())
     return FoldScore(len(losses), total, weight, losses * _relative(weights), errors)
-
-
-def _weights(values: KeptValues) -> np.ndarray:
-    """Return the weights of the rows, (n,) float64."""
-    return np.ones(len(values.y)) if values.weights is None else values.weights
 
 
 def _relative(weights: np.ndarray) -> np.ndarray:
@@ -557,44 +514,29 @@ def mean_and_error(scores: Sequence[float], folds: int) -> tuple[float, float]:
 RACING_DEVIATIONS = 2.326
 
 
-def mean_excess(losses: np.ndarray, best: np.ndarray, rows: int) -> tuple[float, float]:
-    """Return the mean difference of the losses of the same rows, and its standard error.
-
-    The standard error is the one under the hypothesis that the expected difference is 0, so that
-    for losses of 0 and 1 the test is that of McNemar, 1947: a few rows are never enough, also if
-    their differences are all equal.
-
-    losses, best : (m,); rows: the number of all rows; more losses than rows come from repetitions,
-    which score the same rows again
-    """
-    difference = losses - best
-    error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
-    return float(difference.mean()), error
-
-
 def significantly_worse(losses: Mapping[int, np.ndarray], rows: int) -> list[int]:
     """Return the candidates whose losses are significantly above those of the best, in order.
 
-    The test is paired, over rows: see RACING_DEVIATIONS.
+    The test is paired, over rows: see RACING_DEVIATIONS. The standard error is the one under the
+    hypothesis that the expected difference is 0, so that for losses of 0 and 1 the test is that of
+    McNemar, 1947: a few rows are never enough, also if their differences are all equal.
 
-    losses : (m,) of each candidate, of the same rows; rows: see `mean_excess`
+    losses : (m,) of each candidate, of the same rows; rows: the number of all rows; more losses
+    than rows come from repetitions, which score the same rows again
     """
     means = {index: float(loss.mean()) for index, loss in losses.items()}
-    if len(means) < 2:
-        return []
     numbers = [index for index in sorted(means) if not isnan(means[index])]
     if not numbers:
         return []
     best = min(numbers, key=means.__getitem__)
-    worse = []
-    for index in sorted(means):
-        if isnan(means[index]):
-            worse.append(index)
-            continue
-        excess, error = mean_excess(losses[index], losses[best], rows)
-        if excess > RACING_DEVIATIONS * error:
-            worse.append(index)
-    return worse
+
+    def is_worse(index: int) -> bool:
+        difference = losses[index] - losses[best]
+        error = sqrt(float(np.square(difference).mean()) / min(len(difference), rows))
+        # A score that is not a number is worse than any other.
+        return not float(difference.mean()) <= RACING_DEVIATIONS * error
+
+    return [index for index in sorted(means) if is_worse(index)]
 
 
 # The parameters that make a machine simpler, the most important first: 1 if a smaller value does,
@@ -647,7 +589,7 @@ TRAINING_TIME = 0.75
 def fit_by_cross_validation(
     D: Dataset,
     params: AnyParams,
-    fit: Callable[[Dataset, AnyParams, float], Decision],
+    fit: Callable[..., Decision],
     calibration: Calibration,
     job: Job,
     until: float,
@@ -656,44 +598,39 @@ def fit_by_cross_validation(
 
     A sigmoid fitted to training rows would be far too confident.
 
-    D : y are class indices or targets. fit : trains on a fold within about the given seconds, or
-    raises TimeLimitError. until : perf_counter() in seconds; only folds that are done by then
-    count, and without any the result is empty.
+    D : y are class indices or targets. fit : trains on a fold, with some parameters, within about
+    `seconds`, or raises TimeLimitError. until : perf_counter() in seconds; only folds that are
+    done by then count, and without any the result is empty.
     """
     folds = min(Search.DEFAULT_FOLDS, group_count(D))
     if folds < 2:
         emit(Notice(f"one row is too few for {calibration.options}"))
         return {}
-    found: dict[int, np.ndarray] = {}
     with replicated(D, D) as whole:
-        validation = CrossValidation.of(whole, folds, job)
-        waves = math.ceil(folds / validation.concurrent_fits)
-        seconds = TRAINING_TIME * (until - time.perf_counter()) / waves
+        validation = CrossValidation.of(whole, replace(job, search=Search(folds)))
+        threads = validation.concurrent_fits
+        seconds = TRAINING_TIME * (until - time.perf_counter()) / math.ceil(folds / threads)
+        timed = partial(fit, seconds=seconds)
 
-        def train(D: Dataset, params: AnyParams) -> Decision:
-            return fit(D, params, seconds)
-
-        def values_of(fold: int) -> dict[int, np.ndarray]:
+        def values_of(fold: int) -> tuple[int, np.ndarray]:
             rows = validation.training(fold), validation.held_out(fold)
             try:
-                return {fold: fit_anew(whole, train, params, None, *rows, calibration.keep)[0]}
+                return fold, fit_anew(whole, timed, params, None, *rows, calibration.keep)[0]
             except TimeLimitError:
-                return {}
+                raise Cancelled from None
 
         tasks = [partial(values_of, fold) for fold in validation.folds]
-        threads = validation.concurrent_fits
-        for done in run_concurrently(tasks, threads, until, "probabilities"):
-            found |= done
+        found = dict(run_concurrently(tasks, threads, until, "probabilities"))
     late = f"no time for all folds of {calibration.options}"
     if not found:
         emit(Notice(f"{late}, and too few rows are held out to fit it"))
         return {}
-    f = np.empty((D.n, next(iter(found.values())).shape[1]))
     held = np.isin(validation.assigned[0], list(found))
-    for fold in list(found):
-        f[validation.held_out(fold)] = found.pop(fold)
     if not held.all():
         emit(Notice(f"{late}: {np.count_nonzero(held):,} held-out rows are used"))
+    f = np.empty((D.n, next(iter(found.values())).shape[1]))
+    for fold in list(found):
+        f[validation.held_out(fold)] = found.pop(fold)
     weights = D.weights()
     own = None if weights is None else weights[held]
     return calibration.fit(f if held.all() else f[held], D.labels()[held], own)

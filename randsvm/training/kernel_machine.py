@@ -339,8 +339,7 @@ class KernelTrainer(Trainer[KernelParams]):
         D, saved = subtasks.D, [one for _, one in solved]
         if subtasks.pairs:
             machine = assemble(subtasks, [SV for SV, _ in solved])
-            f_of_others = kept_values(D.subset(held_out), machine.decision_matrix, keep).kept
-            return f_of_others, saved
+            return kept_values(D.subset(held_out), machine.decision_matrix, keep), saved
         f = []
         for SV, one in solved:
             assert one is not None, "only a pair of classes may lack a side"
@@ -663,11 +662,11 @@ def fit_density_marks(D: Dataset, decision: Decision, clock: Clock, until: float
     """
     try:
         with clock.until(lambda: until):
-            _, f, weights = kept_values(D, decision, keep_all)
+            f = kept_values(D, decision, keep_all)
     except TimeLimitError:
         emit(Notice("no time for -b 1: no probabilities"))
         return {}
-    marks = density_marks(f[:, 0], weights)
+    marks = density_marks(f[:, 0], D.weights())
     if marks is None:
         emit(Notice("too few rows on one side of f = 0 for -b 1: no probabilities, as in LIBSVM"))
         return {}

@@ -33,7 +33,6 @@ from randsvm.training.cross_validation import (
     Criterion,
     CrossValidation,
     FoldScore,
-    KeptValues,
     criterion_of,
     mean_and_error,
     replicated,
@@ -436,7 +435,7 @@ class CandidateScores(Generic[AnyParams]):
             replicated(self.D, subset_of(self.D, rows, self.job.data_params.seed)) as some,
             self.fits(some, params) as (fit, starts_from_fits),
         ):
-            folds, drops = CrossValidation.of_search(some, self.job), self._drops(len(params), some)
+            folds, drops = CrossValidation.of(some, self.job), self._drops(len(params), some)
             yield Race(params, folds, fit, starts_from_fits, self.criterion, drops, self.until)
 
     def _drops(self, count: int, some: Dataset) -> bool:
@@ -625,7 +624,7 @@ class Race(Generic[AnyParams]):
         found, validation, previous = [], self.validation, self.first_fits.get(family[0])
         held_out, training = validation.held_out(fold), validation.training(fold)
         y, weights = validation.D.labels()[held_out], validation.D.weights()
-        own = None if weights is None else weights[held_out]
+        weights = np.ones(len(y)) if weights is None else weights[held_out]
         is_first = fold == validation.folds[0] and not validation.forward
         try:
             for index in family:
@@ -636,7 +635,7 @@ class Race(Generic[AnyParams]):
                     self.candidates[index], previous, training, held_out, self.criterion.keep
                 )
                 self.seconds[index] = time.perf_counter() - began
-                score = self.criterion.of_fold(KeptValues(y, kept, own))
+                score = self.criterion.of_fold(y, kept, weights)
                 # Only a race compares the losses of rows.
                 score = score if self.drops else score._replace(losses=np.empty(0))
                 found.append((index, fold, score))

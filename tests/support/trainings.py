@@ -70,18 +70,18 @@ def splits_of(D: Dataset, seed: int = 0, **search: Any) -> list[tuple[np.ndarray
 
     search: fields of Search, such as folds=5
     """
-    folds = CrossValidation.of_search(D, _job(seed, Search(**search)))
+    folds = CrossValidation.of(D, _job(seed, Search(**search)))
     return [(folds.training(k), folds.held_out(k)) for k in folds.folds]
 
 
 def folds_of(D: Dataset, seed: int = 0, **search: Any) -> list[np.ndarray]:
     """Return the number of the fold that holds out each row, for each repetition of a search."""
-    return list(CrossValidation.of_search(D, _job(seed, Search(**search))).assigned)
+    return list(CrossValidation.of(D, _job(seed, Search(**search))).assigned)
 
 
 def folds_of_probabilities(D: Dataset, seed: int) -> np.ndarray:
     """Return the number of the fold of -b that holds out each row."""
-    return CrossValidation.of(D, 5, _job(seed, Search())).assigned[0]
+    return CrossValidation.of(D, _job(seed, Search(5))).assigned[0]
 
 
 def group_folds(groups: np.ndarray, y: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -115,12 +115,7 @@ def score_of(
     labels = [str(label) for label in range(classes)]
     criterion = cross_validation.criterion_of(Search(5, select_by=name), params, labels)
     kept = criterion.keep(f[:, None] if f.ndim == 1 else f, y)
-    return criterion.of_fold(cross_validation.KeptValues(y, kept, w))
-
-
-def kept_values(D: Dataset, decision: Callable[[Any], np.ndarray]) -> Any:
-    """Return y, decision values and weights of all rows of D, as a fold keeps them."""
-    return cross_validation.kept_values(D, decision, lambda f, y: f[:, 0])
+    return criterion.of_fold(y, kept, np.ones(len(y)) if w is None else w)
 
 
 def significantly_worse(losses: dict[int, np.ndarray], rows: int) -> list[int]:

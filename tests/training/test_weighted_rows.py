@@ -6,9 +6,7 @@ import numpy as np
 import oracle
 import pytest
 from learning import learn
-from scans import case, problem
 from sklearn import svm
-from trainings import kept_values
 
 from randsvm import Arrays, train
 from randsvm.estimators import NuSVC
@@ -124,17 +122,6 @@ def test_nu_svc_with_spread_weights_reaches_a_small_gap(seed):
     assert 0 <= primal + norm / 2 <= 2 * asked * max(abs(primal), norm / 2)
 
 
-def test_scores_of_folds_have_the_weights_of_their_rows(made):
-    with case(*made("two_gaussians", 450), problem()) as one:
-        weights = np.arange(450) / 100
-        D = one.D.reweighted(weights).subset(np.arange(450) % 2 == 0)
-        zeros = np.zeros((100, 1))
-        found = kept_values(D, lambda X: zeros[: X.shape[0]])
-        assert found.weights is not None
-        assert found.weights.tolist() == weights[::2].tolist()
-        assert len(found.kept) == len(found.y) == 225
-
-
 @pytest.mark.parametrize("options", [(), ("-s", "svr", "-p", 0.3), ("-s", "one-class", "-n", 0.2)])
 def test_a_warm_start_goes_on_from_weighted_coefficients(tmp_path, options):
     """Also where weights have changed: a coefficient beyond its new bound moves to the bound."""
@@ -153,3 +140,13 @@ def test_a_warm_start_goes_on_from_weighted_coefficients(tmp_path, options):
     assert float(warm.metadata["gap"]) <= 1e-3
     assert float(warm.metadata["primal"]) == pytest.approx(float(cold.metadata["primal"]), rel=2e-3)
     assert len(warm.rounds) < len(cold.rounds)
+
+
+def test_rows_of_a_fold_count_by_their_weights_in_its_score(tmp_path):
+    """All rows are equal, so that every fold predicts the class of the larger weight."""
+    y, weights = np.repeat([1.0, -1.0], [120, 60]), np.repeat([1.0, 0.1], [120, 60])
+    path = oracle.write_rows(tmp_path / "data", y, np.ones((180, 1)), 1, weights)
+    learnt = learn("randsvm", path, tmp_path / "m", "-v", 3)
+    name, score = learnt.metadata["cross_validation"].split()
+    assert name == "accuracy"
+    assert float(score) == pytest.approx(100 * 120 / 126)
