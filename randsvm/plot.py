@@ -376,7 +376,7 @@ class PredictedRows:
     """Rows of data with their predictions.
 
     fitted : the model. labels : of the classes. X : (m, width) csr_matrix. y : (m,) float64,
-    class index or target, nan if unlabelled. weights : (m,). f : (m,) or (m, columns). predicted :
+    class index or target, nan if unlabelled. weights : (m,). f : (m, columns). predicted :
     (m,) class index or target. probabilities : (m, classes), or None. sample : numbers of up to
     MAX_POINTS rows, ascending.
     """
@@ -394,7 +394,7 @@ class PredictedRows:
     @property
     def first_f(self) -> np.ndarray:
         """The f of two classes, which is above 0 for the first class, (m,)."""
-        return self.f if self.f.ndim == 1 else self.f[:, 0] - self.f[:, 1]
+        return self.f[:, 0] if self.f.shape[1] == 1 else self.f[:, 0] - self.f[:, 1]
 
 
 def _fitted(model: Any) -> FittedModel:
@@ -482,7 +482,7 @@ def scores(data: Any, model: Any) -> Figure:
     if not len(at):
         raise ContentError("no row has a label of the model: expected labelled rows")
     if not K:
-        return _draw_residuals(found.y[at], found.f[at])
+        return _draw_residuals(found.y[at], found.predicted[at])
     drawn = [_draw_confusion]
     if K == 2:
         both = len(np.unique(found.y[at])) == 2
@@ -688,14 +688,14 @@ def _draw_decisions(
     f = np.stack(
         [decision_values(model, origin + s @ directions, found.fitted.jobs) for s in lines]
     )
-    if f.ndim == 3 and K != 2:
+    if f.shape[2] > 1 and K != 2:
         classes = np.stack([model.predicted(row) for row in f])
         for code in range(K):
             own, colour = (classes == code).astype(float), _style(code)["color"]
             axis.contourf(*sides, own, [0.5, 1.5], colors=[colour], alpha=0.25)
             axis.contour(*sides, own, [0.5], colors=INK, linewidths=0.4)
         return
-    f = f if f.ndim == 2 else f[:, :, 0] - f[:, :, 1]
+    f = f[:, :, 0] if f.shape[2] == 1 else f[:, :, 0] - f[:, :, 1]
     style: Record = {"levels": 14, "cmap": "cividis", "alpha": 0.8}
     if K:
         limit = min(3.0, float(np.abs(f).max()) or 1.0)

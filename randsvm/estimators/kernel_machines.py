@@ -302,7 +302,7 @@ class KernelClassifier(KernelMachine, Classifier):
             raise NotFittedError(
                 "predict_proba is not available when fitted with probability=False"
             )
-        p = self.model_.model.probabilities(self._decision(X))
+        p = self.model_.predict_proba(self._checked_rows(X, reset=False))
         return p[:, np.argsort(self._class_indices)]
 
     @available_if(_has_probabilities)

@@ -36,9 +36,9 @@ ROUNDING = 1e-9
 def predicted_classes(f: np.ndarray) -> np.ndarray:
     """Return the class index of each row, (m,) int64.
 
-    f : (m,) for two classes, where f > 0 is class 0; or (m, classes), where the largest f wins.
+    f : (m, 1) for two classes, where f > 0 is class 0; or (m, classes), where the largest f wins.
     """
-    return f.argmax(axis=1) if f.ndim == 2 else np.where(f > 0, 0, 1)
+    return f.argmax(axis=1) if f.shape[1] > 1 else np.where(f[:, 0] > 0, 0, 1)
 
 
 def class_pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:

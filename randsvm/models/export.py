@@ -223,21 +223,20 @@ def _compare(
         own = model.decision(rows)
         norm = float(np.sqrt((rows.extra + squared_norms(rows.X)).max(initial=0.0)))
         f, predicted, probabilities = predict(X)
-        differences = np.abs(f - own.reshape(f.shape))
+        differences = np.abs(f - own)
         # A nan compares as False.
         wrong = ~(differences <= form.tolerance(norm)).all(axis=1)
         largest = float(np.max([largest, differences.max(initial=0.0)]))
-        found = f.reshape(own.shape)
         if not model.is_regression:
             labels += int((predicted != model.predicted(own)).sum())
-            wrong |= predicted != model.predicted(found)
+            wrong |= predicted != model.predicted(f)
         if probabilities.size:
-            again = model.probabilities(found)
+            again = model.probabilities(f)
             wrong |= ~(np.abs(probabilities - again) <= 1e-8).all(axis=1)
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
             raise ExportError(
-                f"the export is not written: {name} computes f = {_shown(found[first])} for row "
+                f"the export is not written: {name} computes f = {_shown(f[first])} for row "
                 f"{count + first + 1}, and the model {_shown(own[first])}"
             )
         count += len(f)

@@ -97,7 +97,8 @@ class FittedModel:
         -----
         A sparse matrix may have any number of columns, as a file may.
         """
-        return decision_values(self.model, X, self.jobs)
+        f = decision_values(self.model, X, self.jobs)
+        return f[:, 0] if f.shape[1] == 1 else f
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label, or the target of a regression, of each row.
@@ -137,7 +138,7 @@ class FittedModel:
         """
         if self.model.is_regression or not self.model.has_probabilities:
             raise ModelError("the model has no probabilities: train with probability=True")
-        return self.model.probabilities(self.decision_function(X))
+        return self.model.probabilities(decision_values(self.model, X, self.jobs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model file.
@@ -230,7 +231,7 @@ def decision_values(model: Model, X: Any, jobs: int, labels_only: bool = False) 
 
     Returns
     -------
-    ndarray of shape (m,) or (m, columns), float64
+    ndarray of shape (m, columns), float64
         Values f of each row.
 
     Raises

@@ -103,7 +103,7 @@ class KernelModel(Model):
 
     # --- decision values -------------------------------------------------------------------
 
-    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
+    def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
         """Return f, (m, columns) float64.
 
         labels_only: RBF sums may be in float32 for rows whose label rounding cannot change.

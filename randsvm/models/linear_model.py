@@ -77,7 +77,7 @@ class LinearModel(Model):
     def _transform(self) -> FeatureTransform | None:
         return None if self.mapping is None else self.mapping.over(self.features)
 
-    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
+    def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
         X = rows.X if self._transform is None else self._transform.values(to_csr(rows.X))
         return X @ self.w + self.b
 

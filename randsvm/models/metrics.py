@@ -33,7 +33,7 @@ class Metric:
     def add(self, y: np.ndarray, f: np.ndarray, predicted: np.ndarray, weights: np.ndarray) -> None:
         """Count m rows.
 
-        y : (m,) class indices or targets, nan for unlabelled rows; f : decision values; predicted :
+        y : (m,) class indices or targets, nan for unlabelled rows; f : (m, columns); predicted :
         (m,) class indices or targets; weights : (m,).
         """
         labelled = ~np.isnan(y)
@@ -72,7 +72,7 @@ class Accuracy(Metric):
 
 
 class RegressionErrors(Metric):
-    """Errors e = f - y of a regression.
+    """Errors e = f - y of a regression, whose predictions are f.
 
     sums : (2,), of e^2 and |e|; mean, products : of y and f, (2,) and (2, 2), the latter sums of
     products of the deviations from the mean
@@ -88,7 +88,7 @@ class RegressionErrors(Metric):
         total = float(weights.sum())
         if not total:
             return
-        error, pairs = f - y, np.column_stack([y, f])
+        error, pairs = predicted - y, np.column_stack([y, predicted])
         # With this formula the mean of equal pairs is exactly that pair.
         mean = pairs[0] + weights @ (pairs - pairs[0]) / total
         deviations = pairs - mean
@@ -171,7 +171,7 @@ class ConfusionMatrix(Accuracy):
         if K == 2:
             is_known = true < K
             # A model with Crammer and Singer's loss has two decision values.
-            f = f if f.ndim == 1 else f[:, 0] - f[:, 1]
+            f = f[:, 0] if f.shape[1] == 1 else f[:, 0] - f[:, 1]
             self.blocks.append((f[is_known], true[is_known] == 0, weights[is_known]))
 
     def add_probabilities(self, y: np.ndarray, p: np.ndarray, weights: np.ndarray) -> None:

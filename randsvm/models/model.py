@@ -79,21 +79,16 @@ class Model:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def decision(self, rows: ModelRows, labels_only: bool = False) -> np.ndarray:
-        """Return the decision values of rows, (m,) or (m, columns) float64.
+        """Return the decision values of rows, (m, columns) float64.
 
         Several classes have a column for each class or pair. labels_only : only `predicted` uses
         the result, which may then be less precise
         """
-        f = self._decision(rows, labels_only)
-        return f[:, 0] if f.shape[1] == 1 else f
+        raise NotImplementedError
 
     def decision_matrix(self, X: Matrix) -> np.ndarray:
         """Return f, (m, columns) float64. X : (m, d), column j is the feature `features[j]`."""
-        return self._decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)), False)
-
-    def _decision(self, rows: ModelRows, labels_only: bool) -> np.ndarray:
-        """Return f, (m, columns) float64."""
-        raise NotImplementedError
+        return self.decision(ModelRows(X, np.zeros(X.shape[0]), np.empty(0, np.int32)))
 
     @property
     def rows_at_once(self) -> int:
@@ -137,11 +132,11 @@ class Model:
         return not self.labels
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
-        """Return the class index of each row, (m,) int64, or f itself for a regression.
+        """Return the class index, int64, or the predicted target of each row, (m,).
 
-        f : (m,) or (m, columns), result of `decision`
+        f : (m, columns), result of `decision`
         """
-        return f if self.is_regression else decisions.predicted_classes(f)
+        return f[:, 0] if self.is_regression else decisions.predicted_classes(f)
 
     @property
     def has_probabilities(self) -> bool:
@@ -157,19 +152,18 @@ class Model:
     def probabilities(self, f: np.ndarray) -> np.ndarray:
         """Return the probability of each class in the order of `labels`, (m, classes) float64.
 
-        f : (m,) or (m, columns), result of `decision`
+        f : (m, columns), result of `decision`
         """
         if self.density_marks is not None:
-            return decisions.novelty_probabilities(f, self.density_marks)
-        columns = decisions.sigmoids(f.reshape(len(f), -1), self.sigmoid)
-        return decisions.class_probabilities(columns)
+            return decisions.novelty_probabilities(f[:, 0], self.density_marks)
+        return decisions.class_probabilities(decisions.sigmoids(f, self.sigmoid))
 
     def class_scores(self, f: np.ndarray) -> np.ndarray:
         """Return how badly each class fits each row, (m, classes); see `decisions.class_scores`.
 
-        f : (m,) or (m, columns), result of `decision`
+        f : (m, columns), result of `decision`
         """
-        return class_scores(f.reshape(len(f), -1), pairs=False)
+        return class_scores(f, pairs=False)
 
     def rows(self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> ModelRows:
         """Return rows after scaling, over the features of the model.

@@ -236,7 +236,7 @@ class _FilePrediction:
         y, weights = block.y[part], block.weights[part]
         self.metric.add(y, rows.f, rows.predicted, weights)
         if self.coverage is not None and self.model.is_regression:
-            self.coverage.add_intervals(y, rows.f, weights)
+            self.coverage.add_intervals(y, rows.predicted, weights)
         elif self.coverage is not None:
             self.coverage.add_sets(y, self._label_sets(rows)[1], weights)
         if rows.probabilities is not None and isinstance(self.metric, ConfusionMatrix):
@@ -377,7 +377,7 @@ class _FilePrediction:
             values = np.column_stack([rows.f, rows.f - half, rows.f + half])
             return self._lines_of_numbers(values)
         if self.params.scores or self.model.is_regression:
-            return self._lines_of_numbers(rows.f.reshape(len(rows.f), -1))
+            return self._lines_of_numbers(rows.f)
         lines = [self.names[index] for index in rows.predicted.tolist()]
         if rows.probabilities is not None:
             # The number of digits is svm-predict's.
@@ -408,8 +408,8 @@ def _written_labels(model: Model, labels: str) -> tuple[str, ...]:
 class PredictedRows(NamedTuple):
     """The predictions of m rows.
 
-    f : (m,) or (m, columns) float64, decision values
-    predicted : (m,) class indices, or f for a regression
+    f : (m, columns) float64, decision values
+    predicted : (m,) class indices or targets
     probabilities : (m, classes) float64, or None
     unseen : (values,) int32, feature index of each value whose feature is not in the training data
     """

@@ -386,7 +386,7 @@ def criterion_of(
 
 def predicted(f: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the class index that f, (m, columns), predicts for each row, (m,)."""
-    return predicted_classes(f[:, 0] if f.shape[1] == 1 else f)
+    return predicted_classes(f)
 
 
 def decision_value(f: np.ndarray, y: np.ndarray) -> np.ndarray:

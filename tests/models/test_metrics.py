@@ -18,7 +18,7 @@ from sklearn import metrics as peers
 def counted(count, y, f, pieces, weights=None):
     """Block by block, as rows are read."""
     predicted = f if isinstance(count, type(count_of("errors"))) else classes_of(f)
-    weights = np.ones(len(y)) if weights is None else weights
+    weights, f = np.ones(len(y)) if weights is None else weights, f.reshape(len(f), -1)
     for part in np.array_split(np.arange(len(y)), pieces):
         count.add(y[part], f[part], predicted[part], weights[part])
     return count

@@ -258,7 +258,7 @@ def test_a_row_on_the_hyperplane_is_computed_in_float64(tmp_path, train):
 
     def decision(x, labels_only=False):
         indices, values = np.array([1, 2], np.int32), x.astype(np.float32)
-        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), labels_only)[0]
+        return loaded.decision(loaded.rows(np.array([0, 2]), indices, values), labels_only)[0, 0]
 
     above, below = np.array([1.0, 1.0]), np.array([-1.0, -1.0])
     assert decision(above) > 0 > decision(below)
