@@ -79,7 +79,7 @@ def _constants(model: Model, form: NormalForm) -> Iterator[str]:
         "SINGLE": int(form.single),
         "SCALED": int(form.factor is not None),
         "UNIT": int(form.unit),
-        "LINEAR": int(form.L.any()),
+        "LINEAR": int(form.phi is None),
         "PHI": (form.phi or "none").upper(),
         "SPARSE": int(_is_sparse(form)),
         "GAMMA": repr(float(form.gamma)),
@@ -126,9 +126,9 @@ def _tables(model: Model, form: NormalForm) -> Iterator[str]:
     if form.factor is not None:
         yield _table(REAL, "shift", form.shift)
         yield _table(REAL, "factor", form.factor)
-    if form.L.any():
+    if form.phi is None:
         yield _table(REAL, "weights", form.L)
-    if form.phi is not None:
+    else:
         yield from _terms(form)
     if model.labels:
         yield _texts("labels", model.labels)

@@ -9,12 +9,16 @@ Input X: (rows, inputs) float64; column i is feature i + 1, or i of a zero-based
 A model of a table has the names of its features as a JSON list in the metadata `feature_names`.
 Outputs: label (rows,) int64 or string; f (rows, columns) float64; probabilities (rows, classes).
 A regression has prediction (rows,) in place of label.
+
+The nodes are written in ONNX's textual syntax. Names that no node defines are tables. Types are
+numbers there: 1 is float, 6 int32, 7 int64, 9 bool, 11 double.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import re
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -30,6 +34,9 @@ from randsvm.models.normal_form import NormalForm
 OPSET, IR_VERSION = 13, 7
 MAX_FLOAT = float(np.finfo(np.float32).max)
 
+# Nodes, and the tables that they name.
+Part: TypeAlias = tuple[str, dict[str, Any]]
+
 
 def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
     """Return the onnx.ModelProto of a model.
@@ -37,12 +44,38 @@ def onnx_graph(model: Model, form: NormalForm, floats: bool = False) -> Any:
     floats : whether X is float32. Raise ParameterError without the package onnx.
     """
     try:
-        import onnx
+        from onnx import checker, helper, numpy_helper, parser
     except ImportError as error:
         raise ParameterError(
             f"an export to ONNX needs onnx (pip install 'randsvm[onnx]'): {error}"
         ) from error
-    return _Graph(model, form, onnx).proto(floats)
+    f, (output, prediction) = f"double[rows, {len(form.b)}] f", _prediction(model)
+    outputs, parts = [output, f], [_rows(form), _decisions(form), prediction]
+    if model.has_class_probabilities:
+        outputs.append(f"double[rows, {len(model.labels)}] probabilities")
+        parts.append(_probabilities(model))
+    X = f"{'float' if floats else 'double'}[rows, {form.inputs}] X"
+    text = "".join(nodes for nodes, _ in parts)
+    graph = parser.parse_graph(f"randsvm ({X}) => ({', '.join(outputs)}) {{ {text} }}")
+    tables = {"zero": 0.0, "half": 0.5, "one": 1.0, "ones": np.ones((form.inputs, 1))}
+    for _, own in parts:
+        tables |= own
+    used = set(re.findall(r"\w+", text))
+    graph.initializer.extend(
+        numpy_helper.from_array(np.array(tables[name]), name) for name in tables if name in used
+    )
+    made = helper.make_model(
+        graph,
+        producer_name="randsvm",
+        producer_version=__version__,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+    if model.columns is not None:
+        names = json.dumps(model.columns.feature_names[: form.inputs])
+        helper.set_model_props(made, {"feature_names": names})
+    checker.check_model(made)
+    return made
 
 
 def add_to(made: Any, scope: Any, operator: Any, container: Any) -> None:
@@ -50,279 +83,288 @@ def add_to(made: Any, scope: Any, operator: Any, container: Any) -> None:
 
     made : onnx.ModelProto of `onnx_graph`; scope, operator, container : skl2onnx's
     """
-    from onnx import TensorProto, helper
+    from onnx import compose, helper
 
-    graph = made.graph
-    names = {"X": operator.inputs[0].full_name}
-    own = zip(graph.output, operator.outputs, strict=True)
-    names |= {output.name: variable.full_name for output, variable in own}
-    for constant in graph.initializer:
-        names[constant.name] = scope.get_unique_variable_name(constant.name)
-        renamed = TensorProto()
-        renamed.CopyFrom(constant)
-        renamed.name = names[constant.name]
-        container.initializers.append(renamed)
+    # Constants, because onnx.compose does not rename tables in the bodies of loops.
+    for table in made.graph.initializer:
+        made.graph.node.append(helper.make_node("Constant", [], [table.name], value=table))
+    del made.graph.initializer[:]
+    graph = compose.add_prefix(made, f"{operator.full_name}_").graph
     for node in graph.node:
-        for name in node.output:
-            names.setdefault(name, scope.get_unique_variable_name(name))
         given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
-        inputs, outputs = ([names[name] for name in own] for own in (node.input, node.output))
-        container.add_node(node.op_type, inputs, outputs, op_version=OPSET, **given)
+        names = list(node.input), list(node.output)
+        container.add_node(node.op_type, *names, op_version=OPSET, **given)
+    X, *outputs = operator.inputs[0].full_name, *(one.full_name for one in operator.outputs)
+    own = [one.name for one in graph.output]
+    for value, name in zip([X, *own], [graph.input[0].name, *outputs], strict=True):
+        container.add_node("Identity", value, name, op_version=OPSET)
 
 
-class _Graph:
-    """Adds nodes for a model."""
+# ---- rows ----
 
-    def __init__(self, model: Model, form: NormalForm, onnx: Any) -> None:
-        self.model, self.form, self.onnx = model, form, onnx
-        self.nodes: list[Any] = []
-        self.node_count = 0
-        self.constants: list[Any] = []
+READ = """
+    stored = Cast <to = {stored_type}> (X)
+    x = Cast <to = 11> (stored)
+"""
+SCALED = """
+    moved = Sub (x, shift)
+    scaled = Mul (moved, factor)
+"""
+OF_UNIT_LENGTH = """
+    scaled_squares = Mul (scaled, scaled)
+    squared_length = MatMul (scaled_squares, ones)
+    length = Sqrt (squared_length)
+    has_length = Greater (length, zero)
+    divisor = Where (has_length, length, one)
+    divided = Div (scaled, divisor)
+"""
+STORED = """
+    limited = Clip (divided, least, most)
+    stored_scaled = Cast <to = {stored_type}> (limited)
+    v = Cast <to = 11> (stored_scaled)
+"""
 
-    def constant(self, value: Any, dtype: Any = np.float64) -> str:
-        """Add a constant and return its name."""
-        name = f"constant{len(self.constants)}"
-        array = np.array(value, dtype)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
-        return name
 
-    def node(self, operator: str, *inputs: Any, output: str | None = None, **given: Any) -> str:
-        """Add a node and return the name of its output. Arrays and numbers become constants."""
-        self.node_count += 1
-        name = output or f"node{self.node_count}"
-        names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
-        self.nodes.append(self.onnx.helper.make_node(operator, names, [name], **given))
-        return name
+def _rows(form: NormalForm) -> Part:
+    """Return v, the rows after rounding and scaling."""
+    nodes = "v = Identity (x)"
+    if form.factor is not None:
+        divided = OF_UNIT_LENGTH if form.unit else "divided = Identity (scaled)"
+        nodes = SCALED + divided + STORED
+    tables = {"shift": form.shift, "factor": form.factor, "least": -MAX_FLOAT, "most": MAX_FLOAT}
+    return (READ + nodes).format(stored_type=1 if form.single else 11), tables
 
-    def cast(self, value: str, kind: str, output: str | None = None) -> str:
-        return self.node("Cast", value, to=getattr(self.onnx.TensorProto, kind), output=output)
 
-    def rounded(self, value: str) -> str:
-        """Return values as the model stores them: rounded to float32 unless it is float64."""
-        return self.cast(self.cast(value, "FLOAT"), "DOUBLE") if self.form.single else value
+# ---- f = b + v L + sum_j c_j phi_j(v) ----
 
-    def squares(self, value: str) -> str:
-        # A sum over columns has its columns as an attribute or as an input, by the version of ONNX.
-        return self.node("MatMul", self.node("Mul", value, value), np.ones((self.form.inputs, 1)))
+# Z has a column gamma z_j for each term.
+PHI = {
+    "rbf": """
+        products = MatMul (v, Z)
+        twice = Add (products, products)
+        squares = Mul (v, v)
+        norms = MatMul (squares, ones)
+        own = Mul (norms, gamma)
+        difference = Sub (twice, own)
+        exponents = Sub (difference, norms_of_Z)
+        negative = Min (exponents, zero)
+        phi = Exp (negative)
+    """,
+    "power": "products = MatMul (v, Z) sums = Add (products, offset) phi = Pow (sums, degree)",
+    "tanh": "products = MatMul (v, Z) sums = Add (products, offset) phi = Tanh (sums)",
+    "cos": "products = MatMul (v, Z) sums = Add (products, offset) phi = Cos (sums)",
+}
+# Terms of a lower degree are multiplied by 1.
+FACTOR_OF_SIGNS = """
+    sums{t} = MatMul (v, signs{t})
+    factors{t} = Add (sums{t}, is_complete{t})
+    phi{next} = Mul (phi{t}, factors{t})
+"""
 
-    # ---- the parts ----
 
-    def proto(self, floats: bool) -> Any:
-        helper, kinds, model = self.onnx.helper, self.onnx.TensorProto, self.model
-        f, columns = self.decisions("X"), len(model.b)
-        outputs = []
-        if model.is_regression:
-            self.node("Reshape", f, self.constant([-1], np.int64), output="prediction")
-            outputs.append(helper.make_tensor_value_info("prediction", kinds.DOUBLE, ["rows"]))
-        else:
-            values = label_values(model.labels)
-            integers = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
-            values = values if integers else tuple(map(str, values))
-            labels = self.constant(values, np.int64 if integers else object)
-            self.node("Gather", labels, self.classes(f, columns), axis=0, output="label")
-            kind = kinds.INT64 if integers else kinds.STRING
-            outputs.append(helper.make_tensor_value_info("label", kind, ["rows"]))
-        outputs.append(helper.make_tensor_value_info("f", kinds.DOUBLE, ["rows", columns]))
-        if model.has_class_probabilities:
-            self.probabilities(f, columns)
-            shape_of_p = ["rows", len(model.labels)]
-            outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape_of_p))
-        kind = kinds.FLOAT if floats else kinds.DOUBLE
-        rows = helper.make_tensor_value_info("X", kind, ["rows", self.form.inputs])
-        graph = helper.make_graph(self.nodes, "randsvm", [rows], outputs, self.constants)
-        made = helper.make_model(
-            graph,
-            producer_name="randsvm",
-            producer_version=__version__,
-            opset_imports=[helper.make_opsetid("", OPSET)],
-            ir_version=IR_VERSION,
-        )
-        if model.columns is not None:
-            names = json.dumps(model.columns.feature_names[: self.form.inputs])
-            helper.set_model_props(made, {"feature_names": names})
-        self.onnx.checker.check_model(made)
-        return made
+def _decisions(form: NormalForm) -> Part:
+    """Return f."""
+    if form.phi is None:
+        return "linear = MatMul (v, L) f = Add (linear, b)", {"L": form.L, "b": form.b}
+    nodes, tables = _phi(form)
+    own = {"c": form.dense_coefficients(), "b": form.b}
+    return f"{nodes} terms = MatMul (phi, c) f = Add (terms, b)", tables | own
 
-    def decisions(self, x: str) -> str:
-        """Return f = b + v L + sum_j c_j phi_j(v)."""
-        form, v = self.form, self.prepared(self.cast(x, "DOUBLE"))
-        parts = []
-        if form.L.any() or form.phi is None:
-            parts.append(self.node("MatMul", v, form.L))
-        if form.phi is not None:
-            parts.append(self.node("MatMul", self.phi(v), form.dense_coefficients()))
-        f = self.node("Sum", *parts)
-        return self.node("Add", f, form.b, output="f")
 
-    def prepared(self, x: str) -> str:
-        """Return rows after rounding and scaling."""
-        form, x = self.form, self.rounded(x)
-        if form.factor is None:
-            return x
-        x = self.node("Mul", self.node("Sub", x, form.shift), form.factor)
-        if form.unit:
-            norms = self.node("Sqrt", self.squares(x))
-            positive = self.node("Greater", norms, 0.0)
-            x = self.node("Div", x, self.node("Where", positive, norms, 1.0))
-        return self.rounded(self.node("Clip", x, -MAX_FLOAT, MAX_FLOAT))
+def _phi(form: NormalForm) -> Part:
+    """Return phi, the values of all phi_j, (rows, terms)."""
+    if form.phi == "signs":
+        return _products_of_signs(form)
+    assert form.phi is not None
+    Z = form.Z.toarray().astype(np.float64)
+    return PHI[form.phi], {
+        "Z": form.gamma * Z.T,
+        "gamma": form.gamma,
+        "norms_of_Z": form.gamma * np.square(Z).sum(axis=1),
+        "offset": form.offset.astype(np.float64),
+        "degree": form.degree,
+    }
 
-    def phi(self, v: str) -> str:
-        """Return the values of all phi_j, (rows, terms)."""
-        form = self.form
-        if form.phi == "signs":
-            return self.products_of_signs(v)
-        Z = form.Z.toarray().astype(np.float64)
-        products = self.node("MatMul", v, form.gamma * Z.T)
-        if form.phi == "rbf":
-            own = self.node("Mul", self.squares(v), form.gamma)
-            norms = form.gamma * np.square(Z).sum(axis=1)
-            twice = self.node("Add", products, products)
-            exponents = self.node("Sub", self.node("Sub", twice, own), norms)
-            return self.node("Exp", self.node("Min", exponents, 0.0))
-        products = self.node("Add", products, form.offset)
-        if form.phi == "power":
-            return self.node("Pow", products, form.degree)
-        return self.node("Tanh" if form.phi == "tanh" else "Cos", products)
 
-    def products_of_signs(self, v: str) -> str:
-        degree, signs = self.form.degree, self.form.Z
-        first = np.cumsum(degree) - degree
-        z = ""
-        # Terms of a lower degree are multiplied by 1. A matrix of 0 gives the terms of degree 0.
-        for factor in range(max(1, int(degree.max(initial=0)))):
-            has = degree > factor
-            W = np.zeros((self.form.inputs, len(degree)))
-            W[:, has] = signs[first[has] + factor].T
-            values = self.node("Add", self.node("MatMul", v, W), ~has)
-            z = self.node("Mul", z, values) if z else values
-        return z
+def _products_of_signs(form: NormalForm) -> Part:
+    degree, first = form.degree, np.cumsum(form.degree) - form.degree
+    # A matrix of 0 gives the terms of degree 0.
+    count = max(1, int(degree.max(initial=0)))
+    nodes, tables = "phi0 = Identity (one)", dict[str, Any]()
+    for t in range(count):
+        has = degree > t
+        signs = np.zeros((form.inputs, len(degree)))
+        signs[:, has] = form.Z[first[has] + t].T
+        nodes += FACTOR_OF_SIGNS.format(t=t, next=t + 1)
+        tables |= {f"signs{t}": signs, f"is_complete{t}": (~has).astype(np.float64)}
+    return f"{nodes} phi = Identity (phi{count})", tables
 
-    def classes(self, f: str, columns: int) -> str:
-        """Return class indices by the rule of the model, (rows,) int64."""
-        model = self.model
-        wins = self.cast(self.node("Greater", f, 0.0), "DOUBLE")
-        if isinstance(model, PairwiseModel):
-            first, second = decisions.class_pairs(len(model.labels))
-            one_hot = np.eye(len(model.labels))
-            # A lost pair is a vote for its second class.
-            votes = self.node("MatMul", wins, one_hot[first] - one_hot[second])
-            votes = self.node("Add", votes, one_hot[second].sum(axis=0))
-            return self.node("ArgMax", votes, axis=1, keepdims=0)
-        if columns > 1:
-            return self.node("ArgMax", f, axis=1, keepdims=0)
-        lost = self.node("Sub", 1.0, wins)
-        return self.node("Reshape", self.cast(lost, "INT64"), self.constant([-1], np.int64))
 
-    # ---- probabilities ----
+# ---- labels ----
 
-    def probabilities(self, f: str, columns: int) -> None:
-        """Add the probability of each class."""
-        model = self.model
-        if model.density_marks is not None:
-            self.with_complement(self.novelty_probability(f, model.density_marks))
-            return
-        sigmoid = model.sigmoid
-        assert sigmoid is not None, "has_probabilities comes first"
-        half = self.node("Mul", f, sigmoid[0] / 2)
-        half = self.node("Add", half, sigmoid[1] / 2)
-        change = self.node("Mul", self.node("Tanh", half), 0.5)
-        p = self.node("Sub", 0.5, change)
-        least = decisions.MIN_PROBABILITY
-        p = self.node("Clip", p, least, 1 - least)
-        if isinstance(model, PairwiseModel):
-            self.coupled(p)
-        elif columns == 1:
-            self.with_complement(p)
-        else:
-            ones = np.ones((columns, 1))
-            self.node("Div", p, self.node("MatMul", p, ones), output="probabilities")
+# A lost pair is a vote for its second class.
+BY_VOTES = """
+    is_won = Greater (f, zero)
+    won = Cast <to = 11> (is_won)
+    moved_votes = MatMul (won, votes_of_pairs)
+    votes = Add (moved_votes, votes_if_all_are_lost)
+    class = ArgMax <axis = 1, keepdims = 0> (votes)
+"""
+BY_SIGN = """
+    is_first = Greater (f, zero)
+    is_second = Not (is_first)
+    number = Cast <to = 7> (is_second)
+    class = Reshape (number, flat)
+"""
 
-    def with_complement(self, p: str) -> None:
-        """Add the probabilities p and 1 - p. p : (rows, 1)"""
-        other = self.node("Sub", 1.0, p)
-        self.node("Concat", p, other, axis=1, output="probabilities")
 
-    def novelty_probability(self, f: str, marks: np.ndarray) -> str:
-        """Return the first column of `decisions.novelty_probabilities`, (rows, 1)."""
-        reached = self.node("Not", self.node("Less", f, marks))
-        count = self.node("MatMul", self.cast(reached, "DOUBLE"), [[1.0]] * len(marks))
-        p = self.node("Div", count, float(len(marks)))
-        for operator, mark, value in (
-            ("Less", marks[0], 0.001),
-            ("Greater", marks[-1], 0.999),
-            ("Equal", marks[-1], 0.0),
-        ):
-            is_there = self.node(operator, f, mark)
-            p = self.node("Where", is_there, value, p)
-        return p
+def _prediction(model: Model) -> tuple[str, Part]:
+    """Return the output label or prediction, and its part."""
+    if model.is_regression:
+        return "double[rows] prediction", ("prediction = Reshape (f, flat)", {"flat": [-1]})
+    values = label_values(model.labels)
+    is_int64 = all(isinstance(v, int) and abs(v) < 2**63 for v in values)
+    labels = np.array(values, np.int64) if is_int64 else np.array(list(map(str, values)), object)
+    tables: dict[str, Any] = {"labels": labels, "flat": [-1]}
+    if isinstance(model, PairwiseModel):
+        nodes = BY_VOTES
+        first, second = decisions.class_pairs(len(model.labels))
+        one_hot = np.eye(len(model.labels))
+        tables["votes_of_pairs"] = one_hot[first] - one_hot[second]
+        tables["votes_if_all_are_lost"] = one_hot[second].sum(axis=0)
+    elif len(model.b) > 1:
+        nodes = "class = ArgMax <axis = 1, keepdims = 0> (f)"
+    else:
+        nodes = BY_SIGN
+    kind = "int64" if is_int64 else "string"
+    return f"{kind}[rows] label", (f"{nodes} label = Gather (labels, class)", tables)
 
-    def coupled(self, pairwise: str) -> None:
-        """Add `decisions.coupled_probabilities`, an iteration in a loop over all rows."""
-        classes = len(self.model.labels)
-        i, j = decisions.class_pairs(classes)
-        place = np.zeros((len(i), classes, classes))
-        place[np.arange(len(i)), i, j] = 1
-        place[np.arange(len(i)), j, i] = -1
-        below: np.ndarray = np.zeros((classes, classes))
-        below[j, i] = 1
-        flat = self.node("MatMul", pairwise, place.reshape(len(i), -1))
-        flat = self.node("Add", flat, below.ravel())
-        r = self.node("Reshape", flat, self.constant([-1, classes, classes], np.int64))
-        products = self.node("Mul", r, self.node("Transpose", r, perm=[0, 2, 1]))
-        squares = self.node("ReduceSumSquare", r, axes=[1], keepdims=1)
-        # The diagonals of r and of the products are 0.
-        on_diagonal = self.node("Mul", squares, np.eye(classes))
-        Q = self.node("Sub", on_diagonal, products)
-        rows_of_Q = [
-            self.node("Gather", Q, self.constant(t, np.int64), axis=1) for t in range(classes)
-        ]
-        zeros = self.node("MatMul", pairwise, np.zeros((len(i), classes)))
-        start = self.node("Add", zeros, 1 / classes)
-        steps = self.constant(max(decisions.MAX_COUPLING_STEPS, classes), np.int64)
-        body = self.coupling_step(Q, rows_of_Q, classes)
-        yes = self.constant(True, np.bool_)
-        self.node("Loop", steps, yes, start, body=body, output="probabilities")
 
-    def coupling_step(self, Q: str, rows_of_Q: list[str], classes: int) -> Any:
-        """Return the graph of one step for the rows that have not converged.
+# ---- probabilities ----
 
-        Q : (rows, classes, classes); rows_of_Q : (rows, classes) each
-        """
-        helper, kinds = self.onnx.helper, self.onnx.TensorProto
-        outer, self.nodes = self.nodes, []
-        old = p = "p"
-        last, first = self.constant([2], np.int64), self.constant([1], np.int64)
-        Qp = self.node("Mul", Q, self.node("Unsqueeze", p, first))
-        Qp = self.node("ReduceSum", Qp, last, keepdims=0)
-        pQp = self.node("ReduceSum", self.node("Mul", p, Qp), first, keepdims=1)
-        distance = self.node("Abs", self.node("Sub", Qp, pQp))
-        distance = self.node("ReduceMax", distance, axes=[1], keepdims=1)
-        tolerance = decisions.COUPLING_TOLERANCE / classes
-        is_far = self.node("Not", self.node("Less", distance, tolerance))
-        for t, row in enumerate(rows_of_Q):
-            column = self.constant([t], np.int64)
-            Q_tt = self.node("Gather", row, column, axis=1)
-            Qp_t = self.node("Gather", Qp, column, axis=1)
-            change = self.node("Div", self.node("Sub", pQp, Qp_t), Q_tt)
-            total = self.node("Add", 1.0, change)
-            unit = np.eye(classes)[t]
-            p = self.node("Div", self.node("Add", p, self.node("Mul", change, unit)), total)
-            more = self.node("Add", self.node("Mul", change, Q_tt), self.node("Add", Qp_t, Qp_t))
-            pQp = self.node("Add", pQp, self.node("Mul", change, more))
-            pQp = self.node("Div", pQp, self.node("Mul", total, total))
-            Qp = self.node("Div", self.node("Add", Qp, self.node("Mul", change, row)), total)
-        self.node("Where", is_far, p, old, output="next_p")
-        some = self.node("ReduceMax", self.cast(is_far, "INT32"), keepdims=0)
-        self.cast(some, "BOOL", output="next_step")
-        nodes, self.nodes = self.nodes, outer
-        shape = ["rows", classes]
-        inputs = [
-            helper.make_tensor_value_info("step", kinds.INT64, []),
-            helper.make_tensor_value_info("has_step", kinds.BOOL, []),
-            helper.make_tensor_value_info("p", kinds.DOUBLE, shape),
-        ]
-        outputs = [
-            helper.make_tensor_value_info("next_step", kinds.BOOL, []),
-            helper.make_tensor_value_info("next_p", kinds.DOUBLE, shape),
-        ]
-        return helper.make_graph(nodes, "coupling_step", inputs, outputs)
+# The first column of `decisions.novelty_probabilities`.
+OF_NOVELTIES = """
+    is_below = Less (f, marks)
+    is_reached = Not (is_below)
+    reached = Cast <to = 11> (is_reached)
+    share = MatMul (reached, shares)
+    is_least = Less (f, first_mark)
+    p1 = Where (is_least, few, share)
+    is_most = Greater (f, last_mark)
+    p2 = Where (is_most, nearly_all, p1)
+    is_last = Equal (f, last_mark)
+    p = Where (is_last, zero, p2)
+"""
+SIGMOIDS = """
+    product = Mul (f, half_A)
+    argument = Add (product, half_B)
+    tanh = Tanh (argument)
+    half_tanh = Mul (tanh, half)
+    unlimited = Sub (half, half_tanh)
+    p = Clip (unlimited, least_p, most_p)
+"""
+WITH_COMPLEMENT = """
+    complement = Sub (one, p)
+    probabilities = Concat <axis = 1> (p, complement)
+"""
+SHARES = """
+    total = MatMul (p, ones_of_classes)
+    probabilities = Div (p, total)
+"""
+# `decisions.coupled_probabilities`, an iteration over all rows and in it one over the classes t. r
+# and Q have the shape (rows, K, K). The diagonals of r and of its products are 0.
+COUPLED = """
+    placed = MatMul (p, places)
+    flat_r = Add (placed, below)
+    r = Reshape (flat_r, shape_of_r)
+    transposed = Transpose <perm = [0, 2, 1]> (r)
+    products_of_r = Mul (r, transposed)
+    squares_of_r = ReduceSumSquare <axes = [1], keepdims = 1> (r)
+    diagonal = Mul (squares_of_r, eye)
+    Q = Sub (diagonal, products_of_r)
+    zeros = MatMul (p, no_places)
+    start = Add (zeros, equal_share)
+    probabilities = Loop <body = step (
+        int64 number, bool is_on, double[rows, {K}] p0
+    ) => (bool is_any_far, double[rows, {K}] p_of_far_rows) {{
+        column_p = Unsqueeze (p0, axis1)
+        products_of_Q = Mul (Q, column_p)
+        Qp0 = ReduceSum <keepdims = 0> (products_of_Q, axis2)
+        products_of_p = Mul (p0, Qp0)
+        pQp0 = ReduceSum <keepdims = 1> (products_of_p, axis1)
+        errors = Sub (Qp0, pQp0)
+        absolute_errors = Abs (errors)
+        error = ReduceMax <axes = [1], keepdims = 1> (absolute_errors)
+        is_near = Less (error, tolerance)
+        is_far = Not (is_near)
+        number_is_far = Cast <to = 6> (is_far)
+        number_is_any_far = ReduceMax <keepdims = 0> (number_is_far)
+        is_any_far = Cast <to = 9> (number_is_any_far)
+        p1, Qp1, pQp1 = Loop <body = step_of_class (
+            int64 t, bool is_next, double[rows, {K}] pt, double[rows, {K}] Qp, double[rows, 1] pQp
+        ) => (
+            bool has_next, double[rows, {K}] new_p, double[rows, {K}] new_Qp,
+            double[rows, 1] new_pQp
+        ) {{
+            has_next = Identity (is_next)
+            Q_t = Gather <axis = 1> (Q, t)
+            unit_t = Gather (eye, t)
+            column_t = Unsqueeze (t, axis0)
+            Q_tt = Gather <axis = 1> (Q_t, column_t)
+            Qp_t = Gather <axis = 1> (Qp, column_t)
+            error_t = Sub (pQp, Qp_t)
+            change = Div (error_t, Q_tt)
+            sum = Add (one, change)
+            change_of_p = Mul (change, unit_t)
+            moved_p = Add (pt, change_of_p)
+            new_p = Div (moved_p, sum)
+            change_of_Qp = Mul (change, Q_t)
+            moved_Qp = Add (Qp, change_of_Qp)
+            new_Qp = Div (moved_Qp, sum)
+            change_of_Qp_t = Mul (change, Q_tt)
+            slope = Sum (change_of_Qp_t, Qp_t, Qp_t)
+            change_of_pQp = Mul (change, slope)
+            moved_pQp = Add (pQp, change_of_pQp)
+            square = Mul (sum, sum)
+            new_pQp = Div (moved_pQp, square)
+        }}> (classes, yes, p0, Qp0, pQp0)
+        p_of_far_rows = Where (is_far, p1, p0)
+    }}> (steps, yes, start)
+"""
+
+
+def _probabilities(model: Model) -> Part:
+    """Return the probability of each class."""
+    marks, sigmoid, K = model.density_marks, model.sigmoid, len(model.labels)
+    if marks is not None:
+        tables = {"marks": marks, "first_mark": marks[0], "last_mark": marks[-1]}
+        tables |= {
+            "shares": np.full((len(marks), 1), 1 / len(marks)),
+            "few": 0.001,
+            "nearly_all": 0.999,
+        }
+        return OF_NOVELTIES + WITH_COMPLEMENT, tables
+    assert sigmoid is not None, "has_class_probabilities comes first"
+    least = decisions.MIN_PROBABILITY
+    tables = {"half_A": sigmoid[0] / 2, "half_B": sigmoid[1] / 2, "least_p": least}
+    tables |= {"most_p": 1 - least, "ones_of_classes": np.ones((K, 1))}
+    if not isinstance(model, PairwiseModel):
+        return SIGMOIDS + (WITH_COMPLEMENT if len(model.b) == 1 else SHARES), tables
+    i, j = decisions.class_pairs(K)
+    pairs, places = np.arange(len(i)), np.zeros((len(i), K, K))
+    places[pairs, i, j], places[pairs, j, i] = 1, -1
+    return SIGMOIDS + COUPLED.format(K=K), tables | {
+        "places": places.reshape(len(i), -1),
+        "no_places": np.zeros((len(i), K)),
+        "below": np.tri(K, k=-1).ravel(),
+        "shape_of_r": [-1, K, K],
+        "eye": np.eye(K),
+        "equal_share": 1 / K,
+        "axis0": [0],
+        "axis1": [1],
+        "axis2": [2],
+        "tolerance": decisions.COUPLING_TOLERANCE / K,
+        "classes": K,
+        "steps": max(decisions.MAX_COUPLING_STEPS, K),
+        "yes": True,
+    }
