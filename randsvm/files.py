@@ -7,14 +7,13 @@ its compression (gzip, bzip2, xz, zstd).
 from __future__ import annotations
 
 import contextlib
-import errno
 import glob
 import io
 import os
 import select
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
@@ -36,7 +35,6 @@ STANDARD = "-"
 # Names of standard output. Replacing the file behind them would lose other printed lines.
 STANDARD_OUTPUTS = (STANDARD, "/dev/stdout", "/dev/fd/1")
 FILE_TYPE_BYTES = 1 << 16  # bytes that identify the type of a file
-MAX_LINKS = 40  # in a chain of symbolic links, as in Linux
 READ_BYTES = 1 << 22  # bytes read at once where a whole file is wanted
 
 # First bytes -> module of the standard library whose open() reads the rest. compression.zstd needs
@@ -315,23 +313,12 @@ def _target(path: str) -> tuple[Path, int | None]:
         # Links are resolved only for a file that is renamed into place. The link /dev/fd/63 of a
         # shell's >(command) does not lead to a path.
         return Path(path), mode
+    target = Path(path).resolve()
     with _creating(path):
-        return _resolved(path), mode
-
-
-def _resolved(path: str) -> Path:
-    """Return the file of `path`, links followed; it may not exist yet.
-
-    Raises OSError as the kernel does, while os.path.realpath takes NODIR/../NAME for NAME.
-    """
-    for _ in range(MAX_LINKS):
-        folder, name = os.path.split(path)
-        os.stat(os.path.join(folder, "."))  # noqa: PTH116, PTH118 - Path would drop the dot
-        found = Path(os.path.realpath(folder), name)
-        if not found.is_symlink():
-            return found
-        path = str(found.parent / found.readlink())
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        # resolve() takes NODIR/../NAME for NAME; the system does not.
+        for folder in (Path(path).parent, target.parent):
+            folder.stat()
+    return target, mode
 
 
 def _is_replaceable(mode: int | None) -> bool:
@@ -379,37 +366,25 @@ def _writing(path: str) -> Iterator[None]:
         raise WriteError(problem) from error
 
 
-def check_output(path: str) -> None:
+def check_output(
+    path: str, kind: str = "", recognised: Callable[[bytes], bool] | None = None
+) -> None:
     """Raise OutputError if `path` cannot be created, before the work for it begins.
 
-    This function writes nothing.
+    Raise ReplacementError if it exists and has content of another type, such as a data set. This
+    function writes nothing.
+
+    kind: name of the type, for the message. recognised: called with the first bytes; None: any type
+    is replaced.
     """
     if path in STANDARD_OUTPUTS:
         _standard_output()
         return
     target, mode = _target(path)
-    if not _is_replaceable(mode):
-        if not os.access(target, os.W_OK):
-            raise OutputError(f"cannot create {path}: Permission denied")
-        return
-    if not os.access(target.parent, os.W_OK | os.X_OK):
+    is_renamed = _is_replaceable(mode)
+    if not os.access(target.parent if is_renamed else target, os.W_OK | os.X_OK * is_renamed):
         raise OutputError(f"cannot create {path}: Permission denied")
-
-
-def first_bytes(path: str) -> bytes:
-    """Return the first FILE_TYPE_BYTES bytes of a regular file; b"" for anything else."""
-    if not Path(path).is_file():
-        return b""
-    with Path(path).open("rb") as stream:
-        return stream.read(FILE_TYPE_BYTES)
-
-
-def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -> None:
-    """Raise ReplacementError if `path` exists and has content of another type, such as a data set.
-
-    kind: name of the type, for the message. recognised: called with the first bytes.
-    """
-    if path in STANDARD_OUTPUTS:
+    if recognised is None:
         return
     with _creating(path):
         head = first_bytes(path)
@@ -420,31 +395,41 @@ def check_file_type(path: str, kind: str, recognised: Callable[[bytes], bool]) -
         )
 
 
-def check_distinct(outputs: dict[str, str | None], inputs: dict[str, str | None]) -> None:
+def first_bytes(path: str) -> bytes:
+    """Return the first FILE_TYPE_BYTES bytes of a regular file; b"" for anything else."""
+    if not Path(path).is_file():
+        return b""
+    with Path(path).open("rb") as stream:
+        return stream.read(FILE_TYPE_BYTES)
+
+
+def check_distinct(
+    outputs: Mapping[str, str | None], inputs: Mapping[str, str | Sequence[str] | None]
+) -> None:
     """Raise ParameterError if an output is the same file as an input or another output.
 
-    outputs, inputs: role -> path. For example, a cache must not replace the data from which it was
-    made.
+    outputs, inputs: role -> path; an input may be several. For example, a cache must not replace
+    the data from which it was made.
     """
-    seen = {name: _identity(path) for name, path in inputs.items()}
-    for name, path in outputs.items():
-        mine = _identity(path)
-        for other, theirs in seen.items():
-            if mine is not None and mine == theirs:
-                raise ParameterError(f"{path} is both {other} and {name}")
-        seen[name] = mine
+    roles: dict[object, str] = {}
+    for role, paths in inputs.items():
+        for path in [paths] if isinstance(paths, str) else paths or ():
+            roles.setdefault(_identity(path), role)
+    for role, output in outputs.items():
+        identity = None if output is None else _identity(output)
+        if identity is not None and identity in roles:
+            raise ParameterError(f"{output} is both {roles[identity]} and {role}")
+        roles[identity] = role
 
 
-def _identity(path: str | None) -> object:
+def _identity(path: str) -> object:
     """Return a value that is equal for two paths of one regular file, which may not exist yet."""
-    if path is None or path in STANDARD_OUTPUTS:
+    if path in STANDARD_OUTPUTS:
         return None
     try:
         status = Path(path).stat()
     except FileNotFoundError:
-        with contextlib.suppress(OSError):  # check_output reports that it cannot be created
-            return _resolved(path)
-        return None
+        return Path(path).resolve()
     except OSError:
         return None
     return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

@@ -88,8 +88,7 @@ def training_page(
 
 def check_page(path: str) -> None:
     """Raise OutputError if a page cannot be written, or would replace a file of another kind."""
-    files.check_output(path)
-    files.check_file_type(path, "a page", lambda head: head.startswith(b"<!DOCTYPE html>"))
+    files.check_output(path, "a page", lambda head: head.startswith(b"<!DOCTYPE html>"))
 
 
 def write_page(path: str, page: str) -> None:

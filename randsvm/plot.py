@@ -436,8 +436,8 @@ def _predicted_rows(data: Any, model: Any) -> PredictedRows:
         fitted = _fitted(model)
         X, y, weights = _of_arrays(*data, fitted)
     else:
-        for path in (paths := files.inputs(data)):
-            check_is_not_model(path, "DATA MODEL")
+        paths = files.inputs(data)
+        check_is_not_model(paths, "DATA MODEL")
         fitted = _fitted(model)
         X, y, weights = _of_files(paths, model, fitted)
     found, chances = fitted.model, None

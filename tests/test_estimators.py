@@ -111,7 +111,7 @@ def test_a_run_that_ends_above_its_gap_warns():
         (SVC, {"C": 0}, "must be > 0"),
         (SVC, {"gamma": "median"}, "gamma must be a number, 'scale' or 'auto'"),
         (SVC, {"decision_function_shape": "all"}, "must be 'ovr' or 'ovo'"),
-        (SVC, {"gap": 2}, "gap must be"),
+        (SVC, {"gap": 2}, "gap: must be"),
         (LinearSVC, {"penalty": "l1", "dual": False}, "Unsupported set .*: penalty='l1'"),
         (LinearSVC, {"loss": "hinge", "dual": False}, "Unsupported set.*'hinge' needs the dual"),
         (LinearSVC, {"multi_class": "ovo"}, "multi_class must be"),

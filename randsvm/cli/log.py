@@ -26,7 +26,7 @@ from randsvm.events import (
     Started,
     Trained,
 )
-from randsvm.files import STANDARD, check_file_type, check_output, read_json_lines
+from randsvm.files import STANDARD, check_output, read_json_lines
 
 # Version of the names in a record and of their meanings. Programs that read records check it.
 SCHEMA = 4
@@ -149,8 +149,7 @@ class Log:
 
     def check(self) -> None:
         """Raise OutputError if the file cannot be written or is not a log."""
-        check_output(self.path)
-        check_file_type(self.path, "a log", lambda head: head.startswith(BEGINNING))
+        check_output(self.path, "a log", lambda head: head.startswith(BEGINNING))
 
     def write(self, line: str) -> None:
         """Write a line at once, so that the log of a killed run is complete. Raises OSError."""

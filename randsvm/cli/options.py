@@ -37,17 +37,10 @@ class KindType(click.ParamType):
         return self.kind.metavar
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
         try:
-            found = self.kind.value(value)
+            return self.kind.value(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        for one in found if isinstance(found, tuple) else [found]:
-            problem = self.kind.problem(one)
-            if problem and one != values.AUTO:
-                self.fail(f"{problem}, got {value}", param, ctx)
-        return found
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str

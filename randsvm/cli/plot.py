@@ -38,8 +38,7 @@ def _save(output: str, draw: Callable[[Any], Any]) -> None:
     if suffix not in FORMATS:
         known = ", ".join(FORMATS)
         raise ParameterError(f"--output {output}: expected a name that ends in {known}")
-    files.check_output(output)
-    files.check_file_type(output, "a picture", lambda head: head.startswith(BEGINNINGS))
+    files.check_output(output, "a picture", lambda head: head.startswith(BEGINNINGS))
     from randsvm import plot
 
     stream = io.BytesIO()
@@ -132,8 +131,7 @@ def page(log: str, model: str, names: tuple[str, ...]) -> None:
     from randsvm.plot import read_log
 
     data = names[0] if len(names) == 2 else None
-    for path in (log, model, data):
-        files.check_distinct({"FILE": names[-1]}, {"an input": path})
+    files.check_distinct({"FILE": names[-1]}, {"LOG": log, "MODEL": model, "TEST_DATA": data})
     write_page(names[-1], training_page(read_log(log), model, data))
     click.echo(names[-1])
 

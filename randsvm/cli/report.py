@@ -100,19 +100,15 @@ class Report:
         self.unwritten = ""
         self.failed: set[str] = set()
 
-    def check_outputs(self, files: Mapping[str, Sequence[str | None]]) -> None:
+    def check_outputs(self, files: Mapping[str, str | Sequence[str] | None]) -> None:
         """Raise an error if the log cannot be written or is another file of the run.
 
-        files: role -> paths of the other files.
+        files: role -> path or paths of the other files.
         """
         log = self.given.get("log")
         if self.to_stdout and log in STANDARD_OUTPUTS:
             raise ParameterError("standard output is both MODEL_FILE and --log")
-        outputs = {"--log": log, "--html": self.given.get("html")}
-        check_distinct(outputs, {})
-        for role, paths in files.items():
-            for path in paths:
-                check_distinct(outputs, {role: path})
+        check_distinct({"--log": log, "--html": self.given.get("html")}, files)
         if self.page is not None:
             # Fails without matplotlib.
             from randsvm.page import check_page

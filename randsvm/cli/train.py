@@ -38,10 +38,10 @@ def training(described: Callable[[], None]) -> Callable[..., None]:
             report.check_outputs(
                 {
                     "TRAIN_FILE": files.inputs(data),
-                    "MODEL_FILE": [model],
-                    "--warm-start": [old],
-                    "--update": [explicit.get("update")],
-                    "--cache": [explicit.get("cache")],
+                    "MODEL_FILE": model,
+                    "--warm-start": old,
+                    "--update": explicit.get("update"),
+                    "--cache": explicit.get("cache"),
                 }
             )
             if log is not None:

@@ -73,10 +73,8 @@ def _read_through_cache(
     for name in (*paths, *options.weight_files, cache):
         if is_stream(name):
             raise ParameterError(f"--cache needs a regular file: {name} cannot be checked")
+    check_distinct({"--cache": cache}, {"TRAIN_FILE": paths, "--row-weights": options.row_weights})
     for path in paths:
-        check_distinct(
-            {"--cache": cache}, {"TRAIN_FILE": path, "--row-weights": options.row_weights}
-        )
         with open_input(path):
             pass  # a source that cannot be opened is refused, even if there is a cache of it
     if (found := _opened(paths, options, cache, jobs)) is not None:

@@ -109,8 +109,7 @@ def certify(
     began = time.perf_counter()
     params, resources = params or CertifyParams(), resources or Resources()
     paths, model = files.inputs(data), os.fspath(model)
-    for path in paths:
-        check_is_not_model(path, "TRAIN_FILE MODEL_FILE")
+    check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     loaded = load(model, float64=True)
     if not isinstance(loaded, KernelModel):
         raise ModelError(f"{model}: expected a model in LIBSVM's format, found one of LIBLINEAR")

@@ -101,15 +101,11 @@ def export(
         raise ParameterError(f"expected a format {' or '.join(EXPORT_FORMATS)}, found {format!r}")
     model, output = os.fspath(model), os.fspath(output)
     paths = None if data is None else files.inputs(data)
-    for path in paths or ():
-        if files.is_stream(path):
-            raise ParameterError("an export reads TEST_FILE several times: name a file")
-        files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path})
-        check_is_not_model(path, "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
-    files.check_distinct({"OUTPUT_FILE": output}, {"MODEL_FILE": model})
-    files.check_output(output)
-    kind, recognised = FILE_TYPES[format]
-    files.check_file_type(output, kind, recognised)
+    if any(map(files.is_stream, paths or ())):
+        raise ParameterError("an export reads TEST_FILE several times: name a file")
+    files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
+    check_is_not_model(paths or (), "c|onnx MODEL_FILE OUTPUT_FILE --data TEST_FILE")
+    files.check_output(output, *FILE_TYPES[format])
     with listening(watch):
         loaded = load(model)
         if len(loaded.labels) == 1:

@@ -522,21 +522,22 @@ def _module_of(format_: str) -> Any:
     return importlib.import_module(f"randsvm.models.{FORMATS[format_][1]}")
 
 
-def check_is_not_model(path: str, order: str) -> None:
-    """Raise ParameterError if the file `path` is a model instead of data.
+def check_is_not_model(paths: Iterable[str], order: str) -> None:
+    """Raise ParameterError if one of the files is a model instead of data.
 
     order : the files of the command in the right order, for the message.
     """
-    head = b""
-    with contextlib.suppress(OSError):  # the reader of the data reports it
-        head = files.first_bytes(path)
-    if path != files.STANDARD and format_of(head) is not None:
-        raise ParameterError(f"{path} is a model, not data: the order is {order}")
+    for path in paths:
+        head = b""
+        with contextlib.suppress(OSError):  # the reader of the data reports it
+            head = files.first_bytes(path)
+        if path != files.STANDARD and format_of(head) is not None:
+            raise ParameterError(f"{path} is a model, not data: the order is {order}")
 
 
 def check_replaces_model(path: str) -> None:
-    """Raise OutputError if the file `path` exists and has other content than a model."""
-    files.check_file_type(path, "a model", lambda head: format_of(head) is not None)
+    """Raise OutputError if a model cannot be written to `path`, or would replace another file."""
+    files.check_output(path, "a model", lambda head: format_of(head) is not None)
 
 
 def configuration_and_gap(path: str) -> tuple[str, float] | None:

@@ -99,10 +99,9 @@ def predict(
     began = time.perf_counter()
     params = params or PredictParams()
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
-    for path in paths:
-        inputs = {"TEST_FILE": path, "MODEL_FILE": model, "--row-weights": params.row_weights}
-        files.check_distinct({"OUTPUT_FILE": output}, inputs)
-        check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
+    inputs = {"TEST_FILE": paths, "MODEL_FILE": model, "--row-weights": params.row_weights}
+    files.check_distinct({"OUTPUT_FILE": output}, inputs)
+    check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
     loaded = load(model)
     if params.probabilities and not loaded.has_probabilities:
@@ -110,7 +109,7 @@ def predict(
     if params.coverage is not None and loaded.conformal is None:
         raise ModelError(f"{model}: expected a model that was trained with --conformal")
     prediction = _FilePrediction(paths, model, loaded, resources or Resources(), params)
-    files.check_file_type(output, *prediction.replaceable)
+    files.check_output(output, *prediction.replaceable)
     with listening(watch):
         with files.create_output(output) as stream:
             # Nothing is written before the first rows are read, which may fail.

@@ -106,9 +106,8 @@ def explain(
     """
     began = time.perf_counter()
     paths, model, output = files.inputs(data), os.fspath(model), os.fspath(output)
-    for path in paths:
-        files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": path, "MODEL_FILE": model})
-        check_is_not_model(path, "TEST_FILE MODEL_FILE OUTPUT_FILE")
+    files.check_distinct({"OUTPUT_FILE": output}, {"TEST_FILE": paths, "MODEL_FILE": model})
+    check_is_not_model(paths, "TEST_FILE MODEL_FILE OUTPUT_FILE")
     files.check_output(output)
     with listening(watch):
         loaded = load(model)
@@ -123,7 +122,7 @@ def explain(
             record = written_record([*row_files.kept, *names], row_files.delimiter)
             header, kind = files.encoded(record + "\n"), f"{kind} of the same columns"
         start = header[: files.FILE_TYPE_BYTES]
-        files.check_file_type(output, kind, lambda head: head.startswith(start))
+        files.check_output(output, kind, lambda head: head.startswith(start))
         explainer = Explainer(loaded, table)
         rows = 0
         with (

@@ -140,20 +140,11 @@ def ineffective_flags(parameters: Any) -> list[str]:
 def make_parameters(group: type[Parameters], given: Mapping[str, Any]) -> Parameters:
     """Return the parameters with the values in `given`; a grid contributes its first value.
 
-    Raise ParameterError for any invalid value, also for the other values of a grid.
+    Raise ParameterError for values that do not go together.
     """
-    found, specs = (
-        dict(grid([group], given)),
-        {f.name: spec for f, spec in option_fields(group)},
-    )
-    several = {name: grid_values(specs[name], values) for name, values in found.items()}
-    own = {f.name: given[f.name] for f, _ in option_fields(group) if f.name in given}
-    own |= {name: values[0] for name, values in several.items()}
-    # This checks every value of a grid.
-    for name, values in several.items():
-        for value in values:
-            group(**{**own, name: value})
-    return group(**own)
+    specs = {f.name: spec for f, spec in option_fields(group)}
+    first = {name: grid_values(specs[name], several)[0] for name, several in grid([group], given)}
+    return group(**{name: given[name] for name in specs if name in given} | first)
 
 
 def grid(groups: Sequence[type], given: Mapping[str, Any]) -> Grid:

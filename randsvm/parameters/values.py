@@ -47,12 +47,17 @@ class Kind:
     def value(self, given: Any) -> Any:
         """Return the value of a word or of a Python caller, as the option stores it.
 
-        Raise ValueError.
+        Raise ValueError, with a sentence, for another kind of value or one that is not allowed.
         """
         try:
-            return self.parse(given) if isinstance(given, str) else self.convert(given)
+            found = self.parse(given) if isinstance(given, str) else self.convert(given)
         except (ValueError, TypeError, ArithmeticError):
             raise ValueError(f"expected {self.expected}, found {given!r}") from None
+        # A search replaces AUTO by numbers: it is no value of a training.
+        problem = "" if found == AUTO else self.problem(found)
+        if problem:
+            raise ValueError(f"{problem}, got {given}")
+        return found
 
     def parse(self, text: str) -> Any:
         """Return the value of a word. Raise ValueError or ArithmeticError."""
@@ -60,7 +65,7 @@ class Kind:
 
     def convert(self, given: Any) -> Any:
         """Return the value of a Python caller. Raise ValueError, TypeError or ArithmeticError."""
-        raise TypeError
+        return os.fspath(given)
 
     def problem(self, value: Any) -> str:
         """Return what the value must be if it is not allowed, else ""."""
@@ -80,9 +85,6 @@ class Path(Kind):
 
     metavar = "PATH"
     expected = "the name of a file"
-
-    def convert(self, given: Any) -> str:
-        return os.fspath(given)
 
 
 class Switch(Kind):
@@ -327,8 +329,10 @@ class Numbers(Number):
         return found
 
     def problem(self, value: Any) -> str:
-        # A search replaces AUTO by numbers before the value is checked.
-        return f"must be {self.expected}" if value == AUTO else super().problem(value)
+        if value == AUTO:
+            return f"must be {self.expected}"
+        values = value if isinstance(value, tuple) else [value]
+        return next(filter(None, map(super().problem, values)), "")
 
     def format(self, value: Any) -> str:
         values = value if isinstance(value, tuple) else [value]

@@ -93,20 +93,17 @@ def check_paths(data: Source, model: str | None, job: Job) -> None:
     if not paths and job.resources.cache is not None:
         raise ParameterError("--cache keeps what was parsed from a file, and there is none")
     cache = {"--cache": job.resources.cache}
-    for path in paths or (None,):
-        files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": path, **cache})
-        files.check_distinct(cache, {"TRAIN_FILE": path, "--warm-start": job.warm_start})
-    for path in paths:
-        check_is_not_model(path, "TRAIN_FILE MODEL_FILE")
+    files.check_distinct({"MODEL_FILE": model}, {"TRAIN_FILE": paths, **cache})
+    files.check_distinct(cache, {"TRAIN_FILE": paths, "--warm-start": job.warm_start})
+    check_is_not_model(paths, "TRAIN_FILE MODEL_FILE")
     if model is not None:
         names = [model]
         if not job.limits.overwrite and is_existing_file(model):
             names.append(interrupted_path(model))
         for name in names:
-            files.check_output(name)
             check_replaces_model(name)
     if job.resources.cache is not None:
-        files.check_file_type(job.resources.cache, "a cache", is_cache)
+        files.check_output(job.resources.cache, "a cache", is_cache)
 
 
 def check_gap(job: Job, params: KernelParams | SgdParams) -> None:
