@@ -62,8 +62,8 @@ def train(
         ``gamma=5``, ``gap=0.001``, ``C=[1, 8]`` (a list is searched), ``weights={"spam": 10}`` or
         ``weights="balanced"``, ``time_limit=60`` (seconds), ``memory=2**30`` (bytes). A word of
         the command line is a value, too: ``time_limit="10m"``, ``memory="1G"``. Also
-        ``warm_start``, or for sgd ``update``, the name of a model file to start from, and
-        ``earlier``, a function that returns `tried` records of earlier searches.
+        ``warm_start``, the name of a model file to start from, or for sgd ``update``, that name or
+        a FittedModel, and ``earlier``, a function that returns `tried` records of earlier searches.
 
     Returns
     -------
@@ -110,6 +110,9 @@ def train(
     if algorithm not in ALGORITHMS:
         raise ParameterError(f"expected algorithm {', '.join(ALGORITHMS)}, found {algorithm!r}")
     groups, source = ALGORITHMS[algorithm], _source(data)
+    old = options.get("update")
+    if isinstance(old, FittedModel):
+        options["update"] = "<memory>"
     target = None if model is None else os.fspath(model)
     # Files for the model of a frame have its types of columns.
     own_format = {"format": "parquet"} if is_frame(data) else {}
@@ -134,7 +137,8 @@ def train(
     if values.get("update") is not None:
         from randsvm.training.linear_machine import update
 
-        trained, outcome = update(source, target, params, job, watch)
+        old_model = old.model if isinstance(old, FittedModel) else None
+        trained, outcome = update(source, target, params, job, watch, old_model)
     else:
         from randsvm.training import run
 

@@ -8,6 +8,8 @@ S: int
 SIGMA: int
 M: int
 T: int
+STEPS: int
+WEIGHT: int
 LOSS: int
 ERRORS: int
 

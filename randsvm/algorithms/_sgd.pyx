@@ -36,7 +36,7 @@ cdef enum:
 OUTSIDE = OUTSIDE_LOSS
 
 # Places in `state`.
-S, SIGMA, M, T, LOSS, ERRORS = range(6)
+S, SIGMA, M, T, STEPS, WEIGHT, LOSS, ERRORS = range(8)
 
 # s is folded into v before products with it lose precision.
 cdef double SMALLEST = 1e-9
@@ -376,8 +376,8 @@ def steps(
     Step t has the size eta0 / (1 + lambda eta0 t), times 1 - t / horizon where there is one, or
     fixed_rate where that is positive. b has steps of its own: bias_rate times as far, falling by
     bias_lambda instead of lambda. A (d, K), or (0, K) where no mean is wanted. f, change : (K,)
-    room to work in. state: see above; LOSS and ERRORS add up what each row's loss and mistake was
-    before its step.
+    room to work in. state: see above; STEPS and WEIGHT add up the steps and the weights of their rows,
+    LOSS and ERRORS what each row's loss and mistake was before its step.
     """
     cdef Options how = Options(
         kind, crammer_singer_loss, is_regression, epsilon, lambda_, eta0, bias_rate, bias_lambda, horizon,
@@ -386,7 +386,7 @@ def steps(
     cdef Model model = Model(v.shape[1], &v[0, 0], &b[0], NULL, state[0], state[1])
     cdef Row row
     cdef Py_ssize_t i, k, number, K = v.shape[1]
-    cdef double m = state[2], t = state[3], losses = 0, mistakes = 0, eta, b_rate, step, count
+    cdef double m = state[2], t = state[3], learned = 0, losses = 0, mistakes = 0, eta, b_rate, step, count
     cdef bint moved
     if A.shape[0] > 0:
         model.A = &A[0, 0]
@@ -407,6 +407,7 @@ def steps(
                 count = row.own
             decide(&row, &model, &f[0])
             t += count
+            learned += count
             eta = rate(&how, t)
             b_rate = bias_rate_at(&how, t)
             shrink(&model, count * (eta * lambda_), v.shape[0])
@@ -439,5 +440,7 @@ def steps(
                 for k in range(K):
                     b_sum[k] += count * b[k]
     state[0], state[1], state[2], state[3] = model.s, model.sigma, m, t
-    state[4] += losses
-    state[5] += mistakes
+    state[4] += order.shape[0]
+    state[5] += learned
+    state[6] += losses
+    state[7] += mistakes

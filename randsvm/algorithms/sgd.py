@@ -17,7 +17,7 @@ with one average for each epoch instead of one at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -89,8 +89,7 @@ class Progressive(NamedTuple):
 class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
-    state : (6,) float64: s, sigma, m, t, and the sums of losses and of mistakes since the last call
-    of `progressive`. steps_made: by this learner and those that it took or joined.
+    state : (8,) float64: s, sigma, m, t, and sums over all steps, see `sums`.
     """
 
     steps: SgdSchedule
@@ -99,16 +98,13 @@ class Learner:
     A: np.ndarray = field(init=False)
     b_sum: np.ndarray = field(init=False)
     state: np.ndarray = field(init=False)
-    steps_made: int = 0
-    # The sum of the weights of the rows learned, relative to their mean; without weights the steps.
-    weight_learned: float = 0.0
 
     def __post_init__(self) -> None:
         d, K = self.v.shape
         self.A = np.zeros((d if self.steps.averages else 0, K))
         self.b_sum = np.zeros(K)
-        self.state = np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
-        self._since = 0, 0.0
+        self.state = np.zeros(8)
+        self.state[_sgd.S] = 1.0
 
     @staticmethod
     def new(steps: SgdSchedule, d: int, b: np.ndarray | None = None) -> Learner:
@@ -129,18 +125,32 @@ class Learner:
         """Continue after t steps of an earlier run."""
         self.state[_sgd.T] = t
 
+    @property
+    def sums(self) -> np.ndarray:
+        """Return sums over all steps, also of learners that were joined or taken, (4,) float64.
+
+        They are the number of steps, the weights of their rows relative to the mean, and the losses
+        and mistakes of these rows before their steps.
+        """
+        return self.state[_sgd.STEPS :].copy()
+
+    @property
+    def steps_made(self) -> int:
+        return int(self.state[_sgd.STEPS])
+
+    def progressive(self, since: np.ndarray | float = 0.0) -> Progressive:
+        """Return the means over the steps since the `sums` of an earlier moment."""
+        steps, weight, loss, errors = (self.sums - since).tolist()
+        return Progressive(int(steps), weight, loss / (weight or 1.0), errors / (weight or 1.0))
+
     def learn(self, batch: Batch) -> None:
         """Make a step for each row of the batch, with features rounded to float32."""
-        steps, K = self.steps, self.v.shape[1]
+        steps, K, row_weights = self.steps, self.v.shape[1], np.empty(0)
         bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
         values = batch.values.astype(np.float32, copy=False)
-        row_weights = np.empty(0)
         if steps.mean_weight is not None:
             own = np.ones(len(batch.targets)) if batch.weights is None else batch.weights
             row_weights = own / steps.mean_weight
-            self.weight_learned += float(row_weights[batch.order].sum())
-        else:
-            self.weight_learned += len(batch.order)
         _sgd.steps(
             batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
             steps.weights, row_weights, steps.loss_number,
@@ -149,7 +159,6 @@ class Learner:
             steps.fixed_rate,
             self.v, self.b, self.A, self.b_sum, np.empty(K), np.empty(K), self.state,
         )  # fmt: skip
-        self.steps_made += len(batch.order)
 
     def fold(self) -> None:
         """Set s = 1 and sigma = 0.
@@ -178,14 +187,12 @@ class Learner:
         self.v, self.b = other.v, other.b
         self._add(other)
         # Heavy rows make several steps, which count by their weight.
-        self.state[[_sgd.M, _sgd.T]] += other.weight_learned
+        self.state[[_sgd.M, _sgd.T]] += other.state[_sgd.WEIGHT]
 
     def _add(self, other: Learner) -> None:
         self.A += other.A
         self.b_sum += other.b_sum
-        self.state[[_sgd.LOSS, _sgd.ERRORS]] += other.state[[_sgd.LOSS, _sgd.ERRORS]]
-        self.steps_made += other.steps_made
-        self.weight_learned += other.weight_learned
+        self.state[_sgd.STEPS :] += other.state[_sgd.STEPS :]
 
     def restart(self) -> None:
         """Restart the mean of the weights."""
@@ -193,12 +200,11 @@ class Learner:
         self.b_sum.fill(0.0)
         self.state[[_sgd.SIGMA, _sgd.M]] = 0.0
 
-    def grow(self, d: int) -> None:
-        """Add weights of zero for new features, up to d."""
-        more = ((0, d - len(self.v)), (0, 0))
-        self.v = np.pad(self.v, more)
+    def insert(self, places: np.ndarray) -> None:
+        """Insert weights of zero for new features. places : (new,), as numpy.insert takes them."""
+        self.v = np.insert(self.v, places, 0.0, axis=0)
         if self.steps.averages:
-            self.A = np.pad(self.A, more)
+            self.A = np.insert(self.A, places, 0.0, axis=0)
 
     @property
     def last(self) -> Linear:
@@ -213,42 +219,30 @@ class Learner:
             return Linear((sigma * self.v - self.A) / m, self.b_sum / m)
         return self.last
 
-    def progressive(self) -> Progressive:
-        """Return the numbers of the steps made since the last call."""
-        steps, weight = self.steps_made - self._since[0], self.weight_learned - self._since[1]
-        self._since = self.steps_made, self.weight_learned
-        loss, errors = self.state[[_sgd.LOSS, _sgd.ERRORS]] / (weight if steps else 1)
-        self.state[[_sgd.LOSS, _sgd.ERRORS]] = 0.0
-        return Progressive(steps, weight, float(loss), float(errors))
 
+def sgd(D: Dataset, learner: Learner, epochs: int, rng: Draws, groups: int = 1) -> Iterator[int]:
+    """Pass over the rows of D `epochs` times; yield the number of each epoch when it ends.
 
-# One pass over rows: a function that makes the steps of a learner, and yields how many it made,
-# batch by batch.
-Pass = Callable[[Learner], Iterator[int]]
-
-
-def sgd(one_pass: Pass, n: int, learner: Learner, epochs: int) -> Iterator[int]:
-    """Pass over the n rows `epochs` times; yield the number of each epoch when it ends."""
+    groups: of rows that are learned in parallel, see `averaged_pass`
+    """
     for epoch in range(1, epochs + 1):
         if epoch in RESTARTS:
             learner.restart()
-        done = 0
-        for steps in one_pass(learner):
+        done, one_pass = 0, sequential_pass(D, learner, rng)
+        if groups > 1:
+            one_pass = averaged_pass(D, learner, rng, groups)
+        for steps in one_pass:
             done += steps
             # Heavy rows make several steps.
-            emit(Progress(f"epoch {epoch}", min(done, n), n))
+            emit(Progress(f"epoch {epoch}", min(done, D.n), D.n))
         yield epoch
 
 
-def from_dataset(D: Dataset, rng: Draws) -> Pass:
-    """Return a pass over all rows of D in random order, one step after the other."""
-
-    def one_pass(learner: Learner) -> Iterator[int]:
-        for batch in shuffled_batches(D, rng.next()):
-            learner.learn(batch)
-            yield len(batch.order)
-
-    return one_pass
+def sequential_pass(D: Dataset, learner: Learner, rng: Draws) -> Iterator[int]:
+    """Learn all rows of D in random order, one after the other; yield the steps of each batch."""
+    for batch in shuffled_batches(D, rng.next()):
+        learner.learn(batch)
+        yield len(batch.order)
 
 
 def group_count(D: Dataset, learner: Learner, memory: int) -> int:
@@ -262,8 +256,9 @@ def group_count(D: Dataset, learner: Learner, memory: int) -> int:
     return max(1, min(MAX_GROUPS, len(D.shards) // GROUP_CHUNKS, room))
 
 
-def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
-    """Return a pass over all rows of D in `count` groups, whose weights are then averaged.
+def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Iterator[int]:
+    """Learn all rows of D in `count` groups, whose weights are then averaged; yield the steps of
+    each group.
 
     Each group is learned on the worker of its leader, its first shard. It starts at the common
     weights and uses the step sizes that it would have alone. The average is weighted by rows. The
@@ -273,36 +268,32 @@ def averaged(D: Dataset, rng: Draws, count: int) -> Pass:
     it to read ahead.
     """
     groups = chunk_groups(D, count)
+    steps, common, passes = learner.steps, learner.last, learner.t / D.n
+    draws = {leader: rng.next() for leader in groups}
 
-    def one_pass(learner: Learner) -> Iterator[int]:
-        steps, common, passes = learner.steps, learner.last, learner.t / D.n
-        draws = {leader: rng.next() for leader in groups}
+    def numbers(leader: Shard) -> list[int]:
+        return [shard.number for shard in groups[leader]]
 
-        def learn(leader: Shard) -> Learner:
-            chunks = [shard.number for shard in groups[leader]]
-            rows = sum(shard.stop - shard.start for shard in groups[leader])
-            horizon = steps.horizon * rows / D.n
-            own = Learner(replace(steps, horizon=horizon), common.w.copy(), common.b.copy())
-            own.start_at(passes * rows)
-            for batch in shuffled_batches(D, draws[leader], chunks):
-                own.learn(batch)
-                emit(Progress("learning a group", min(own.steps_made, rows), rows))
-            own.fold()
-            return own
+    def learn(leader: Shard) -> Learner:
+        rows = sum(shard.stop - shard.start for shard in groups[leader])
+        own = replace(steps, horizon=steps.horizon * rows / D.n)
+        part = Learner(own, common.w.copy(), common.b.copy())
+        part.start_at(passes * rows)
+        for batch in shuffled_batches(D, draws[leader], numbers(leader)):
+            part.learn(batch)
+            emit(Progress("learning a group", min(part.steps_made, rows), rows))
+        part.fold()
+        return part
 
-        whole: Learner | None = None
-        for part in D.executor.distribute(
-            learn, list(groups), lambda leader: [shard.number for shard in groups[leader]]
-        ):
-            yield part.steps_made
-            if whole is None:
-                whole = part
-            else:
-                whole.join(part)
-        if whole is not None:
-            learner.take(whole)
-
-    return one_pass
+    whole: Learner | None = None
+    for part in D.executor.distribute(learn, list(groups), numbers):
+        yield part.steps_made
+        if whole is None:
+            whole = part
+        else:
+            whole.join(part)
+    if whole is not None:
+        learner.take(whole)
 
 
 def squares(D: Dataset) -> tuple[float, float]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import warnings
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from randsvm import api
-from randsvm.arrays import to_csr
-from randsvm.data import svmlight
-from randsvm.data.in_memory import Arrays, label_texts, to_matrix
+from randsvm.data.in_memory import Arrays
 from randsvm.data.scaling import SPARSE
 from randsvm.estimators.machine import (
     TRAINING_ATTRIBUTES,
@@ -27,7 +23,6 @@ from randsvm.estimators.machine import (
     recorded_options,
 )
 from randsvm.models.fitted import FittedModel
-from randsvm.models.model_text import save
 from randsvm.parameters.sgd import SgdParams
 
 LINEAR_ATTRIBUTES = f"coef_ intercept_ {TRAINING_ATTRIBUTES}"
@@ -91,17 +86,12 @@ class LinearMachine(BaseSVM):
     def _partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
     ) -> LinearMachine:
-        """Continue with one step for each row, as `randsvm-train sgd --update` does.
-
-        Rows go through a file, as the rows of the command do.
-        """
+        """Continue with one step for each row, as `randsvm-train sgd --update` does."""
         self._check_parameters()
         begins = not hasattr(self, "model_")
         X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
-        if begins:
-            self._take(api.train(arrays, algorithm="sgd", epochs=1, **self._options(arrays)))
-        else:
-            self._take(self._updated(arrays))
+        how = {"epochs": 1, **self._options(arrays)} if begins else {"update": self.model_}
+        self._take(api.train(arrays, algorithm="sgd", **how))
         self.n_iter_ = 1
         return self
 
@@ -111,26 +101,6 @@ class LinearMachine(BaseSVM):
         """Return what `_checked` returns. begins : whether no rows came before."""
         X, y = self._checked_rows(X, begins, y=y, y_numeric=True)
         return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
-
-    def _updated(self, arrays: Arrays) -> FittedModel:
-        """Return the model after steps for more rows."""
-        old, rows = self.model_.model, to_csr(to_matrix(arrays.X))
-        y = arrays.y if arrays.classes is None else arrays.y.astype(np.int64)
-        weights = np.ones(len(y)) if arrays.weights is None else arrays.weights
-        pairs = zip(y.tolist(), weights.tolist(), strict=True)
-        words = [f"{label} cost:{weight!r}" for label, weight in pairs]
-        with tempfile.TemporaryDirectory() as folder:
-            model, data = Path(folder, "model"), Path(folder, "rows")
-            # In the file the labels are class numbers, because any label is allowed here.
-            texts = () if arrays.classes is None else label_texts(arrays.classes)
-            codes = [str(texts.index(label)) for label in old.labels]
-            save(replace(old, labels=tuple(codes)), str(model))
-            indices = (rows.indices + old.index_base).astype(np.int32)
-            with data.open("wb") as stream:
-                svmlight.write(stream, words, rows.indptr, indices, rows.data)
-            fitted = api.train(data, model, algorithm="sgd", update=model)
-        new = replace(fitted.model, labels=old.labels)
-        return replace(fitted, model=new, classes=self.model_.classes)
 
     @property
     def intercept_(self) -> np.ndarray:

@@ -104,21 +104,23 @@ class RowFiles:
         """The character between fields of a table of results."""
         return DELIMITERS.get("csv" if self.columns is None else self.columns.format, ",")
 
-    def blocks(self, watch: Watch = silent, jobs: int = 1) -> Iterator[Block]:
+    def blocks(self, watch: Watch = silent, jobs: int = 1, prompt: bool = False) -> Iterator[Block]:
         """Yield the blocks of all files in order, with the label and the weight of each row.
 
-        Block.y : (m,) float64, class indices or targets, nan without a label; Block.weights : (m,)
-        float64.
+        prompt: yield the svmlight rows of a pipe as they arrive. Block.y : (m,) float64, class
+        indices or targets, nan without a label; Block.weights : (m,) float64.
         """
         model, progress = self.model, ReadingProgress(self.paths, watch)
         options: dict[str, Any] = {
             "labels": "number" if model.is_regression else "class",
             "zero_based": model.zero_based,
-            "unlabelled": not self.training,
+            "unlabelled": not self.training or model.is_one_class,
             "float64": True,
         }
-        if self.training and model.columns is None:
-            options["has_row_numbers"] = model.has_row_numbers
+        if self.columns is None:
+            options["prompt"] = prompt
+            if self.training and model.columns is None:
+                options["has_row_numbers"] = model.has_row_numbers
         for path in self.paths:
             self.labels.path = path
             for block in self.read(path, jobs=jobs, watch=progress.on_event, **options):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from randsvm.arrays import Matrix
+from randsvm.arrays import Matrix, sum_in_order
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
@@ -36,42 +37,24 @@ class Linear(NamedTuple):
         return X @ self.w + self.b
 
 
-class LossValue(NamedTuple):
-    """The losses of m rows.
+class LinearFindings(NamedTuple):
+    """Sums over rows for a linear solution.
 
-    loss : (m,) float64. violating : (m,) bool, whether the row is inside the margin or outside the
-    tube. wrong : (m,), whether the predicted class is wrong; for a regression, the squared error.
+    weight: the sum of their weights, or their number. loss: sum of the losses, each times the
+    weights of its row and its class. violators: number of rows inside the margin (y f < 1; for
+    novelty detection f < 0) or outside the tube of a regression. wrong: weight of the rows whose
+    predicted class is wrong, or the weighted sum of squared errors.
     """
 
-    loss: np.ndarray
-    violating: np.ndarray
-    wrong: np.ndarray
-
-
-@dataclass(frozen=True)
-class LinearFindings:
-    """Sums over the rows for a linear solution; the findings of shards add up.
-
-    rows: their number. weight: the sum of their weights, or rows. loss: sum of the losses,
-    each times the weights of its row and its class. violators: number of rows inside the margin
-    (y f < 1; for novelty detection f < 0) or outside the tube of a regression. wrong: weight of the
-    rows whose predicted class is wrong, or the weighted sum of squared errors.
-    """
-
-    rows: int = 0
     weight: float = 0.0
     loss: float = 0.0
-    violators: int = 0
+    violators: float = 0.0
     wrong: float = 0.0
 
-    def __add__(self, other: LinearFindings) -> LinearFindings:
-        return LinearFindings(
-            self.rows + other.rows,
-            self.weight + other.weight,
-            self.loss + other.loss,
-            self.violators + other.violators,
-            self.wrong + other.wrong,
-        )
+    @staticmethod
+    def total(parts: Iterable[LinearFindings]) -> LinearFindings:
+        """Return the sums over the rows of all parts."""
+        return LinearFindings(*map(sum_in_order, zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,29 +98,37 @@ class LinearObjective:
         """The share of the rows' weight that novelty detection leaves outside; None: any."""
         return self.origin if self.loss == OUTSIDE else None
 
-    def of(self, y: np.ndarray, f: np.ndarray) -> LossValue:
-        """Return the loss of each row. y : (m,) float64; f : (m, K) float64, decision values.
+    def of(self, chunk: Chunk, f: np.ndarray) -> LinearFindings:
+        """Return the sums over some rows. f : (m, K) float64, their decision values.
 
         With K = 1, f > 0 predicts class 0; otherwise the largest f predicts the class.
         """
+        y, weights = chunk.y, weights_of(chunk)
         if self.epsilon is not None:
-            error = y - f[:, 0]
-            loss = np.maximum(np.abs(error) - self.epsilon, 0.0)
-            return LossValue(loss**2 if self.is_squared else loss, loss > 0, error**2)
-        classes, rows = y.astype(np.int64), np.arange(len(y))
-        if f.shape[1] == 1:
-            z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
-            predicted = np.where(f[:, 0] > 0, 0, 1)
+            wrong = (y - f[:, 0]) ** 2
+            loss = np.maximum(np.abs(y - f[:, 0]) - self.epsilon, 0.0)
+            violating, loss = loss > 0, loss**2 if self.is_squared else loss
         else:
-            predicted, own = f.argmax(axis=1), f[rows, classes]
-            z = -f
-            z[rows, classes] = own
-            if self.crammer_singer:
-                z[rows, classes] = np.inf
-                z = own[:, None] + z.min(axis=1, keepdims=True)
-        margin_loss = LOSSES[self.loss]
-        loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
-        return LossValue(loss, (z < margin_loss.margin).any(axis=1), predicted != classes)
+            classes, rows = y.astype(np.int64), np.arange(len(y))
+            if f.shape[1] == 1:
+                z = np.where(classes == 0, 1.0, -1.0)[:, None] * f
+                predicted = np.where(f[:, 0] > 0, 0, 1)
+            else:
+                predicted, own = f.argmax(axis=1), f[rows, classes]
+                z = -f
+                z[rows, classes] = own
+                if self.crammer_singer:
+                    z[rows, classes] = np.inf
+                    z = own[:, None] + z.min(axis=1, keepdims=True)
+            margin_loss = LOSSES[self.loss]
+            loss = self.weights[classes] * margin_loss.of(z).sum(axis=1)
+            violating, wrong = (z < margin_loss.margin).any(axis=1), predicted != classes
+        return LinearFindings(
+            float(weights.sum()),
+            float((weights * loss).sum()),
+            float(violating.sum()),
+            float((weights * wrong).sum()),
+        )
 
     def total(self, found: LinearFindings, linear: Linear) -> float:
         """Return the sum of losses, including that of the origin."""
@@ -163,29 +154,14 @@ def evaluate_linear(D: Dataset, linear: Linear, objective: LinearObjective) -> L
     """Return loss, violators and errors of all rows of D: P = 1/2 |w|^2 + C loss."""
 
     def of(shard: Shard) -> LinearFindings:
-        total = LinearFindings()
-        for chunk in D.chunks(shard):
-            total += findings_of(linear, chunk, objective)
-        return total
+        chunks = D.chunks(shard)
+        return LinearFindings.total([objective.of(one, linear.decision(one.X)) for one in chunks])
 
-    total = LinearFindings()
-    for part in D.map(of):
-        total += part
-        emit(Progress("scanning", total.rows, D.n))
-    return total
-
-
-def findings_of(linear: Linear, chunk: Chunk, objective: LinearObjective) -> LinearFindings:
-    """Return loss, violators and errors of some rows."""
-    value = objective.of(chunk.y, linear.decision(chunk.X))
-    weights = weights_of(chunk)
-    return LinearFindings(
-        len(chunk.y),
-        float(weights.sum()),
-        float((weights * value.loss).sum()),
-        int(value.violating.sum()),
-        float((weights * value.wrong).sum()),
-    )
+    parts = []
+    for shard, part in zip(D.shards, D.map(of), strict=True):
+        parts.append(part)
+        emit(Progress("scanning", shard.stop, D.n))
+    return LinearFindings.total(parts)
 
 
 def weights_of(chunk: Chunk) -> np.ndarray:

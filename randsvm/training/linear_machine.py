@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
@@ -20,20 +20,25 @@ from randsvm import __version__
 from randsvm.algorithms import newton, sgd
 from randsvm.algorithms._sgd import SIGMA, M, S
 from randsvm.algorithms.sgd import BIAS_RATE, Learner, Progressive, SgdSchedule
-from randsvm.arrays import median
-from randsvm.data import svmlight
+from randsvm.arrays import distinct, median
+from randsvm.data import in_memory
 from randsvm.data.batches import Batch
+from randsvm.data.chunks import RawChunk
 from randsvm.data.classes import one_class
 from randsvm.data.dataset import Dataset, Source
-from randsvm.data.labels import LabelTable
-from randsvm.data.row_weights import RowWeights
+from randsvm.data.in_memory import Arrays
+from randsvm.data.reading import ParseOptions
 from randsvm.data.sampling import Draw, Draws
-from randsvm.errors import ModelError, ParameterError
+from randsvm.data.svmlight import Block
+from randsvm.decimals import label_value
+from randsvm.errors import ContentError, ModelError, ParameterError
 from randsvm.events import Epoch, Notice, Started, Trained, Updated, Watch, emit, listening
 from randsvm.models.linear_model import LOGISTIC, ORIGIN, SHARE_OUTSIDE, LinearModel
-from randsvm.models.model import Model
+from randsvm.models.model import Model, find_columns
 from randsvm.models.model_text import load, save
+from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
+from randsvm.parameters.run import DataParams
 from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
@@ -46,6 +51,7 @@ from randsvm.svm.linear import (
     with_share_outside,
 )
 from randsvm.training.job import (
+    IN_MEMORY,
     RESERVED_SECONDS,
     Clock,
     Decision,
@@ -218,20 +224,18 @@ class LinearTrainingRun(BatchRun[SgdParams]):
 
     def _make_epochs(self) -> None:
         rows, held_out = _split(self.D, self.params.early_stopping, self.rng)
-        epochs, lowest, steps = self.params.epochs, math.inf, self.learner.steps
+        learner, epochs, lowest = self.learner, self.params.epochs, math.inf
         assert epochs is not None, "params.resolved() comes first"
-        if not steps.averages:
-            self.learner.steps = replace(steps, horizon=float(epochs * rows.n))
-        if self.groups > 1:
-            one_pass = sgd.averaged(rows, self.rng, self.groups)
-        else:
-            one_pass = sgd.from_dataset(rows, self.rng)
-        for number in sgd.sgd(one_pass, rows.n, self.learner, epochs):
-            last = self.progressive = self.learner.progressive()
-            loss = None if held_out is None else self._mean_loss(held_out, self.learner.linear)
+        if not learner.steps.averages:
+            learner.steps = replace(learner.steps, horizon=float(epochs * rows.n))
+        before = learner.sums
+        for number in sgd.sgd(rows, learner, epochs, self.rng, self.groups):
+            last = self.progressive = learner.progressive(before)
+            before = learner.sums
+            loss = None if held_out is None else self._mean_loss(held_out, learner.linear)
             falls = loss is None or loss < lowest
             if loss is not None and falls:
-                lowest, self.found = loss, self.learner.linear
+                lowest, self.found = loss, learner.linear
             emit(
                 Epoch(
                     number=number,
@@ -280,7 +284,7 @@ class LinearTrainingRun(BatchRun[SgdParams]):
             known = {
                 "primal": primal,
                 "J": primal / (C * found.weight),
-                "violators": found.violators,
+                "violators": int(found.violators),
                 wrong: found.wrong / found.weight,
             }
         if (step := self.last_step) is not None:
@@ -447,37 +451,40 @@ def state_metadata(learner: Learner, t: float) -> dict[str, Any]:
 
 
 def update(
-    data: Source, model: str | None, params: SgdParams, job: Job, watch: Watch
+    data: Source,
+    model: str | None,
+    params: SgdParams,
+    job: Job,
+    watch: Watch,
+    old: Model | None = None,
 ) -> tuple[Model, Trained]:
-    """Train the model params.update on the rows of `data`; write it to `model`.
+    """Train the model `old` (None: that in the file params.update) on the rows of `data`; write it
+    to `model` (None: no file).
 
     Returns the model and how its training ended.
 
     Raises the errors of randsvm.errors; on any error `model` is untouched, except that Interrupted
     leaves the model trained so far.
     """
-    if not isinstance(data, tuple) or model is None:
-        raise ParameterError("--update needs the names of TRAIN_FILE and MODEL_FILE")
-    path, *others = data
-    require(not others, "--update reads one TRAIN_FILE: cat the files into a pipe")
-    clock = Clock(job.limits.time_limit, watch)
+    clock, how = Clock(job.limits.time_limit, watch), job.data_params
     check_paths(data, model, job)
     check_gap(job, params)
-    how = job.data_params
+    require(model is not None or params.checkpoint is None, "--checkpoint needs a MODEL_FILE")
     require(
         not (job.search.is_wanted or how.scale),
         "--update keeps the options of the model: no -v, lists or --scale",
     )
-    if how.row_weights is not None:
-        check_row_weights(data, job)
-    require(not how.is_table, f"--update reads svmlight files, not --format {how.format}")
     require(
         job.resources.cluster is None,
         "--update trains on rows in order, as they arrive: no --cluster",
     )
+    if how.row_weights is not None:
+        check_row_weights(data, job)
     with listening(clock):
-        run = UpdateRun(path, model, params, how.row_weights, clock)
-        for option in [*ineffective_flags(params), *changed_flags(how)]:
+        run = UpdateRun(data, model, old, params, job, clock)
+        # These three serve to read the rows.
+        kept = {name: getattr(DataParams, name) for name in ("row_weights", "format", "no_header")}
+        for option in [*ineffective_flags(params), *changed_flags(replace(how, **kept))]:
             emit(Notice(f"{option} has no effect with --update"))
         arguments = [*command_line(params, names=params.UPDATE_FIELDS), *command_line(job.limits)]
         emit(
@@ -497,9 +504,8 @@ def update(
         return run.result(outcome)
 
 
-def _load_updatable(path: str) -> LinearModel:
-    """Return the model in `path`. Raises ModelError if an update cannot continue from it."""
-    old = load(path)
+def _updatable(old: Model, path: str) -> LinearModel:
+    """Return the model. Raises ModelError if an update cannot continue from it."""
     if not isinstance(old, LinearModel):
         raise ModelError(f"{path}: expected a linear model to update, found another")
     refused = {
@@ -558,62 +564,80 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
     return learner
 
 
+def running_metadata(learner: Learner) -> dict[str, list[float]]:
+    """Return the entries of the trailer from which an update continues without a difference."""
+    s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
+    return {
+        "running": [s, sigma, m],
+        "running_v": learner.v.tolist(),
+        "running_b": learner.b.tolist(),
+        "running_A": learner.A.tolist() if m else [],
+        "running_b_sum": learner.b_sum.tolist() if m else [],
+    }
+
+
+def _continue_update(learner: Learner, metadata: Mapping[str, Any]) -> None:
+    """Continue with what `running_metadata` wrote, and with its mean if both runs have one.
+
+    Does nothing if no update wrote the model. Raises ValueError for other numbers of features or
+    decision functions.
+    """
+    if "running" not in metadata:
+        return
+    s, sigma, m = metadata["running"]
+    (d, K), mean = learner.v.shape, 1 if m else 0
+    shapes = {"v": (d, K), "b": (K,), "A": (d * mean, K), "b_sum": (K * mean,)}
+    v, b, A, b_sum = (
+        np.array(metadata[f"running_{name}"], np.float64).reshape(shape)
+        for name, shape in shapes.items()
+    )
+    learner.v, learner.b, learner.state[S] = v, b, s
+    if learner.steps.averages and m:
+        learner.A, learner.b_sum = A, b_sum
+        learner.state[[SIGMA, M]] = sigma, m
+
+
 class UpdateRun(TrainingRun):
     """The training of a linear model block by block.
 
-    The columns of the weights are features in the order in which they appeared.
-
-    row_weights : name of a file of weights, one for each row; None: `cost:` in the rows, if any
-    features : (d,) int64, sorted
-    columns : (d,) the column of each of `features`
+    features : (d,) int32, ascending, those of the weights
     checkpoint : write the model after this number of rows (int) or seconds (float)
     """
 
     def __init__(
-        self, data: str, path: str, params: SgdParams, row_weights: str | None, clock: Clock
+        self,
+        data: Source,
+        path: str | None,
+        old: Model | None,
+        params: SgdParams,
+        job: Job,
+        clock: Clock,
     ) -> None:
         assert params.update is not None
-        self.data, self.path, self.clock = data, path, clock
-        self.row_weights = None if row_weights is None else RowWeights(row_weights, data)
-        self.old = _load_updatable(params.update)
+        self.path, self.clock, self.checkpoint = path, clock, params.checkpoint
+        self.old = _updatable(old or load(params.update), params.update)
+        self.rows = _rows_in_order(data, self.old, params.update, job)
         self.learner = _learner_of(self.old, params, params.update)
-        self.checkpoint = params.checkpoint
         # A model does not store the name of the file that it came from.
         nameless = replace(params, update="MODEL")
         self.arguments = command_line(nameless, names=params.UPDATE_FIELDS)
         self.features = self.old.features
-        self.columns = np.arange(len(self.features))
-        self.seconds = self.loss = self.errors = 0.0
-        # The rows at the last report; the rows and the moment of the last checkpoint.
-        self.reported_rows = 0
+        self.seconds = 0.0
+        # The sums of the learner at the last report; its steps and the moment of the last
+        # checkpoint.
+        self.reported = self.learner.sums
         self.written = 0, time.perf_counter()
 
     def train(self) -> Stopped:
         """Train on all blocks, as far as time allows; return why it ended."""
-        old, steps = self.old, self.learner.steps
         try:
             with (
                 listening(self._watch),
                 self.clock.until(lambda: self.clock.end - RESERVED_SECONDS),
+                closing(self.rows),
             ):
-                blocks = svmlight.read_blocks(
-                    self.data,
-                    labels="number" if old.is_regression else "class",
-                    zero_based=old.zero_based,
-                    unlabelled=bool(steps.origin),
-                    prompt=True,
-                    watch=emit,
-                )
-                table = LabelTable(
-                    self.data,
-                    labels=old.labels,
-                    closed=not steps.origin,
-                    any_label=bool(steps.origin),
-                )
-                with closing(blocks):
-                    weighted = self.row_weights.in_blocks(blocks) if self.row_weights else blocks
-                    for block in map(svmlight.Block.without_zero_weights, weighted):
-                        self._train_on(block, _targets(block, table, steps))
+                for rows in self.rows:
+                    self._train_on(rows)
         except TimeLimitError:
             return Stopped(StopReason.TIME_LIMIT)
         return Stopped(StopReason.END_OF_DATA)
@@ -623,22 +647,21 @@ class UpdateRun(TrainingRun):
         self.clock(event)
         self._checkpoint_if_due()
 
-    def _train_on(self, block: svmlight.Block, y: np.ndarray) -> None:
-        began = time.perf_counter()
-        order = np.arange(len(block), dtype=np.int32)
-        columns = self._columns_of(block)
-        # A block without weights makes plain steps, which take less time.
-        weighted = 1.0 if block.is_weighted else None
-        self.learner.steps = replace(self.learner.steps, mean_weight=weighted)
-        self.learner.learn(Batch.of(block.indptr, columns, block.values, y, order, block.weights))
+    def _train_on(self, rows: RawChunk) -> None:
+        began, learner = time.perf_counter(), self.learner
+        # Rows without weights make plain steps, which take less time.
+        weighted = rows.weights is not None and bool((rows.weights != 1).any())
+        learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
+        columns, order = self._columns_of(rows.indices), np.arange(len(rows.y), dtype=np.int32)
+        learner.learn(Batch.of(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
-        if self.learner.steps_made >= max(2 * self.reported_rows, 1):
-            self.reported_rows, last = self.learner.steps_made, self._progress()
+        if learner.steps_made >= max(2 * self.reported[0], 1):
+            last, self.reported = learner.progressive(self.reported), learner.sums
             emit(
                 Updated(
                     seconds=self.clock.seconds,
-                    rows=self.reported_rows,
+                    rows=learner.steps_made,
                     last=last.steps,
                     loss=last.loss,
                     errors=None if self.old.is_regression else last.errors,
@@ -646,23 +669,16 @@ class UpdateRun(TrainingRun):
             )
         self._checkpoint_if_due()
 
-    def _columns_of(self, block: svmlight.Block) -> np.ndarray:
-        new = np.setdiff1d(block.features, self.features, assume_unique=True)
-        if len(new):
-            count = len(self.features)
-            features = np.concatenate([self.features, new])
-            order = np.argsort(features)
-            columns = np.concatenate([self.columns, np.arange(count, count + len(new))])
-            self.features, self.columns = features[order], columns[order]
-            self.learner.grow(len(features))
-        return self.columns[np.searchsorted(self.features, block.indices)].astype(np.int32)
-
-    def _progress(self) -> Progressive:
-        """Return the numbers of the rows since the last call, and add them to those of all rows."""
-        last = self.learner.progressive()
-        self.loss += last.loss * last.weight
-        self.errors += last.errors * last.weight
-        return last
+    def _columns_of(self, indices: np.ndarray) -> np.ndarray:
+        """Return the columns of features, (nnz,) int32; new features get weights of 0."""
+        columns, known = find_columns(self.features, indices)
+        if not known.all():
+            new = distinct(indices[~known])
+            places = np.searchsorted(self.features, new)
+            self.features = np.insert(self.features, places, new)
+            self.learner.insert(places)
+            columns, _ = find_columns(self.features, indices)
+        return columns.astype(np.int32)
 
     def _checkpoint_if_due(self) -> None:
         rows, since = self.written
@@ -679,13 +695,12 @@ class UpdateRun(TrainingRun):
         return self.learner.steps_made > 0
 
     def outcome(self, stopped: Stopped) -> Trained:
-        self._progress()
-        weight = self.learner.weight_learned or 1.0
+        every = self.learner.progressive()
         return Trained(
-            model=self.path,
-            steps=self.learner.steps_made,
-            progressive_loss=self.loss / weight,
-            progressive_errors=None if self.old.is_regression else self.errors / weight,
+            model=self.path or IN_MEMORY,
+            steps=every.steps,
+            progressive_loss=every.loss,
+            progressive_errors=None if self.old.is_regression else every.errors,
             stopped=str(stopped),
             solve_seconds=self.seconds,
             seconds=self.clock.seconds,
@@ -696,7 +711,6 @@ class UpdateRun(TrainingRun):
 
     def _write(self, stopped: str) -> LinearModel:
         learner, old = self.learner, self.old
-        linear = learner.linear
         # Other lines of the old model, as its gap, are not true of these weights.
         metadata = {
             "version": __version__,
@@ -705,59 +719,65 @@ class UpdateRun(TrainingRun):
             "d": len(self.features),
             "stopped": stopped,
             **state_metadata(learner, learner.t),
-            **running_metadata(learner, self.columns),
+            **running_metadata(learner),
         }
+        w, b = learner.linear
         model = replace(
-            old,
-            w=linear.w[self.columns],
-            b=linear.b,
-            features=self.features,
-            seen=self.features,
-            metadata=metadata,
+            old, w=w, b=b, features=self.features, seen=self.features, metadata=metadata
         )
-        save(model, self.path)
+        if self.path is not None:
+            save(model, self.path)
         return model
 
 
-def running_metadata(learner: Learner, columns: np.ndarray) -> dict[str, list[float]]:
-    """Return the entries of the trailer from which an update continues without a difference.
+def _rows_in_order(
+    data: Source, old: LinearModel, path: str, job: Job
+) -> Generator[RawChunk, None, None]:
+    """Return the rows to learn in their order; y has class indices of the model, or targets.
 
-    columns : (d,) those of the weights, in the order of the features
+    path: the model file. Rows of weight 0 are left out; in novelty detection y is 0.
     """
-    s, sigma, m = learner.state[[S, SIGMA, M]].tolist()
-    numbers = {
-        "running": np.array([s, sigma, m]),
-        "running_v": learner.v[columns],
-        "running_b": learner.b,
-        "running_A": learner.A[columns] if m else learner.A[:0],
-        "running_b_sum": learner.b_sum if m else learner.b_sum[:0],
-    }
-    return {name: some.tolist() for name, some in numbers.items()}
+    how = job.data_params
+    rows: Iterable[RawChunk | Block]
+    if isinstance(data, Arrays):
+        rows = _rows_in_memory(data, old)
+    else:
+        rows = RowFiles(
+            old,
+            path,
+            data,
+            how.format if job.given is None or "format" in job.given else None,
+            no_header=how.no_header,
+            row_weights=how.row_weights,
+            training=True,
+        ).blocks(emit, prompt=True)
+    ignores_labels = old.is_one_class
+    return (
+        RawChunk(
+            np.zeros(len(one.y)) if ignores_labels else one.y,
+            one.indptr,
+            one.indices,
+            one.values,
+            one.weights,
+        )
+        for one in rows
+    )
 
 
-def _continue_update(learner: Learner, metadata: Mapping[str, Any]) -> None:
-    """Continue with what `running_metadata` wrote, and with its mean if both runs have one.
-
-    Does nothing if no update wrote the model. Raises ValueError for other numbers of features or
-    decision functions.
-    """
-    if "running" not in metadata:
-        return
-    s, sigma, m = metadata["running"]
-    names, (d, K) = ("running_v", "running_A", "running_b", "running_b_sum"), learner.v.shape
-    v, A, b, b_sum = (np.array(metadata[name], np.float64) for name in names)
-    mean = 1 if m else 0
-    v, b = v.reshape(d, K), b.reshape(K)
-    A, b_sum = A.reshape(d * mean, K), b_sum.reshape(K * mean)
-    learner.v, learner.b, learner.state[S] = v, b, s
-    if learner.steps.averages and m:
-        learner.A, learner.b_sum = A, b_sum
-        learner.state[[SIGMA, M]] = sigma, m
-
-
-def _targets(block: svmlight.Block, table: LabelTable, steps: SgdSchedule) -> np.ndarray:
-    """y of each row, (m,) float64: targets, class indices, or 0 for novelty detection."""
-    if steps.epsilon is not None:
-        return block.y
-    y = table.classes(block)
-    return np.zeros(len(y)) if steps.origin else y
+def _rows_in_memory(arrays: Arrays, old: LinearModel) -> Iterator[RawChunk]:
+    """Yield the rows of arrays. Raises ContentError for a label that the model does not have."""
+    classes = not old.is_regression
+    options = ParseOptions(
+        labels="class" if classes else "number", any_label=classes, zero_based=old.zero_based
+    )
+    summary, store = in_memory.read(arrays, options)
+    places = {label: index for index, label in enumerate(map(label_value, old.labels))}
+    places |= {label: index for index, label in enumerate(old.labels)}
+    found = [places.get(label, places.get(label_value(label))) for label in summary.labels]
+    if None in found and not old.is_one_class:
+        known, other = ", ".join(old.labels), summary.labels[found.index(None)]
+        raise ContentError(f"y: expected one of the labels {known}, found {other}")
+    indices = np.array(found, float)
+    for number in range(len(store.sizes)):
+        chunk = store.read(number)
+        yield replace(chunk, y=indices[chunk.y.astype(np.int64)]) if classes else chunk

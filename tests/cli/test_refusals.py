@@ -78,7 +78,6 @@ LINES = [
     ("sgd --cache blank none m", 73, "blank: the file exists and is not a cache, so it is not "),
     ("randsvm t*", 2, "give a MODEL_FILE"),
     ("randsvm two types two", 2, "is both TRAIN_FILE"),
-    ("sgd --update linear t* m", 2, "one TRAIN_FILE"),
     # searches and folds
     ("randsvm -v 3 --select-by squared-error two m", 2, "squared-error is not for -s svc"),
     ("randsvm -v 3 -s svr --select-by auc two m", 2, "--select-by auc is not for -s svr"),

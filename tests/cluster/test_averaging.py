@@ -90,10 +90,10 @@ def test_weights_are_the_mean_of_reference_weights_by_rows(three, averages, part
             view = view.subset(np.arange(view.n) % 7 > 0)
             steps = replace(steps, horizon=0 if averages else 2 * view.n)
         learner = Learner.new(steps, view.d)
-        one_pass = sgd.averaged(view.single_threaded(), Draws(5), GROUPS)
+        in_order, rng = view.single_threaded(), Draws(5)
         expected = reference_epochs(view, steps, Draws(5), 2)
         for w, b in expected:
-            assert sum(one_pass(learner)) == view.n
+            assert sum(sgd.averaged_pass(in_order, learner, rng, GROUPS)) == view.n
             assert learner.linear.w == pytest.approx(w, rel=1e-6, abs=1e-9)
             assert learner.linear.b == pytest.approx(b, rel=1e-6, abs=1e-9)
         assert (learner.t, learner.steps_made) == (2 * view.n, 2 * view.n)
@@ -110,7 +110,8 @@ def test_steps_of_groups_count_by_weight():
     )  # fmt: skip
     with open_rows(rows, jobs=1, chunk_rows=SHARD) as D:
         learner = Learner.new(steps, D.d)
-        assert sum(sgd.averaged(D.single_threaded(), Draws(5), GROUPS)(learner)) > 1.2 * ROWS
+        one_pass = sgd.averaged_pass(D.single_threaded(), learner, Draws(5), GROUPS)
+        assert sum(one_pass) > 1.2 * ROWS
     assert learner.t == pytest.approx(ROWS)
     assert learner.linear.w == pytest.approx(-learner.A / ROWS)
 
@@ -276,9 +277,9 @@ def test_an_epoch_can_be_interrupted_within_a_group(two):
 
     with opened(two) as whole:
         learner = Learner.new(steps, whole.d)
-        one_pass = sgd.averaged(whole.single_threaded(), Draws(5), 1)
+        one_pass = sgd.averaged_pass(whole.single_threaded(), learner, Draws(5), 1)
         with listening(watch), pytest.raises(GivenUpError):
-            list(one_pass(learner))
+            list(one_pass)
     assert len(begun) == 1
     assert not learner.steps_made and not learner.v.any()
 

@@ -12,15 +12,17 @@ from itertools import pairwise
 
 import numpy as np
 import oracle
+import pandas as pd
 import pytest
 import sgd_reference
 from commands import run_train
 from learning import learn
 from liblinear import liblinearutil
+from scipy import sparse
 from trainings import step_sizes
 
 import randsvm
-from randsvm.errors import Interrupted
+from randsvm.errors import ContentError, Interrupted, ParameterError
 
 KINDS = {
     "hinge": (2, ()),
@@ -132,6 +134,54 @@ def test_two_updates_are_one_with_the_rows_of_both(tmp_path, classes, words, rat
     first = case.update("one", *rate, data=tmp_path / "first")
     twice = learn("sgd", tmp_path / "second", tmp_path / "two", "--update", first.model, *rate)
     assert twice.model.read_bytes() == once.model.read_bytes()
+
+
+def table(path, y, X):
+    """Write rows as CSV with the columns x1, x2, ... and label."""
+    rows = np.column_stack([X, y]).tolist()
+    names = [*(f"x{j}" for j in range(1, X.shape[1] + 1)), "label"]
+    path.write_text("\n".join(",".join(map(str, row)) for row in [names, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("source", ["array", "sparse matrix", "files", "table", "frame"])
+def test_rows_of_any_source_make_the_steps_of_a_file(tmp_path, source):
+    """The model that is updated is one in memory."""
+    case = UpdateCase(tmp_path, 4, ())
+    (y, X), labels, options = case.B, case.B[0].astype(int), {}
+    old = randsvm.load(str(case.old))
+    if source in ("table", "frame"):
+        A = table(tmp_path / "A.csv", case.A[0].astype(int).tolist(), case.A[1])
+        options = {"format": "csv", "label_column": "label"}
+        old = randsvm.train(A, algorithm="sgd", **options)
+        options = {"format": "svmlight"}
+    expected = randsvm.train(case.path, tmp_path / "of file", "sgd", update=old, **options)
+    rows = {
+        "array": lambda: randsvm.Arrays(X, labels),
+        "sparse matrix": lambda: randsvm.Arrays(sparse.csr_matrix(X), labels),
+        "files": lambda: [
+            oracle.write_svmlight(tmp_path / str(at), y[at : at + 100], X[at : at + 100])
+            for at in (0, 100)
+        ],
+        "table": lambda: table(tmp_path / "B.csv", labels, X),
+        "frame": lambda: pd.read_csv(table(tmp_path / "B.csv", labels, X)),
+    }[source]()
+    found = randsvm.train(rows, algorithm="sgd", update=old)
+    assert found.outcome.steps == expected.outcome.steps == 200
+    Z = sparse.csr_matrix(np.vstack([case.A[1], X]))
+    np.testing.assert_allclose(
+        found.decision_function(Z), expected.decision_function(Z), rtol=1e-12
+    )
+    assert np.abs(found.decision_function(Z) - old.decision_function(Z)).max() > 0.01
+
+
+def test_labels_of_arrays_are_those_of_the_model(tmp_path):
+    case = UpdateCase(tmp_path, 2, ())
+    old, X = randsvm.load(str(case.old)), np.zeros((1, 2))
+    with pytest.raises(ContentError, match=r"y: expected one of the labels .*, found 7"):
+        randsvm.train(randsvm.Arrays(X, [7]), algorithm="sgd", update=old)
+    with pytest.raises(ParameterError, match="--checkpoint needs a MODEL_FILE"):
+        randsvm.train(randsvm.Arrays(X, [1]), algorithm="sgd", update=old, checkpoint=1)
 
 
 def test_newton_steps_count_as_an_epoch(tmp_path):
