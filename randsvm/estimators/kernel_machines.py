@@ -29,10 +29,10 @@ from randsvm.estimators.machine import (
     documented,
 )
 from randsvm.events import Iteration, Notice
+from randsvm.models import decisions
 from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
 from randsvm.models.kernel_model import PairwiseModel
-from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.parameters.kernel import SCALE, is_semidefinite, resolve_gamma
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
@@ -246,7 +246,9 @@ class KernelClassifier(KernelMachine, Classifier):
         if self._has_pairs:
             codes = indices[model.own]
             order = np.argsort(codes, kind="stable")
-            dual = pair_coefficients(codes[order], model.beta[order][:, np.argsort(indices)])
+            coefficients = pairs_of_classes(model.coefficients[order], indices)
+            columns = decisions.pairs_of_classes(len(indices))[codes[order]]
+            dual = np.take_along_axis(coefficients, columns, axis=1)
         else:
             dual = self._in_class_order(model.beta)
             if dual.shape[1] > 1:

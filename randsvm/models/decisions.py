@@ -50,6 +50,17 @@ def class_pairs(classes: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
+def pairs_of_classes(classes: int) -> np.ndarray:
+    """Return the position in `class_pairs` of the pairs of each class with the others.
+
+    Of shape (classes, classes - 1); the other classes are in their order.
+    """
+    first, second = class_pairs(classes)
+    position = np.zeros((classes, classes), np.int64)
+    position[first, second] = position[second, first] = np.arange(len(first))
+    return position[~np.eye(classes, dtype=bool)].reshape(classes, classes - 1)
+
+
 AnyInt = TypeVar("AnyInt", int, np.ndarray)
 
 

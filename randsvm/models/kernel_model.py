@@ -232,12 +232,12 @@ class KernelModel(Model):
 class PairwiseModel(KernelModel):
     """A kernel model of K > 2 classes, one against one.
 
-    f_ij(x) = sum_s beta_sj K(z_s, x) - sum_t beta_ti K(z_t, x) + b_ij over the support vectors s of
-    class i and t of class j > i. f_ij > 0 is a vote for i, else for j.
+    f_ij(x) = sum_s beta_s K(z_s, x) + b_ij over the support vectors s of the classes i and j > i.
+    f_ij > 0 is a vote for i, else for j.
 
     own : (m,) int64, index of the class of each support vector, ascending
-    beta : (m, K) float64, coefficient of each support vector in the pair of its own class and each
-    class, > 0 in favour of its own class; 0 in the column of its own class
+    beta : (m, K - 1) float64, coefficient y alpha of each support vector in the pairs of its class
+    with each other class, as in LIBSVM
     b : (K (K - 1) / 2,) float64, offset of each pair, in the order of `decisions.class_pairs`, as
     are the columns of `sigmoid`
     """
@@ -246,9 +246,10 @@ class PairwiseModel(KernelModel):
 
     @property
     def coefficients(self) -> np.ndarray:
-        i, j = decisions.class_pairs(len(self.labels))
-        own = self.own[:, None]
-        return np.where(own == i, self.beta[:, j], np.where(own == j, -self.beta[:, i], 0.0))
+        found = np.zeros((len(self.own), len(self.b)))
+        pairs = decisions.pairs_of_classes(len(self.labels))
+        np.put_along_axis(found, pairs[self.own], self.beta, axis=1)
+        return found
 
     def predicted(self, f: np.ndarray) -> np.ndarray:
         """Return the class with the most votes for each row, (m,) int64. f : (m, pairs)."""
@@ -262,7 +263,7 @@ class PairwiseModel(KernelModel):
         return class_scores(f, pairs=True)
 
     def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:
-        """Return an expansion for each class, with a column for each class.
+        """Return an expansion for each class, with a column for each other class.
 
         Each kernel value is computed once and used for all pairs that contain the class. One
         product with the coefficients of all pairs takes K / 2 times as many operations: measured,
@@ -273,9 +274,9 @@ class PairwiseModel(KernelModel):
         return tuple(Expansion(kernel_layout, self.Z[part], beta[part]) for part in parts)
 
     def _f(self, sums: np.ndarray) -> np.ndarray:
-        """Return f, (m, pairs). sums : (classes, m, classes)."""
+        """Return f, (m, pairs). sums : (classes, m, classes - 1)."""
         i, j = decisions.class_pairs(len(self.labels))
-        return (sums[i, :, j] - sums[j, :, i]).T + self.b
+        return (sums[i, :, j - 1] + sums[j, :, i]).T + self.b
 
     def _absolute_sums(self, sums: np.ndarray) -> np.ndarray:
         """Return the sum for the two classes with the largest sums, (m, 1)."""

@@ -46,7 +46,6 @@ def write(model: KernelModel, path: str) -> None:
     is_svc, two = model.task == "svc", len(model.b) == 1
     nr_sv = None
     if isinstance(model, PairwiseModel):
-        beta = pair_coefficients(model.own, beta)
         nr_sv = np.bincount(model.own, minlength=len(model.labels)).tolist()
     elif is_svc and two:
         # LIBSVM's format groups support vectors by class.
@@ -123,11 +122,7 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     given |= {"task": task, "nu": nu, "kernel": kernel, "features": features, "Z": Z, "b": b}
     if not pairs:
         return KernelModel(beta=beta, **given)
-    own = np.repeat(np.arange(nr_class), nr_sv)
-    # The inverse of `pair_coefficients`.
-    by_class = np.zeros((len(own), nr_class))
-    by_class[own[:, None] != np.arange(nr_class)] = beta.ravel()
-    return PairwiseModel(own=own, beta=_signed(own, by_class), **given)
+    return PairwiseModel(own=np.repeat(np.arange(nr_class), nr_sv), beta=beta, **given)
 
 
 def _kernel(header: Header) -> Kernel:
@@ -173,18 +168,3 @@ def _row_numbers(header: Header, rows: Block) -> np.ndarray:
         expected = "'0:number' of a training row in each support vector"
         raise header.error(header.first_line, expected, "others")
     return values.astype(np.int32)
-
-
-def pair_coefficients(own: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Return LIBSVM's sv_coef, (m, K - 1): y alpha in the pairs with each other class.
-
-    own, beta : see PairwiseModel.
-    """
-    K = beta.shape[1]
-    return _signed(own, beta)[own[:, None] != np.arange(K)].reshape(len(own), K - 1)
-
-
-def _signed(own: np.ndarray, beta: np.ndarray) -> np.ndarray:
-    """Return beta times y of the own class: 1 in pairs with later classes, -1 with earlier ones."""
-    later = own[:, None] <= np.arange(beta.shape[1])
-    return np.where(later, beta, 0.0 - beta)  # no -0.0

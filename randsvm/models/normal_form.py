@@ -18,7 +18,6 @@ from randsvm.arrays import CsrMatrix, squared_norms
 from randsvm.errors import ModelError
 from randsvm.models import decisions
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.libsvm_format import pair_coefficients
 from randsvm.models.linear_model import LinearModel
 from randsvm.models.model import Model
 
@@ -157,14 +156,8 @@ def _kernel_terms(model: KernelModel, inputs: int) -> dict[str, Any]:
     terms = _in_one_group(model.beta)
     if isinstance(model, PairwiseModel):
         K = len(model.labels)
-        i, j = decisions.class_pairs(K)
-        columns = np.zeros((K, K), np.int64)
-        columns[i, j] = columns[j, i] = np.arange(len(i))
-        terms = {
-            "c": pair_coefficients(model.own, model.beta),
-            "groups": np.searchsorted(model.own, np.arange(K + 1)),
-            "columns": columns[~np.eye(K, dtype=bool)].reshape(K, K - 1),
-        }
+        groups = np.searchsorted(model.own, np.arange(K + 1))
+        terms |= {"groups": groups, "columns": decisions.pairs_of_classes(K)}
     offset, degree = np.array(kernel.coef0), np.array(kernel.degree)
     fields = {"phi": phi, "Z": Z, "gamma": kernel.gamma, "offset": offset, "degree": degree}
     return {"b": model.b, "L": L, **fields, **terms}

@@ -23,7 +23,7 @@ from randsvm.models.decisions import (
     class_pairs,
     class_scores,
     own_pair_scores,
-    pair_index,
+    pairs_of_classes,
 )
 from randsvm.training.job import AnyParams
 
@@ -105,10 +105,8 @@ def own_pair_values(f: np.ndarray, y: np.ndarray) -> np.ndarray:
 
     f : (n, pairs), see `class_pairs`; y : (n,) class indices.
     """
-    classes = class_count(f.shape[1])
-    own, other = np.nonzero(~np.eye(classes, dtype=bool))
-    columns = pair_index(np.minimum(own, other), np.maximum(own, other), classes)
-    return np.take_along_axis(f, columns.reshape(classes, -1)[y.astype(np.int64)], axis=1)
+    columns = pairs_of_classes(class_count(f.shape[1]))
+    return np.take_along_axis(f, columns[y.astype(np.int64)], axis=1)
 
 
 def fit_pair_sigmoids(

@@ -347,12 +347,10 @@ def _joined_pairs(subtasks: Subtasks, solutions: Sequence[KernelSolution]) -> di
     classes = len(subtasks.labels)
     rows = distinct(np.concatenate([one.rows for one in solutions]))
     points = kernel_centres(subtasks.D, rows)
-    beta = np.zeros((len(rows), classes))
+    beta = np.zeros((len(rows), classes - 1))
     for (i, j), one in zip(subtasks.pairs, solutions, strict=True):
         at = np.searchsorted(rows, one.rows)
-        is_first = points.y[at] == i
-        own = np.where(is_first, one.beta, -one.beta)
-        beta[at, np.where(is_first, j, i)] = own * one.scale
+        beta[at, np.where(points.y[at] == i, j - 1, i)] = one.beta * one.scale
     order = np.argsort(points.y, kind="stable")
     return {
         "Z": points.X[order],
@@ -478,8 +476,10 @@ class OldModel:
         if not isinstance(model, PairwiseModel):
             return beta[:, first] if beta.shape[1] > 1 else beta[:, 0] * (1 - 2 * first)
         assert second is not None
-        others = np.where(model.own == second, -beta[:, first], 0.0)
-        return np.where(model.own == first, beta[:, second], others)
+        i, j = sorted((first, second))
+        of_both = np.where(model.own == i, beta[:, j - 1], 0.0)
+        of_both = np.where(model.own == j, beta[:, i], of_both)
+        return of_both if first == i else -of_both
 
     # --- parameters ------------------------------------------------------------------------
 

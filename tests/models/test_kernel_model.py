@@ -247,7 +247,7 @@ def test_a_class_that_is_sure_wins_whatever_pairs_in_doubt_vote(classes):
         labels=tuple(map(str, range(classes))),
         task="svc",
         Z=csr((0, 0), dtype=np.float32),
-        beta=np.empty((0, classes)),
+        beta=np.empty((0, classes - 1)),
         b=np.zeros(pairs),
         own=np.empty(0, np.int64),
     )
@@ -350,7 +350,7 @@ def test_labels_of_rows_in_cells_are_those_in_float64():
         labels=("1", "2", "3"),
         task="svc",
         Z=csr(rng.uniform(0, 4, (m, 2)).astype(np.float32)),
-        beta=rng.normal(size=(m, K)) * (own[:, None] != np.arange(K)),
+        beta=rng.normal(size=(m, K - 1)),
         b=np.array([0.01, -0.02, 0.0]),
         own=own,
     )

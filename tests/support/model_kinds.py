@@ -56,11 +56,10 @@ def linear(
 
 
 THREE = ("1", "2", "3")
-OWN = np.array([0, 0, 2, 2, 2, 2])
 PAIRS: dict[str, Any] = {
-    "beta": RNG.normal(size=(6, 3)) * (OWN[:, None] != np.arange(3)),
+    "beta": RNG.normal(size=(6, 2)),
     "b": RNG.normal(size=3),
-    "own": OWN,
+    "own": np.array([0, 0, 2, 2, 2, 2]),
 }
 SCALED: dict[str, Any] = {"scaling": scaling("minmax", np.arange(4) / 7, np.arange(1, 5) / 3)}
 SCORES: dict[str, Any] = {
