@@ -1,7 +1,7 @@
 """Events that a run emits to its listener, and how a signal stops a run.
 
 Most events are tuples of plain numbers and words, with their fields in the order of the log.
-The library never prints: cli/report.py shows events as bars and lines.
+The library never prints: cli/report.py shows events as lines and a bar.
 
 Signals are cooperative: a handler only records the signal (`interrupt`), and the next event or
 `check` of the main thread raises Interrupted. So every wait of that thread wakes up each HEARTBEAT
@@ -69,10 +69,10 @@ class Started(NamedTuple):
     n: int | None  # Rows; None where rows are learned as they arrive
     d: int | None  # Distinct features
     nnz: int | None  # Stored values
-    C: float | None  # C of the machine
-    # The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2. If rows have weights, n is the sum
-    # of the weights.
-    lambda_: float
+    C: float | None  # C of the machine; None where a search chooses it
+    # The regularisation lambda = 1/(C n), a factor of 1/2 |w|^2; None where a search chooses it. If
+    # rows have weights, n is the sum of the weights.
+    lambda_: float | None
     seconds: float  # Seconds since the start of the run
     pass_bytes: int | None = None  # Bytes that one pass over all rows reads
     place: str | None = None  # Where a pass reads the rows: memory or a file

@@ -58,7 +58,7 @@ LIBRARY_USERS = {
         "cli.report",
         "cli.process",
     },
-    "tqdm": {"cli.bars"},
+    "tqdm": {"cli.report"},
     "distributed": {"cluster.connection"},
     "cloudpickle": {"cluster.actor", "cluster.executor"},
     "concurrent": {"parallel"},

@@ -469,7 +469,9 @@ def _report_start(
     trainer: Trainer[AnyParams], params: AnyParams, described: Described, clock: Clock
 ) -> None:
     """Emit the configuration of the run, and its notices."""
-    D, job, (C, lambda_) = trainer.D, trainer.job, trainer.cost_and_lambda(params)
+    D, job = trainer.D, trainer.job
+    is_searched = not {"C", "lambda_"}.isdisjoint(dict(job.search.grid))
+    C, lambda_ = (None, None) if is_searched else trainer.cost_and_lambda(params)
     arguments = [*_arguments_of(params, job.search.grid), *described.arguments]
     emit(
         Started(

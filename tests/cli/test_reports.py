@@ -144,7 +144,7 @@ def test_lines_of_weighted_rows_and_of_several_classes_say_what_they_count(tmp_p
     data.write_text("".join(rows))
     run_train("randsvm", "-c", 2, data, tmp_path / "m")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[2] == "C = 2, lambda = 1/(C n) = 0.0833333 (n = 6, the sum of weights)"
+    assert lines[2] == "C = 2, lambda = 0.0833333"
     assert [" 1 vs 2: " in line for line in lines[3:6]].count(True) == 1
     (stopped,) = [line for line in lines if line.startswith("stopped")]
     assert " after 3 iterations in all, " in stopped

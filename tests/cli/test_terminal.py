@@ -8,7 +8,7 @@ import re
 import sys
 
 import pytest
-from command_parts import bars, report
+from command_parts import Bar, can_draw, lines
 from commands import run_train
 
 from randsvm.events import Iteration, Progress
@@ -48,7 +48,7 @@ def of(**changed):
     "changed", [{}, LARGEST, {"gap": math.nan}, {**LARGEST, "machine": "a very long name " * 3}]
 )
 def test_a_round_takes_one_line_of_80_columns(changed):
-    line = report._round(of(**changed))
+    (line,) = lines.iteration(of(**changed))
     assert len(line) <= 80
     assert "\n" not in line
     assert "|V| " in line
@@ -113,7 +113,7 @@ def opened(monkeypatch):
 @pytest.mark.parametrize("total", [None, 1000])
 def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit, total):
     terminal = opened()
-    bar, seen = bars.Bar(), []
+    bar, seen = Bar(is_drawn=True), []
     for done in (0, 1, 500):
         bar.draw(Progress("stage", done, total, unit))
         bar.bar.mininterval = 0.0
@@ -129,7 +129,7 @@ def test_a_bar_stands_at_once_moves_and_leaves_nothing(opened, monkeypatch, unit
 def test_a_bar_goes_on_after_a_line(opened):
     """With the time since its stage began, not since the line. Less progress begins a new stage."""
     terminal = opened()
-    bar = bars.Bar()
+    bar = Bar(is_drawn=True)
     bar.draw(Progress("cross-validation", 0, 12, "fit"))
     bar.bar.mininterval, bar.bar.start_t = 0.0, bar.bar.start_t - 60
     bar.draw(Progress("cross-validation", 3, 12, "fit"))
@@ -146,7 +146,7 @@ def test_a_bar_goes_on_after_a_line(opened):
 
 
 def test_a_bar_shows_the_gap_of_the_last_round(opened):
-    terminal, bar = opened(), bars.Bar()
+    terminal, bar = opened(), Bar(is_drawn=True)
     bar.update(ROUND._replace(gap=0.0123))
     bar.draw(Progress("scanning", 5, 10))
     bar.bar.refresh()
@@ -176,7 +176,7 @@ def test_a_dumb_terminal_and_a_pipe_have_no_bars(monkeypatch, variables):
     monkeypatch.setattr(sys, "stderr", Terminal() if variables else io.StringIO())
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert not bars.can_draw()
+    assert not can_draw()
 
 
 @pytest.mark.parametrize("colour", [True, False])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from randsvm.cli import bars, commands, report
+from randsvm.cli import commands, lines, report
 from randsvm.cli.log import COMMAND_ENDS, Failed, as_json
 from randsvm.cli.options import KindType
-from randsvm.cli.report import Report
+from randsvm.cli.report import Bar, Report, can_draw
