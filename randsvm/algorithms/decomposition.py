@@ -100,6 +100,15 @@ def no_step(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
     return Step(nothing, np.empty(0)), WorkingSet.of(nothing.rows, scan.D.n)
 
 
+def in_float64(scan: Scan, r: int) -> tuple[Step, WorkingSet]:
+    """Return what `no_step` returns, after u is computed in float64."""
+    # If a time limit breaks this off, u is that of no coefficients.
+    scan.settled = False
+    scan.refine()
+    scan.settled = True
+    return no_step(scan, r)
+
+
 def _solve_with_sums(scan: Scan, points: Points) -> np.ndarray:
     """Return the coefficients of an SVM over these m rows alone, (m,) float64, with their share of
     the prescribed sums, by weight."""

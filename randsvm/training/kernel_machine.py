@@ -457,14 +457,14 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
         try:
             found = self._completed(rounds, rounds.run(latest, self.evaluates))
-            self.solved[number] = rounds.in_whole(found)
+            self.solved[number] = found.in_whole(task)
         except TimeLimitError:
             if not self.has_model:
                 raise
         except (Interrupted, ClusterError, Cancelled) as error:
             stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
             if self.evaluates and (best := rounds.interrupted(stopped)) is not None:
-                self.solved[number] = rounds.in_whole(best)
+                self.solved[number] = best.in_whole(task)
             raise
         finally:
             del self.under_way[number]
@@ -472,7 +472,7 @@ class KernelTrainingRun(BatchRun[KernelParams]):
 
     def _completed(self, rounds: Rounds, found: SubtaskSolution) -> SubtaskSolution:
         """Return the solution of a subtask, reduced if that is asked for and there is time."""
-        if found.evaluated:
+        if found.evaluated and rounds.scan.settled:
             found = replace(found, poor_fit=poor_fit_reason(rounds.scan, found.SV))
         if found.evaluated or not self.evaluates:
             found = rounds.reduced(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -14,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from randsvm.algorithms import randsvm
-from randsvm.algorithms.decomposition import Decomposition, Scans, Start, no_step, osuna
+from randsvm.algorithms.decomposition import (
+    Decomposition,
+    Scans,
+    Start,
+    in_float64,
+    no_step,
+    osuna,
+)
 from randsvm.algorithms.randsvm import inner_set_pays
 from randsvm.arrays import distinct
 from randsvm.data.sampling import Draws
@@ -56,74 +62,86 @@ MIN_TOLERANCE = 1e-13
 FEW_VIOLATORS_SHARE = 0.5
 
 
-@dataclass(frozen=True)
-class Record:
-    """The numbers of the rounds so far.
+# The certificate before the first round.
+UNKNOWN = Certificate(inf, -inf)
 
-    tolerance: of the KKT conditions
-    rounds: the number of rounds so far
+
+@dataclass
+class Record:
+    """The numbers of the rounds so far, and the best solutions, by running values.
+
+    rounds, seconds: the number of all rounds, and the seconds of their solves
+    scan_seconds: the seconds that a scan of all support vectors takes
+    solution, primal: the solution with the lowest P, which does not fall monotonically
+    dual_solution, dual: the solution with the highest D; None: no round over these rows had it.
+        P - D bounds the distance of `solution` from the optimum
+    last: the certificate of the last solution, with its own D
     support_vectors, violators: their numbers after the last round
+    whole: whether the last round solved all rows at once
     violation: the smallest max_violation of all rounds at this tolerance
-    gap: the gap between P of the last solution and the highest D of any round; nan for a kernel
-        without a certificate
-    seconds_left: the time left for further rounds
-    dual: the highest D of any round
     lowest_gap: the last gap that counted as progress: it was below LOWER_GAP_FACTOR times the one
         before it
     idle: the number of rounds in a row without progress at this tolerance
-    whole: whether the last round solved all rows at once
     first_steps, further_steps: iterations of LIBSVM in the first round, and in all others
     """
 
-    tolerance: float
     rounds: int = 0
+    seconds: float = 0.0
+    scan_seconds: float = 0.0
+    solution: KernelSolution | None = None
+    primal: float = inf
+    dual_solution: KernelSolution | None = None
+    dual: float = -inf
+    last: Certificate = UNKNOWN
     support_vectors: int = 0
     violators: int = 0
-    violation: float = math.inf
-    gap: float = math.nan
-    seconds_left: float = math.inf
-    dual: float = -math.inf
-    lowest_gap: float = math.inf
-    idle: int = 0
     whole: bool = False
+    violation: float = inf
+    lowest_gap: float = inf
+    idle: int = 0
     first_steps: int = 0
     further_steps: int = 0
 
-    def after(
-        self,
-        *,
-        rounds: int,
-        support_vectors: int,
-        violators: int,
-        violation: float,
-        gap: float,
-        seconds_left: float,
-        dual: float,
-        whole: bool = False,
-        steps: int = 0,
-    ) -> Record:
-        """Return the record after one more round, or several of an inner set and one.
+    def certificate(self, primal: float) -> Certificate:
+        """Return a certificate of this P and the highest D."""
+        return Certificate(primal, self.dual, self.last.certified, self.last.least)
 
-        violation, dual, steps: values of that round alone; the others as in Record.
-        """
-        lower = gap < LOWER_GAP_FACTOR * self.lowest_gap
-        gains = dual - self.dual > MIN_DUAL_GAIN * abs(dual)
-        progress = lower or gains or violation < self.violation
-        return Record(
-            tolerance=self.tolerance,
-            rounds=rounds,
-            support_vectors=support_vectors,
-            violators=violators,
-            violation=min(self.violation, violation),
-            gap=gap,
-            seconds_left=seconds_left,
-            dual=max(self.dual, dual),
-            lowest_gap=gap if lower else self.lowest_gap,
-            idle=0 if progress else self.idle + 1,
-            whole=whole,
-            first_steps=self.first_steps if self.rounds else steps,
-            further_steps=self.further_steps + steps if self.rounds else 0,
-        )
+    @property
+    def gap(self) -> float:
+        """The gap between P of the last solution and the highest D of any round; nan for a kernel
+        without a certificate."""
+        return self.certificate(self.last.primal).gap
+
+    def take(self, SV: KernelSolution, certificate: Certificate) -> None:
+        """Take a solution into account."""
+        self.last = certificate
+        if certificate.dual > self.dual:
+            self.dual, self.dual_solution = certificate.dual, SV
+        # For a kernel without a certificate P is no guide: the last solution is the best.
+        if certificate.primal <= self.primal or not certificate.certified:
+            self.solution, self.primal = SV, certificate.primal
+
+    def add(self, SV: KernelSolution, V: Violators, whole: bool) -> None:
+        """Take a round into account. whole: whether it solved all rows at once."""
+        step, before = V.step, self.dual
+        self.rounds, self.seconds = self.rounds + 1, self.seconds + step.seconds
+        self.scan_seconds, self.whole = V.full_scan_seconds, whole
+        self.support_vectors, self.violators = len(SV), V.count
+        self.take(SV, V.certificate)
+        if self.rounds == 1:
+            self.first_steps = step.iterations
+        else:
+            self.further_steps += step.iterations
+        lower = self.gap < LOWER_GAP_FACTOR * self.lowest_gap
+        gains = V.certificate.dual - before > MIN_DUAL_GAIN * abs(V.certificate.dual)
+        progress = lower or gains or V.max_violation < self.violation
+        self.lowest_gap = self.gap if lower else self.lowest_gap
+        self.violation = min(self.violation, V.max_violation)
+        self.idle = 0 if progress else self.idle + 1
+
+    def tighten(self) -> None:
+        """Begin rounds at another tolerance: none has been made."""
+        self.violation, self.idle = inf, 0
 
 
 class RoundLimits(NamedTuple):
@@ -147,10 +165,13 @@ class RoundLimits(NamedTuple):
     least_norm: float | None = None
 
 
-def decide(record: Record, limits: RoundLimits) -> Stopped | float | None:
+def decide(
+    record: Record, limits: RoundLimits, tolerance: float, seconds_left: float
+) -> Stopped | float | None:
     """Return why the run ends after this round, or a tighter tolerance for further rounds.
 
-    None: the run goes on as it is.
+    None: the run goes on as it is. tolerance: of the KKT conditions so far. seconds_left: the time
+    left for further rounds.
     """
     gap, k = limits.gap, limits.support_vectors
     if k is not None and record.support_vectors >= k:
@@ -163,10 +184,10 @@ def decide(record: Record, limits: RoundLimits) -> Stopped | float | None:
     # to 0: LIBSVM divides by 0 and returns a machine of infinite C.
     if limits.least_norm is not None and -2 * record.dual <= limits.least_norm:
         return Stopped(StopReason.NO_MARGIN)
-    if record.seconds_left <= 0:
+    if seconds_left <= 0:
         return Stopped(StopReason.TIME_LIMIT)
     # Only a tighter tolerance lowers a gap that is asked for and not reached without violators.
-    tighter = record.tolerance * TIGHTEN_FACTOR
+    tighter = tolerance * TIGHTEN_FACTOR
     may_tighten = gap is not None and tighter >= MIN_TOLERANCE
     if not record.violators:
         return tighter if may_tighten else Stopped(StopReason.NO_VIOLATORS)
@@ -195,8 +216,10 @@ FLOAT64_GAP = 3e-5
 # 100,000 rows of covtype, where the evaluation adds 0.005% to the gap: 2 further rounds, and 8 with
 # half of the former target.
 EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.5, 2, 8
+# The reasons with which the last solution is the one that was asked for.
+SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
 # Where the rounds end for these reasons, and not at a limit, they may continue.
-CONTINUED = StopReason.GAP_REACHED, StopReason.NO_VIOLATORS, StopReason.NO_PROGRESS
+CONTINUED = *SOLVED, StopReason.NO_PROGRESS
 # From this number of rows on, the first evaluation computes at most a share of them in float64. A
 # gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
 # POSTPONED_FACTOR times that gap then take less time.
@@ -343,45 +366,6 @@ class Algorithm:
         return memory_of(rows, nonzeros, subtasks.problem, frozen, memory)
 
 
-# The certificate before the first round.
-UNKNOWN = Certificate(inf, -inf)
-
-
-@dataclass
-class BestSolution:
-    """The solutions with the lowest P, and with the highest D, of all rounds, by running values.
-
-    P - D bounds the distance of that solution from the optimum. P does not fall monotonically.
-
-    dual_solution: the one with the highest D; None: no round over these rows had it
-    last: the certificate of the last solution, with its own D
-    """
-
-    solution: KernelSolution | None = None
-    dual_solution: KernelSolution | None = None
-    primal: float = inf
-    dual: float = -inf
-    last: Certificate = UNKNOWN
-
-    def update(self, SV: KernelSolution, V: Violators) -> None:
-        """Take the solution of a new round into account."""
-        certificate = self.last = V.certificate
-        if certificate.dual > self.dual:
-            self.dual, self.dual_solution = certificate.dual, SV
-        # For a kernel without a certificate P is no guide: the last solution is the best.
-        if certificate.primal <= self.primal or not certificate.certified:
-            self.solution, self.primal = SV, certificate.primal
-
-    @property
-    def certificate(self) -> Certificate:
-        return replace(self.last_certificate, primal=self.primal)
-
-    @property
-    def last_certificate(self) -> Certificate:
-        """The certificate of the last solution."""
-        return Certificate(self.last.primal, self.dual, self.last.certified, self.last.least)
-
-
 @dataclass(frozen=True)
 class SubtaskSolution:
     """The solution of one subtask.
@@ -464,11 +448,7 @@ class Rounds:
         if self.gap is None:
             self.gap = self.job.stop.full_gap
         self.gap_target, self.continuations = self.gap or 0.0, 0
-        self.best = BestSolution()
-        # The number of rounds, and the seconds of all their solves.
-        self.count, self.solve_seconds = 0, 0.0
-        # The seconds that a scan of all support vectors takes.
-        self.scan_seconds = 0.0
+        self.record = Record()
         # Whether rounds begin on an inner set, and the last solution over it: the coefficients of
         # all other rows are 0, so that it is feasible for all rows.
         self.begins_on_inner_set = self.all_rows is None and self.algorithm.uses_inner_set
@@ -485,40 +465,59 @@ class Rounds:
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
     def run(self, first_solution_by: float, evaluate: bool = True) -> SubtaskSolution:
-        """Make the rounds that there is time for, and return the solution.
+        """Make the rounds that there is time for, and return the solution with its certificate.
 
-        That is the last one if it has no violators or the gap that was asked for, and the one of
-        lowest P otherwise. If the closing evaluation finds a larger gap, rounds go on. Raises
+        If the closing evaluation finds a larger gap than the one asked for, rounds go on. Raises
         TimeLimitError if there is no solution at the moment `first_solution_by`.
         """
-        self.first_solution_by, found = first_solution_by, None
-        while found is None:
-            stopped = None
-            self.record = Record(self.task.problem.tolerance, rounds=self.count)
-            run = Decomposition(self.scan, Draws(self.job.data_params.seed), self.record.tolerance)
-            try:
-                with self.clock.until(self.interrupt_at), closing(self._rounds(run)) as rounds:
-                    for last, V in rounds:
-                        stopped = self._recorded(run, last, V)
-                        if stopped is not None:
-                            break
-                assert stopped is not None
-                SV = self._chosen(last, stopped)
-            except TimeLimitError:
-                if self.best_so_far is None:
-                    raise
-                SV, stopped = self.best_so_far, Stopped(StopReason.TIME_LIMIT)
-            if not evaluate:
-                return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
+        SV, stopped = self.solve(first_solution_by)
+        if not evaluate:
+            return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
+        found = self.evaluated(SV, stopped)
+        while self.continues(found):
+            SV, stopped = self.solve(inf)
+            if SV is found.SV and stopped.reason is StopReason.TIME_LIMIT:
+                # There was no time for a round in float64.
+                return replace(found, stopped=stopped)
             found = self.evaluated(SV, stopped)
+        if found.stopped.reason in SOLVED and self._misses_gap(found) and found.full is None:
+            found = replace(found, stopped=Stopped(StopReason.PRECISION_LIMIT))
         return found
+
+    def solve(self, first_solution_by: float) -> tuple[KernelSolution, Stopped]:
+        """Make the rounds that there is time for, and return the solution and why they ended.
+
+        The solution is the last one if it has no violators or the gap that was asked for, and the
+        one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
+        `first_solution_by`.
+        """
+        self.first_solution_by = first_solution_by
+        tolerance = self.task.problem.tolerance
+        run = Decomposition(self.scan, Draws(self.job.data_params.seed), tolerance)
+        try:
+            with self.clock.until(self.interrupt_at), closing(self._rounds(run)) as rounds:
+                while True:
+                    SV, V = next(rounds)
+                    self._report(SV, V)
+                    left = self.last_round_start - time.perf_counter()
+                    answer = decide(self.record, self._limits(SV), run.tolerance, left)
+                    if isinstance(answer, Stopped):
+                        return self._chosen(SV, answer), answer
+                    if answer is not None:
+                        self.record.tighten()
+                        run.tolerance = answer
+        except TimeLimitError:
+            if self.best_so_far is None:
+                raise
+            return self.best_so_far, Stopped(StopReason.TIME_LIMIT)
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
         """Return the solution of rounds that have ended."""
-        assert self.best.solution is not None
-        is_solved = stopped.reason in (StopReason.NO_VIOLATORS, StopReason.GAP_REACHED)
-        SV = last if is_solved else self.best.solution
-        lacks_margin = stopped.reason is StopReason.NO_MARGIN and self.best.last.certified
+        best = self.record
+        assert best.solution is not None
+        is_solved = stopped.reason in SOLVED
+        SV = last if is_solved else best.solution
+        lacks_margin = stopped.reason is StopReason.NO_MARGIN and best.last.certified
         if lacks_margin or (is_solved and self.least_norm is not None and not SV.has_margin):
             between = f" between {self.task.name}" if self.task.name else ""
             raise ParameterError(f"nu-svc finds no margin{between}: the classes overlap, raise nu")
@@ -528,29 +527,6 @@ class Rounds:
         if self.begins_on_inner_set:
             return randsvm.train_on_inner_set(run, self.algorithm.r, self.solve_part, self.start)
         return self.algorithm.rounds(run, self.start)
-
-    def _recorded(self, run: Decomposition, SV: KernelSolution, V: Violators) -> Stopped | None:
-        """Report and record a round; return why it ends the run; None: it does not."""
-        self._report(SV, V)
-        self.record = self.record.after(
-            rounds=self.count,
-            support_vectors=len(SV),
-            violators=V.count,
-            violation=V.max_violation,
-            gap=self.best.last_certificate.gap,
-            seconds_left=self.last_round_start - time.perf_counter(),
-            dual=V.certificate.dual,
-            whole=len(V.step.points) >= self.scan.training_rows,
-            steps=V.step.iterations,
-        )
-        answer = decide(self.record, self._limits(SV))
-        if isinstance(answer, Stopped):
-            return answer
-        if answer is not None:
-            # No round has been made at this tolerance.
-            self.record = replace(self.record, tolerance=answer, violation=inf, idle=0)
-            run.tolerance = answer
-        return None
 
     def _limits(self, SV: KernelSolution) -> RoundLimits:
         return RoundLimits(
@@ -564,13 +540,11 @@ class Rounds:
         )
 
     def _report(self, SV: KernelSolution, V: Violators) -> None:
-        """Report a round."""
-        self.count += 1
-        self.solve_seconds += V.step.seconds
-        self.scan_seconds = V.full_scan_seconds
-        self.best.update(SV, V)
+        """Record and report a round."""
+        record = self.record
+        record.add(SV, V, whole=len(V.step.points) >= self.scan.training_rows)
         event = Iteration(
-            number=self.earlier_rounds + self.count,
+            number=self.earlier_rounds + record.rounds,
             seconds=self.clock.seconds,
             solve_seconds=V.step.seconds,
             working_set=len(V.step.points),
@@ -579,7 +553,7 @@ class Rounds:
             violators=V.count,
             changed=V.changed,
             scan_seconds=V.seconds,
-            gap=self.best.certificate.gap,
+            gap=record.certificate(record.primal).gap,
             bytes_moved=self.task.D.executor.bytes_moved,
             machine=self.task.name,
             primal=V.certificate.primal,
@@ -593,7 +567,7 @@ class Rounds:
     @property
     def best_so_far(self) -> KernelSolution | None:
         """The best solution so far, or that of the inner set; None: there is none."""
-        return self.inner_solution if self.best.solution is None else self.best.solution
+        return self.inner_solution if self.record.solution is None else self.record.solution
 
     def interrupt_at(self) -> float:
         """Return the moment that interrupts a round."""
@@ -605,7 +579,7 @@ class Rounds:
 
         The evaluation scans every support vector; the last scan predicts the seconds that it takes.
         """
-        seconds = EVALUATION_FACTOR * self.scan_seconds
+        seconds = EVALUATION_FACTOR * self.record.scan_seconds
         if self.all_rows is not None:
             # All rows are scanned with this solution, and evaluated.
             seconds *= 2 * self.all_rows / self.task.D.n
@@ -635,26 +609,27 @@ class Rounds:
             start,
             self.clock,
             self.share_end,
-            self.earlier_rounds + self.count,
+            self.earlier_rounds + self.record.rounds,
             2 * self.memory_sharers,
             gap,
             whole.n,
         )
         SV, is_feasible = None, factor == 1.0
         try:
-            SV = part.run(self.interrupt_at(), evaluate=False).SV
+            SV, _ = part.solve(self.interrupt_at())
             found = _over(part, rows, SV)
             if not is_feasible:
                 return found, found
             self.inner_solution = found
             return found, self._reduced_part(part, rows, SV, found)
         finally:
-            if is_feasible and SV is None and part.best.solution is not None:
-                self.inner_solution = _over(part, rows, part.best.solution)
-            if is_feasible and part.best.dual > self.best.dual:
-                self.best.dual, self.best.dual_solution = part.best.dual, None
-            self.count += part.count
-            self.solve_seconds += part.solve_seconds
+            best, so_far = part.record, self.record
+            if is_feasible and SV is None and best.solution is not None:
+                self.inner_solution = _over(part, rows, best.solution)
+            if is_feasible and best.dual > so_far.dual:
+                so_far.dual, so_far.dual_solution = best.dual, None
+            so_far.rounds += best.rounds
+            so_far.seconds += best.seconds
             part.scan.forget()
             D.executor.release()
             D.store.close()
@@ -718,8 +693,8 @@ class Rounds:
         from randsvm.algorithms.reduced_set import Reduction
 
         job, evaluated = self.job, certificate is not None
+        self.scan.return_to(SV)
         if certificate is None:
-            self.scan.return_to(SV)
             certificate = self._running_certificate(SV)
         size, seed = job.stop.reduced_size, job.data_params.seed
         found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
@@ -730,48 +705,52 @@ class Rounds:
             solution=machine, certificate=self.scan.with_dual_of(SV, V.certificate)
         )
 
-    def in_whole(self, found: SubtaskSolution) -> SubtaskSolution:
-        """Return a solution with the row numbers of the whole D, and what it took."""
-        found = replace(found, rounds=self.count, seconds=self.solve_seconds)
-        return found.in_whole(self.task)
-
-    def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution | None:
-        """Return the solution of `run` with the certificate of a closing evaluation.
-
-        None: the gap is above the one asked for, and a further `run` continues from this solution.
-        """
+    def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
+        """Return the solution of `solve` with the certificate of a closing evaluation, if there is
+        time for one."""
         most = CHEAP_SHARE * self.task.D.n if self._may_postpone(stopped) else inf
-        found = self._evaluated(SV, self.clock, self.share_end + RESERVED_SECONDS, most)
-        if found is None:
-            return self._unevaluated(SV, stopped)
-        SV, V = found
-        if self._should_continue(SV, V, stopped):
-            self.start, self.begins_on_inner_set = no_step, False
-            self.best = BestSolution()
-            self.best.update(SV, V)
-            return None
-        ends = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
-        is_solution = not isinstance(SV, ReducedMachine)
-        if stopped.reason in ends and self._misses_gap(V) and is_solution:
-            stopped = Stopped(StopReason.PRECISION_LIMIT)
-        return self._solution(SV, V.certificate, V.count, stopped)
+        return self._evaluated(SV, stopped, self.clock, self.share_end + RESERVED_SECONDS, most)
 
-    def _unevaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
-        """Return the solution without a certificate, as its P and D have no bound of rounding."""
-        found = replace(self._running_certificate(SV), certified=False)
-        return self._solution(self.scan.completed(SV), found, None, stopped)
-
-    def _solution(
-        self, SV: KernelSolution, certificate: Certificate, violators: int | None, stopped: Stopped
+    def _evaluated(
+        self,
+        SV: KernelSolution,
+        stopped: Stopped,
+        clock: Clock,
+        end: float,
+        most: float = inf,
+        ends: tuple[type[Exception], ...] = (TimeLimitError,),
     ) -> SubtaskSolution:
-        """Return the solution of the subtask. violators: None: there was no closing evaluation."""
+        """Return the solution with the lowest proven gap that is found before `end`.
+
+        Without time for any, P and D have no bound of rounding, and certify nothing. most: see
+        Scan.evaluations. ends: the exceptions that end the evaluation.
+        """
+        certificate = violators = full = changes = None
+        with suppress(*ends), clock.until(lambda: end):
+            if self.record.solution is None:
+                SV, V = self.scan.examine(SV)
+                self.record.take(SV, V.certificate)
+            for solution, V in self.scan.evaluations(SV, self.gap, most):
+                found, certificate, violators = solution, V.certificate, V.count
+            certificate = self._with_best_dual(found, V.certificate)
+        if certificate is None:
+            certificate = replace(self._running_certificate(SV), certified=False)
+            found = self.scan.completed(SV)
         evaluated = violators is not None
-        if not isinstance(SV, ReducedMachine):
-            return SubtaskSolution(SV, certificate, violators, evaluated, stopped)
-        assert SV.full is not None
-        full = SubtaskSolution(SV.full, SV.changes.full, None, evaluated, stopped)
+        if isinstance(found, ReducedMachine):
+            assert found.full is not None
+            changes, violators = found.changes, None
+            full = SubtaskSolution(found.full, changes.full, None, evaluated, stopped)
         return SubtaskSolution(
-            SV, certificate, None, evaluated, stopped, full=full, changes=SV.changes
+            SV=found,
+            certificate=certificate,
+            violators=violators,
+            evaluated=evaluated,
+            stopped=stopped,
+            full=full,
+            changes=changes,
+            rounds=self.record.rounds,
+            seconds=self.record.seconds,
         )
 
     def _running_certificate(self, SV: KernelSolution) -> Certificate:
@@ -779,25 +758,10 @@ class Rounds:
 
         P of a solution of the inner set is unknown.
         """
-        best = self.best
+        best = self.record
         if best.solution is None:
             return Certificate(nan, best.dual, certified=False)
-        return best.certificate if SV is best.solution else best.last_certificate
-
-    def _evaluated(
-        self, SV: KernelSolution, clock: Clock, end: float, most: float = inf
-    ) -> tuple[KernelSolution, Violators] | None:
-        """Return the solution, and V with the lowest proven gap that is found before `end`.
-
-        None: there is no time for any. most: see Scan.evaluations.
-        """
-        found = None
-        with suppress(TimeLimitError), clock.until(lambda: end):
-            for solution, V in self.scan.evaluations(SV, self.gap, most):
-                found = solution, V
-            certificate = self._with_best_dual(solution, V.certificate)
-            found = solution, replace(V, certificate=certificate)
-        return found
+        return best.certificate(best.primal if SV is best.solution else best.last.primal)
 
     def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of the best solution, if it lowers the gap.
@@ -805,8 +769,8 @@ class Rounds:
         Each D bounds the optimum from below.
         """
         is_reduced = isinstance(SV, ReducedMachine)
-        best = self.inner_solution if is_reduced else self.best.dual_solution
-        gains = self.best.dual - evaluated.dual
+        best = self.inner_solution if is_reduced else self.record.dual_solution
+        gains = self.record.dual - evaluated.dual
         if self.gap is not None and evaluated.gap <= self.gap:
             return evaluated
         if best is None or not evaluated.certified or SV.has_coefficients_of(best):
@@ -816,37 +780,42 @@ class Rounds:
         other = self.scan.with_dual_of(best, evaluated)
         return min(other, evaluated, key=lambda one: one.gap)
 
-    def _should_continue(self, SV: KernelSolution, V: Violators, stopped: Stopped) -> bool:
+    def continues(self, found: SubtaskSolution) -> bool:
         """Return whether further rounds may reach the gap that the evaluation did not find.
 
         They may where the running values showed too small a gap, or where float32 was the limit.
+        They continue from this solution.
         """
-        if not self._misses_gap(V) or self.continuations == MAX_CONTINUATIONS:
+        stopped, certificate = found.stopped, found.certificate
+        if not self._misses_gap(found) or self.continuations == MAX_CONTINUATIONS:
             return False
-        if isinstance(SV, ReducedMachine) or stopped.reason not in CONTINUED:
+        if found.full is not None or stopped.reason not in CONTINUED:
             return False
-        postponed = self._may_postpone(stopped)
-        if V.certificate.gap == inf:
-            # More rounds do not lower the rounding of float64.
-            return self.scan.refine()
-        self.continuations += 1
-        if stopped.reason is StopReason.GAP_REACHED:
-            missed = V.certificate.gap - self.record.gap
+        # More rounds do not lower the rounding of float64, from which a gap of inf follows.
+        target_missed = stopped.reason is StopReason.GAP_REACHED and certificate.gap < inf
+        refines = not target_missed or self.continuations >= FLOAT32_CONTINUATIONS
+        refines = refines and self.scan.kernel_layout.dtype is np.float32
+        if not (target_missed or refines):
+            return False
+        if target_missed:
+            missed = certificate.gap - self.record.gap
             lower = (self.gap or 0.0) - EXCESS_FACTOR * missed
-            factor = POSTPONED_FACTOR if postponed else TARGET_FACTOR
+            factor = POSTPONED_FACTOR if self._may_postpone(stopped) else TARGET_FACTOR
             self.gap_target = max(self.gap_target * factor, lower)
-            if self.continuations > FLOAT32_CONTINUATIONS:
-                self.scan.refine()
-            return True
-        return self.scan.refine()
+        self.continuations += certificate.gap < inf
+        self.start, self.begins_on_inner_set = (in_float64 if refines else no_step), False
+        before = self.record
+        self.record = Record(before.rounds, before.seconds, before.scan_seconds)
+        self.record.take(found.SV, certificate)
+        return True
 
     def _may_postpone(self, stopped: Stopped) -> bool:
         """Return whether a few further rounds are cheaper than float64 sums of many rows."""
         is_first = stopped.reason is StopReason.GAP_REACHED and not self.continuations
         return is_first and self.task.D.n >= POSTPONING_ROWS
 
-    def _misses_gap(self, V: Violators) -> bool:
-        return self.gap is not None and V.certificate.gap > self.gap
+    def _misses_gap(self, found: SubtaskSolution) -> bool:
+        return found.evaluated and self.gap is not None and found.certificate.gap > self.gap
 
     def interrupted(self, stopped: Stopped) -> SubtaskSolution | None:
         """Return the best solution so far; None: there is none.
@@ -856,17 +825,10 @@ class Rounds:
         """
         if self.best_so_far is None:
             return None
-        clock, found = Clock(INTERRUPTED_SECONDS), None
+        clock, ends = Clock(INTERRUPTED_SECONDS), (TimeLimitError, Interrupted, ClusterError)
         # Events go to no other listener, which may cancel this work.
-        with suppress(TimeLimitError, Interrupted, ClusterError), listening(clock):
-            if self.best.solution is None:
-                with clock.until(lambda: clock.end):
-                    self.best.update(*self.scan.examine(self.best_so_far))
-            found = self._evaluated(self.best_so_far, clock, clock.end)
-        if found is None:
-            return self._unevaluated(self.best_so_far, stopped)
-        SV, V = found
-        return self._solution(SV, V.certificate, V.count, stopped)
+        with listening(clock):
+            return self._evaluated(self.best_so_far, stopped, clock, clock.end, ends=ends)
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

@@ -30,8 +30,8 @@ from randsvm.svm.linear import Linear, with_share_outside
 from randsvm.training import cross_validation, kernel_machine, probabilities
 from randsvm.training import search as searches
 from randsvm.training.cross_validation import CrossValidation
-from randsvm.training.job import Clock, Job, Stopped, StopReason
-from randsvm.training.rounds import Algorithm, BestSolution, Rounds
+from randsvm.training.job import Clock, Job, Stopped, StopReason, TimeLimitError
+from randsvm.training.rounds import Algorithm, Record, Rounds
 from randsvm.training.run import labelled
 from randsvm.training.subtasks import Subtasks
 

@@ -14,7 +14,9 @@ import pytest
 from commands import run_train
 from learning import board, learn, read_log
 from solving import Certificate, sampling, scan
-from trainings import BestSolution, Stopped, StopReason, open_rounds
+from trainings import Record, Stopped, StopReason, TimeLimitError, open_rounds
+
+from randsvm.events import Waiting, emit, listening
 
 WORDS = "-t 2 -g 5"
 
@@ -104,13 +106,13 @@ def test_a_time_limit_exits_with_0_and_is_reported_everywhere(command, tmp_path,
 
 
 def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
-    best = BestSolution()
+    best = Record()
     solutions = [SimpleNamespace() for _ in range(4)]
     rounds = [(9.0, 1.0), (5.0, 2.0), (7.0, 4.0), (6.0, 3.0)]
     for solution, (primal, dual) in zip(solutions, rounds, strict=True):
-        best.update(solution, SimpleNamespace(certificate=Certificate(primal, dual, True)))
+        best.take(solution, Certificate(primal, dual, True))
     assert best.solution is solutions[1]
-    assert (best.certificate.primal, best.certificate.dual) == (5.0, 4.0)
+    assert (best.primal, best.dual) == (5.0, 4.0)
 
 
 @pytest.mark.parametrize("reason", [StopReason.TIME_LIMIT, StopReason.ITERATION_LIMIT])
@@ -119,12 +121,12 @@ def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, rea
     set_sizes(few_rows=0)
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         SV = rounds.run(inf, evaluate=False).SV
-        evaluated, V = rounds._evaluated(SV, rounds.clock, inf)
+        *_, (evaluated, V) = rounds.scan.evaluations(SV)
         V = replace(V, certificate=Certificate(1.0, 0.5, primal_error=9.0, dual_error=9.0))
-        monkeypatch.setattr(rounds, "_evaluated", lambda *_: (evaluated, V))
+        monkeypatch.setattr(rounds.scan, "evaluations", lambda *_: [(evaluated, V)])
         found = rounds.evaluated(SV, Stopped(reason))
-        assert found is not None
         assert found.stopped == Stopped(reason)
+        assert not rounds.continues(found)
         assert rounds.scan.kernel_layout.dtype is np.float32
 
 
@@ -135,10 +137,38 @@ def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         SV, _ = rounds.scan.examine(rounds.run(inf, evaluate=False).SV)
         empty = replace(SV, rows=SV.rows[:0], beta=SV.beta[:0], b=7.0, points=None)
-        rounds.best, rounds.inner_solution = BestSolution(), empty
+        rounds.record, rounds.inner_solution = Record(), empty
+
         # There is time for the scan, and none for the evaluation.
-        monkeypatch.setattr(rounds, "_evaluated", lambda *_: None)
+        def late(*_):
+            raise TimeLimitError
+
+        monkeypatch.setattr(rounds.scan, "evaluations", late)
         found = rounds.interrupted(Stopped(StopReason.INTERRUPTED, ("",)))
         assert found is not None
         assert len(found.SV) == 0
         assert -1 <= found.SV.b <= 1
+
+
+def test_sums_in_float64_after_a_missed_gap_have_a_deadline(tmp_path, set_sizes, monkeypatch):
+    set_sizes(few_rows=0)
+    with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
+        evaluations = rounds.scan.evaluations
+
+        def wide(*args):
+            """The bounds of float32 are larger than P and D."""
+            for SV, V in evaluations(*args):
+                bounds = Certificate(1.0, 0.5, primal_error=9.0, dual_error=9.0)
+                yield SV, replace(V, certificate=bounds)
+
+        def slow():
+            rounds.share_end = 0.0
+            emit(Waiting())
+            raise AssertionError("not interrupted")
+
+        monkeypatch.setattr(rounds.scan, "evaluations", wide)
+        monkeypatch.setattr(rounds.scan, "refine", slow)
+        with listening(rounds.clock):
+            found = rounds.run(inf)
+        assert found.stopped == Stopped(StopReason.TIME_LIMIT)
+        assert found.evaluated
