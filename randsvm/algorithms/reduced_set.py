@@ -16,22 +16,26 @@ c, is that of all support vectors in either case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import NamedTuple
+from functools import cached_property, partial, reduce
+from math import log
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy
 
 from randsvm.arrays import CsrMatrix, slices, squared_norms
+from randsvm.data.points import Points
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
 from randsvm.kernels.gram import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
-from randsvm.svm.basis import Basis, objective
+from randsvm.kernels.layouts import Layout
+from randsvm.svm.running_values import RunningValues, ShardValues
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
+from randsvm.svm.tasks import Task
 
 # scipy.linalg is written in full: scipy imports it at its first use, which takes 30 ms.
 
@@ -47,6 +51,11 @@ CANDIDATES = 8
 IN_SPAN = 1e-5
 # Widths of the smoothed hinge, in units of the margin, and the most Newton steps for each.
 WIDTHS, MAX_STEPS = (0.3, 0.1, 0.05, 0.02), 6
+# Rows whose kernel values with a basis are computed at once for Newton steps.
+BASIS_ROWS = 1024
+# Hessians of shards are rounded to multiples of their largest possible sum times 2^-EXACT_BITS, so
+# that their sum is exact in any grouping.
+EXACT_BITS = 50
 # The next width follows if the next Newton step promises to lower P by less than this part of P.
 SMALL_STEP = 1e-6
 
@@ -126,8 +135,119 @@ def draw(score: np.ndarray, k: int, draws: Draws) -> np.ndarray:
         times = -np.log(uniform) / score                     # the first k of exponential clocks
     first = np.argsort(times, kind="stable")[:k]
     return first[np.isfinite(times[first])]
+# fmt: on
 
 
+# --- Newton steps on P over all rows ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The rows of a basis. number: from 1, distinguishes the bases of one run; X : (m, d) CSR."""
+
+    number: int
+    kernel: Kernel
+    X: CsrMatrix
+
+    @cached_property
+    def layout(self) -> Layout:
+        return exact_layout(self.kernel, self.X)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"number": self.number, "kernel": self.kernel, "X": self.X}
+
+    def blocks(self, values: ShardValues) -> Iterable[np.ndarray]:
+        """Return K(x_i, z_j) of the rows of a shard, and 1 in a last column, (rows, m + 1) each.
+
+        They are kept if memory allows.
+        """
+        number, blocks, size = values.basis_values
+        if number == self.number:
+            return blocks
+        values.budget.reserve(-size)
+        size = 8 * len(values) * (self.X.shape[0] + 1)
+        keeps = values.budget.reserve(size)
+        # A pass that ends early, as by a time limit, leaves no values.
+        values.basis_values = 0, [], size * keeps
+        found = (
+            np.column_stack([K, np.ones(len(K))])
+            for chunk in values.D.chunks(values.shard)
+            for at in slices(len(chunk.y), BASIS_ROWS)
+            for K in [self.layout.values(chunk.X[at], self.X)]
+        )
+        if not keeps:
+            return found
+        values.basis_values = self.number, list(found), size
+        return values.basis_values[1]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Sums of the losses of the rows of shards. The reports of shards add up.
+
+    sums: for each shard (m + 3,), the gradient by (a, b), the sum of the losses, and that of the
+    smoothed losses; hessian : (m + 1, m + 1) of the smoothed losses
+    """
+
+    sums: list[np.ndarray]
+    hessian: np.ndarray
+
+    def __add__(self, other: Losses) -> Losses:
+        self.hessian.__iadd__(other.hessian)
+        return Losses(self.sums + other.sums, self.hessian)
+
+
+def losses(
+    values: ShardValues, task: Task, basis: Basis, ab: np.ndarray, width: float, grid: float
+) -> Losses:
+    """Return the losses of a machine on a basis in a shard, and their derivatives.
+
+    A hinge max(0, t) becomes (t + h)^2 / 4h between -h and h. ab : (m + 1,), a and b; width: h;
+    grid: see EXACT_BITS.
+    """
+    size, h, y, start = len(ab), width, values.y, 0
+    sums, hessian = np.zeros(size + 2), np.zeros((size, size))
+    lower, upper = task.box(y, values.weights)
+    tube = task.epsilon + task.tube
+    for K in basis.blocks(values):
+        at = slice(start, start + len(K))
+        start += len(K)
+        z = y[at] - K @ ab
+        slope, curvature = np.zeros((2, len(K)))
+        # The loss is upper max(0, z - tube) + (-lower) max(0, -z - tube).
+        for bound, sign in ((upper[at], 1.0), (-lower[at], -1.0)):
+            t = sign * z - tube
+            bend = np.clip(t + h, 0.0, 2 * h)
+            sums[-2] += bound @ np.maximum(t, 0.0)
+            sums[-1] += bound @ (bend**2 / (4 * h) + np.maximum(t - h, 0.0))
+            slope -= sign * bound * bend / (2 * h)
+            curvature += bound * ((bend > 0) & (bend < 2 * h)) / (2 * h)
+        sums[:-2] += slope @ K
+        bent = np.flatnonzero(curvature)
+        hessian += K[bent].T @ (curvature[bent, None] * K[bent])
+    return Losses([sums], np.round(hessian / grid) * grid)
+
+
+def objective(
+    values: RunningValues, basis: Basis, ab: np.ndarray, h: float
+) -> tuple[float, float, np.ndarray, np.ndarray]:
+    """Return P less |w|^2 / 2 of a machine on a basis, its smoothed form, and that one's gradient,
+    (m + 1,), and hessian, (m + 1, m + 1), by (a, b). h : width of the smoothing."""
+    task = values.task
+    diagonal = basis.kernel.diagonal(squared_norms(basis.X))
+    largest = max(float(np.abs(diagonal).max(initial=0.0)), 1.0)
+    bound = values.total_weight * max(task.bounds) * largest**2 / h
+    grid = 2.0 ** (np.ceil(np.log2(bound)) - EXACT_BITS)
+    query = partial(losses, task=task, basis=basis, ab=ab, width=h, grid=grid)
+    found = values.ask(query, "reducing")
+    total: np.ndarray = reduce(np.add, found.sums)
+    # The term t b of svm/tasks.py.
+    total[-3] += task.coefficient_sum
+    exact, smoothed = (total[-2:] + task.coefficient_sum * ab[-1]).tolist()
+    return exact, smoothed, total[:-2], found.hessian
+
+
+# fmt: off
 def minimise(
     P: Callable[[np.ndarray, float], tuple[float, float, np.ndarray, np.ndarray]],
     L: np.ndarray, a: np.ndarray, b: float, unit: float,
@@ -178,6 +298,8 @@ def newton_step(H: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         return -Q @ (Q.T @ gradient / np.maximum(values, 1.0))
 
 
+# --- the reduction of a machine ---------------------------------------------------------------
+
 # The basis is chosen from a random sample of support vectors if they are more than
 # MIN_CANDIDATES, and more than CANDIDATES_PER_ROW for each row of the basis. The sample bounds
 # the memory of the factor: 8 bytes for each candidate and row. Its size follows from both numbers
@@ -186,6 +308,8 @@ MIN_CANDIDATES, CANDIDATES_PER_ROW = 8192, 4
 # --reduce auto tries bases of at most this number of rows: the time to choose a basis grows with
 # the cube of its rows.
 MAX_ROWS = 4096
+# They begin with this number, which is doubled while more rows are needed.
+FIRST_ROWS = 256
 # A cost is an increase of P. Smaller costs than this part of P count as this part.
 MIN_COST = 1e-9
 # Values of f that are computed or compared at once.
@@ -206,15 +330,15 @@ GROWTH = 1.5
 class SubtaskReduction(NamedTuple):
     """The changes by a reduction in one subtask.
 
-    full : certificate of the full machine; largest, mean : changes of f over the rows
-    labels_changed : rows whose f changes its sign; rows : number of rows
+    full : certificate of the full machine; rows : number of rows; largest, mean : changes of f over
+    the rows; labels_changed : rows whose f changes its sign
     """
 
     full: Certificate
-    largest: float
-    mean: float
-    labels_changed: int
     rows: int
+    largest: float = 0.0
+    mean: float = 0.0
+    labels_changed: int = 0
 
 
 def total_reduction(
@@ -232,12 +356,8 @@ def total_reduction(
     )
 
 
-class EvaluatedReduction(NamedTuple):
-    """A machine with its split certificate, and how its f differs from that of the full one."""
-
-    solution: KernelSolution
-    certificate: Certificate
-    changes: SubtaskReduction
+# A machine with its split certificate.
+Reduction: TypeAlias = tuple[ReducedMachine, Certificate]
 
 
 class SampledSupportVectors:
@@ -274,7 +394,7 @@ class SampledSupportVectors:
         return K, f
 
 
-class Reduction:
+class Reducer:
     """Reduces the solution of one subtask.
 
     scan : holds u for all rows, at first of the full machine, then of the one examined last
@@ -293,11 +413,8 @@ class Reduction:
         seed: int,
         lowers: bool = True,
     ) -> None:
-        self.scan, self.full, self.certificate = scan, full, certificate
+        self.scan, self.full, self.certificate = scan, scan.completed(full), certificate
         self.size, self.gap, self.seed, self.lowers = size, gap or 0.0, seed, lowers
-        points = scan.completed(full).points
-        assert points is not None
-        self.points = points
         self.f = np.empty(scan.D.n)
         for at, u in self._parts():
             self.f[at] = u + full.b
@@ -306,41 +423,17 @@ class Reduction:
         room = self.gap * self.scale - (certificate.primal - certificate.dual)
         self.planned_cost = room * (1.0 if lowers else SPARE)
         self.bases = 0
-        # Costs of projections by the number of rows of the basis, and by which factor the last
-        # Newton steps lowered such a cost.
-        self.costs: dict[int, float] = {}
-        self.lowered = 1.0
 
-    def run(self) -> EvaluatedReduction:
+    def run(self) -> tuple[KernelSolution, Certificate]:
         """Return the reduced machine; the full one if no smaller one does."""
+        found = None
         if self.size is None:
-            found = self._fewest(self._choose())
-        else:
-            smaller = self.size < len(self.full)
-            found = self._attempt(self._basis(self.size)) if smaller else None
-        if found is not None:
-            return found
-        unchanged = SubtaskReduction(self.certificate, 0.0, 0.0, 0, len(self.f))
-        return EvaluatedReduction(
-            replace(self.full, points=self.points), self.certificate, unchanged
-        )
+            found = self._fewest()
+        elif self.size < len(self.full):
+            found = self._attempt(self._basis(self.size))
+        return found or (self.full, self.certificate)
 
     # --- the basis -------------------------------------------------------------------------
-
-    def _choose(self) -> ReducedSet:
-        """Return a basis of as many rows as may be needed."""
-        most = min(len(self.full), MAX_ROWS)
-        size = min(most, 256)
-        while True:
-            chosen = self._basis(size)
-            # Costs on different bases of nearly equal size say nothing about the slope.
-            self.costs.clear()
-            for m in (len(chosen.rows) // 2, len(chosen.rows)):
-                if m:
-                    self._projected(chosen.first(m))
-            if len(chosen.rows) < size or size == most or not size < self._needed() <= most:
-                return chosen
-            size = min(2 * size, most)
 
     def _basis(self, size: int) -> ReducedSet:
         """Return a basis of `size` support vectors, or fewer if these span all candidates."""
@@ -349,42 +442,55 @@ class Reduction:
         keys = Draw(self.seed, CANDIDATES_DRAW).keys(0, S)
         candidates = np.sort(SmallestKeys.of(T, np.arange(S), keys).rows)
         f = self.f[full.rows[candidates]] - full.b
-        kernel = Kernel.of(full.problem)
-        z = SampledSupportVectors(kernel, self.points.X, full.beta, candidates, f)
+        z = SampledSupportVectors(full.kernel, self.points.X, full.beta, candidates, f)
         chosen = choose(z, size, Draws(self.seed, REDUCTION_DRAW))
         return replace(chosen, rows=candidates[chosen.rows])
 
-    def _needed(self) -> int:
-        """Return an estimate of the fewest support vectors with at most the planned cost. Between
-        two measured costs, and beyond them, the cost counts as a power of the number."""
-        S, sizes, cost = len(self.full), np.array(sorted(self.costs)), self.planned_cost
-        if cost <= 0 or not len(sizes):
+    def _needed(self, chosen: ReducedSet) -> int:
+        """Return an estimate of the fewest support vectors with at most the planned cost.
+
+        The cost of a projection, its increase of P, counts as a power of the number of rows, which
+        follows from the whole basis and its half. (Costs on different bases of nearly equal size
+        say nothing about it.) Since the full machine is not quite optimal, costs are MIN_COST of P
+        at least.
+        """
+        S, sizes = len(self.full), [m for m in (len(chosen.rows) // 2, len(chosen.rows)) if m]
+        costs = list[float]()
+        for m in sizes:
+            _, certificate = self._projected(chosen.first(m))
+            cost = certificate.primal - self.certificate.primal
+            costs.append(min([max(cost, MIN_COST * self.scale), *costs]))
+        if self.planned_cost <= 0 or not sizes:
             return S
-        costs = np.minimum.accumulate([self.costs[m] for m in sizes.tolist()])
-        x, y, wanted = np.log(sizes), np.log(costs * self.lowered), np.log(cost)
-        if len(sizes) == 1 or y[0] == y[-1]:
-            return S if wanted < y[-1] else int(sizes[0])
-        # The part of the curve with this cost, or the nearest one that is not flat.
-        steep = np.flatnonzero(np.diff(y) < 0)
-        i = steep[min(np.searchsorted(-y[steep + 1], -wanted), len(steep) - 1)]
-        found = x[i] + (y[i] - wanted) / (y[i] - y[i + 1]) * (x[i + 1] - x[i])
+        wanted, fall = log(self.planned_cost), log(costs[0]) - log(costs[-1])
+        if fall == 0:
+            return S if wanted < log(costs[-1]) else sizes[0]
+        slope = log(sizes[-1] / sizes[0]) / fall
+        found = log(sizes[0]) + (log(costs[0]) - wanted) * slope
         return int(min(max(np.ceil(np.exp(min(found, 50.0))), 1), S))
 
     # --- machines on a basis ---------------------------------------------------------------
 
-    def _fewest(self, chosen: ReducedSet) -> EvaluatedReduction | None:
+    def _fewest(self) -> Reduction | None:
         """Return the machine with the fewest support vectors within the gap; None: there is none.
 
         The costs of projections give the first number; then more are tried until one suffices, and
         fewer, with a lowered P, by bisection.
         """
-        high = self._needed()
+        most = min(len(self.full), MAX_ROWS)
+        size = min(most, FIRST_ROWS)
+        while True:
+            chosen = self._basis(size)
+            high, rows = self._needed(chosen), len(chosen.rows)
+            if rows < size or size == most or not size < high <= most:
+                break
+            size = min(2 * size, most)
         if high > MAX_ROWS:
             return None
-        high = min(high, len(chosen.rows))
+        high = min(high, rows)
         best, low = self._within_gap(chosen.first(high)), int(high * MIN_PART)
-        while best is None and high < len(chosen.rows):
-            low, high = high, min(int(GROWTH * high) + 1, len(chosen.rows))
+        while best is None and high < rows:
+            low, high = high, min(int(GROWTH * high) + 1, rows)
             best = self._within_gap(chosen.first(high))
         for _ in range(ATTEMPTS if best and self.lowers else 0):
             size = int(np.sqrt(max(low, 1) * high))
@@ -397,46 +503,36 @@ class Reduction:
                 best, high = found, size
         return best
 
-    def _within_gap(self, chosen: ReducedSet) -> EvaluatedReduction | None:
+    def _within_gap(self, chosen: ReducedSet) -> Reduction | None:
         if len(chosen.rows) >= len(self.full):
             return None
-        found = self._attempt(chosen)
-        return found if found.certificate.gap <= self.gap else None
+        machine, certificate = self._attempt(chosen)
+        return (machine, certificate) if certificate.gap <= self.gap else None
 
-    def _attempt(self, chosen: ReducedSet) -> EvaluatedReduction:
+    def _attempt(self, chosen: ReducedSet) -> Reduction:
         """Return the machine on a basis: the projection of f if it is within the gap, else a
         machine with a lower P, which is further from f."""
         projected = self._projected(chosen)
-        if projected.certificate.gap <= self.gap or not self.lowers:
+        if projected[1].gap <= self.gap or not self.lowers:
             return projected
         self.bases += 1
-        basis = Basis(self.bases, Kernel.of(self.full.problem), self.points.X[chosen.rows])
+        basis = Basis(self.bases, self.full.kernel, self.points.X[chosen.rows])
         P = partial(objective, self.scan, basis)
         a, b = minimise(P, chosen.L, chosen.coefficients, self.full.b, self._unit)
-        lowered = self._machine(chosen, a, b)
-        best = min(lowered, projected, key=lambda one: one.certificate.primal)
-        self.lowered = self._cost(best) / self._cost(projected)
-        return best
+        return min(self._machine(chosen, a, b), projected, key=lambda one: one[1].primal)
 
-    def _projected(self, chosen: ReducedSet) -> EvaluatedReduction:
-        """Return the projection of f on a basis, and keep its cost."""
-        machine = self._machine(chosen, chosen.coefficients, self.full.b)
-        self.costs[len(chosen.rows)] = self._cost(machine)
-        return machine
+    def _projected(self, chosen: ReducedSet) -> Reduction:
+        """Return the projection of f on a basis."""
+        return self._machine(chosen, chosen.coefficients, self.full.b)
 
-    def _cost(self, machine: EvaluatedReduction) -> float:
-        """Return how far P of a machine is above that of the full one; MIN_COST of it at least,
-        since the full machine is not quite optimal."""
-        cost = machine.certificate.primal - self.certificate.primal
-        return max(cost, MIN_COST * self.scale)
-
-    def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> EvaluatedReduction:
+    def _machine(self, chosen: ReducedSet, a: np.ndarray, b: float) -> Reduction:
         """Evaluate the machine with these coefficients, with the b of least P."""
-        order = np.argsort(self.full.rows[chosen.rows])
-        points = self.points[chosen.rows[order]]
-        weights = None if self.full.weights is None else self.full.weights[chosen.rows[order]]
+        full, order = self.full, np.argsort(self.full.rows[chosen.rows])
+        places = chosen.rows[order]
+        points, weights = self.points[places], full.weights
+        weights = None if weights is None else weights[places]
         machine = ReducedMachine(
-            points.rows, a[order], b, self.full.problem, points, self.full.tube, weights=weights
+            points.rows, a[order], b, full.problem, points, full.tube, weights=weights
         )
         solution, V = self.scan.examine(machine)
         certificate = replace(
@@ -444,8 +540,13 @@ class Reduction:
         )
         assert isinstance(solution, ReducedMachine)
         changes = self._changes(solution.b)
-        solution = replace(solution, gap=certificate.gap, changes=changes)
-        return EvaluatedReduction(solution, certificate, changes)
+        return replace(solution, gap=certificate.gap, changes=changes), certificate
+
+    @property
+    def points(self) -> Points:
+        """The support vectors of the full machine."""
+        assert self.full.points is not None
+        return self.full.points
 
     def _parts(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield slices of the rows and their u: arrays of n numbers are large."""
@@ -462,7 +563,7 @@ class Reduction:
             total += float(change.sum())
             labels += int(np.count_nonzero((f > 0) != (before > 0)))
         n = len(self.f)
-        return SubtaskReduction(self.certificate, largest, total / n, labels, n)
+        return SubtaskReduction(self.certificate, n, largest, total / n, labels)
 
     @property
     def _unit(self) -> float:

@@ -82,8 +82,9 @@ class ShardValues:
         self.absolute: np.ndarray | None = None
         # The rows in a layout, and their size in bytes.
         self._kept: tuple[Layout, list[RowBlock], int] | None = None
-        # Number of a basis, its kernel values with the rows, and their size; see svm/basis.py.
-        self.basis_values: tuple[int, list[np.ndarray], int] | None = None
+        # Number of a basis or 0, its kernel values with the rows, and the bytes reserved for them;
+        # see algorithms/reduced_set.py.
+        self.basis_values: tuple[int, list[np.ndarray], int] = 0, [], 0
         self._order: np.ndarray | None = None
 
     def __len__(self) -> int:

@@ -38,7 +38,7 @@ from randsvm.training.job import RESERVED_SECONDS, Clock, Job, Stopped, StopReas
 from randsvm.training.subtasks import Subtask, Subtasks
 
 if TYPE_CHECKING:
-    from randsvm.algorithms.reduced_set import EvaluatedReduction, SubtaskReduction
+    from randsvm.algorithms.reduced_set import SubtaskReduction
 
 
 # A round makes progress if it raises D by this factor of |D|, lowers the largest violation, or
@@ -648,7 +648,7 @@ class Rounds:
             return found
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = stop.reduced_size is not None
-        machine = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers).solution
+        machine, _ = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
         if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
             return found
         # The losses of other rows may raise the gap.
@@ -665,14 +665,19 @@ class Rounds:
         stop, SV = self.job.stop, solution.SV
         if stop.reduce is None or not len(SV) or isinstance(SV, ReducedMachine):
             return solution
+        from randsvm.algorithms.reduced_set import SubtaskReduction
+
         certificate = solution.certificate if solution.evaluated else None
         try:
             with self.clock.until(lambda: self.share_end - RESERVED_SECONDS):
-                SV, certificate, changes = self.reduce(SV, stop.wanted_gap, certificate)
+                SV, certificate = self.reduce(SV, stop.wanted_gap, certificate)
         except TimeLimitError:
             if solution.evaluated:
                 emit(Notice("--reduce: there was no time to reduce the support vectors"))
             return solution
+        changes = SubtaskReduction(certificate, self.task.D.n)
+        if isinstance(SV, ReducedMachine):
+            changes = SV.changes
         return replace(
             solution, SV=SV, certificate=certificate, violators=None, full=solution, changes=changes
         )
@@ -683,27 +688,25 @@ class Rounds:
         gap: float | None,
         certificate: Certificate | None = None,
         lowers: bool = True,
-    ) -> EvaluatedReduction:
-        """Return a machine with fewer support vectors, its certificate, and the changes.
+    ) -> tuple[KernelSolution, Certificate]:
+        """Return a machine with fewer support vectors, or the solution, and its certificate.
 
         SV: a solution of `run`. certificate: that of its evaluation, whose values the scan holds;
         None: it was not evaluated, so certificates are of running values. gap, lowers: see
-        reduced_set.Reduction.
+        reduced_set.Reducer.
         """
-        from randsvm.algorithms.reduced_set import Reduction
+        from randsvm.algorithms.reduced_set import Reducer
 
         job, evaluated = self.job, certificate is not None
         self.scan.return_to(SV)
         if certificate is None:
             certificate = self._running_certificate(SV)
         size, seed = job.stop.reduced_size, job.data_params.seed
-        found = Reduction(self.scan, SV, certificate, size, gap, seed, lowers).run()
-        if not evaluated or not isinstance(found.solution, ReducedMachine):
-            return found
-        *_, (machine, V) = self.scan.evaluations(found.solution)
-        return found._replace(
-            solution=machine, certificate=self.scan.with_dual_of(SV, V.certificate)
-        )
+        machine, found = Reducer(self.scan, SV, certificate, size, gap, seed, lowers).run()
+        if evaluated and isinstance(machine, ReducedMachine):
+            *_, (machine, V) = self.scan.evaluations(machine)
+            found = self.scan.with_dual_of(SV, V.certificate)
+        return machine, found
 
     def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
         """Return the solution of `solve` with the certificate of a closing evaluation, if there is

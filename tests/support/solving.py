@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from randsvm.algorithms.reduced_set import Basis
 from randsvm.data import sampling
 from randsvm.data.shard_executor import Shard
 from randsvm.kernels.kernel import Kernel
 from randsvm.svm import _kkt_scan, blocks, libsvm, offset, scan, subproblem_qp
-from randsvm.svm.basis import Basis
 from randsvm.svm.blocks import BLOCKS, best_share, solve_blocks, split
 from randsvm.svm.certificate import (
     DUAL_SHARE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import oracle
@@ -412,17 +413,20 @@ def test_a_subset_may_have_no_rows_of_a_chunk(tmp_path, scaling):
         assert isinstance(step.points.X, type(csr((1, 1))))
 
 
-def test_a_pass_over_a_basis_that_ends_early_gives_its_memory_back(tmp_path):
+def test_a_pass_over_a_basis_that_ends_early_leaves_no_values(tmp_path, monkeypatch):
+    """The memory that it reserved serves the next pass."""
     y, X = oracle.two_gaussians(3000)
     path = oracle.write_svmlight(tmp_path / "data", y, X)
     with open_rows(path) as whole:
         D, budget = two_classes(whole), MemoryBudget(1 << 20)
         basis = Basis(1, Kernel("rbf"), D.points(np.arange(5)).X)
         values = ShardValues(D, budget, D.shards[0])
-        blocks = basis.blocks(values)
-        next(blocks)
-        assert budget.left < 1 << 20
-        blocks.close()
-        assert budget.left == 1 << 20
-        kept = list(basis.blocks(values))
+        with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+            patch.setattr(values, "D", SimpleNamespace(chunks=lambda _: (1 // 0 for _ in "a")))
+            basis.blocks(values)
+        kept = basis.blocks(values)
+        assert sum(map(len, kept)) == D.n
+        assert kept is basis.blocks(values)
+        assert budget.left == (1 << 20) - sum(block.nbytes for block in kept)
+        Basis(2, basis.kernel, basis.X).blocks(values)
         assert budget.left == (1 << 20) - sum(block.nbytes for block in kept)
