@@ -16,7 +16,7 @@ import numpy as np
 
 from randsvm.data.chunks import ChunkEntry, ChunkFile, Store, new_store
 from randsvm.data.columns import Columns
-from randsvm.data.reading import ParseOptions, Summary, first_pass
+from randsvm.data.reading import ParseOptions, Summary, read_files
 from randsvm.errors import InputError, ParameterError, TransferError, WriteError
 from randsvm.events import Unwritten, emit
 from randsvm.files import (
@@ -61,7 +61,7 @@ def read(
         except WriteError as error:
             emit(Unwritten(str(error)))
     with new_store(resources.data_bytes, resources.tmpdir) as store:
-        summary = first_pass(paths, options, store.append, resources.workers, resources.tmpdir)
+        summary = read_files(paths, options, store.append, resources.workers, resources.tmpdir)
     return summary, store
 
 
@@ -106,14 +106,14 @@ def _written(
 ) -> tuple[Summary, Store]:
     """Parse the files into a new cache, which appears whole or not at all.
 
-    Raises the errors of first_pass.
+    Raises the errors of read_files.
     """
     identity = _identity(paths, options)
     with ExitStack() as kept_open:
         with create_output(cache) as stream:
             stream.write(MAGIC)
             store = Store(file=ChunkFile(stream, cache, PLACE))
-            summary = first_pass(paths, options, store.append, jobs)
+            summary = read_files(paths, options, store.append, jobs)
             table = np.array(list(store.chunks.values()), np.int64)
             columns = None if summary.columns is None else summary.columns.to_json()
             has_groups = summary.groups is not None

@@ -26,7 +26,7 @@ from zlib import crc32
 import numpy as np
 
 import randsvm.data._svmlight as _svmlight
-from randsvm.arrays import join_weights
+from randsvm.arrays import Matrix, csr_of_all, join_weights
 from randsvm.errors import OutputError, SpillError, TransferError, WriteError
 
 # Bytes of a stream that are copied at once.
@@ -170,6 +170,48 @@ def cut_chunks(
 
 
 # --- where chunks live ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArrayRows:
+    """Rows of a matrix of the caller, in place of a chunk: they become one when they are read.
+
+    y, weights : see RawChunk; base : the index of the first feature
+    """
+
+    X: Matrix
+    y: np.ndarray
+    weights: np.ndarray | None
+    base: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.y)
+
+    @property
+    def nonzeros(self) -> int:
+        return self.X.size if isinstance(self.X, np.ndarray) else self.X.nnz
+
+    @property
+    def nbytes(self) -> int:
+        return self.X.nbytes + self.y.nbytes + (0 if self.weights is None else self.weights.nbytes)
+
+    def some(self, begin: int, end: int) -> ArrayRows:
+        """Return rows begin .. end - 1 as views of the same memory."""
+        weights = None if self.weights is None else self.weights[begin:end]
+        return ArrayRows(self.X[begin:end], self.y[begin:end], weights, self.base)
+
+    def part(self, begin: int, end: int) -> RawChunk:
+        """Return rows begin .. end - 1 as a chunk of float64 values: float32 would be decimals."""
+        own = self.some(begin, end)
+        X = csr_of_all(own.X, *own.X.shape) if isinstance(own.X, np.ndarray) else own.X
+        return RawChunk(
+            own.y,
+            X.indptr.astype(np.int64),
+            X.indices + np.int32(self.base),
+            X.data.astype(np.float64, copy=False),
+            own.weights,
+        )
 
 
 class ChunkEntry(NamedTuple):
@@ -316,13 +358,13 @@ class ChunkFile:
 
 
 class Store:
-    """The chunks of a data set: all of them in memory, or all in a file.
+    """The chunks of a data set: all of them in memory, in arrays of the caller, or in a file.
 
     Chunks that are appended go to memory up to `limit` bytes, and then all to a file without a name
     in `folder`.
 
-    chunks: each a RawChunk or a ChunkEntry, by number, in the order of the rows. nbytes: of all
-    chunks. file: None if they are in memory.
+    chunks: each a RawChunk, ArrayRows or a ChunkEntry, by number, in the order of the rows. nbytes:
+    of all chunks. file: None if they are in memory.
     """
 
     def __init__(
@@ -330,7 +372,7 @@ class Store:
         limit: int = sys.maxsize,
         folder: str | None = None,
         file: ChunkFile | None = None,
-        chunks: Iterable[RawChunk | ChunkEntry] = (),
+        chunks: Iterable[RawChunk | ArrayRows | ChunkEntry] = (),
     ) -> None:
         self.limit, self.folder, self.file = limit, folder, file
         self.chunks: dict[int, Any] = dict(enumerate(chunks))
@@ -346,8 +388,8 @@ class Store:
 
     @property
     def resident_bytes(self) -> int:
-        """Return the number of bytes in memory."""
-        return self.nbytes if self.file is None else 0
+        """Return the number of bytes of the chunks in memory, without arrays of the caller."""
+        return sum(one.nbytes for one in self.chunks.values() if isinstance(one, RawChunk))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -384,15 +426,16 @@ class Store:
         """Return a chunk, or some consecutive rows of it."""
         chunk = self.chunks[number]
         begin, end, _ = rows.indices(chunk.rows)
-        if isinstance(chunk, RawChunk):
-            return chunk.part(begin, end)
+        if not isinstance(chunk, ChunkEntry):
+            part: RawChunk = chunk.part(begin, end)
+            return part
         assert self.file is not None
         return self.file.part(chunk, begin, end)
 
     def labels(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Return y and the weights of the rows of a chunk; None: all weights are 1."""
         chunk = self.chunks[number]
-        if isinstance(chunk, RawChunk):
+        if not isinstance(chunk, ChunkEntry):
             return chunk.y, chunk.weights
         assert self.file is not None
         return self.file.labels(chunk, 0, chunk.rows)

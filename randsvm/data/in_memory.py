@@ -7,27 +7,22 @@ nothing of text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from randsvm.arrays import CsrMatrix, Matrix, slices
-from randsvm.data.chunks import RawChunk, Store, as_stored, chunk_end
+from randsvm.arrays import CsrMatrix, Matrix, distinct, slices
+from randsvm.data.chunks import ArrayRows, RawChunk, Store
 from randsvm.data.labels import REGRESSION, LabelTable
-from randsvm.data.reading import (
-    ParseOptions,
-    Summary,
-    Totals,
-)
+from randsvm.data.reading import FirstPass, ParseOptions, Summary
 from randsvm.data.row_weights import in_range
 from randsvm.data.scaling import SPARSE
+from randsvm.data.svmlight import Block
 from randsvm.errors import ContentError, DataError
 
 # Rows that are checked or converted at a time.
 ROWS_AT_ONCE = 8192
-# With more columns than this, the columns that have a value are found by sorting, not by a mask.
-FEW_COLUMNS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -61,78 +56,18 @@ class Arrays:
         return "<arrays>"
 
 
-class ArrayStore(Store):
-    """A store of chunks as views of an array or a CSR matrix, made when they are read.
-
-    base: the index of the first feature. starts : (chunks + 1,), the first row of each chunk, and
-    n. row_weights : (n,) float64, or None if all weights are 1.
-    """
-
-    # The arrays were in memory before.
-    resident_bytes = 0
-
-    def __init__(
-        self,
-        X: Matrix,
-        y: np.ndarray,
-        base: int,
-        starts: np.ndarray,
-        row_weights: np.ndarray | None = None,
-    ) -> None:
-        super().__init__()
-        self.X, self.y, self.row_weights = X, y, row_weights
-        self.base, self.starts = base, starts
-        parts = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-        parts += [y] if row_weights is None else [y, row_weights]
-        self.nbytes = sum(part.nbytes for part in parts)
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return np.diff(self.starts)
-
-    @property
-    def nonzeros(self) -> np.ndarray:
-        if isinstance(self.X, np.ndarray):
-            return self.sizes * self.X.shape[1]
-        return np.diff(self.X.indptr[self.starts])
-
-    def labels(self, number: int) -> tuple[np.ndarray, np.ndarray | None]:
-        return self._labels(*self.starts[number : number + 2])
-
-    def _labels(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray | None]:
-        weights = None if self.row_weights is None else self.row_weights[begin:end]
-        return self.y[begin:end], weights
-
-    def read(self, number: int, rows: slice = slice(None)) -> RawChunk:
-        start, stop = self.starts[number : number + 2]
-        begin, end, _ = rows.indices(stop - start)
-        begin, end = start + begin, start + end
-        y, weights = self._labels(begin, end)
-        if isinstance(self.X, np.ndarray):
-            m, d = len(y), self.X.shape[1]
-            indices = np.tile(np.arange(self.base, self.base + d, dtype=np.int32), m)
-            # float32 values of a chunk would stand for decimals.
-            values = self.X[begin:end].ravel().astype(np.float64, copy=False)
-            return RawChunk(y, np.arange(m + 1) * d, indices, values, weights)
-        indptr = self.X.indptr[begin : end + 1].astype(np.int64)
-        first, last = indptr[0], indptr[-1]
-        indices = self.X.indices[first:last].astype(np.int32) + np.int32(self.base)
-        values = self.X.data[first:last].astype(np.float64, copy=False)
-        return RawChunk(y, indptr - first, indices, values, weights)
-
-
-def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
+def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, Store]:
     """Return the summary of arrays, as of the first pass over a file, and their chunks.
 
-    X is not copied if it is a C-contiguous array or a CSR matrix of float32 or float64. Raises
-    ContentError for content that no file can hold.
+    X is not copied if it is a C-contiguous array or a CSR matrix of float32 or float64, and no row
+    has the weight 0. Raises ContentError for content that no file can hold.
     """
     X, base = to_matrix(arrays.X), 0 if options.zero_based else 1
     n, d = X.shape
     if not n:
         raise ContentError("X: expected a row, found none")
     y, labels = _labels(arrays, n, options)
-    weights, zero_weights = _weights(arrays, n), 0
+    weights = _weights(arrays, n)
     groups = _groups(arrays, n) if options.groups else None
     if options.has_row_numbers:
         if n != d:
@@ -140,34 +75,29 @@ def read(arrays: Arrays, options: ParseOptions) -> tuple[Summary, ArrayStore]:
                 f"X: expected kernel values of each row with each row, found {n} rows, {d} columns"
             )
         X, d = with_row_numbers(X), d + 1
-    if weights is not None and not weights.all():
-        kept = np.flatnonzero(weights)
-        X, y, weights, zero_weights = X[kept], y[kept], weights[kept], n - len(kept)
-        n = len(kept)
-        groups = None if groups is None else groups[kept]
-    if isinstance(X, np.ndarray):
-        indptr, columns = np.arange(n + 1) * d, np.arange(d)
-    else:
-        indptr = X.indptr.astype(np.int64, copy=False)
-        columns = np.arange(d) if options.has_row_numbers else _occurring(X)
-    starts = _starts(indptr, options)
-    store = ArrayStore(X, y, base, starts, weights)
-    totals = Totals(bool(labels))
-    for number in range(len(store.sizes)):
-        # The digest is that of a file with the same numbers.
-        chunk = store.read(number)
-        totals.add(replace(chunk, values=as_stored(chunk.values)))
-    summary = totals.summary(
-        labels,
-        (columns + base).astype(np.int32),
-        has_row_numbers=options.has_row_numbers,
-        zero_weights=zero_weights,
-        groups=groups,
-    )
-    if zero_weights and not (options.any_label or all(summary.counts)):
+    whole = ArrayRows(X, y, weights, base)
+    every = np.arange(base, base + d, dtype=np.int32)
+    has_all = isinstance(X, np.ndarray) or options.has_row_numbers
+
+    def block(at: slice) -> Block:
+        part = whole.part(at.start, at.stop)
+        features = every if has_all else distinct(part.indices)
+        of_rows = None if groups is None else groups[at]
+        return Block(
+            np.empty(0, np.int32), [], part.y, part.indptr, part.indices, part.values, features, 0,
+            weights=part.weights, groups=of_rows,
+        )  # fmt: skip
+
+    found, kept, end = FirstPass(options), list[RawChunk | ArrayRows](), 0
+    size = max(1, min(ROWS_AT_ONCE, n * options.chunk_nonzeros // max(whole.nonzeros, 1)))
+    for chunk in found.chunks(map(block, slices(n, size))):
+        begin, end = end, end + chunk.rows
+        kept.append(chunk if found.zero_weights else whole.some(begin, end))
+    summary = found.summary(labels)
+    if found.zero_weights and not (options.any_label or all(summary.counts)):
         label = labels[summary.counts.index(0)]
         raise ContentError(f"weights: expected one above 0 in a row of label {label}, found only 0")
-    return summary, store
+    return summary, Store(chunks=kept)
 
 
 def _weights(arrays: Arrays, n: int) -> np.ndarray | None:
@@ -218,9 +148,8 @@ def chunks_of(X: Any, zero_based: bool, rows: int) -> Iterator[RawChunk]:
     """Yield chunks of X for prediction; labels are nan."""
     matrix = X if isinstance(X, CsrMatrix) else to_matrix(X)
     n = matrix.shape[0]
-    starts = np.append(np.arange(0, n, rows), n)
-    store = ArrayStore(matrix, np.full(n, np.nan), 0 if zero_based else 1, starts)
-    return map(store.read, range(len(starts) - 1))
+    whole = ArrayRows(matrix, np.full(n, np.nan), None, 0 if zero_based else 1)
+    return (whole.part(at.start, at.stop) for at in slices(n, rows))
 
 
 # ---- rows -------------------------------------------------------------------------------------
@@ -288,23 +217,6 @@ def _infinite(row: int, column: int, value: float) -> ContentError:
     return ContentError(
         f"X[{row}, {column}]: expected a finite value within float32 (3.4e38), found {found}"
     )
-
-
-def _starts(indptr: np.ndarray, options: ParseOptions) -> np.ndarray:
-    """Return the first row of each chunk, and n."""
-    starts, n = [0], len(indptr) - 1
-    while starts[-1] < n:
-        starts.append(chunk_end(indptr, starts[-1], options.chunk_rows, options.chunk_nonzeros))
-    return np.array(starts, np.int64)
-
-
-def _occurring(X: CsrMatrix) -> np.ndarray:
-    """Return the columns that have a value, ascending."""
-    if X.shape[1] > FEW_COLUMNS:
-        return np.unique(X.indices)
-    occurs = np.zeros(X.shape[1], bool)
-    occurs[X.indices] = True
-    return np.flatnonzero(occurs)
 
 
 # ---- labels -----------------------------------------------------------------------------------

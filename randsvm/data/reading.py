@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -79,53 +79,6 @@ class Summary:
     groups: np.ndarray | None = None
 
 
-class Totals:
-    """Adds up chunks to the summary of a data set, whatever the source of the rows.
-
-    classes: whether y has class numbers
-    """
-
-    def __init__(self, classes: bool) -> None:
-        self.classes, self.n, self.nnz, self.weight = classes, 0, 0, 0.0
-        self.float64 = self.weighted = False
-        self.digests: list[bytes] = []
-        # The number of rows of each class, and the sum of their weights.
-        self.of_classes = np.zeros((2, 0))
-
-    def add(self, chunk: RawChunk) -> None:
-        self.n += len(chunk.y)
-        self.nnz += len(chunk.values)
-        self.float64 = self.float64 or chunk.values.dtype == np.float64
-        self.digests.append(chunk_digest(chunk))
-        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
-        self.weighted = self.weighted or bool((weights != 1).any())
-        self.weight += float(weights.sum())
-        if self.classes:
-            y, seen = chunk.y.astype(np.int64), self.of_classes.shape[1]
-            more = np.array([np.bincount(y, of_rows, seen) for of_rows in (None, weights)])
-            more[:, :seen] += self.of_classes
-            self.of_classes = more
-
-    def summary(self, labels: Sequence[str], features: np.ndarray, **more: Any) -> Summary:
-        """Return the summary. labels: of all classes. more: see Summary"""
-        # Rows of the last classes may all have the weight 0.
-        missing = len(labels) - self.of_classes.shape[1]
-        counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
-        return Summary(
-            n=self.n,
-            nnz=self.nnz,
-            features=features,
-            labels=tuple(labels),
-            counts=tuple(counts.astype(int).tolist()),
-            digest=hexdigest(self.digests, labels),
-            float64=self.float64,
-            weighted=self.weighted,
-            total_weight=self.weight,
-            total_weight_by_class=tuple(weights.tolist()),
-            **more,
-        )
-
-
 @dataclass(frozen=True)
 class ParseOptions:
     """The options that change what is parsed, and how D is cut into chunks.
@@ -153,67 +106,124 @@ class ParseOptions:
         return [] if self.row_weights is None else [self.row_weights]
 
 
-class _Features:
-    """The distinct indices of a file. Row numbers count as indices, because a column of zeros need
-    not be written."""
+class FirstPass:
+    """Makes chunks of blocks of rows, whatever their source, and sums them up.
 
-    def __init__(self) -> None:
-        # Of the file that is read.
-        self.path = ""
-        self.indices = np.empty(0, np.int32)
-        # The largest feature index in the data, and the largest row number with its file.
-        self.written = 0
-        self.number = "", Spelling("0", 0, 0)
-
-    def add(self, block: Block) -> None:
-        if not np.array_equal(self.indices, block.features):
-            self.indices = sorted_union(self.indices, block.features)
-        if block.number is None or not len(block):
-            return
-        numbers = row_numbers(block.indptr, block.indices, block.values)
-        self.indices = sorted_union(self.indices, np.unique(numbers).astype(np.int32))
-        self.written = max(self.written, int(block.features[-1]))
-        if int(block.number.text) > int(self.number[1].text):
-            self.number = self.path, block.number
-
-    def check(self) -> None:
-        """Raise DataError if a row has a number without a column."""
-        path, number = self.number
-        if int(number.text) > self.written:
-            problem = (
-                f"expected a number of a row up to {self.written}, the last column of kernel "
-                f"values, found {number.text}"
-            )
-            raise DataError(display_name(path), number.line, number.column, problem)
-
-
-def _blocks(
-    paths: Sequence[str],
-    options: ParseOptions,
-    labels: LabelTable,
-    features: _Features,
-    jobs: int,
-    read: Reader,
-) -> Generator[Block, None, None]:
-    """Yield the blocks of all files, and set the path of `labels` and `features` to the current
-    file.
+    classes: whether y has class numbers. written: the largest feature index in the data.
     """
-    own: dict[str, bool] = {}
-    if options.table is None:
-        own = {"has_row_numbers": options.has_row_numbers, "groups": options.groups}
-    progress = ReadingProgress(paths, emit)
-    for path in paths:
-        labels.path = features.path = path
-        yield from read(
-            path,
-            labels=options.labels,
-            zero_based=options.zero_based,
-            unlabelled=options.any_label,
-            jobs=jobs,
-            watch=progress.on_event,
-            **own,
+
+    def __init__(self, options: ParseOptions) -> None:
+        self.options, self.classes = options, options.labels == "class"
+        self.n = self.nnz = self.queries = self.zero_weights = self.written = 0
+        self.weight = 0.0
+        self.float64 = self.weighted = False
+        self.digests: list[bytes] = []
+        # The number of rows of each class, and the sum of their weights.
+        self.of_classes = np.zeros((2, 0))
+        self.features = np.empty(0, np.int32)
+        self.groups: list[np.ndarray] = []
+        # The number of each text of the column of groups, in order of appearance.
+        self.numbers: dict[str, int] = {}
+
+    def chunks(self, blocks: Iterable[Block]) -> Iterator[RawChunk]:
+        """Yield the rows of `labelled_blocks`, without those of weight 0."""
+        options = self.options
+        rows = map(self._rows, blocks)
+        for chunk in cut_chunks(rows, options.chunk_rows, options.chunk_nonzeros, split=True):
+            self._add(chunk)
+            yield chunk
+
+    def _rows(self, whole: Block) -> RawChunk:
+        block = whole.without_zero_weights()
+        self.zero_weights += len(whole) - len(block)
+        self.queries += block.queries
+        for text in whole.keys or ():
+            self.numbers.setdefault(text, len(self.numbers))
+        if block.keys is not None:
+            self.groups.append(np.array([self.numbers[text] for text in block.keys], np.int64))
+        elif block.groups is not None:
+            self.groups.append(block.groups)
+        # Columns of kernel values are those of all rows of the file.
+        self._add_features(whole if self.options.has_row_numbers else block)
+        return RawChunk(block.y, block.indptr, block.indices, block.values, block.weights)
+
+    def _add_features(self, block: Block) -> None:
+        if not np.array_equal(self.features, block.features):
+            self.features = sorted_union(self.features, block.features)
+        if block.number is not None and len(block):
+            # Row numbers count as indices, because a column of zeros need not be written.
+            numbers = row_numbers(block.indptr, block.indices, block.values)
+            self.features = sorted_union(self.features, np.unique(numbers).astype(np.int32))
+            self.written = max(self.written, int(block.features[-1]))
+
+    def _add(self, chunk: RawChunk) -> None:
+        self.n += len(chunk.y)
+        self.nnz += len(chunk.values)
+        self.float64 = self.float64 or chunk.values.dtype == np.float64
+        self.digests.append(chunk_digest(chunk))
+        weights = np.ones(len(chunk.y)) if chunk.weights is None else chunk.weights
+        self.weighted = self.weighted or bool((weights != 1).any())
+        self.weight += float(weights.sum())
+        if self.classes:
+            y, seen = chunk.y.astype(np.int64), self.of_classes.shape[1]
+            more = np.array([np.bincount(y, of_rows, seen) for of_rows in (None, weights)])
+            more[:, :seen] += self.of_classes
+            self.of_classes = more
+
+    def summary(self, labels: Sequence[str], columns: Columns | None = None) -> Summary:
+        """Return the summary, after the last chunk. labels: of all classes"""
+        # Rows of the last classes may all have the weight 0.
+        missing = len(labels) - self.of_classes.shape[1]
+        counts, weights = np.pad(self.of_classes, ((0, 0), (0, missing)))
+        return Summary(
+            n=self.n,
+            nnz=self.nnz,
+            features=self.features,
+            labels=tuple(labels),
+            counts=tuple(counts.astype(int).tolist()),
+            digest=hexdigest(self.digests, labels),
+            float64=self.float64,
+            weighted=self.weighted,
+            total_weight=self.weight,
+            total_weight_by_class=tuple(weights.tolist()),
+            queries=self.queries,
+            has_row_numbers=self.options.has_row_numbers,
+            zero_weights=self.zero_weights,
+            columns=columns,
+            groups=np.concatenate(self.groups) if self.groups else None,
         )
+
+
+# ---- files ------------------------------------------------------------------------------------
+
+
+# Returns the blocks of a file.
+Reader = Callable[..., Generator[Block, None, None]]
+
+
+def labelled_blocks(
+    paths: Sequence[str],
+    read: Reader,
+    known: LabelTable,
+    weights: RowWeights | None = None,
+    watch: Watch = emit,
+    **options: Any,
+) -> Generator[Block, None, None]:
+    """Yield the blocks of files in order; Block.y : (m,) float64, class numbers or targets.
+
+    known: learns the labels; its path is that of the current file. weights: of the rows, from a
+    file of their own. watch: receives the events. options: of `read`, such as labels and jobs.
+    """
+    progress = ReadingProgress(paths, watch)
+    for path in paths:
+        known.path = path
+        with closing(read(path, watch=progress.on_event, **options)) as blocks:
+            for block in blocks:
+                own = block if weights is None else weights.of(block)
+                yield own if options["labels"] == "number" else replace(own, y=known.classes(own))
         progress.next_file()
+    if weights is not None:
+        weights.check_end()
 
 
 class ReadingProgress:
@@ -238,10 +248,6 @@ class ReadingProgress:
         self.before = self.done
 
 
-# Returns the blocks of a file.
-Reader = Callable[..., Iterator[Block]]
-
-
 @contextmanager
 def reader_of(
     paths: Sequence[str], options: ParseOptions, jobs: int, tmpdir: str | None
@@ -251,7 +257,8 @@ def reader_of(
     tmpdir: the folder for copies of pipes, which are read twice.
     """
     if options.table is None:
-        yield read_blocks, None
+        numbers, groups = options.has_row_numbers, options.groups
+        yield partial(read_blocks, has_row_numbers=numbers, groups=groups), None
         return
     # Imported here because few runs read tables.
     from randsvm.data import table
@@ -271,7 +278,7 @@ def reader_of(
         yield partial(table.read_blocks, columns=columns, opener=opener, keep=keep), columns
 
 
-def first_pass(
+def read_files(
     paths: Sequence[str],
     options: ParseOptions,
     keep: Callable[[RawChunk], object],
@@ -282,61 +289,55 @@ def first_pass(
 
     tmpdir: see `reader_of`.
     """
-    labels, features = LabelTable(paths[0], any_label=options.any_label), _Features()
-    has_classes = options.labels == "class"
-    totals, groups = Totals(has_classes), list[np.ndarray]()
-    # The number of each text of the column of groups, in order of appearance.
-    numbers: dict[str, int] = {}
-    queries = zero_weights = 0
+    labels, found = LabelTable(paths[0], any_label=options.any_label), FirstPass(options)
+    name, weights = joint_name(paths), None
+    if options.row_weights is not None:
+        weights = RowWeights(options.row_weights, name)
+    # The largest number of a row of a precomputed kernel, and its file.
+    last = "", Spelling("0", 1, 1)
 
-    def rows_of(blocks: Iterable[Block]) -> Iterator[RawChunk]:
-        nonlocal queries, zero_weights
-        for whole in blocks:
-            block = whole.without_zero_weights()
-            for text in whole.keys or ():
-                numbers.setdefault(text, len(numbers))
-            if block.keys is not None:
-                groups.append(np.array([numbers[text] for text in block.keys], np.int64))
-            elif block.groups is not None:
-                groups.append(block.groups)
-            zero_weights += len(whole) - len(block)
-            y = labels.classes(block) if has_classes else block.y
-            # Columns of kernel values are those of all rows of the file.
-            features.add(whole if options.has_row_numbers else block)
-            queries += block.queries
-            yield RawChunk(y, block.indptr, block.indices, block.values, block.weights)
+    def noted(blocks: Iterable[Block]) -> Iterator[Block]:
+        nonlocal last
+        for block in blocks:
+            if block.number is not None and int(block.number.text) > int(last[1].text):
+                last = labels.path, block.number
+            yield block
 
     # After an error this thread ends the threads of the reader. If the garbage collector ended
     # them, it could do so in a thread that is just starting, which is a deadlock.
     with (
         reader_of(paths, options, jobs, tmpdir) as (read, columns),
-        closing(_blocks(paths, options, labels, features, jobs, read)) as blocks,
+        closing(
+            labelled_blocks(
+                paths,
+                read,
+                labels,
+                weights,
+                labels=options.labels,
+                zero_based=options.zero_based,
+                unlabelled=options.any_label,
+                jobs=jobs,
+            )
+        ) as blocks,
     ):
-        weighted: Iterable[Block] = blocks
-        if options.row_weights is not None:
-            weighted = RowWeights(options.row_weights, joint_name(paths)).in_blocks(blocks)
-        size = options.chunk_rows, options.chunk_nonzeros
-        for chunk in cut_chunks(rows_of(weighted), *size, split=True):
-            totals.add(chunk)
+        for chunk in found.chunks(noted(blocks)):
             keep(chunk)
-    if not totals.n:
+    if not found.n:
         problem = "expected a row, found an empty file"
-        if zero_weights:
-            found = f"the weight 0 in all {zero_weights:,}"
-            problem = f"expected a row with a weight above 0, found {found}"
-        raise DataError(joint_name(paths), 1, 1, problem)
-    summary = totals.summary(
-        labels.labels,
-        features.indices,
-        queries=queries,
-        has_row_numbers=options.has_row_numbers,
-        zero_weights=zero_weights,
-        columns=columns,
-        groups=np.concatenate(groups) if groups else None,
-    )
+        if found.zero_weights:
+            zeros = f"the weight 0 in all {found.zero_weights:,}"
+            problem = f"expected a row with a weight above 0, found {zeros}"
+        raise DataError(name, 1, 1, problem)
+    summary = found.summary(labels.labels, columns)
     if not (options.any_label or all(summary.counts)):
         path, first = labels.places[summary.counts.index(0)]
         problem = f"expected a weight above 0 in a row of label {first.text}, found only 0"
         raise DataError(display_name(path), first.line, first.column, problem)
-    features.check()
+    path, number = last
+    if int(number.text) > found.written:
+        problem = (
+            f"expected a number of a row up to {found.written}, the last column of kernel values, "
+            f"found {number.text}"
+        )
+        raise DataError(display_name(path), number.line, number.column, problem)
     return summary

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -54,26 +53,13 @@ class RowWeights:
 
     def of(self, block: Block) -> Block:
         """Return the next rows of the data with their weights."""
-        return replace(block, weights=self.take(len(block), block.weights is not None))
-
-    def take(self, rows: int, has_cost: bool) -> np.ndarray:
-        """Return the weights of the next rows of the data, (rows,) float64.
-
-        has_cost: whether the data have weights of their own, which is an error.
-        """
-        if has_cost:
+        if block.weights is not None:
             raise ParameterError(f"give one of --row-weights and cost: in {self.data}, not both")
-        begin, self.used = self.used, self.used + rows
+        begin, self.used = self.used, self.used + len(block)
         if self.used > len(self.weights):
             found = f"{len(self.weights):,} weights"
             raise self._error(self._line(len(self.weights)), 1, found)
-        return self.weights[begin : self.used]
-
-    def in_blocks(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """Yield all blocks of the data with their weights."""
-        for block in blocks:
-            yield self.of(block)
-        self.check_end()
+        return replace(block, weights=self.weights[begin : self.used])
 
     def check_end(self) -> None:
         """Raise DataError if there are more weights than rows."""

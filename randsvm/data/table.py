@@ -601,11 +601,12 @@ def _in_order(
         return parts
 
     row = table.first_row
-    with (
-        ThreadPool(jobs) as pool,
-        closing(pool.map_in_order(done, table.batches(places), jobs)) as found,
-    ):
-        for rows, faults, result in chain.from_iterable(found):
+    with ExitStack() as stack:
+        # pyarrow keeps memory that it has freed, some 50 MB, for its next arrays.
+        stack.callback(pyarrow.default_memory_pool().release_unused)
+        pool = stack.enter_context(ThreadPool(jobs))
+        parts = stack.enter_context(closing(pool.map_in_order(done, table.batches(places), jobs)))
+        for rows, faults, result in chain.from_iterable(parts):
             yield row, rows, result
             if faults:
                 at, place, problem = min(faults, key=lambda fault: fault[:2])

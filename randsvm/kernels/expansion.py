@@ -52,6 +52,14 @@ class Expansion:
                 self.layout.add(u[at], rows, centres)
 
 
+def values_of(layout: Layout, Z: CsrMatrix, beta: np.ndarray, X: Matrix) -> np.ndarray:
+    """Return the `values` of an expansion that is used once, with few centres in memory."""
+    u = np.zeros(X.shape[0])
+    for at in slices(len(beta), BLOCK_CENTRES):
+        u += Expansion(layout, Z[at], beta[at]).values(X)
+    return u
+
+
 def evaluate_expansions(
     expansions: Sequence[Expansion], X: Matrix, extra: np.ndarray | None = None
 ) -> np.ndarray:

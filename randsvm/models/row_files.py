@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from randsvm import files
 from randsvm.data import svmlight
 from randsvm.data.columns import DELIMITERS, Format, fields_of
 from randsvm.data.labels import LabelTable, label_values
-from randsvm.data.reading import Reader, ReadingProgress
+from randsvm.data.reading import Reader, labelled_blocks
 from randsvm.data.row_weights import RowWeights
 from randsvm.data.svmlight import Block
 from randsvm.decimals import NUMBER
@@ -110,34 +110,29 @@ class RowFiles:
         prompt: yield the svmlight rows of a pipe as they arrive. Block.y : (m,) float64, class
         indices or targets, nan without a label; Block.weights : (m,) float64.
         """
-        model, progress = self.model, ReadingProgress(self.paths, watch)
-        options: dict[str, Any] = {
-            "labels": "number" if model.is_regression else "class",
-            "zero_based": model.zero_based,
-            "unlabelled": not self.training or model.is_one_class,
-            "float64": True,
-        }
+        model = self.model
+        own: dict[str, bool] = {}
         if self.columns is None:
-            options["prompt"] = prompt
+            own["prompt"] = prompt
             if self.training and model.columns is None:
-                options["has_row_numbers"] = model.has_row_numbers
-        for path in self.paths:
-            self.labels.path = path
-            for block in self.read(path, jobs=jobs, watch=progress.on_event, **options):
-                yield self._labelled(block)
-            progress.next_file()
-        if self.row_weights is not None:
-            self.row_weights.check_end()
-
-    def _labelled(self, block: Block) -> Block:
-        if self.row_weights is not None:
-            block = self.row_weights.of(block)
-        self.weighted = self.weighted or block.is_weighted
-        if self.training:
-            block = block.without_zero_weights()
-        y = block.y if self.model.is_regression else self.labels.classes(block)
-        weights = np.ones(len(block)) if block.weights is None else block.weights
-        return replace(block, y=y, weights=weights)
+                own["has_row_numbers"] = model.has_row_numbers
+        for block in labelled_blocks(
+            self.paths,
+            self.read,
+            self.labels,
+            self.row_weights,
+            watch,
+            labels="number" if model.is_regression else "class",
+            zero_based=model.zero_based,
+            unlabelled=not self.training or model.is_one_class,
+            float64=True,
+            jobs=jobs,
+            **own,
+        ):
+            self.weighted = self.weighted or block.is_weighted
+            rows = block.without_zero_weights() if self.training else block
+            weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+            yield replace(rows, weights=weights)
 
     def report_other_texts(self) -> None:
         """Emit a notice if texts of a table are none of the categories of their columns."""

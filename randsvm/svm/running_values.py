@@ -21,7 +21,7 @@ from randsvm.data.points import Points, RowCache
 from randsvm.data.sampling import AUDIT_DRAW, Draw
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.kernels.expansion import Expansion, check_finite
+from randsvm.kernels.expansion import Expansion, check_finite, values_of
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout, RowBlock, row_block_bytes
 from randsvm.parameters.svm import Problem
@@ -459,8 +459,10 @@ class RunningValues:
             # The bound of the errors of u follows from the second sum of every row. In float64, and
             # for kernels whose values have no bound of their own, a bound for all rows does.
             sums = np.column_stack([difference, np.abs(difference)])
-        expansion = Expansion(layout, Z, sums)
-        self.values.change(partial(ShardValues.add, expansion=expansion, fresh=fresh))
+        # No name here holds the expansion: `refine` drops it before it makes that in float64.
+        self.values.change(
+            partial(ShardValues.add, expansion=Expansion(layout, Z, sums), fresh=fresh)
+        )
         # Shards apply a change when they are next asked. They do it now, in any precision:
         # the time counts for this step, and after an exception u is known to be unsettled.
         u = self.u_of(self.audit.rows, "scanning")
@@ -502,7 +504,7 @@ class RunningValues:
             return
         known = partial(ShardValues.set_values, u=u, absolute=absolute)
         self.values.restart(set_all, known)
-        self.exact = Expansion(self.kernel_layout.in_float64, X, beta).values(self.audit.X)
+        self.exact = values_of(self.kernel_layout.in_float64, X, beta, self.audit.X)
         self.added = added or Added(1, len(rows), math.inf)
 
     def refine(self) -> bool:
@@ -521,7 +523,7 @@ class RunningValues:
         They may differ by a share of the tolerance, or of the largest violation: rounding hides
         nothing of a violation that is a hundred times as large.
         """
-        exact = Expansion(self.kernel_layout.in_float64, Z, difference).values(self.audit.X)
+        exact = values_of(self.kernel_layout.in_float64, Z, difference, self.audit.X)
         self.exact = exact if fresh else self.exact + exact
         tolerance = self.problem.tolerance
         allowed = min(MAX_ERROR_OF_VIOLATION * self.max_violation, MAX_TOLERANCES * tolerance)
