@@ -15,13 +15,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from randsvm.errors import RandsvmError
-from randsvm.events import HEARTBEAT, Progress, Waiting, Watch, emit
+from randsvm.events import HEARTBEAT, Progress, Waiting, Watch, emit, silent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -151,94 +150,78 @@ def run_in_daemon_thread(work: Callable[[], Result], stage: str, memory: object 
     """Return work(), called in a daemon thread while this thread waits and reacts to signals.
 
     The end of a process waits for the threads of a pool, but not for a daemon thread. memory: an
-    object that `work` reads; it stays alive even if this thread stops waiting. Threads that have
-    ended their work wait for the next one: a new thread for each of a thousand short calls takes as
-    long as the calls.
+    object that `work` reads; it stays alive even if this thread stops waiting.
     """
     future: Future[Result] = Future()
-    try:
-        calls = _waiting.pop()
-    except IndexError:
-        calls = SimpleQueue()
-        threading.Thread(target=_serve, args=[calls], daemon=True, name="calls").start()
-    calls.put((future, work, memory))
+
+    def run(memory: object) -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            future.set_exception(error)
+
+    threading.Thread(target=run, args=[memory], daemon=True).start()
     return result_of(future, stage)
 
 
-# The queues of daemon threads that wait for work.
-_waiting: list[SimpleQueue[Any]] = []
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_waiting.clear)
-
-
-def _serve(calls: SimpleQueue[Any]) -> None:
-    """Make the calls of a daemon thread, one after another."""
-    while True:
-        future, work, memory = calls.get()
-        try:
-            result, error = work(), None
-        except BaseException as raised:  # noqa: BLE001 - raised again in the caller's thread
-            result, error = None, raised
-        del work, memory
-        # Before the caller goes on, which may need this thread at once.
-        _waiting.append(calls)
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-        del future, result, error
-
-
 def completed_results(
-    tasks: Sequence[Callable[[threading.Event], Result]],
+    tasks: Sequence[Callable[[Watch], Result]],
     threads: int,
     stage: str,
     unit: str,
     until: float = inf,
-    at_heartbeat: Callable[[], object] = lambda: None,
-    grace: float = 0.0,
+    receive: Watch = silent,
 ) -> Iterator[Result]:
-    """Yield the result task(cancelled) of each task as soon as the task completes.
+    """Yield the result task(watch) of each task as soon as the task completes.
 
-    A task that raises Cancelled has no result. The event `cancelled` is set when the caller stops
-    early, a task raises another exception, or time.perf_counter() reaches `until`. Running tasks
-    then have `grace` seconds to end. Results of tasks that have completed by then are yielded, also
-    if this thread was late. After `until` no task is started.
+    receive: called in this thread for each event that a task gives to its `watch`, except Progress
+    and Waiting, before the result of the task.
 
-    at_heartbeat: called in this thread at least every HEARTBEAT seconds, before results are taken.
+    A task that raises Cancelled has no result. `watch` raises it when the caller stops early, a
+    task or `receive` raises another exception, or time.perf_counter() reaches `until`. Running
+    tasks then have PATIENCE seconds to end. Results of tasks that have completed by then are
+    yielded, also if this thread was late. After `until` no task is started.
     """
     if time.perf_counter() >= until:
         return
     cancelled, pool = threading.Event(), ThreadPool(threads)
+    # Events and, when they are done, futures.
+    arrived: SimpleQueue[Any] = SimpleQueue()
 
-    def run(task: Callable[[threading.Event], Result]) -> Result:
+    def watch(event: object) -> None:
+        if cancelled.is_set():
+            raise Cancelled
+        if not isinstance(event, Progress | Waiting):
+            arrived.put(event)
+
+    def run(task: Callable[[Watch], Result]) -> Result:
         # This thread may notice `until` a heartbeat later than a task that begins.
         if cancelled.is_set() or time.perf_counter() >= until:
             raise Cancelled
-        return task(cancelled)
+        return task(watch)
 
     futures = [pool.submit(run, task) for task in tasks]
-    completed: SimpleQueue[Future[Result]] = SimpleQueue()
     for future in futures:
-        future.add_done_callback(completed.put)
+        future.add_done_callback(arrived.put)
     is_over, count = False, 0
     try:
         while count < len(tasks) and not is_over:
             is_over = time.perf_counter() >= until
             if is_over:
                 cancelled.set()
-            taken = _waiting_items(completed, 0.0 if is_over else HEARTBEAT)
-            count += len(taken)
-            at_heartbeat()
-            for future in taken:
-                if not isinstance(future.exception(), Cancelled):
-                    yield future.result()
+            for one in _waiting_items(arrived, 0.0 if is_over else HEARTBEAT):
+                if not isinstance(one, Future):
+                    receive(one)
+                    continue
+                count += 1
+                if not isinstance(one.exception(), Cancelled):
+                    yield one.result()
             if not is_over:
                 emit(Progress(stage, count, len(tasks), unit))
     finally:
         cancelled.set()
         pool.stop()
-        wait([future for future in futures if not future.cancelled()], grace)
+        wait([future for future in futures if not future.cancelled()], PATIENCE)
 
 
 def _waiting_items(queue: SimpleQueue[Item], timeout: float) -> list[Item]:
@@ -249,36 +232,3 @@ def _waiting_items(queue: SimpleQueue[Item], timeout: float) -> list[Item]:
         while True:
             items.append(queue.get_nowait())
     return items
-
-
-def run_forwarding_events(
-    tasks: Sequence[Callable[[Watch], object]],
-    threads: int,
-    receive: Callable[[object], object],
-    stage: str,
-    unit: str,
-) -> None:
-    """Run all tasks and call `receive` in this thread for each of their events except Progress.
-
-    Each task is called with the listener of its events. Raises the exceptions of the tasks and of
-    `receive`. After an exception, the next event of each running task ends it, and this function
-    waits up to PATIENCE seconds for that.
-    """
-    events: SimpleQueue[object] = SimpleQueue()
-
-    def run(task: Callable[[Watch], object], cancelled: threading.Event) -> None:
-        def listen(event: object) -> None:
-            if cancelled.is_set():
-                raise Cancelled
-            if not isinstance(event, Progress):
-                events.put(event)
-
-        task(listen)
-
-    def forward() -> None:
-        while not events.empty():
-            receive(events.get())
-
-    calls = [partial(run, task) for task in tasks]
-    for _ in completed_results(calls, threads, stage, unit, at_heartbeat=forward, grace=PATIENCE):
-        pass

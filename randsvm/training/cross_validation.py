@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isnan, nan, sqrt
-from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,7 +26,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.sampling import FOLDS_DRAW, REPEATS_DRAW, SUBSET_DRAW, Draw
 from randsvm.data.shard_executor import Executor, Shard
 from randsvm.errors import ParameterError
-from randsvm.events import Notice, Progress, Queued, Searched, Tried, emit, listening
+from randsvm.events import Notice, Progress, Queued, Searched, Tried, Watch, emit, listening
 from randsvm.models.decisions import predicted_classes, votes
 from randsvm.models.metrics import RegressionErrors, correctly_ranked
 from randsvm.parallel import Cancelled, completed_results
@@ -267,14 +266,15 @@ def run_concurrently(
     time that a task waits for a free worker does not count.
     """
 
-    def run(task: Callable[[], Result], cancelled: Event) -> Result:
+    def run(task: Callable[[], Result], cancel_if_late: Watch) -> Result:
         latest = time.perf_counter() + most
 
         def watch(event: object) -> None:
             nonlocal latest
             if isinstance(event, Queued):
                 latest = time.perf_counter() + most
-            if cancelled.is_set() or time.perf_counter() >= latest:
+            cancel_if_late(event)
+            if time.perf_counter() >= latest:
                 raise Cancelled
 
         # The events of a fit are dropped; the listener only cancels it.

@@ -29,7 +29,7 @@ from randsvm.events import (
 )
 from randsvm.models.kernel_model import KernelModel
 from randsvm.models.model import Model
-from randsvm.parallel import Cancelled, run_forwarding_events
+from randsvm.parallel import Cancelled, completed_results
 from randsvm.parameters.rounds import OsunaParams, RandsvmParams
 from randsvm.parameters.svm import NU_TASKS, KernelParams, Problem
 from randsvm.parameters.values import AUTO
@@ -428,7 +428,8 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         if self.concurrent_subtasks > 1:
             tasks = [partial(self._solve_in_thread, n) for n in numbers]
             threads = self.concurrent_subtasks
-            run_forwarding_events(tasks, threads, self._forward, "pairs", "pair")
+            for _ in completed_results(tasks, threads, "pairs", "pair", receive=self._forward):
+                pass
         else:
             for number in numbers:
                 self._solve(number, self.clock)

@@ -196,14 +196,14 @@ def test_the_table_is_sorted_by_score(tmp_path, write_set, command):
     words = "-v", 3, "-c", "0.001,1,10", "--no-racing"
     ended = command("train", "randsvm", *words, write_set("svc"), "m")
     _, _, table = ended.stderr.partition("best first:\n")
-    rows = re.findall(r"^  C (\S+) +accuracy (\S+)% \+- (\S+)", table, re.MULTILINE)
+    rows = re.findall(r"^  C (\S+) +accuracy (\S+)% +\+- (\S+)", table, re.MULTILINE)
     assert len(rows) == 3
     scores = [float(score) for _, score, *_ in rows]
     assert scores == sorted(scores, reverse=True)
     assert float(oracle.trailer(tmp_path / "m")["C"]) == float(rows[0][0])
     assert f"\ntraining on all rows with C {rows[0][0]}\n" in ended.stderr
     assert "lambda = " not in ended.stderr  # of no single C
-    assert len({line.index("accuracy") for line in table.splitlines()[:3]}) == 1
+    assert len({line.index("%") for line in table.splitlines()[:3]}) == 1
 
 
 def test_a_search_on_a_subset_trains_the_model_on_all_rows(tmp_path, write_set):
