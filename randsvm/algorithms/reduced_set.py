@@ -29,7 +29,7 @@ from randsvm.arrays import CsrMatrix, slices, squared_norms
 from randsvm.data.points import Points
 from randsvm.data.sampling import CANDIDATES_DRAW, REDUCTION_DRAW, Draw, Draws, SmallestKeys
 from randsvm.events import Progress, Reduced, emit
-from randsvm.kernels.gram import exact_gram, exact_layout
+from randsvm.kernels.expansion import exact_gram, exact_layout
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import Layout
 from randsvm.svm.running_values import RunningValues, ShardValues

@@ -125,18 +125,23 @@ INLINED long nearest(const float *z, long stride, long count, const float *lower
     return found;
 }
 
-/* Compute the bounding box of some boxes. */
-INLINED void surround(const float *lower, const float *upper, long boxes, long w, float *below,
-                      float *above)
+/* Compute the bounding box of the rows of some panels, (count, d, PANEL), by their first w values. */
+INLINED void surround(const float *panels, long count, long d, long w, float *lower, float *upper)
 {
-    for (long k = 0; k < w; k++)
-        below[k] = lower[k], above[k] = upper[k];
-    for (long box = 1; box < boxes; box++)
-        for (long k = 0; k < w; k++) {
-            float l = lower[box * w + k], h = upper[box * w + k];
-            below[k] = l < below[k] ? l : below[k];
-            above[k] = h > above[k] ? h : above[k];
+    for (long k = 0; k < w; k++) {
+        reals least = *(const reals *)(panels + k * PANEL), most = least;
+        for (long at = 0; at < count * PANEL; at += LANES) {
+            reals x = *(const reals *)(panels + (at / PANEL * d + k) * PANEL + at % PANEL);
+            wholes below = x < least, above = x > most;
+            least = (reals)(((wholes)x & below) | ((wholes)least & ~below));
+            most = (reals)(((wholes)x & above) | ((wholes)most & ~above));
         }
+        lower[k] = least[0], upper[k] = most[0];
+        for (int lane = 1; lane < LANES; lane++) {
+            lower[k] = least[lane] < lower[k] ? least[lane] : lower[k];
+            upper[k] = most[lane] > upper[k] ? most[lane] : upper[k];
+        }
+    }
 }
 
 /* Add the sums of a panel of rows over some centres to u.
@@ -184,8 +189,6 @@ INLINED void add_panel(const int vectors, const int columns, const float *x, lon
 typedef struct {
     long m, d, w;         /* numbers of rows, of augmented features, of features */
     const float *panels;  /* (m / PANEL rounded up, d, PANEL) */
-    const float *lower;   /* (m / CELL rounded up, w) */
-    const float *upper;   /* (m / CELL rounded up, w) */
     const place *places;  /* (m,), the row of u for each row */
     long centres, stride; /* centres is at most MOST */
     const float *z;       /* (centres, d), augmented */
@@ -195,16 +198,25 @@ typedef struct {
 
 /* Add the sums to u; return the number of kernel values in the sums.
 
-   beta : (centres, columns); u : (m, columns); room : (w, MOST + 2), work space. */
+   beta : (centres, columns); u : (m, columns); room : (w, MOST + 2 GROUP + 2), work space. */
 INLINED long add_sums_of_cells(const int vectors, const int columns, const cells *it,
                                const float *beta, double *u, float *room)
 {
     int32_t near_group[MOST], kept[MOST + TILE];
     long w = it->w, count = (it->m + CELL - 1) / CELL, values = 0;
     float *below = room, *above = room + w, *columns_near = room + 2 * w;
+    float *lower = columns_near + w * MOST, *upper = lower + w * GROUP;
     for (long group = 0; group < count; group += GROUP) {
         long boxes = group + GROUP < count ? GROUP : count - group;
-        surround(it->lower + group * w, it->upper + group * w, boxes, w, below, above);
+        for (long box = 0; box < boxes; box++) {
+            long at = (group + box) * CELL, rows = it->m - at < CELL ? it->m - at : CELL;
+            float *l = lower + box * w, *h = upper + box * w;
+            surround(it->panels + at * it->d, (rows + PANEL - 1) / PANEL, it->d, w, l, h);
+            for (long k = 0; k < w; k++) {
+                below[k] = box && below[k] < l[k] ? below[k] : l[k];
+                above[k] = box && above[k] > h[k] ? above[k] : h[k];
+            }
+        }
         long near = nearest(it->columns, it->stride, it->centres, below, above, w, it->limit,
                             near_group);
         long stride = (near + LANES - 1) / LANES * LANES;
@@ -213,8 +225,8 @@ INLINED long add_sums_of_cells(const int vectors, const int columns, const cells
                 columns_near[k * stride + j]
                     = it->columns[k * it->stride + near_group[j < near ? j : 0]];
         for (long cell = group; near && cell < group + boxes; cell++) {
-            long found = nearest(columns_near, stride, near, it->lower + cell * w,
-                                 it->upper + cell * w, w, it->limit, kept);
+            long found = nearest(columns_near, stride, near, lower + (cell - group) * w,
+                                 upper + (cell - group) * w, w, it->limit, kept);
             for (long j = 0; j < found; j++)
                 kept[j] = near_group[kept[j]];
             for (long at = cell * CELL; at < it->m && at < (cell + 1) * CELL; at += PANEL) {

@@ -6,8 +6,6 @@ from numpy.typing import NDArray
 PANEL_CENTRES: int
 PANEL_COLUMNS: int
 CELL_ROWS: int
-CELLS_ROWS: int
-CELL_CENTRES: int
 
 def sparse_arguments(
     x_starts: NDArray[np.int32],
@@ -45,19 +43,15 @@ def sort_into_cells(
     x: NDArray[np.float32],
     w: int,
     places: NDArray[np.uint16],
-    room: NDArray[np.float32],
 ) -> None: ...
 def add_sums_of_cells(
     panels: NDArray[np.float32],
-    lower: NDArray[np.float32],
-    upper: NDArray[np.float32],
     places: NDArray[np.uint16],
     z: NDArray[np.float32],
     columns: NDArray[np.float32],
     beta: NDArray[np.float32],
     limit: float,
     u: NDArray[np.float64],
-    room: NDArray[np.float32],
     widest: int = 512,
 ) -> int: ...
 def add_squared_distances(

@@ -7,6 +7,7 @@ a product with beta read and write a block of values three times and take three 
 """
 
 from libc.stdint cimport uint16_t
+from libc.stdlib cimport free, malloc
 
 cdef extern from "_rbf.h":
     const int PANEL
@@ -29,13 +30,12 @@ cdef extern from "_rbf.h":
 
 cdef extern from "_cells.h":
     const int CELL
+    const int GROUP
     const int MOST
     const int LANES
     ctypedef struct cells:
         long m, d, w
         const float *panels
-        const float *lower
-        const float *upper
         const uint16_t *places
         long centres, stride
         const float *z
@@ -51,11 +51,8 @@ cdef extern from "_cells.h":
 # The number of centres in a panel, and the largest number of columns in a call.
 PANEL_CENTRES = PANEL
 PANEL_COLUMNS = COLUMNS
-# The number of rows in a cell, the largest number of rows that are sorted into cells together, and
-# the largest number of centres in a call.
+# The number of rows in a cell.
 CELL_ROWS = CELL
-CELLS_ROWS = 1 << 16
-CELL_CENTRES = MOST
 
 ctypedef fused real:
     float
@@ -180,58 +177,64 @@ def mirror(real[:, ::1] K, int begin, int end):
 
 
 def sort_into_cells(
-    const float[:, ::1] x, int w, uint16_t[::1] places, float[::1] room
+    const float[:, ::1] x, int w, uint16_t[::1] places
 ):
     """Sort places (row numbers of x) so that CELL_ROWS consecutive ones are neighbours in space.
 
     x : (m, w or more), of which the first w features count; places : (m,), 0 ... m - 1 on entry,
-    m <= CELLS_ROWS; room : (2 w + m,).
+    m <= 65,536.
     """
-    if places.shape[0] != x.shape[0] or x.shape[0] > CELLS_ROWS or x.shape[1] < w or (
-        room.shape[0] < 2 * w + x.shape[0]
-    ):
-        raise ValueError("expected x, places and room of shapes that fit")
-    if x.shape[0] and w:
-        with nogil:
-            _sort_cells(
-                &x[0, 0], x.shape[1], w, &places[0], x.shape[0], &room[0], &room[2 * w])
+    cdef float *room
+    if places.shape[0] != x.shape[0] or x.shape[0] > 1 << 16 or x.shape[1] < w:
+        raise ValueError("expected x and places of shapes that fit")
+    if x.shape[0] == 0 or w == 0:
+        return
+    room = <float *> malloc((2 * w + x.shape[0]) * sizeof(float))
+    if room is NULL:
+        raise MemoryError
+    with nogil:
+        _sort_cells(&x[0, 0], x.shape[1], w, &places[0], x.shape[0], room, room + 2 * w)
+        free(room)
 
 
 def add_sums_of_cells(
-    const float[:, :, ::1] panels, const float[:, ::1] lower, const float[:, ::1] upper,
-    const uint16_t[::1] places, const float[:, ::1] z, const float[:, ::1] columns,
-    const float[:, ::1] beta, float limit, double[:, ::1] u, float[::1] room, int widest=512,
+    const float[:, :, ::1] panels, const uint16_t[::1] places, const float[:, ::1] z,
+    const float[:, ::1] columns, const float[:, ::1] beta, float limit, double[:, ::1] u,
+    int widest=512,
 ):
     """Compute u[i, c] += sum_j beta[j, c] exp(<x_i, z_j>) over the centres near the cell of x_i.
 
     These are the centres whose squared distance from the box of the cell is below `limit`. Return
     the number of kernel values in the sums.
 
-    panels, lower, upper: see Cells in layouts.py; places : (m,), of the rows in u; z : (centres, d);
+    panels: see Cells in layouts.py; places : (m,), of the rows in u; z : (centres, d);
     columns : (w, centres rounded up to a multiple of 16), their features, not scaled as in z;
-    beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K); room : (w * (CELL_CENTRES + 2),).
-    centres <= CELL_CENTRES. widest: see dense_rbf.
+    beta : (centres, K), K <= PANEL_COLUMNS; u : (m, K). centres <= 1,024. widest: see
+    dense_rbf.
     """
     cdef cells it
-    cdef long values = 0
-    cdef Py_ssize_t m = places.shape[0], d = panels.shape[1], w = lower.shape[1]
+    cdef float *room
+    cdef long values
+    cdef Py_ssize_t m = places.shape[0], d = panels.shape[1], w = columns.shape[0]
     cdef Py_ssize_t centres = z.shape[0]
     if (
-        m == 0 or w == 0 or centres == 0 or centres > CELL_CENTRES or beta.shape[0] != centres
+        m == 0 or w == 0 or centres == 0 or centres > MOST or beta.shape[0] != centres
         or not 0 < beta.shape[1] <= PANEL_COLUMNS or u.shape[0] != m or u.shape[1] != beta.shape[1]
         or z.shape[1] != d or panels.shape[2] != PANEL or panels.shape[0] * PANEL < m
-        or lower.shape[0] * CELL < m or upper.shape[0] != lower.shape[0] or upper.shape[1] != w
-        or columns.shape[0] != w or columns.shape[1] < centres or columns.shape[1] % LANES
-        or columns.shape[1] > CELL_CENTRES or room.shape[0] < w * (CELL_CENTRES + 2)
+        or d < w or columns.shape[1] < centres or columns.shape[1] % LANES
+        or columns.shape[1] > MOST
     ):
         raise ValueError("expected rows in cells, centres, beta and u of shapes that fit")
     it.m, it.d, it.w = m, d, w
-    it.panels, it.lower, it.upper = &panels[0, 0, 0], &lower[0, 0], &upper[0, 0]
-    it.places = &places[0]
+    it.panels, it.places = &panels[0, 0, 0], &places[0]
     it.centres, it.stride = centres, columns.shape[1]
     it.z, it.columns, it.limit = &z[0, 0], &columns[0, 0], limit
+    room = <float *> malloc(w * (MOST + 2 * GROUP + 2) * sizeof(float))
+    if room is NULL:
+        raise MemoryError
     with nogil:
-        values = _add_cells(beta.shape[1], &it, &beta[0, 0], &u[0, 0], &room[0], widest)
+        values = _add_cells(beta.shape[1], &it, &beta[0, 0], &u[0, 0], room, widest)
+        free(room)
     return values
 
 

@@ -7,9 +7,9 @@ gives the arguments of a block, and one in-place function turns them into kernel
     poly     (g <x, z> + r)^d            sigmoid   tanh(g <x, z> + r)
 
 Blocks serve all kernels. The other layouts serve rbf by compiled code, which does not store values
-that are only summed: Dense and Cells by products of float32, Nonzeros by those of the nonzeros of a
-row, and Differences by differences of features in float64, which lose no digits if rows are far
-from 0. This module does not know files, tasks or solutions.
+that are only summed: Dense by products in float32 and by differences of features in float64, which
+lose no digits if rows are far from 0; Cells by products in float32, and Nonzeros by those of the
+nonzeros of a row. This module does not know files, tasks or solutions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from randsvm.arrays import (
     to_dense,
 )
 from randsvm.kernels._kernels import (
-    CELL_CENTRES,
     CELL_ROWS,
     PANEL_CENTRES,
     PANEL_COLUMNS,
@@ -90,14 +89,10 @@ class Layout:
     nothing is subtracted.
     """
 
-    # Whether exponents come from differences of features; whether products are added in order, see
-    # rounding.sum_error; whether each product reads all features.
-    uses_differences = False
-    adds_in_order = False
+    # Whether each product reads all features.
     is_dense = True
-
-    # A layout in float64 that is faster than the one of the same kind; None: there is none.
-    faster_float64: Layout | None = None
+    # Whether Nonzeros are faster in float64.
+    has_few_nonzeros = False
 
     def __init__(self, kernel: Kernel, dtype: type, centre: np.ndarray | None = None) -> None:
         self.kernel, self.dtype, self.centre = kernel, dtype, centre
@@ -107,23 +102,16 @@ class Layout:
         """The layout of the same rows with values and sums in float64."""
         if self.dtype is np.float64:
             return self
-        if self.faster_float64 is not None:
-            return self.faster_float64
         if self.is_dense and self.kernel.name == "rbf":
-            return Differences(self.kernel, np.float64)
+            return (Nonzeros if self.has_few_nonzeros else Dense)(self.kernel, np.float64)
         return type(self)(self.kernel, np.float64, self.centre)
 
-    @property
-    def left_out(self) -> float:
-        """Values up to this one may be missing in sums."""
-        return 0.0
+    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
+        """Return the options of `rounding.sum_error` that differ between layouts.
 
-    def additions(self, centres: int, sums: int) -> int:
-        """Return the most additions that a value goes through in a sum over BLOCK_CENTRES.
-
-        sums: the number of sums over the same kernel values.
+        centres: the number of centres. sums: the number of sums over the same kernel values.
         """
-        return min(centres, BLOCK_CENTRES)
+        return {}
 
     def order(self, X: CsrMatrix) -> np.ndarray | None:
         """Return the order of rows that `rows` otherwise finds anew each time; None: there is
@@ -192,19 +180,21 @@ class Layout:
         """Store the kernel values of rows and centres in K, of the precision of the layout."""
         raise NotImplementedError
 
-    def gram(self, X: Matrix, K: np.ndarray) -> None:
-        """Store the kernel values of every pair of rows in K, (m, m) float32 or float64."""
+    def gram(self, X: Matrix, dtype: type) -> np.ndarray:
+        """Return the kernel values of every pair of rows, (m, m), as float32 or float64."""
+        K: np.ndarray = np.empty((X.shape[0], X.shape[0]), dtype)
         parts = list(slices(len(K), GRAM_ROWS))
-        rows = [self.lay_out(X[at], np.zeros(at.stop - at.start)) for at in parts]
         centres = [self.centres(X[at]) for at in parts]
         for number, i in enumerate(parts):
+            rows = self.lay_out(X[i], np.zeros(i.stop - i.start))
             for j, columns in zip(parts[number:], centres[number:], strict=True):
                 block: np.ndarray = np.empty((i.stop - i.start, j.stop - j.start), self.dtype)
-                self.store(rows[number], columns, block)
+                self.store(rows, columns, block)
                 K[i, j] = block
             mirror(K, i.start, i.stop)
         if self.kernel.name == "rbf":
             np.fill_diagonal(K, 1.0)
+        return K
 
     def centred(self, X: Matrix) -> np.ndarray:
         """Return the rows less the centre, (m, d) float64, a copy."""
@@ -220,12 +210,8 @@ class Layout:
 
 def _beside(dtype: type, X: np.ndarray, *others: np.ndarray) -> np.ndarray:
     """Return X with other columns beside it, as one contiguous array of dtype."""
-    d = X.shape[1]
-    out = np.empty((X.shape[0], d + len(others)), dtype)
-    out[:, :d] = X
-    for number, column in enumerate(others):
-        out[:, d + number] = column
-    return out
+    columns = [column[:, None] for column in others]
+    return np.concatenate([X, *columns], axis=1, dtype=dtype, casting="same_kind")
 
 
 # ---- blocks ----------------------------------------------------------------------------------
@@ -306,13 +292,13 @@ class SparseBlocks(SparseRows, Blocks):
 class Compiled(Layout):
     """The base of layouts whose centres are panels: compiled code computes and adds up values."""
 
-    def additions(self, centres: int, sums: int) -> int:
+    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
         if sums > PANEL_COLUMNS:
-            return super().additions(centres, sums)
+            return {}
         # Sums of a block are in the lanes of a vector, which are added in float64 at the end.
         block, single = min(centres, BLOCK_CENTRES), self.dtype is np.float32
         panels, lanes = -(-block // PANEL_CENTRES), LANES if single else LANES // 2
-        return min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))
+        return {"additions": min(block, panels * PANEL_CENTRES // lanes + (0 if single else lanes))}
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         z = self.columns_of_panels(Z, self.dtype if beta is None else np.float64)
@@ -335,16 +321,18 @@ class Compiled(Layout):
     def store(self, rows: Any, centres: Any, K: np.ndarray) -> None:
         self.run(rows, centres[0], K)
 
-    def gram(self, X: Matrix, K: np.ndarray) -> None:
+    def gram(self, X: Matrix, dtype: type) -> np.ndarray:
+        K: np.ndarray = np.empty((X.shape[0], X.shape[0]), dtype)
         rows, (panels, _) = self.lay_out(X, np.zeros(len(K))), Compiled.centres(self, X)
         for at in slices(len(K), PANEL_CENTRES * 4):
             block = K[at, at.start :]
-            some = block if K.dtype == self.dtype else np.empty(block.shape, self.dtype)
+            some = block if dtype is self.dtype else np.empty(block.shape, self.dtype)
             self.run(self.some(rows, at), panels[at.start // PANEL_CENTRES :], some)
             if some is not block:
                 block[:] = some
             mirror(K, at.start, at.stop)
         np.fill_diagonal(K, 1.0)
+        return K
 
     def run(
         self,
@@ -379,24 +367,24 @@ def to_panels(centres: np.ndarray) -> np.ndarray:
 
 
 class Dense(Compiled):
-    """Dense rows of rbf in float32, augmented as those of Blocks."""
+    """Dense rows of rbf. In float32 they are augmented as those of Blocks.
 
-    adds_in_order = True
+    In float64 a block is [x, extra], and exponents come from differences of features.
+    """
+
+    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
+        own = {"differences": True} if self.dtype is np.float64 else {"in_order": True}
+        return super().rounding(centres, sums) | own
+
+    def lay_out(self, X: Matrix, extra: np.ndarray) -> Any:
+        if self.dtype is np.float64:
+            return _beside(self.dtype, self.centred(X), extra)
+        return super().lay_out(X, extra)
 
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
+        if self.dtype is np.float64:
+            return self.centred(Z)
         return self.augmented_centres(Z, precision)
-
-
-class Differences(Compiled):
-    """Dense rows of rbf in float64, [x, extra]: exponents come from differences of features."""
-
-    uses_differences = True
-
-    def lay_out(self, X: Matrix, extra: np.ndarray) -> np.ndarray:
-        return np.column_stack([self.centred(X), extra])
-
-    def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
-        return self.centred(Z)
 
 
 class Nonzeros(SparseRows, Compiled):
@@ -405,9 +393,6 @@ class Nonzeros(SparseRows, Compiled):
     In float64 exponents are sums of products, not of differences: their rounding must be below
     ROUNDING.
     """
-
-    def rows_at_once(self, d: int) -> int:
-        return PANEL_ROWS
 
     def columns_of_panels(self, Z: Matrix, precision: type) -> np.ndarray:
         z = self.nonzeros(Z)
@@ -443,17 +428,6 @@ CELL_ADDITIONS = 144
 PROFITABLE = 0.8
 
 
-def _over_rows(choose: np.ufunc, cells: np.ndarray) -> np.ndarray:
-    """Return the minimum or maximum over the rows of each cell, (cells, d).
-
-    Half with half: along an axis, numpy takes up to nine times as long for few features.
-    """
-    while cells.shape[1] > 1:
-        half = cells.shape[1] // 2
-        cells = choose(cells[:, :half], cells[:, half:])
-    return np.ascontiguousarray(cells[:, 0])
-
-
 def rows_per_slice(d: int) -> int:
     """Return the number of rows of d features that are sorted into cells together."""
     return max(CELL_ROWS, min(SLICE_ROWS, SLICE_VALUES // max(d, 1)))
@@ -462,9 +436,8 @@ def rows_per_slice(d: int) -> int:
 class Cells(Dense):
     """Dense float32 rows of rbf, sorted into cells: values below exp(-cutoff) may be left out.
 
-    A block of rows is (order, panels, lower, upper): the position of each row before sorting, (m,)
-    uint16; the augmented features of 32 rows side by side, (m / 32 rounded up, d + 2, 32) float32;
-    the bounding boxes, (m / CELL_ROWS rounded up, d) float32.
+    A block of rows is (order, panels): the position of each row before sorting, (m,) uint16; the
+    augmented features of 32 rows side by side, (m / 32 rounded up, d + 2, 32) float32.
     """
 
     def __init__(
@@ -473,13 +446,10 @@ class Cells(Dense):
         super().__init__(kernel, dtype, centre)
         self.cutoff = cutoff
 
-    @property
-    def left_out(self) -> float:
+    def rounding(self, centres: int, sums: int) -> dict[str, Any]:
         # Rounding moves the limit of a distance a little.
-        return math.exp(1 - self.cutoff)
-
-    def additions(self, centres: int, sums: int) -> int:
-        return min(centres, CELL_ADDITIONS)
+        own = {"additions": min(centres, CELL_ADDITIONS), "left_out": math.exp(1 - self.cutoff)}
+        return super().rounding(centres, sums) | own
 
     def order(self, X: CsrMatrix) -> np.ndarray:
         """Return the order of the rows in cells, (m,) uint16, of each slice separately."""
@@ -492,7 +462,7 @@ class Cells(Dense):
         """Return the order of augmented rows in which each CELL_ROWS consecutive ones form a
         cell."""
         w, places = x.shape[1] - 2, np.arange(len(x), dtype=np.uint16)
-        sort_into_cells(x, w, places, np.empty(2 * w + len(x), np.float32))
+        sort_into_cells(x, w, places)
         return places
 
     def rows(
@@ -503,34 +473,26 @@ class Cells(Dense):
         for part in slices(m, rows_per_slice(w)):
             x = self.lay_out(X[part], extra[part])
             places = self._order(x) if order is None else order[part]
-            # The last row fills up the last cell.
-            whole = np.minimum(np.arange(-(-len(x) // CELL_ROWS) * CELL_ROWS), len(x) - 1)
-            ordered = np.take(x, places[whole], axis=0)
-            cells = ordered[:, :w].reshape(-1, CELL_ROWS, w)
-            boxes = (_over_rows(choose, cells) for choose in (np.minimum, np.maximum))
-            yield part, (places, to_panels(ordered[: len(x)]), *boxes)
+            yield part, (places, to_panels(np.take(x, places, axis=0)))
 
     def centres(self, Z: Matrix, beta: np.ndarray | None = None) -> Any:
         """Return the augmented centres, their features by columns, and columns of beta."""
+        assert beta is not None
         m, w = Z.shape
-        assert m <= CELL_CENTRES
         columns = np.zeros((w, -(-m // LANES) * LANES), np.float32)
         columns[:, :m] = self.centred(Z).T
-        flat = (np.zeros(m) if beta is None else beta).reshape(m, -1).astype(np.float32)
+        flat = beta.reshape(m, -1).astype(np.float32)
         return self.augmented_centres(Z), columns, flat
 
     def add(self, u: np.ndarray, rows: Any, centres: Any) -> int:
         """Add the sums to u; return the number of kernel values in each sum."""
-        order, panels, lower, upper = rows
+        order, panels = rows
         z, columns, beta = centres
         u, kept = u.reshape(len(u), -1), 0
         limit = self.cutoff / self.kernel.gamma if self.kernel.gamma > 0 else np.inf
-        room = np.empty(len(columns) * (CELL_CENTRES + 2), np.float32)
         for at in slices(beta.shape[1], PANEL_COLUMNS):
             some, own = np.zeros((len(u), at.stop - at.start)), np.ascontiguousarray(beta[:, at])
-            kept = add_sums_of_cells(
-                panels, lower, upper, order, z, columns, own, limit, some, room
-            )
+            kept = add_sums_of_cells(panels, order, z, columns, own, limit, some)
             u[:, at] += some
         return kept
 
@@ -542,7 +504,7 @@ class Cells(Dense):
         """
         if 0 in (X.shape[0], Z.shape[0]):
             return False
-        centres, u = self.centres(Z), np.zeros(X.shape[0])
+        centres, u = self.centres(Z, np.zeros(Z.shape[0])), np.zeros(X.shape[0])
         kept = sum(self.add(u[at], rows, centres) for at, rows in self.rows(X))
         # Cells compute values once more for each PANEL_COLUMNS sums.
         return bool(kept * -(-sums // PANEL_COLUMNS) < PROFITABLE * X.shape[0] * Z.shape[0])
@@ -567,7 +529,6 @@ def choose_layout(
     reads_nonzeros: bool = False,
     profits: Callable[[Cells], bool] | None = None,
     cutoff: float = np.inf,
-    sums: int = 1,
 ) -> Layout:
     """Return the fastest layout that is accurate enough.
 
@@ -575,7 +536,6 @@ def choose_layout(
     sample: some rows, for the centre of a float32 layout. largest: returns the largest squared norm
     of all rows in a layout; None: every layout is accurate. reads_nonzeros: whether Nonzeros may be
     chosen. profits: whether Cells with the cutoff are faster than Dense; None: they are not chosen.
-    sums: the number of sums over the same kernel values.
     """
 
     def is_accurate(layout: Layout) -> bool:
@@ -602,7 +562,7 @@ def choose_layout(
             usual = usual_values(sample) if is_single and sample is not None else None
             return Nonzeros(kernel, dtype, usual)
         if not is_single:
-            return Differences(kernel, dtype)
+            return Dense(kernel, dtype)
         centre = None if sample is None else column_sums(sample) / max(sample.shape[0], 1)
         layout = (Dense if d <= PANEL_FEATURES else Blocks)(kernel, dtype, centre)
     if is_single and not is_accurate(layout):
@@ -610,9 +570,7 @@ def choose_layout(
     if isinstance(layout, Dense) and profits is not None and d > 0:
         in_cells = Cells(kernel, dtype, layout.centre, cutoff)
         layout = in_cells if profits(in_cells) else layout
-        over_nonzeros = Nonzeros(kernel, np.float64)
-        if few_nonzeros and is_accurate(over_nonzeros):
-            layout.faster_float64 = over_nonzeros
+        layout.has_few_nonzeros = few_nonzeros and is_accurate(Nonzeros(kernel, np.float64))
     return layout
 
 

@@ -135,13 +135,7 @@ def layout_error(
         least = min(norm, ROUNDING / (2 * FLOAT64) / kernel.gamma) if kernel.gamma else norm
         one, other = made(norm=least), made(norm=least, terms=2 * terms, differences=True)
         return SumError(max(one.relative, other.relative), max(one.uniform, other.uniform))
-    return made(
-        norm=norm,
-        additions=layout.additions(centres, sums),
-        differences=layout.uses_differences,
-        in_order=layout.adds_in_order,
-        left_out=layout.left_out,
-    )
+    return made(norm=norm, **layout.rounding(centres, sums))
 
 
 def offset_error(

@@ -199,7 +199,6 @@ class KernelModel(Model):
                 m > BLOCK_CENTRES and total > 0 and cells.profits(some, fewer, sums)
             ),
             cutoff=max(log(total / MAX_OMITTED_SUM), 0.0) if total > 0 else 0.0,
-            sums=sums,
         )
 
     def _expansions(self, kernel_layout: Layout, beta: np.ndarray) -> tuple[Expansion, ...]:

@@ -15,7 +15,7 @@ from randsvm.data.dataset import Dataset
 from randsvm.data.points import Points
 from randsvm.data.shard_executor import Shard
 from randsvm.errors import ContentError
-from randsvm.kernels import gram
+from randsvm.kernels.expansion import gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import BLOCK_ROWS, Cells, Layout, choose_layout
 from randsvm.parameters.svm import Problem
@@ -105,7 +105,7 @@ def gram_of(D: Dataset, layout: Layout, points: Points, *, centred: bool) -> np.
     """
     if layout.kernel.name == "precomputed":
         return kernel_values(D, points)
-    return gram.gram(layout, points.X, centred=centred)
+    return gram(layout, points.X, centred=centred)
 
 
 # ---- precomputed kernels ---------------------------------------------------------------------

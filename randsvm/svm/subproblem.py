@@ -13,7 +13,7 @@ import numpy as np
 
 from randsvm.data.points import Points
 from randsvm.events import Notice, emit_once
-from randsvm.kernels.gram import centred_gram
+from randsvm.kernels.expansion import centred_gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import FLOAT32_UNIT
 from randsvm.parameters.option import require

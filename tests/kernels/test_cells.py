@@ -80,11 +80,10 @@ def test_sums_agree_for_every_vector_width(widest, columns):
     X, Z = clusters(500, 4), clusters(100, 4, seed=1)
     beta = np.random.default_rng(2).normal(size=(100, columns))
     ours = cells()
-    [(_, (order, *boxes))] = ours.rows(csr(X))
-    u, room = np.zeros((500, columns)), np.empty(4 * 1026, np.float32)
-    kept = add_sums_of_cells(
-        *boxes, order, *ours.centres(csr(Z), beta), CUT / GAMMA, u, room, widest
-    )
+    [(_, (order, panels))] = ours.rows(csr(X))
+    u = np.zeros((500, columns))
+    centres = ours.centres(csr(Z), beta)
+    kept = add_sums_of_cells(panels, order, *centres, CUT / GAMMA, u, widest)
     assert u == pytest.approx(reference_sums(X, Z, beta, order), abs=FLOAT32_TOLERANCES)
     assert 0 < kept < 0.5 * 500 * 100
 

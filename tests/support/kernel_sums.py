@@ -11,8 +11,7 @@ from randsvm.kernels._kernels import (
     dense_rbf,
     sparse_rbf,
 )
-from randsvm.kernels.expansion import Expansion
-from randsvm.kernels.gram import centred_gram, exact_gram, gram
+from randsvm.kernels.expansion import Expansion, centred_gram, exact_gram, gram
 from randsvm.kernels.kernel import Kernel
 from randsvm.kernels.layouts import (
     BLOCK_CENTRES,
@@ -22,7 +21,6 @@ from randsvm.kernels.layouts import (
     Blocks,
     Cells,
     Dense,
-    Differences,
     Nonzeros,
     SparseBlocks,
     rows_per_slice,
