@@ -30,9 +30,7 @@ from randsvm.estimators.machine import (
 )
 from randsvm.events import Iteration, Notice
 from randsvm.models import decisions
-from randsvm.models.decisions import class_pairs, pair_index
 from randsvm.models.fitted import FittedModel
-from randsvm.models.kernel_model import PairwiseModel
 from randsvm.parameters.kernel import SCALE, is_semidefinite, resolve_gamma
 from randsvm.training.kernel_machine import CONSTANT_DECISION, OVERFITTED
 
@@ -114,30 +112,26 @@ class KernelMachine(BaseSVM):
             given["gap"] = self.gap
         if self.max_iter != -1:
             given["max_iterations"] = self.max_iter
-        poor_fit_notices: list[str] = []
-        rounds: Counter[str] = Counter()
-
-        def watch(event: object) -> None:
-            if isinstance(event, Iteration):
-                rounds[event.machine] += 1
-            elif isinstance(event, Notice) and event.text in ADVICE:
-                poor_fit_notices.append(event.text)
-
-        fitted = api.train(arrays, watch=watch, **given)
+        events: list[Any] = []
+        fitted = api.train(arrays, watch=events.append, **given)
         self.shape_fit_, self._sparse = X.shape, sparse.issparse(X)
         self._take(fitted)
-        self.n_iter_ = self._iteration_counts(rounds)
         model: Any = fitted.model
         # model.support numbers the rows with a weight above 0 only.
         rows = model.support
         if arrays.weights is not None:
             rows = np.flatnonzero(arrays.weights)[rows]
-        order = self._set_functions(X[rows[:0] if model.has_row_numbers else rows])
+        order = self._set_solution(X[rows[:0] if model.has_row_numbers else rows])
         self.support_ = rows[order].astype(np.int32)
-        for text in poor_fit_notices:
-            problem = text.partition("; try ")[0]
-            warnings.warn(f"{problem}; try {ADVICE[text]}", UserWarning, stacklevel=4)
+        for event in events:
+            if isinstance(event, Notice) and event.text in ADVICE:
+                problem = event.text.partition("; try ")[0]
+                warnings.warn(f"{problem}; try {ADVICE[event.text]}", UserWarning, stacklevel=4)
         outcome: Any = fitted.outcome
+        rounds = Counter(event.machine for event in events if isinstance(event, Iteration))
+        pairs = map(" / ".join, combinations(model.labels, 2)) if self._has_pairs else [""]
+        counts = np.array([max(rounds[name], 1) for name in pairs], np.int32)
+        self.n_iter_ = counts if isinstance(self, Classifier) else counts.item()
         missed = outcome.gap_asked is not None and not outcome.gap <= outcome.gap_asked
         self.fit_status_ = int(missed)
         if missed:
@@ -156,7 +150,7 @@ class KernelMachine(BaseSVM):
         self.coef0, self.degree = kernel.coef0, kernel.degree
         vectors = self._vectors_of_model()
         self._sparse = vectors.nnz < SPARSE * vectors.shape[0] * vectors.shape[1]
-        self._set_functions(vectors if self._sparse else vectors.toarray())
+        self._set_solution(vectors if self._sparse else vectors.toarray())
 
     def _vectors_of_model(self) -> Any:
         """Return the support vectors in the order of the model, a CSR matrix of scipy."""
@@ -165,28 +159,30 @@ class KernelMachine(BaseSVM):
         columns = model.features[Z.indices] - model.index_base
         return sparse.csr_matrix((Z.data, columns, Z.indptr), (Z.shape[0], self.n_features_in_))
 
-    def _set_functions(self, vectors: Any) -> np.ndarray:
-        """Set the attributes of the decision functions; return the order of the support vectors.
+    def _set_solution(self, vectors: Any) -> np.ndarray:
+        """Set the attributes of the solution, and return the order of its support vectors.
 
-        vectors : in the order of the model, or none if the kernel is precomputed.
+        They are grouped by class, as in LIBSVM. vectors : in the order of the model, or none if the
+        kernel is precomputed.
         """
-        model: Any = self.model_.model
-        order, dual, n_support = self._functions_of_model(model)
-        self.intercept_ = self._in_class_order(model.b[None])[0].copy()
+        codes, classes = self._classes_of_vectors()
+        order = np.argsort(codes, kind="stable")
+        dual = self._in_class_order(self.model_.model.coefficients)[order]  # type: ignore[attr-defined]
+        if classes > 2:
+            pairs = decisions.pairs_of_classes(classes)[codes[order]]
+            dual = np.take_along_axis(dual, pairs, axis=1)
         self.support_vectors_ = vectors[order] if vectors.shape[0] else vectors
-        self.dual_coef_ = sparse.csr_matrix(dual) if self._sparse else dual
-        if n_support is not None:
-            self.n_support_ = n_support
+        self.dual_coef_ = sparse.csr_matrix(dual.T) if self._sparse else dual.T
+        if classes:
+            self.n_support_ = np.bincount(codes, minlength=classes).astype(np.int32)
         return order
 
-    def _functions_of_model(self, model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return the order of the support vectors, dual_coef_ and n_support_."""
-        count = len(model.beta)
-        return np.arange(count), model.beta.T.copy(), np.array([count], np.int32)
+    def _classes_of_vectors(self) -> tuple[np.ndarray, int]:
+        """Return the class of each support vector in the order of the model, and their number.
 
-    def _iteration_counts(self, found: Counter[str]) -> Any:
-        """Return n_iter_. found : number of rounds of each problem, by its name in events."""
-        return max(found.total(), 1)
+        It is 1 without classes, and 0 if a vector can be in the functions of several classes.
+        """
+        return np.zeros(len(self.model_.model.beta), np.int64), 1  # type: ignore[attr-defined]
 
     def _resolved_gamma(self, X: Any) -> float | None:
         if self._kernel_name == "precomputed":
@@ -232,42 +228,13 @@ class KernelClassifier(KernelMachine, Classifier):
         super()._set_model(fitted)
         self.probability = fitted.model.has_probabilities
 
-    def _iteration_counts(self, found: Counter[str]) -> np.ndarray:
-        if not self._has_pairs:
-            return np.array([super()._iteration_counts(found)], np.int32)
-        labels = self.model_.model.labels
-        ordered = [labels[number] for number in np.argsort(self._class_indices)]
-        pairs = [" / ".join(pair) for pair in combinations(ordered, 2)]
-        return np.array([max(found[pair], 1) for pair in pairs], np.int32)
-
-    def _functions_of_model(self, model: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return them grouped by class, as in LIBSVM."""
-        indices = self._class_indices
+    def _classes_of_vectors(self) -> tuple[np.ndarray, int]:
+        model: Any = self.model_.model
         if self._has_pairs:
-            codes = indices[model.own]
-            order = np.argsort(codes, kind="stable")
-            coefficients = pairs_of_classes(model.coefficients[order], indices)
-            columns = decisions.pairs_of_classes(len(indices))[codes[order]]
-            dual = np.take_along_axis(coefficients, columns, axis=1)
-        else:
-            dual = self._in_class_order(model.beta)
-            if dual.shape[1] > 1:
-                # A support vector of one class against the rest may be one of several functions.
-                return np.arange(len(dual)), dual.T, None
-            codes = (dual[:, 0] > 0).astype(np.int64)
-            order = np.argsort(codes, kind="stable")
-            dual = dual[order]
-        return order, dual.T, np.bincount(codes, minlength=len(indices)).astype(np.int32)
-
-    def _in_class_order(self, f: np.ndarray) -> np.ndarray:
-        if self._has_pairs:
-            return pairs_of_classes(f, self._class_indices)
-        return super()._in_class_order(f)
-
-    @property
-    def _has_pairs(self) -> bool:
-        """Return whether the model has a decision function for each pair of classes."""
-        return isinstance(self.model_.model, PairwiseModel)
+            return self._class_indices[model.own], len(self.classes_)
+        if len(model.b) > 1:
+            return super()._classes_of_vectors()[0], 0
+        return 1 * (self._in_class_order(model.beta)[:, 0] > 0), 2
 
     def _values(self, X: Any) -> np.ndarray:
         f = super()._values(X)
@@ -437,21 +404,6 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         """Offset of the decision function, -intercept_."""
         return -self.intercept_
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the decision values of rows.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Values f, > 0 for rows inside the learned region.
-        """
-        return self._decision(X)
-
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the decision values of rows without their offset.
 
@@ -465,7 +417,7 @@ class OneClassSVM(OutlierMixin, KernelMachine):
         ndarray of shape (n_samples,)
             Values f + offset_.
         """
-        return self._decision(X) + self.offset_
+        return self._values(X) + self.offset_
 
 
 def _variance(X: Any) -> float:
@@ -480,21 +432,6 @@ def _variance(X: Any) -> float:
         return float((squares + (size - values.size) * mean**2) / size)
 
 
-# Decision values of pairs of classes, (0, 1), (0, 2) .. (K - 2, K - 1).
-
-
-def pairs_of_classes(f: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return decision values for the pairs of classes_, (m, pairs).
-
-    f : (m, pairs), for the pairs of the model's labels. numbers : (K,) index of each in classes_.
-    """
-    i, j = (numbers[each] for each in class_pairs(len(numbers)))
-    ordered = np.empty_like(f)
-    columns = pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
-    ordered[:, columns] = np.where(i < j, f, -f)
-    return ordered
-
-
 def class_values(f: np.ndarray, K: int) -> np.ndarray:
     """Return a value for each class, (m, K): its votes plus a share of a vote that breaks ties.
 
@@ -502,7 +439,7 @@ def class_values(f: np.ndarray, K: int) -> np.ndarray:
     the largest sum of decision values has the largest value.
     """
     votes, sums = np.zeros((2, len(f), K))
-    for column, i, j in zip(f.T, *class_pairs(K), strict=True):
+    for column, i, j in zip(f.T, *decisions.class_pairs(K), strict=True):
         votes[:, i] += column >= 0
         votes[:, j] += column < 0
         sums[:, i] += column

@@ -103,11 +103,6 @@ class LinearMachine(BaseSVM):
         return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
 
     @property
-    def intercept_(self) -> np.ndarray:
-        """Offset of each decision function."""
-        return self._in_class_order(self.model_.model.b[None])[0]
-
-    @property
     def coef_(self) -> Any:
         """Weights of the features; predictions use those of model_."""
         model: Any = self.model_.model

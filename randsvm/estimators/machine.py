@@ -14,12 +14,15 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_random_state, compute_class_weight
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from randsvm.data.in_memory import Arrays, label_texts
 from randsvm.errors import ModelError
-from randsvm.models.fitted import FittedModel, load
+from randsvm.models import decisions
+from randsvm.models.fitted import FittedModel, decision_values, load
+from randsvm.models.kernel_model import PairwiseModel
 from randsvm.models.model import Model
 from randsvm.parameters.option import options_on_command_line
 from randsvm.parameters.run import ALGORITHMS, COMMON, Resources
@@ -264,9 +267,36 @@ class BaseSVM(BaseEstimator):
         dtype = [np.float64, np.float32]
         return validate_data(self, X, accept_sparse="csr", dtype=dtype, reset=reset, **given)
 
-    def _decision(self, X: Any) -> np.ndarray:
+    @available_if(lambda self: not self._task.endswith("svr"))
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the decision values of rows.
+
+        Parameters
+        ----------
+        X : array, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_functions)
+            Values f. For two classes f > 0 predicts classes_[1], and of OneClassSVM f > 0 is a row
+            inside the learned region. More classes have a column each, or with
+            ``decision_function_shape="ovo"`` a column for each pair of classes, where f > 0 is a
+            vote for the first of them.
+        """
+        return self._values(X)
+
+    def _values(self, X: Any) -> np.ndarray:
+        """Return f, (m,) or (m, functions), in the order of classes_."""
         check_is_fitted(self)
-        return self.model_.decision_function(self._checked_rows(X, reset=False))
+        rows = self._checked_rows(X, reset=False)
+        f = self._in_class_order(decision_values(self.model_.model, rows, self.model_.jobs))
+        return f[:, 0] if f.shape[1] == 1 else f
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Offset of each decision function."""
+        return self._in_class_order(self.model_.model.b[None])[0]
 
     def _common_options(self) -> dict[str, Any]:
         """Return the options that every algorithm has, and the parameters that are options."""
@@ -372,6 +402,11 @@ class BaseSVM(BaseEstimator):
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
         """Return columns, one for each decision value of the model, in the order of classes_."""
         return f
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Return whether the model has a decision function for each pair of classes."""
+        return isinstance(self.model_.model, PairwiseModel)
 
     def to_onnx(self, dtype: Any = np.float64) -> Any:
         """Return the model as an ONNX graph.
@@ -515,26 +550,9 @@ class Classifier(ClassifierMixin, BaseSVM):
         return 1.0 if self._class_indices[0] == 1 else -1.0
 
     def _in_class_order(self, f: np.ndarray) -> np.ndarray:
-        return self._sign * f if f.shape[1] == 1 else f[:, np.argsort(self._class_indices)]
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the decision values of rows.
-
-        Parameters
-        ----------
-        X : array, sparse matrix or data frame of shape (n_samples, n_features)
-            Rows.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,) or (n_samples, n_functions)
-            Values f. For two classes f > 0 predicts classes_[1]. More classes have a column each,
-            or with ``decision_function_shape="ovo"`` a column for each pair of classes, where f > 0
-            is a vote for the first of them.
-        """
-        return self._values(X)
-
-    def _values(self, X: Any) -> np.ndarray:
-        f = self._decision(X)
-        ordered = self._in_class_order(f.reshape(len(f), -1))
-        return ordered[:, 0] if f.ndim == 1 else ordered
+        numbers = self._class_indices
+        if self._has_pairs:
+            i, j = (numbers[each] for each in decisions.class_pairs(len(numbers)))
+            columns = decisions.pair_index(np.minimum(i, j), np.maximum(i, j), len(numbers))
+            return np.where(i < j, f, -f)[:, np.argsort(columns)]
+        return self._sign * f if f.shape[1] == 1 else f[:, np.argsort(numbers)]
