@@ -148,7 +148,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def set_sizes(monkeypatch):
-    """set_sizes(few_rows=0, chunk_rows=20): change sizes of the package; see sizes.py."""
+    """set_sizes(float64_rows=0, chunk_rows=20): change sizes of the package; see sizes.py."""
     return partial(change_sizes, monkeypatch)
 
 

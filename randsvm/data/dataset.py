@@ -465,7 +465,7 @@ def load(data: Source, options: ParseOptions, resources: Resources) -> Dataset:
 # ---- statistics of features ------------------------------------------------------------------
 
 
-def scaling_of(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
+def fitted_scaling(D: Dataset, name: str, zero_based: bool = False) -> Scaling:
     """Return the scaling `name`, fitted to the rows of D.
 
     Sparse features of sparse rows, and the categories of texts, are not centred.

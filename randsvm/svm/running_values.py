@@ -42,7 +42,7 @@ AUDIT_ROWS, AUDIT_NONZEROS, MIN_AUDIT_ROWS = 512, 1 << 16, 128
 # times the tolerance.
 MAX_ERROR_OF_TOLERANCE, MAX_ERROR_OF_VIOLATION, MAX_TOLERANCES = 1 / 4, 1 / 100, 2
 # Up to this many rows all sums are in float64 without an audit: their kernel values are cheap.
-FEW_ROWS = 3000
+FLOAT64_ROWS = 3000
 # See _least_objective.
 ONE_CLASS_ZERO_SHARE = 0.01
 
@@ -360,7 +360,7 @@ class RunningValues:
         # Rows of weight 0 are held out: their coefficients stay 0, but they have a u.
         held_out = 0 if self.weights is None else int(np.count_nonzero(self.weights == 0))
         self.training_rows = D.n - held_out
-        self.all_audited = D.n <= FEW_ROWS
+        self.all_audited = D.n <= FLOAT64_ROWS
         # The values of `gram` of all rows, for the next round, and their settings.
         self._whole_gram: tuple[np.ndarray, Layout, bool] | None = None
         numbers = (

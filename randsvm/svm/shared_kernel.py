@@ -23,7 +23,7 @@ from randsvm.svm.libsvm import (
     check_values,
     epsilon_svr,
 )
-from randsvm.svm.running_values import FEW_ROWS
+from randsvm.svm.running_values import FLOAT64_ROWS
 
 # The largest rounding error of u, in tolerances, that is allowed if all coefficients are at their
 # bounds. RBF kernels need no such limit: their rounding was measured to be harmless.
@@ -104,10 +104,11 @@ class SharedKernel:
 def shares_kernel(D: Dataset, problem: Problem) -> bool:
     """Return whether LIBSVM may solve parts of D from shared kernel values.
 
-    D must have few rows: the values of FEW_ROWS rows take 108 MB. Values of a linear or polynomial
-    kernel must not be so large that float32 rounds their sums by more than MAX_ROUNDING allows.
+    D must have few rows: the values of FLOAT64_ROWS rows take 108 MB. Values of a linear or
+    polynomial kernel must not be so large that float32 rounds their sums by more than MAX_ROUNDING
+    allows.
     """
-    if D.n > FEW_ROWS or problem.kernel == "precomputed":
+    if D.n > FLOAT64_ROWS or problem.kernel == "precomputed":
         return False
     if problem.kernel in ("rbf", "sigmoid"):
         return True

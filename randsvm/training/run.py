@@ -25,7 +25,7 @@ from randsvm.arrays import to_csr
 from randsvm.data import dataset, row_weights
 from randsvm.data.classes import labelled_classes
 from randsvm.data.columns import Format, TableOptions
-from randsvm.data.dataset import Dataset, Source, scaling_of, statistics_of
+from randsvm.data.dataset import Dataset, Source, fitted_scaling, statistics_of
 from randsvm.data.in_memory import Arrays
 from randsvm.data.labels import label_values
 from randsvm.data.reading import ParseOptions
@@ -267,7 +267,7 @@ class Trainer(ABC, Generic[AnyParams]):
         # Scaling comes before defaults that follow from the features, such as -g scale.
         how = self.job.data_params
         if how.scale is not None:
-            self.D = self.D.scaled(scaling_of(self.D, how.scale, how.zero_based))
+            self.D = self.D.scaled(fitted_scaling(self.D, how.scale, how.zero_based))
 
     def map_of(self, params: AnyParams) -> RandomMap | None:
         """Return the random features that approximate the kernel, or None."""

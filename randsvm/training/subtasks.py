@@ -39,7 +39,7 @@ from randsvm.parameters.option import command_line
 from randsvm.parameters.run import Resources
 from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, side_weights
 from randsvm.svm.kernel_layout import kernel_centres
-from randsvm.svm.running_values import FEW_ROWS, Coefficients
+from randsvm.svm.running_values import FLOAT64_ROWS, Coefficients
 from randsvm.svm.scan import Scan
 from randsvm.svm.solution import Certificate, KernelSolution, Step
 from randsvm.svm.working_set import WorkingSet
@@ -116,7 +116,7 @@ class Subtasks:
         may_be_indefinite: bool = False,
     ) -> None:
         # Threads of a pool gain nothing for few rows: starting them takes as long as the work.
-        self.D = D.single_threaded() if D.n <= FEW_ROWS else D
+        self.D = D.single_threaded() if D.n <= FLOAT64_ROWS else D
         self.params, self.may_be_indefinite = params, may_be_indefinite
         self.resources, self.memory_sharers = resources, memory_sharers
         self._regrouped: RowsByClass | None = None
@@ -199,7 +199,7 @@ class Subtasks:
         if number in self._few_rows:
             return self._few_rows[number]
         D, rows = self.group_rows().pair(*self.pairs[number])
-        if D.n <= FEW_ROWS:
+        if D.n <= FLOAT64_ROWS:
             D = D.single_threaded().in_memory()
             # All pairs together hold each row once for every other class.
             if (

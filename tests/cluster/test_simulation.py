@@ -360,7 +360,7 @@ def test_no_schedule_changes_a_byte_of_a_model(clusters, tmp_path, path, seed):
 
 
 def test_pairs_of_classes_on_workers_have_the_bytes_of_one_machine(clusters, tmp_path, set_sizes):
-    set_sizes(few_rows=0)
+    set_sizes(float64_rows=0)
     data = Data(*oracle.clouds(BOARD)).save(tmp_path / "clouds")
     words = ["randsvm", "-q", "-g", 1, "--sample-size", 60, "--gap", 0.01, "--max-iterations", 5]
     run_train(*words, data, tmp_path / "here")

@@ -106,7 +106,7 @@ def by_class(whole: Dataset, path: object = "") -> tuple[Dataset, list[str]]:
 
 
 def scaled(D: Dataset, name: str) -> Dataset:
-    return D.scaled(dataset.scaling_of(D, name))
+    return D.scaled(dataset.fitted_scaling(D, name))
 
 
 def scaling(name: str, *factors: Any) -> Scaling:

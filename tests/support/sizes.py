@@ -24,10 +24,10 @@ CONSTANTS = {
     "connecting_seconds": ["cluster.connection.CONNECTING_SECONDS"],
     "data_bytes": ["parameters.run.Resources.data_bytes"],
     "dense_share": ["kernels.random_features.DENSE"],
-    "few_rows": [
-        "svm.running_values.FEW_ROWS",
-        "svm.shared_kernel.FEW_ROWS",
-        "training.subtasks.FEW_ROWS",
+    "float64_rows": [
+        "svm.running_values.FLOAT64_ROWS",
+        "svm.shared_kernel.FLOAT64_ROWS",
+        "training.subtasks.FLOAT64_ROWS",
     ],
     "drawn_share": ["svm.scan.MOST_DRAWN"],
     "few_loose": ["svm.scan.FEW_LOOSE"],
@@ -55,7 +55,7 @@ READERS: dict[str, list[Any]] = {
 # Data sets are read in several blocks of text, and in shards of 20 rows.
 MANY_SHARDS = {"block_bytes": 2000, "chunk_rows": 20, "batch_rows": 60, "piece_rows": 10}
 # Not all kernel values are held.
-MANY_ROWS = {"few_rows": 0, "side_by_side_rows": 0}
+MANY_ROWS = {"float64_rows": 0, "side_by_side_rows": 0}
 # Trainings begin on an inner set, as on hundreds of thousands of rows.
 INNER_SETS = {"inner_set_rows": 2, "inner_set_share": 0.9}
 

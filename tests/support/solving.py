@@ -19,7 +19,7 @@ from randsvm.svm.libsvm import PrecomputedNodes, check_values, train_with_libsvm
 from randsvm.svm.offset import Breakpoints, Window
 from randsvm.svm.projection import clipped, with_sum, with_sums_by_violation
 from randsvm.svm.running_values import (
-    FEW_ROWS,
+    FLOAT64_ROWS,
     Added,
     Coefficients,
     MemoryBudget,

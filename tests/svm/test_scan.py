@@ -15,7 +15,7 @@ from rows import Draw, open_rows, scaled, two_classes
 from scans import KEEP_ALL, KERNELS, TASKS, case, problem, solve, task_file
 from solving import (
     DUAL_SHARE,
-    FEW_ROWS,
+    FLOAT64_ROWS,
     LOG_FAILURE,
     Added,
     Basis,
@@ -53,7 +53,7 @@ def assert_certificate(V, one, beta, b, accuracy):
 @pytest.fixture(autouse=True)
 def many_rows(set_sizes):
     """Let these small sets use float32, which is otherwise reserved for more rows."""
-    set_sizes(few_rows=0)
+    set_sizes(float64_rows=0)
 
 
 @pytest.mark.parametrize("problem", KERNELS.values(), ids=KERNELS)
@@ -298,7 +298,7 @@ def test_a_sample_bounds_what_rounding_changes(made, share):
 
 def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes):
     """Whatever number of rows may be computed: no further round lowers the bound."""
-    set_sizes(few_rows=0, few_loose=0)
+    set_sizes(float64_rows=0, few_loose=0)
     with case(*made("two_gaussians", 450), problem(C=1e4)) as one:
         beta = one.some(0)
         rows = np.flatnonzero(beta)
@@ -312,7 +312,7 @@ def test_rows_are_computed_at_once_where_float32_bounds_nothing(made, set_sizes)
 
 
 def test_a_reduced_machine_has_no_dual_objective_and_no_sample(made, set_sizes):
-    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    set_sizes(float64_rows=0, few_loose=0, drawn_share=1e9)
     with case(*made("two_gaussians", 450), problem()) as one:
         beta = one.some(0)
         rows = np.flatnonzero(beta)
@@ -360,7 +360,7 @@ def test_large_unscaled_features_keep_u_within_a_quarter_of_the_tolerance(tmp_pa
 @pytest.mark.parametrize("size, over_nonzeros", [(1.0, True), (300.0, False)])
 def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, set_sizes, size, over_nonzeros):
     """Exponents of large rows are computed from differences, also where rows have few nonzeros."""
-    set_sizes(few_rows=FEW_ROWS)
+    set_sizes(float64_rows=FLOAT64_ROWS)
     rng = np.random.default_rng(0)
     X = np.where(rng.random((300, 40)) < 0.2, size + rng.random((300, 40)), 0)
     X[:, 0] = size
@@ -376,7 +376,7 @@ def test_sums_over_nonzeros_in_float64_lose_no_digits(tmp_path, set_sizes, size,
 
 
 def test_unused_rows_are_released_when_memory_is_full(tmp_path):
-    data = board(FEW_ROWS + 1000)
+    data = board(FLOAT64_ROWS + 1000)
     path = str(data.save(tmp_path / "data"))
     with open_rows(path, jobs=1) as whole:
         D = two_classes(whole)

@@ -89,7 +89,7 @@ KINDS = {
 def test_the_model_agrees_with_libsvms(tmp_path, set_sizes, kind, few):
     """Both LIBSVM and randsvm read the model."""
     if not few:
-        set_sizes(few_rows=0)
+        set_sizes(float64_rows=0)
     targets, words, own = kind
     D = some_rows(targets)
     path = D.save(tmp_path / "d")

@@ -34,7 +34,7 @@ def assert_certificate(path, model):
 
 def test_a_sampled_certificate_is_said_everywhere_and_holds(tmp_path, set_sizes, capsys):
     """The sample is drawn with the seed, whatever the number of threads."""
-    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    set_sizes(float64_rows=0, few_loose=0, drawn_share=1e9)
     path, options = board(1500).save(tmp_path / "data"), ("-g", 20, "--gap", 0.0005)
     learnt = learn("randsvm", path, tmp_path / "m", *options)
     said = learnt.metadata["certificate"], learnt.outcome["certificate"]
@@ -50,7 +50,7 @@ def test_the_rows_of_a_sample_are_drawn_independently_of_the_folds(
     tmp_path, set_sizes, monkeypatch
 ):
     """The proof takes the random numbers of the sample to be independent of C, which they chose."""
-    set_sizes(few_rows=0, few_loose=0, drawn_share=1e9)
+    set_sizes(float64_rows=0, few_loose=0, drawn_share=1e9)
     drawn, sampled = [], []
     words, sharpened = sampling.philox_words, scan.Sharpened
 
@@ -118,7 +118,7 @@ def test_the_best_has_the_lowest_primal_and_the_highest_dual_of_any_round():
 @pytest.mark.parametrize("reason", [StopReason.TIME_LIMIT, StopReason.ITERATION_LIMIT])
 def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, reason):
     """Even if the bounds of float32, all there was time for, are larger than P and D."""
-    set_sizes(few_rows=0)
+    set_sizes(float64_rows=0)
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         SV = rounds.run(inf, evaluate=False).SV
         *_, (evaluated, V) = rounds.scan.evaluations(SV)
@@ -151,7 +151,7 @@ def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors
 
 
 def test_sums_in_float64_after_a_missed_gap_have_a_deadline(tmp_path, set_sizes, monkeypatch):
-    set_sizes(few_rows=0)
+    set_sizes(float64_rows=0)
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
         evaluations = rounds.scan.evaluations
 
