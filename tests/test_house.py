@@ -60,7 +60,7 @@ LIBRARY_USERS = {
     },
     "tqdm": {"cli.report"},
     "distributed": {"cluster.connection"},
-    "cloudpickle": {"cluster.actor", "cluster.executor"},
+    "cloudpickle": {"cluster.workers"},
     "concurrent": {"parallel"},
 }
 

@@ -259,22 +259,26 @@ class Connection:
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def handshake(self, worker: str, done: Callable[[Any], object]) -> None:
-        """Call done with the result of `handshake` on a worker, or with the exception.
+    def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
+        """Start an actor on a worker; call done with it and the names of computations with other
+        last digits, or with the exception: ClusterError if the worker can take no part.
 
-        The call is not a task, since tasks of another run may keep all threads for hours.
+        Calls of `Client.run` are no tasks, since tasks of another run may keep all threads for
+        hours.
         """
 
-        def greeted() -> Any:
-            self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
-            return self.client.run(handshake, workers=[worker])[worker]
-
-        _in_thread(greeted, done)
-
-    def start(self, worker: str, threads: int, done: Callable[[Any], object]) -> None:
-        """Start an actor on a worker; call done with it, or with the exception."""
-
         def started() -> Any:
+            try:
+                self.client.run(import_module, HANDSHAKE_MODULE, workers=[worker])
+                theirs, their_arithmetic = self.client.run(handshake, workers=[worker])[worker]
+            except (ImportError, AttributeError) as error:
+                raise ClusterError(f"worker {worker} cannot import randsvm: {error}") from error
+            ours, our_arithmetic = handshake()
+            if names := differing_names(theirs, ours):
+                name = names[0]
+                raise ClusterError(
+                    f"worker {worker} has {name} {theirs.get(name)}, this process has {ours[name]}"
+                )
             future = self.client.submit(
                 WorkerActor, threads, actor=True, workers=[worker], pure=False
             )
@@ -282,7 +286,7 @@ class Connection:
             proxy: Any = future.result()
             # Dask binds a proxy to the default client only.
             proxy._client = self.client
-            return proxy, future
+            return (proxy, future), ", ".join(differing_names(their_arithmetic, our_arithmetic))
 
         _in_thread(started, done)
 

@@ -1,4 +1,36 @@
-"""The workers of a cluster that take part in a run, what each of them holds, and requests to them.
+"""The protocol of the client and the workers of a cluster.
+
+The client keeps all rows. For each worker that the scheduler lists, `WorkerPool.workers` has one
+Worker, with at most one actor. A worker is
+
+    asked     it was asked to start an actor, or will be with the next poll
+    ready     it has an actor
+    absent    it sends no heartbeats, is paused, or starts no actor: the client releases its actor
+              and gives its work to others, unless all are absent
+    excluded  it has other versions, or no disk space: it takes no part any more
+
+If an actor is lost or released, a new Worker without an actor takes the place of the old one, so
+replies of the old actor are not mistaken for those of the next.
+
+The client knows what each actor holds: the keys of data sets, models and functions that make
+states, for each data set the chunks, and for each state the number of changes that it has seen.
+`give` sends a request of one of two kinds:
+
+    a delivery  what the actor lacks for some task. A worker gets one delivery at a time.
+    a task      for shards of which the actor holds all. A task may come with changes of states.
+
+Both may name keys that the actor frees. What happens then:
+
+    answer         the client records what the actor holds now; the thread that asked gets the reply
+    error          the thread that asked raises it. The actor may have done a part: deliveries and
+                   changes have numbers, and an actor that gets them again ignores them.
+    loss           the connection to a worker breaks, or the scheduler has freed the actor: the
+                   thread gives the shards to other workers, with all changes since the last restart
+    late answer    of a task that a thread has abandoned or given to another worker: the client
+                   records what the actor holds if it is still the actor of its worker
+    abandoned task the actor is told to cancel it; it ends at its next event
+    new worker     it is asked to start an actor, and gets shards in the next passes
+    client is gone Dask frees the actors, whose tasks end at their next event
 
 Every wait has a deadline, because a worker that is stopped never answers. This module does not know
 Dask: `Connection` carries the messages.
@@ -7,26 +39,28 @@ Dask: `Connection` carries the messages.
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import pickle
 import threading
-import uuid
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from randsvm.cluster.actor import Request, dumps
+import cloudpickle
+import numpy as np
+
+from randsvm.cluster.actor import Base, Report, Request, given, held, view
 from randsvm.cluster.connection import (
     CLOSING_SECONDS,
     CONNECTING_SECONDS,
     WAITING_STAGE,
     Connection,
-    differing_names,
-    handshake,
 )
+from randsvm.data.dataset import Dataset
+from randsvm.data.shard_executor import Shard
 from randsvm.errors import ClusterError, OutputError, RandsvmError, SpillError, TransferError
 from randsvm.events import HEARTBEAT, Notice, Progress, check, emit, emit_once
 from randsvm.parallel import Cancelled
@@ -48,6 +82,10 @@ MISSING_SECONDS = 30.0
 MAX_LOSSES = 50
 # Most client threads that wait for calls, one for each thread of a worker.
 MAX_CALLS = 256
+# Bytes of chunks in a request.
+REQUEST_BYTES = 32 << 20
+# The attributes of a view that are not sent: its actor has its own.
+LOCAL_ATTRIBUTES = ("store", "jobs", "pool", "executor", "groups", "_column_rule")
 # Errors of a worker that cannot write its spill file; other workers may have room on their disks.
 SPILL_ERRORS = (OutputError, SpillError)
 ARITHMETIC_DIFFERS = (
@@ -57,32 +95,15 @@ ARITHMETIC_DIFFERS = (
 
 
 @dataclass(eq=False)
-class Holding:
-    """An actor, and what it holds as far as its replies say.
-
-    actor: None until it has started. begun: when it was asked to start. keys: of objects. chunks:
-    key of a data set -> numbers of chunks. states: key of states -> number of a shard -> number of
-    changes that its state has seen. pending: the number of requests without a reply; is_busy:
-    whether one of them changes what the actor holds, so that no other may be sent.
-    """
-
-    begun: float
-    actor: Any = None
-    keys: set[str] = field(default_factory=set)
-    chunks: dict[str, set[int]] = field(default_factory=dict)
-    states: dict[str, dict[int, int]] = field(default_factory=dict)
-    pending: int = 0
-    is_busy: bool = False
-
-
-@dataclass(eq=False)
 class Worker:
-    """A worker that the scheduler knows.
+    """A worker as the client sees it, with at most one actor.
 
     beat: the scheduler's time of the last heartbeat. beat_seen: when this process last saw a new
-    heartbeat. running_seen: when it last saw the status `running`. is_ready: whether it has the
-    versions of this process. excluded: the reason why it takes no part, or None. differing: the
-    names of computations with other last digits. holding: its actor, or None.
+    heartbeat. running_seen: when it last saw the status `running`. excluded: the reason why it
+    takes no part, or None. asked: when it was asked to start an actor, or None. differing: the
+    names of computations with other last digits. known: key -> what the actor holds of it: the
+    numbers of chunks, or of shards and how many changes each state has seen. tasks: the numbers of
+    the tasks without a reply. delivery: the number of the delivery without a reply, or 0.
     """
 
     name: str
@@ -91,10 +112,13 @@ class Worker:
     threads: int = 1
     beat: float = 0.0
     status: str = "running"
-    is_ready: bool = False
     excluded: str | None = None
+    asked: float | None = None
+    actor: Any = None
     differing: str = ""
-    holding: Holding | None = None
+    known: dict[int, dict[int, int]] = field(default_factory=dict)
+    tasks: set[int] = field(default_factory=set)
+    delivery: int = 0
 
     def update(self, state: dict[str, Any], now: float) -> None:
         """Record what the scheduler reports."""
@@ -111,24 +135,45 @@ class Worker:
         if now - self.running_seen > PAUSED_SECONDS:
             why = " since its memory is nearly full" if self.status == "paused" else ""
             return f"has been {self.status}{why}"
-        holding = self.holding
-        if holding and holding.actor is None and now - holding.begun > PAUSED_SECONDS:
+        if self.actor is None and self.asked is not None and now - self.asked > PAUSED_SECONDS:
             return "is busy with other work"
         return None
 
 
 class Reply(NamedTuple):
-    """The reply to a request. tag: of the caller. is_lost: whether the actor is gone."""
+    """The reply to a request. number: of the request. is_lost: whether the actor is gone."""
 
     worker: Worker
-    holding: Holding
-    tag: Any
-    value: Any = None
-    is_lost: bool = False
+    number: int
+    value: Any
+    is_lost: bool
 
 
-# Receives the replies to the requests of one thread, and None after other changes.
-Replies = SimpleQueue["Reply | None"]
+# Receives the replies to the requests of one thread.
+Replies = SimpleQueue[Reply]
+
+
+@dataclass(eq=False)
+class Shared:
+    """What actors hold by a key until it has no users.
+
+    base: pickled Base. value: the data set or other object, which lives on.
+    """
+
+    key: int
+    base: bytes
+    value: Any
+    users: int = 1
+
+    def chunks(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return the first of some chunks of the data set, pickled."""
+        found, size = {}, 0
+        for number in numbers:
+            found[number] = pickle.dumps(self.value.store.read(number), 5)
+            size += len(found[number])
+            if size > REQUEST_BYTES:
+                break
+        return found
 
 
 class WorkerPool:
@@ -147,67 +192,56 @@ class WorkerPool:
         self.workers: dict[str, Worker] = {}
         self.began = self.last_answer = self.last_activity = self.now()
         self.is_gathered = False
-        self.lock = threading.Lock()
-        self.waiting: set[Replies] = set()
-        # id of an object -> its key, its summary if it is a store, and the object, which lives on.
-        # Replaced, never changed, since other threads read it.
-        self.keys: dict[int, tuple[str, Any, Any]] = {}
-        # Key of an object or of states -> number of users. Actors free what has none.
-        self.users: Counter[str] = Counter()
-        # Key -> pickled object.
-        self.objects: dict[str, bytes] = {}
+        self.lock = threading.RLock()
+        # The keys of what actors hold and the numbers of requests, which are not 0.
+        self.numbers = itertools.count(1)
+        # id of a store or of another object -> what actors hold in its place.
+        self.shared: dict[int, Shared] = {}
         connection.repeat(self.poll, lambda: POLL_SECONDS if self.is_gathered else HEARTBEAT)
 
     # --- members ---------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Request the state of the cluster."""
+        """Request the state of the cluster; ask workers without an actor to start one."""
         found, now = self.connection.identity(), self.now()
-        self.last_answer = now
-        for name, state in found.items():
-            worker = self.workers.get(name)
-            if worker is None:
-                worker = self.workers[name] = Worker(name, now, now)
-                self.connection.handshake(name, partial(self._greeted, worker))
-            worker.update(state, now)
-            self.last_activity = max(self.last_activity, min(worker.beat_seen, worker.running_seen))
-        for name, worker in list(self.workers.items()):
-            if name not in found:
-                self.workers.pop(name, None)
-                self.drop(worker, worker.holding)
+        with self.lock:
+            self.last_answer = now
+            for name in self.workers.keys() - found.keys():
+                self.drop(self.workers[name])
+                del self.workers[name]
+            for name, state in found.items():
+                worker = self.workers.setdefault(name, Worker(name, now, now))
+                worker.update(state, now)
+                seen = min(worker.beat_seen, worker.running_seen)
+                self.last_activity = max(self.last_activity, seen)
+            idle = [worker for worker in self.workers.values() if worker.asked is None]
+            idle = [one for one in idle if one.excluded is None and one.absence(now) is None]
+            for worker in idle:
+                worker.asked = now
+        for worker in idle:
+            self.connection.start(worker.name, worker.threads, partial(self._started, worker))
 
-    def _greeted(self, worker: Worker, found: Any) -> None:
-        """Accept a new worker if its versions are those of this process.
-
-        found: the result of its handshake, or an exception
-        """
-        if isinstance(found, ImportError | AttributeError):
-            worker.excluded = f"worker {worker.name} cannot import randsvm: {found}"
-            return
-        if isinstance(found, BaseException):
-            # The worker is gone, or the next poll asks again.
-            self.workers.pop(worker.name, None)
-            return
-        (versions, arithmetic), (ours, our_arithmetic) = found, handshake()
-        if names := differing_names(versions, ours):
-            theirs = versions.get(names[0])
-            worker.excluded = (
-                f"worker {worker.name} has {names[0]} {theirs}, this process has {ours[names[0]]}"
-            )
-            return
-        worker.differing = ", ".join(differing_names(arithmetic, our_arithmetic))
-        worker.is_ready = True
-        self._wake()
+    def _started(self, worker: Worker, found: Any) -> None:
+        """Record the actor of a worker. found: see Connection.start."""
+        with self.lock:
+            if isinstance(found, ClusterError):
+                worker.excluded = str(found)
+            elif isinstance(found, BaseException):
+                self._lose(worker)
+            elif self.workers.get(worker.name) is not worker or self.closed:
+                self.connection.release(found[0])
+            else:
+                worker.actor, worker.differing = found
 
     def members(self) -> list[Worker]:
-        """Return the workers that get work.
+        """Return the workers that get work; an actor may still have to start.
 
         Workers that are absent for a while are left out, unless all are absent. Raises ClusterError
         if the scheduler or all workers are gone, or all workers are excluded.
         """
         self._check_cluster()
         now, workers = self.now(), list(self.workers.values())
-        found = [worker for worker in workers if worker.is_ready and worker.excluded is None]
+        found = [worker for worker in workers if worker.excluded is None]
         present = [worker for worker in found if worker.absence(now) is None]
         for worker in found:
             if worker.differing:
@@ -218,14 +252,13 @@ class WorkerPool:
                 text = f"worker {worker.name} {why}: others do its work"
                 emit_once(text, Notice(text))
                 # A start that is under way goes on: the worker is absent until its actor is there.
-                if worker.holding is not None and worker.holding.actor is not None:
-                    self.drop(worker, worker.holding)
+                if worker.actor is not None:
+                    self.drop(worker)
         if not self.is_gathered:
-            expected = max(self.connection.expected_workers, len(workers))
-            known = sum(worker.is_ready or worker.excluded is not None for worker in workers)
-            self.is_gathered = bool(found) and (
-                known >= expected or now - self.began > GATHERING_SECONDS
-            )
+            answers = [worker for worker in workers if worker.actor or worker.excluded]
+            missing = max(self.connection.expected_workers, len(workers)) - len(answers)
+            is_late = now - self.began > GATHERING_SECONDS
+            self.is_gathered = bool(found) and (not missing or is_late)
             if not self.is_gathered:
                 return []
         return present or found
@@ -258,16 +291,35 @@ class WorkerPool:
             self.connection.sleep(HEARTBEAT)
         return min(sum(worker.threads for worker in members), MAX_CALLS)
 
+    def drop(self, worker: Worker) -> None:
+        """Release the actor of a worker with all that it holds; the worker may start another."""
+        with self.lock:
+            if self.workers.get(worker.name) is not worker:
+                return
+            self.workers[worker.name] = replace(
+                worker, asked=None, actor=None, known={}, tasks=set(), delivery=0
+            )
+        if worker.actor is not None:
+            self.connection.release(worker.actor)
+
+    def _lose(self, worker: Worker) -> None:
+        """Drop an actor that is gone."""
+        if self.workers.get(worker.name) is worker:
+            self.losses += 1
+            self.drop(worker)
+
     def exclude(self, worker: Worker, reason: str) -> bool:
         """Give a worker no more work; return whether this was possible.
 
         The only worker cannot be excluded.
         """
-        others = [other for other in list(self.workers.values()) if other is not worker]
-        if not any(other.is_ready and other.excluded is None for other in others):
-            return False
-        worker.excluded = reason
-        return True
+        with self.lock:
+            others = [other for other in self.workers.values() if other.name != worker.name]
+            if all(other.excluded is not None for other in others):
+                return False
+            worker.excluded = reason
+            self.drop(worker)
+            return True
 
     def fail(self, reason: str) -> ClusterError:
         """Record that the cluster cannot be used; return the error to raise."""
@@ -276,191 +328,165 @@ class WorkerPool:
 
     # --- what actors hold ------------------------------------------------------------------
 
-    def share(self, value: Any, summary: Any = None, sent: Any = None) -> str:
-        """Let actors hold a value, which is sent to each at most once; return its key.
+    def share(self, value: Any, base: Base | None = None) -> Shared:
+        """Let actors hold a value, which is sent to each at most once.
 
-        summary: of the rows, if the value is a store. sent: what is sent; None: the value.
+        A data set is shared with all views of its store. base: returns what actors hold; None: the
+        value.
         """
         with self.lock:
-            if (found := self.keys.get(id(value))) is not None:
-                self.users[found[0]] += 1
-                return found[0]
-            key = self.new_key()
-            self.objects[key] = pickle.dumps(value if sent is None else sent, 5)
-            self.keys = {**self.keys, id(value): (key, summary, value)}
-            return key
+            found = self.shared.get(_identity(value))
+            if found is None:
+                pickled = self.dumps(base or partial(given, value=value))
+                found = Shared(next(self.numbers), pickled, value, 0)
+                self.shared[_identity(value)] = found
+            found.users += 1
+            return found
 
-    def new_key(self) -> str:
-        """Return a key with one user."""
-        key = uuid.uuid4().hex
-        self.users[key] = 1
-        return key
-
-    def forget(self, key: str) -> None:
-        """Give up a use of a key; actors free what has no users with their next request."""
+    def forget(self, shared: Shared) -> None:
+        """Give up a use; actors free what has no users with their next request."""
         with self.lock:
-            self.users[key] -= 1
-            if self.users[key] > 0:
-                return
-            del self.users[key]
-            self.objects.pop(key, None)
-            self.keys = {of: found for of, found in self.keys.items() if found[0] != key}
-
-    def lacks_objects(self, holding: Holding) -> bool:
-        """Return whether an actor lacks shared values, which a call may use."""
-        with self.lock:
-            return bool(self._missing(holding))
-
-    def _missing(self, holding: Holding) -> dict[str, bytes]:
-        return {key: self.objects[key] for key in sorted(self.objects.keys() - holding.keys)}
+            shared.users -= 1
+            if shared.users == 0:
+                del self.shared[_identity(shared.value)]
 
     def dumps(self, value: Any) -> bytes:
         """Pickle a value for an actor; shared values in it are sent by their keys."""
-        return dumps(value, {of: found[:2] for of, found in self.keys.items()})
-
-    def holding(self, worker: Worker) -> Holding | None:
-        """Return the holding of a worker; None: its actor has not started yet.
-
-        If the worker has no actor, this call starts one, unless the run has ended.
-        """
-        with self.lock:
-            holding = worker.holding
-            if holding is not None or self.closed:
-                return None if holding is None or holding.actor is None else holding
-            worker.holding = begun = Holding(self.now())
-
-        def started(actor: Any) -> None:
-            if isinstance(actor, BaseException):
-                self._lose(worker, begun)
-                return
-            with self.lock:
-                is_needed = worker.holding is begun and not self.closed
-                begun.actor = actor if is_needed else None
-            if not is_needed:
-                self.connection.release(actor)
-            self._wake()
-
-        self.connection.start(worker.name, worker.threads, started)
-        return None
-
-    def drop(self, worker: Worker, holding: Holding | None) -> None:
-        """Release an actor with all that it holds, unless another one has taken its place."""
-        with self.lock:
-            if holding is None or worker.holding is not holding:
-                return
-            worker.holding = None
-        if holding.actor is not None:
-            self.connection.release(holding.actor)
-        self._wake()
-
-    def _lose(self, worker: Worker, holding: Holding) -> None:
-        """Drop an actor that is gone."""
-        self.losses += 1
-        self.drop(worker, holding)
+        with self.lock, io.BytesIO() as stream:
+            _Pickler(stream, self.shared).dump(value)
+            return stream.getvalue()
 
     # --- requests --------------------------------------------------------------------------
 
-    def send(
+    def reports(
         self,
-        worker: Worker,
-        holding: Holding,
-        replies: Replies,
-        tag: Any,
-        *,
-        key: str = "",
-        chunks: dict[int, bytes] | None = None,
-        task: Any = None,
-        on_success: Callable[[], object] = lambda: None,
-        exclusive: bool = True,
-    ) -> bool:
-        """Send a request; its reply goes to `replies`.
+        shards: Sequence[Shard],
+        plan: Callable[[Sequence[Worker]], dict[Worker, list[Shard]]],
+        task: Callable[[Worker, Sequence[Shard]], bytes],
+        shared: Shared | None = None,
+        needs: Callable[[Shard], Collection[int]] = lambda shard: (),
+        states: Shared | None = None,
+        end: int = 0,
+    ) -> Iterator[Report]:
+        """Yield the reports of tasks on shards in order; after losses, other workers do them.
 
-        An exclusive request comes with all shared values that the actor lacks.
-
-        Return whether the request was sent: False if the actor is busy.
-
-        key, chunks, task: see Request. on_success: called when the actor has succeeded.
-        exclusive: whether no other request may run at the same time.
+        plan: returns the shards of each worker. task: returns a pickled Task. shared, needs: the
+        data set that the task reads, and the numbers of the chunks for a shard. states: their key;
+        they have seen `end` changes after the task.
         """
-        pickled = None if task is None else self.dumps(task)
+        replies: Replies = SimpleQueue()
+        waiting = {shard.number for shard in shards}
+        # Number of a request -> worker and shards.
+        asked: dict[int, tuple[Worker, list[Shard]]] = {}
+        early: dict[int, Report] = {}
+        position = {shard.number: at for at, shard in enumerate(shards)}
+        expected = 0
+        try:
+            while expected < len(shards):
+                members = self.members()
+                for number, (worker, some) in list(asked.items()):
+                    if worker not in members:
+                        waiting.update(shard.number for shard in some)
+                        del asked[number]
+                for worker, planned in (plan(members) if waiting else {}).items():
+                    some = [shard for shard in planned if shard.number in waiting]
+                    needed = sorted({number for shard in some for number in needs(shard)})
+                    if some and self._holds(worker, shared, needed, replies):
+                        seen = (
+                            {}
+                            if states is None
+                            else {states.key: dict.fromkeys([shard.number for shard in some], end)}
+                        )
+                        request = Request(task=task(worker, some), shards=some)
+                        asked[self._send(worker, request, replies, seen)] = worker, some
+                        waiting -= {shard.number for shard in some}
+                reply = self._next_reply(replies)
+                if reply is not None and reply.number in asked:
+                    _, some = asked.pop(reply.number)
+                    if reply.is_lost:
+                        waiting.update(shard.number for shard in some)
+                    else:
+                        early.update({position[report.first]: report for report in reply.value})
+                while expected in early:
+                    report = early.pop(expected)
+                    yield report
+                    expected = position[report.last] + 1
+        finally:
+            for number, (worker, _) in asked.items():
+                if not self.closed:
+                    self._send(worker, Request(forget=[number]), replies, {})
+
+    def _holds(
+        self, worker: Worker, shared: Shared | None, numbers: Sequence[int], replies: Replies
+    ) -> bool:
+        """Return whether an actor holds all bases and some chunks; if not, send some of them."""
         with self.lock:
-            if holding.is_busy or (exclusive and holding.pending):
+            if worker.actor is None:
                 return False
-            holding.pending, holding.is_busy = holding.pending + 1, exclusive
-            unused = (holding.keys | holding.states.keys()) - self.users.keys()
-            holding.keys -= unused
-            for freed in unused:
-                holding.chunks.pop(freed, None)
-                holding.states.pop(freed, None)
-            # Several threads of a worker would each get the objects, if they came with calls.
-            needed = self._missing(holding) if exclusive else {}
-        message = pickle.dumps(
-            Request(tuple(sorted(unused)), needed, key, chunks or {}, pickled), 5
-        )
-        self._count(message)
+            bases = {
+                one.key: one.base for one in self.shared.values() if one.key not in worker.known
+            }
+            held_chunks = {} if shared is None else worker.known.get(shared.key, {})
+        lacks = [number for number in numbers if number not in held_chunks]
+        if not bases and not lacks:
+            return True
+        if worker.delivery:
+            return False
+        request, held_then = Request(bases=bases), {key: dict[int, int]() for key in bases}
+        if shared is not None:
+            request = request._replace(key=shared.key, chunks=shared.chunks(lacks))
+            held_then[shared.key] = dict.fromkeys(request.chunks, 0)
+        self._send(worker, request, replies, held_then)
+        return False
+
+    def _send(
+        self, worker: Worker, request: Request, replies: Replies, held: dict[int, dict[int, int]]
+    ) -> int:
+        """Send a request, with what the actor is to forget; return its number.
+
+        held: what the actor holds of each key once it has succeeded
+        """
+        number = next(self.numbers)
+        with self.lock:
+            unused = worker.known.keys() - {one.key for one in self.shared.values()}
+            for key in unused:
+                del worker.known[key]
+            if request.task is not None:
+                worker.tasks.add(number)
+            elif held:
+                worker.delivery = number
+            forget = [*request.forget, *unused]
+            message = pickle.dumps(request._replace(number=number, forget=forget), 5)
+            self.bytes_moved += len(message)
 
         def done(found: Any) -> None:
-            reply = Reply(worker, holding, tag, is_lost=True)
             is_error = isinstance(found, BaseException)
             try:
                 succeeded, value = (False, found) if is_error else pickle.loads(found)
             except Exception as error:  # noqa: BLE001 - the thread that waits raises it
                 succeeded, value = False, error
             # An actor that was released while it worked ends its work by Cancelled.
-            if is_error or isinstance(value, Cancelled):
-                self._lose(worker, holding)
-            else:
-                self.losses = 0
-                self._count(found)
+            is_lost = is_error or isinstance(value, Cancelled)
+            with self.lock:
+                worker.tasks.discard(number)
+                if worker.delivery == number:
+                    worker.delivery = 0
+                if is_lost:
+                    self._lose(worker)
+                else:
+                    self.losses = 0
+                    self.bytes_moved += len(found)
                 if succeeded:
-                    holding.keys |= needed.keys()
-                    if chunks:
-                        holding.chunks.setdefault(key, set()).update(chunks)
-                    on_success()
-                reply = Reply(worker, holding, tag, value)
-            with self.lock:
-                holding.pending -= 1
-                holding.is_busy = holding.pending > 0 and holding.is_busy
-            replies.put(reply)
-            self._wake(replies)
+                    for key, numbers in held.items():
+                        worker.known.setdefault(key, {}).update(numbers)
+                is_lost = is_lost or self.workers.get(worker.name) is not worker
+            replies.put(Reply(worker, number, value, is_lost))
 
-        self.connection.send(holding.actor, message, done)
-        return True
+        self.connection.send(worker.actor, message, done)
+        return number
 
-    def cancel(self, holding: Holding, key: str) -> None:
-        """Cancel a call: it ends at its next event. The client has stopped waiting for it."""
-        if self.closed:
-            return
-        message = pickle.dumps(Request((key,), {}, "", {}, None), 5)
-        self._count(message)
-        self.connection.send(holding.actor, message, lambda found: None)
-
-    def _count(self, message: bytes) -> None:
-        with self.lock:
-            self.bytes_moved += len(message)
-
-    @contextmanager
-    def replies(self) -> Iterator[Replies]:
-        """Return a queue for the replies to the requests of this thread."""
-        queue: Replies = SimpleQueue()
-        with self.lock:
-            self.waiting.add(queue)
-        try:
-            yield queue
-        finally:
-            with self.lock:
-                self.waiting.discard(queue)
-
-    def _wake(self, skipped: Replies | None = None) -> None:
-        """Let all threads that wait look at the workers again."""
-        with self.lock:
-            waiting = list(self.waiting)
-        for queue in waiting:
-            if queue is not skipped:
-                queue.put(None)
-
-    def next_reply(self, replies: Replies) -> Reply | None:
-        """Return the next reply; None after a heartbeat, or if workers have changed.
+    def _next_reply(self, replies: Replies) -> Reply | None:
+        """Return the next reply; None after a heartbeat.
 
         Raises the error of a task, and ClusterError after too many consecutive losses.
         """
@@ -470,13 +496,12 @@ class WorkerPool:
             emit(Progress(WAITING_STAGE, 0, None, "beat"))
         if self.losses > MAX_LOSSES:
             raise self.fail("the workers lose their data repeatedly")
-        if reply is None or not isinstance(error := reply.value, BaseException):
+        if reply is None or reply.is_lost or not isinstance(error := reply.value, BaseException):
             return reply
         if isinstance(error, (*SPILL_ERRORS, TransferError)):
             reason = f"worker {reply.worker.name}: {error}"
             if isinstance(error, SPILL_ERRORS) and self.exclude(reply.worker, reason):
-                self.drop(reply.worker, reply.holding)
-                return reply._replace(is_lost=True, value=None)
+                return reply._replace(is_lost=True)
             assert isinstance(error, RandsvmError)
             raise type(error)(reason)
         raise error
@@ -484,6 +509,33 @@ class WorkerPool:
     def close(self) -> None:
         """Close the connection. All waits are short: a scheduler that is gone does not answer."""
         self.closed = True
-        self._wake()
         with contextlib.suppress(Exception):
             self.connection.close().join(CLOSING_SECONDS)
+
+
+def _identity(value: Any) -> int:
+    """Return the key of a value in WorkerPool.shared."""
+    return id(value.store if isinstance(value, Dataset) else value)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles shared values and views of shared data sets as calls with the key."""
+
+    def __init__(self, stream: io.BytesIO, shared: dict[int, Shared]) -> None:
+        super().__init__(stream, protocol=5)
+        self.shared = shared
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Dataset):
+            return view, self._view(value)
+        if (found := self.shared.get(id(value))) is not None:
+            return held, (found.key,)
+        return super().reducer_override(value)
+
+    def _view(self, D: Dataset) -> tuple[Any, ...]:
+        shared = self.shared[id(D.store)]
+        sent = {name: of for name, of in vars(D).items() if name not in LOCAL_ATTRIBUTES}
+        mask = sent.pop("row_mask")
+        if sent["summary"] is shared.value.summary:
+            del sent["summary"]
+        return shared.key, sent, None if mask is None else np.packbits(mask)

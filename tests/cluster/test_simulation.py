@@ -272,6 +272,7 @@ def noticed(view):
 
 def test_a_call_that_nobody_waits_for_ends(cluster):
     cluster, D = cluster
+    cluster.kill("worker 1")
 
     def watch(event):
         if cluster.time > end:
@@ -285,6 +286,7 @@ def test_a_call_that_nobody_waits_for_ends(cluster):
             view.executor.call(partial(noticed, view))
         actors = [actor for worker in cluster.workers.values() for actor in worker.actors]
         with at_most(cluster, 10.0):
+            view.executor.call(partial(noticed, view))
             local, remote = queried(D)
     assert remote == local
     # The actors keep what they hold.

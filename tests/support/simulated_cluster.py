@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from randsvm.cluster.actor import Actor
-from randsvm.cluster.connection import handshake
 from randsvm.errors import SpillError
 
 # Seconds between two heartbeats of a worker, and that a message takes at most.
@@ -93,7 +92,7 @@ class SimulatedCluster:
 
     def kill(self, name: str) -> None:
         for actor in self.workers.pop(name).actors:
-            del actor.held, actor.states
+            del actor.held
 
     def _fail(self) -> None:
         """Let a random worker fail.
@@ -175,9 +174,6 @@ class SimulatedCluster:
             }
         return found
 
-    def handshake(self, name: str, done: Callable[[Any], object]) -> None:
-        self._ask(name, handshake, done)
-
     def start(self, name: str, threads: int, done: Callable[[Any], object]) -> None:
         worker = self.workers.get(name, SimulatedWorker())
 
@@ -185,7 +181,7 @@ class SimulatedCluster:
             kind = SimulatedActor if worker.has_disk else Full
             actor = kind(threads, worker.actors)
             worker.actors.add(actor)
-            return name, actor
+            return (name, actor), ""
 
         self._ask(name, start, done, lambda: self.time < worker.busy)
 
