@@ -540,7 +540,8 @@ class Reducer:
         )
         assert isinstance(solution, ReducedMachine)
         changes = self._changes(solution.b)
-        return replace(solution, gap=certificate.gap, changes=changes), certificate
+        reduced = replace(solution, gap=certificate.gap, full=self.full, changes=changes)
+        return reduced, certificate
 
     @property
     def points(self) -> Points:

@@ -37,7 +37,7 @@ from randsvm.svm.kernel_layout import why_not_psd
 from randsvm.svm.running_values import SavedSolution
 from randsvm.svm.scan import Scan
 from randsvm.svm.shared_kernel import shares_kernel
-from randsvm.svm.solution import Certificate, KernelSolution
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine
 from randsvm.training.cross_validation import concurrent_fits, kept_values
 from randsvm.training.job import (
     RESERVED_SECONDS,
@@ -264,9 +264,8 @@ class KernelTrainer(Trainer[KernelParams]):
     def decision(self, D: Dataset, params: KernelParams, clock: Clock) -> Decision:
         """Return f of the subtasks' solutions, without a closing evaluation."""
         with closing(self.subtasks(D, params, concurrent_fits(D, self.job))) as subtasks:
-            run = KernelTrainingRun(self, params, subtasks, clock, clock.end, evaluates=False)
-            run.run()
-        return run.machine.decision_matrix
+            solutions = [SV for SV, _ in self._solutions(subtasks, clock)]
+            return assemble(subtasks, solutions).decision_matrix
 
     @contextmanager
     def fold_fits(
@@ -330,12 +329,8 @@ class KernelTrainer(Trainer[KernelParams]):
     ) -> tuple[np.ndarray, FoldStart]:
         """Train on some rows, all others of which have the weight 0; see FoldFit."""
         subtasks = subtasks_of(params).without(~training)
-        numbers = range(len(subtasks))
         with limited(inf) as clock:
-            solved = [
-                self._solve_fold(subtasks, number, start[number] if start else None, clock)
-                for number in numbers
-            ]
+            solved = list(self._solutions(subtasks, clock, start))
         D, saved = subtasks.D, [one for _, one in solved]
         if subtasks.pairs:
             machine = assemble(subtasks, [SV for SV, _ in solved])
@@ -346,23 +341,34 @@ class KernelTrainer(Trainer[KernelParams]):
             f.append((one.u[held_out] + SV.b) * SV.scale)
         return keep(np.column_stack(f), D.labels()[held_out]), saved
 
-    def _solve_fold(
-        self, subtasks: Subtasks, number: int, saved: SavedSolution | None, clock: Clock
-    ) -> tuple[KernelSolution, SavedSolution | None]:
-        """Return the solution of a subtask of a fold, over all rows, and the same to start from."""
-        if subtasks.lacks_side(number):
-            return subtasks.constant_solution(number)[0], None
-        task = subtasks[number]
-        algorithm = self.algorithm_for(task.D.n, task.problem)
-        start = None if saved is None else start_from(saved)
-        sharers = subtasks.memory_sharers
-        rounds = Rounds(task, algorithm, self.job, start, clock, memory_sharers=sharers)
-        try:
-            SV = rounds.run(inf, evaluate=False).SV
-            rounds.scan.return_to(SV)
-            return task.in_whole(SV), rounds.scan.saved_solution
-        finally:
-            rounds.scan.forget()
+    def _solutions(
+        self, subtasks: Subtasks, clock: Clock, start: FoldStart | None = None
+    ) -> Iterator[tuple[KernelSolution, SavedSolution | None]]:
+        """Yield the solution of each subtask of a fold, without an evaluation, and the same to
+        start from.
+
+        Raises TimeLimitError if the time of a subtask is over before it has a solution.
+        """
+        for number in range(len(subtasks)):
+            if subtasks.lacks_side(number):
+                yield subtasks.constant_solution(number)[0], None
+                continue
+            task, saved = subtasks[number], start[number] if start else None
+            rounds = Rounds(
+                task,
+                self.algorithm_for(task.D.n, task.problem),
+                self.job,
+                None if saved is None else start_from(saved),
+                clock,
+                clock.share(1 / (len(subtasks) - number)),
+                memory_sharers=subtasks.memory_sharers,
+            )
+            try:
+                SV = rounds.reduced(rounds.solve(clock.end - RESERVED_SECONDS)).SV
+                rounds.scan.return_to(SV)
+                yield task.in_whole(rounds.scan.completed(SV)), rounds.scan.saved_solution
+            finally:
+                rounds.scan.forget()
 
     def for_search(self) -> KernelTrainer:
         """Return a trainer for parts of the rows, to the gap of a search and without --reduce."""
@@ -390,7 +396,6 @@ class KernelTrainingRun(BatchRun[KernelParams]):
     `Subtasks.side_by_side`). Other subtasks are solved one after another.
 
     concurrent_subtasks: the number of subtasks that are solved at a time
-    evaluates: whether solutions have a closing evaluation; those of folds have none
     start_of: returns what a subtask starts from; see OldModel.starts. None: nothing
     solved: the solutions by the numbers of their subtasks, also those of interrupted ones
     under_way: the rounds of subtasks by their numbers
@@ -406,45 +411,68 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         clock: Clock,
         end: float,
         concurrent_subtasks: int = 1,
-        evaluates: bool = True,
         start_of: Callable[[int, Subtask], Start | None] | None = None,
     ) -> None:
         self.trainer: KernelTrainer = trainer
         self.params, self.subtasks = params, subtasks
         self.clock, self.end = clock, end
-        self.concurrent_subtasks, self.evaluates = concurrent_subtasks, evaluates
+        self.concurrent_subtasks = concurrent_subtasks
         self.start_of = start_of
         self.solved: dict[int, SubtaskSolution] = {}
         self.under_way: dict[int, Rounds] = {}
         self.reported_rounds = 0
         self.density_marks: dict[str, Any] = {}
 
-    def run(self) -> None:
-        """Solve all subtasks for which there is time.
+    def run(self, numbers: Sequence[int] | None = None, clock: Clock | None = None) -> None:
+        """Solve the subtasks for which there is time.
+
+        numbers, clock: of those that this thread solves, and of the thread; None: of all
 
         Raises TimeLimitError if the time is over and no subtask has a solution.
         """
-        numbers = range(len(self.subtasks))
-        if self.concurrent_subtasks > 1:
-            tasks = [partial(self._solve_in_thread, n) for n in numbers]
-            threads = self.concurrent_subtasks
+        subtasks, threads = self.subtasks, self.concurrent_subtasks
+        if numbers is None and threads > 1:
+            tasks = [partial(self._run_in_thread, n) for n in range(len(subtasks))]
             for _ in completed_results(tasks, threads, "pairs", "pair", receive=self._forward):
                 pass
-        else:
-            for number in numbers:
-                self._solve(number, self.clock)
+            return
+        for number in range(len(subtasks)) if numbers is None else numbers:
+            if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
+                return
+            if subtasks.lacks_side(number):
+                stopped = Stopped(StopReason.NO_VIOLATORS)
+                self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
+                continue
+            task = subtasks[number]
+            rounds = self.under_way[number] = self._rounds(number, task, clock or self.clock)
+            # Without any solution there is no model: the first subtask may use all the time.
+            latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
+            try:
+                found = rounds.evaluated(rounds.solve(latest))
+                while rounds.continues(found):
+                    found = rounds.evaluated(rounds.solve(latest))
+                self._keep(number, task, self._completed(rounds, found))
+            except TimeLimitError:
+                if not self.has_model:
+                    raise
+            except (Interrupted, ClusterError, Cancelled) as error:
+                stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
+                if (best := rounds.interrupted(stopped)) is not None:
+                    self._keep(number, task, best)
+                raise
+            finally:
+                del self.under_way[number]
+                rounds.scan.forget()
 
-    def _solve(self, number: int, clock: Clock) -> None:
-        """Solve a subtask, which has its share of the time left. clock: of the thread."""
-        subtasks, trainer = self.subtasks, self.trainer
-        if number and time.perf_counter() >= self.end - RESERVED_SECONDS:
-            return
-        if subtasks.lacks_side(number):
-            stopped = Stopped(StopReason.NO_VIOLATORS)
-            self.solved[number] = SubtaskSolution.constant(subtasks, number, stopped)
-            return
-        task, left = subtasks[number], len(subtasks) - len(self.solved)
-        rounds = self.under_way[number] = Rounds(
+    def _keep(self, number: int, task: Subtask, found: SubtaskSolution) -> None:
+        """Keep the solution of a subtask, with the row numbers of the whole D."""
+        self.solved[number] = replace(found, SV=task.in_whole(found.SV))
+
+    def _rounds(self, number: int, task: Subtask, clock: Clock) -> Rounds:
+        """Return the rounds of a subtask, which has its share of the time left."""
+        trainer, subtasks = self.trainer, self.subtasks
+        left = len(subtasks) - len(self.solved)
+        return Rounds(
             task,
             trainer.algorithm_for(task.D.n, task.problem),
             trainer.job,
@@ -454,30 +482,15 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             sum(one.rounds for one in list(self.solved.values())),
             self.concurrent_subtasks * subtasks.memory_sharers,
         )
-        # Without any solution there is no model: the first subtask may use all the time.
-        latest = (self.end if number else self.clock.end) - RESERVED_SECONDS
-        try:
-            found = self._completed(rounds, rounds.run(latest, self.evaluates))
-            self.solved[number] = found.in_whole(task)
-        except TimeLimitError:
-            if not self.has_model:
-                raise
-        except (Interrupted, ClusterError, Cancelled) as error:
-            stopped = Stopped(StopReason.INTERRUPTED, (str(error),))
-            if self.evaluates and (best := rounds.interrupted(stopped)) is not None:
-                self.solved[number] = best.in_whole(task)
-            raise
-        finally:
-            del self.under_way[number]
-            rounds.scan.forget()
 
     def _completed(self, rounds: Rounds, found: SubtaskSolution) -> SubtaskSolution:
         """Return the solution of a subtask, reduced if that is asked for and there is time."""
-        if found.evaluated and rounds.scan.settled:
+        if not found.evaluated:
+            return found
+        # A time limit may have interrupted float64 sums.
+        if rounds.scan.settled:
             found = replace(found, poor_fit=poor_fit_reason(rounds.scan, found.SV))
-        if found.evaluated or not self.evaluates:
-            found = rounds.reduced(found)
-        return found if self.evaluates else replace(found, SV=rounds.scan.completed(found.SV))
+        return rounds.reduced(found)
 
     def complete(self) -> None:
         self.subtasks.close()
@@ -518,12 +531,12 @@ class KernelTrainingRun(BatchRun[KernelParams]):
         """The sum of the certificates of all subtasks."""
         return total_certificate([one.certificate for one in self.solutions])
 
-    def _solve_in_thread(self, number: int, watch: Watch) -> None:
+    def _run_in_thread(self, number: int, watch: Watch) -> None:
         """Solve a subtask with a clock that interrupts this thread only."""
         clock = Clock(None, watch)
         clock.began = self.clock.began
         with listening(clock):
-            self._solve(number, clock)
+            self.run([number], clock)
 
     def _forward(self, event: object) -> None:
         """Emit an event of a thread, with rounds numbered over all threads."""
@@ -547,9 +560,14 @@ class KernelTrainingRun(BatchRun[KernelParams]):
             return None
         from randsvm.algorithms.reduced_set import total_reduction
 
-        full = [one.full or one for one in self.solutions]
-        rows = distinct(np.concatenate([one.SV.rows for one in full]))
-        certificate = total_certificate([one.certificate for one in full])
+        full = [
+            one.full if isinstance(one, ReducedMachine) and one.full else one
+            for one in (one.SV for one in self.solutions)
+        ]
+        rows = distinct(np.concatenate([one.rows for one in full]))
+        certificate = total_certificate(
+            [one.changes.full if one.changes else one.certificate for one in self.solutions]
+        )
         regression = self.params.prediction_type == "svr"
         return total_reduction(self.reductions, certificate, len(rows), regression)
 

@@ -219,7 +219,7 @@ EXCESS_FACTOR, TARGET_FACTOR, FLOAT32_CONTINUATIONS, MAX_CONTINUATIONS = 1.5, 0.
 # The reasons with which the last solution is the one that was asked for.
 SOLVED = StopReason.NO_VIOLATORS, StopReason.GAP_REACHED
 # Where the rounds end for these reasons, and not at a limit, they may continue.
-CONTINUED = *SOLVED, StopReason.NO_PROGRESS
+CONTINUED = StopReason.PRECISION_LIMIT, StopReason.NO_PROGRESS
 # From this number of rows on, the first evaluation computes at most a share of them in float64. A
 # gap a little below the one asked for leaves no room for a sample of few rows: further rounds until
 # POSTPONED_FACTOR times that gap then take less time.
@@ -373,7 +373,7 @@ class SubtaskSolution:
     violators: their number; None: they were not counted
     evaluated: whether the certificate comes from a closing evaluation of the solution
     poor_fit: why the model fits other rows poorly; None: no reason was found, or none was sought
-    full, changes: the solution that --reduce has reduced, and what it changed; None: it has not
+    changes: what --reduce has changed; None: it has not reduced the solution
     rounds, seconds: their number, and the seconds of their solves
     """
 
@@ -383,7 +383,6 @@ class SubtaskSolution:
     evaluated: bool
     stopped: Stopped
     poor_fit: str | None = None
-    full: SubtaskSolution | None = None
     changes: SubtaskReduction | None = None
     rounds: int = 0
     seconds: float = 0.0
@@ -393,11 +392,6 @@ class SubtaskSolution:
         """Return a constant decision value for a subtask that has not been solved."""
         SV, certificate = subtasks.constant_solution(number)
         return SubtaskSolution(SV, certificate, None, certificate.certified, stopped)
-
-    def in_whole(self, task: Subtask) -> SubtaskSolution:
-        """Return this solution with the row numbers of the whole D."""
-        full = None if self.full is None else self.full.in_whole(task)
-        return replace(self, SV=task.in_whole(self.SV), full=full)
 
 
 def total_certificate(certificates: Sequence[Certificate]) -> Certificate:
@@ -448,7 +442,9 @@ class Rounds:
         if self.gap is None:
             self.gap = self.job.stop.full_gap
         self.gap_target, self.continuations = self.gap or 0.0, 0
+        # The record of these rounds, and the evaluated solution from which they continue.
         self.record = Record()
+        self.before: SubtaskSolution | None = None
         # Whether rounds begin on an inner set, and the last solution over it: the coefficients of
         # all other rows are 0, so that it is feasible for all rows.
         self.begins_on_inner_set = self.all_rows is None and self.algorithm.uses_inner_set
@@ -464,31 +460,11 @@ class Rounds:
         nu_svc = self.task.problem.task == "nu-svc"
         self.least_norm = least_norm(self.scan) if nu_svc else None
 
-    def run(self, first_solution_by: float, evaluate: bool = True) -> SubtaskSolution:
-        """Make the rounds that there is time for, and return the solution with its certificate.
+    def solve(self, first_solution_by: float) -> SubtaskSolution:
+        """Make the rounds that there is time for, and return the solution, by running values.
 
-        If the closing evaluation finds a larger gap than the one asked for, rounds go on. Raises
-        TimeLimitError if there is no solution at the moment `first_solution_by`.
-        """
-        SV, stopped = self.solve(first_solution_by)
-        if not evaluate:
-            return SubtaskSolution(SV, self._running_certificate(SV), None, False, stopped)
-        found = self.evaluated(SV, stopped)
-        while self.continues(found):
-            SV, stopped = self.solve(inf)
-            if SV is found.SV and stopped.reason is StopReason.TIME_LIMIT:
-                # There was no time for a round in float64.
-                return replace(found, stopped=stopped)
-            found = self.evaluated(SV, stopped)
-        if found.stopped.reason in SOLVED and self._misses_gap(found) and found.full is None:
-            found = replace(found, stopped=Stopped(StopReason.PRECISION_LIMIT))
-        return found
-
-    def solve(self, first_solution_by: float) -> tuple[KernelSolution, Stopped]:
-        """Make the rounds that there is time for, and return the solution and why they ended.
-
-        The solution is the last one if it has no violators or the gap that was asked for, and the
-        one of lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
+        That is the last one if it has no violators or the gap that was asked for, and the one of
+        lowest P otherwise. Raises TimeLimitError if there is no solution at the moment
         `first_solution_by`.
         """
         self.first_solution_by = first_solution_by
@@ -502,14 +478,39 @@ class Rounds:
                     left = self.last_round_start - time.perf_counter()
                     answer = decide(self.record, self._limits(SV), run.tolerance, left)
                     if isinstance(answer, Stopped):
-                        return self._chosen(SV, answer), answer
+                        return self._found(self._chosen(SV, answer), answer)
                     if answer is not None:
                         self.record.tighten()
                         run.tolerance = answer
         except TimeLimitError:
-            if self.best_so_far is None:
+            best, before, stopped = self.best_so_far, self.before, Stopped(StopReason.TIME_LIMIT)
+            if best is None:
                 raise
-            return self.best_so_far, Stopped(StopReason.TIME_LIMIT)
+            if before is not None and best is before.SV:
+                return replace(before, stopped=stopped)
+            return self._found(best, stopped)
+
+    def _found(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
+        """Return a solution of the rounds so far, with the certificate of its running values.
+
+        P of a solution of the inner set is unknown.
+        """
+        record = self.record
+        primal = record.primal if SV is record.solution else record.last.primal
+        certificate = record.certificate(primal)
+        if record.solution is None:
+            certificate = Certificate(nan, record.dual, certified=False)
+        changes = SV.changes if isinstance(SV, ReducedMachine) else None
+        return SubtaskSolution(
+            SV,
+            certificate,
+            violators=None,
+            evaluated=False,
+            stopped=stopped,
+            changes=changes,
+            rounds=record.rounds,
+            seconds=record.seconds,
+        )
 
     def _chosen(self, last: KernelSolution, stopped: Stopped) -> KernelSolution:
         """Return the solution of rounds that have ended."""
@@ -614,17 +615,17 @@ class Rounds:
             gap,
             whole.n,
         )
-        SV, is_feasible = None, factor == 1.0
+        solved, is_feasible = None, factor == 1.0
         try:
-            SV, _ = part.solve(self.interrupt_at())
-            found = _over(part, rows, SV)
+            solved = part.solve(self.interrupt_at())
+            SV = _over(part, rows, solved.SV)
             if not is_feasible:
-                return found, found
-            self.inner_solution = found
-            return found, self._reduced_part(part, rows, SV, found)
+                return SV, SV
+            self.inner_solution = SV
+            return SV, self._reduced_part(part, rows, solved, SV)
         finally:
             best, so_far = part.record, self.record
-            if is_feasible and SV is None and best.solution is not None:
+            if is_feasible and solved is None and best.solution is not None:
                 self.inner_solution = _over(part, rows, best.solution)
             if is_feasible and best.dual > so_far.dual:
                 so_far.dual, so_far.dual_solution = best.dual, None
@@ -635,89 +636,83 @@ class Rounds:
             D.store.close()
 
     def _reduced_part(
-        self, part: Rounds, rows: np.ndarray, SV: KernelSolution, found: KernelSolution
+        self, part: Rounds, rows: np.ndarray, solved: SubtaskSolution, SV: KernelSolution
     ) -> KernelSolution:
         """Return the machine of few support vectors that --reduce asks for, or the solution.
 
-        The solution stays if it is as small, or the machine too coarse. found: the solution over
-        all rows.
+        The solution stays if it is as small, or the machine too coarse. SV: the solution with its
+        row numbers in all of D.
         """
         stop = self.job.stop
         gap = stop.wanted_gap
         if stop.reduce is None or gap is None:
-            return found
+            return SV
         # Lowering P takes longer than the scans that a few support vectors less save.
         lowers = stop.reduced_size is not None
-        machine, _ = part.reduce(SV, gap * PART_GAP_SHARE, lowers=lowers)
+        machine = part.reduce(solved, gap * PART_GAP_SHARE, lowers=lowers).SV
         if not isinstance(machine, ReducedMachine) or machine.gap > MAX_REDUCED_GAP:
-            return found
+            return SV
         # The losses of other rows may raise the gap.
         gap = machine.gap + (1 - PART_GAP_SHARE) * gap
-        return replace(_over(part, rows, machine), gap=gap, full=found)
+        return replace(_over(part, rows, machine), gap=gap, full=SV)
 
     # --- reduction and evaluation ------------------------------------------------------------
 
-    def reduced(self, solution: SubtaskSolution) -> SubtaskSolution:
+    def reduced(self, found: SubtaskSolution) -> SubtaskSolution:
         """Return a solution with the fewer support vectors of --reduce, or as it is without time.
 
         The scan holds the values of an evaluated solution.
         """
-        stop, SV = self.job.stop, solution.SV
-        if stop.reduce is None or not len(SV) or isinstance(SV, ReducedMachine):
-            return solution
-        from randsvm.algorithms.reduced_set import SubtaskReduction
-
-        certificate = solution.certificate if solution.evaluated else None
+        stop = self.job.stop
+        if stop.reduce is None or not len(found.SV) or isinstance(found.SV, ReducedMachine):
+            return found
         try:
             with self.clock.until(lambda: self.share_end - RESERVED_SECONDS):
-                SV, certificate = self.reduce(SV, stop.wanted_gap, certificate)
+                return self.reduce(found, stop.wanted_gap)
         except TimeLimitError:
-            if solution.evaluated:
+            if found.evaluated:
                 emit(Notice("--reduce: there was no time to reduce the support vectors"))
-            return solution
+            return found
+
+    def reduce(
+        self, found: SubtaskSolution, gap: float | None, lowers: bool = True
+    ) -> SubtaskSolution:
+        """Return a machine with fewer support vectors, its certificate, and the changes.
+
+        gap, lowers: see reduced_set.Reducer.
+        """
+        from randsvm.algorithms.reduced_set import Reducer, SubtaskReduction
+
+        size, seed = self.job.stop.reduced_size, self.job.data_params.seed
+        self.scan.return_to(found.SV)
+        reducer = Reducer(self.scan, found.SV, found.certificate, size, gap, seed, lowers)
+        SV, certificate = reducer.run()
         changes = SubtaskReduction(certificate, self.task.D.n)
         if isinstance(SV, ReducedMachine):
             changes = SV.changes
-        return replace(
-            solution, SV=SV, certificate=certificate, violators=None, full=solution, changes=changes
-        )
+            if found.evaluated:
+                *_, (SV, V) = self.scan.evaluations(SV)
+                certificate = self.scan.with_dual_of(found.SV, V.certificate)
+        return replace(found, SV=SV, certificate=certificate, violators=None, changes=changes)
 
-    def reduce(
-        self,
-        SV: KernelSolution,
-        gap: float | None,
-        certificate: Certificate | None = None,
-        lowers: bool = True,
-    ) -> tuple[KernelSolution, Certificate]:
-        """Return a machine with fewer support vectors, or the solution, and its certificate.
-
-        SV: a solution of `run`. certificate: that of its evaluation, whose values the scan holds;
-        None: it was not evaluated, so certificates are of running values. gap, lowers: see
-        reduced_set.Reducer.
-        """
-        from randsvm.algorithms.reduced_set import Reducer
-
-        job, evaluated = self.job, certificate is not None
-        self.scan.return_to(SV)
-        if certificate is None:
-            certificate = self._running_certificate(SV)
-        size, seed = job.stop.reduced_size, job.data_params.seed
-        machine, found = Reducer(self.scan, SV, certificate, size, gap, seed, lowers).run()
-        if evaluated and isinstance(machine, ReducedMachine):
-            *_, (machine, V) = self.scan.evaluations(machine)
-            found = self.scan.with_dual_of(SV, V.certificate)
-        return machine, found
-
-    def evaluated(self, SV: KernelSolution, stopped: Stopped) -> SubtaskSolution:
-        """Return the solution of `solve` with the certificate of a closing evaluation, if there is
+    def evaluated(self, found: SubtaskSolution) -> SubtaskSolution:
+        """Return a solution of `solve` with the certificate of a closing evaluation, if there is
         time for one."""
-        most = CHEAP_SHARE * self.task.D.n if self._may_postpone(stopped) else inf
-        return self._evaluated(SV, stopped, self.clock, self.share_end + RESERVED_SECONDS, most)
+        if found.evaluated:
+            return found
+        # A few further rounds may be cheaper than float64 sums of many rows.
+        is_first = found.stopped.reason is StopReason.GAP_REACHED and not self.continuations
+        self.postpones = is_first and self.task.D.n >= POSTPONING_ROWS
+        most = CHEAP_SHARE * self.task.D.n if self.postpones else inf
+        found = self._evaluated(found, self.clock, self.share_end + RESERVED_SECONDS, most)
+        is_solution = not isinstance(found.SV, ReducedMachine)
+        if found.stopped.reason in SOLVED and self._misses_gap(found) and is_solution:
+            found = replace(found, stopped=Stopped(StopReason.PRECISION_LIMIT))
+        return found
 
     def _evaluated(
         self,
-        SV: KernelSolution,
-        stopped: Stopped,
+        found: SubtaskSolution,
         clock: Clock,
         end: float,
         most: float = inf,
@@ -728,43 +723,22 @@ class Rounds:
         Without time for any, P and D have no bound of rounding, and certify nothing. most: see
         Scan.evaluations. ends: the exceptions that end the evaluation.
         """
-        certificate = violators = full = changes = None
+        SV, certificate = found.SV, replace(found.certificate, certified=False)
+        count: int | None = None
         with suppress(*ends), clock.until(lambda: end):
             if self.record.solution is None:
-                SV, V = self.scan.examine(SV)
-                self.record.take(SV, V.certificate)
+                SV, at_first = self.scan.examine(SV)
+                self.record.take(SV, at_first.certificate)
             for solution, V in self.scan.evaluations(SV, self.gap, most):
-                found, certificate, violators = solution, V.certificate, V.count
-            certificate = self._with_best_dual(found, V.certificate)
-        if certificate is None:
-            certificate = replace(self._running_certificate(SV), certified=False)
-            found = self.scan.completed(SV)
-        evaluated = violators is not None
-        if isinstance(found, ReducedMachine):
-            assert found.full is not None
-            changes, violators = found.changes, None
-            full = SubtaskSolution(found.full, changes.full, None, evaluated, stopped)
-        return SubtaskSolution(
-            SV=found,
+                SV, certificate, count = solution, V.certificate, V.count
+            certificate = self._with_best_dual(SV, certificate)
+        return replace(
+            found,
+            SV=self.scan.completed(SV),
             certificate=certificate,
-            violators=violators,
-            evaluated=evaluated,
-            stopped=stopped,
-            full=full,
-            changes=changes,
-            rounds=self.record.rounds,
-            seconds=self.record.seconds,
+            violators=None if isinstance(SV, ReducedMachine) else count,
+            evaluated=count is not None,
         )
-
-    def _running_certificate(self, SV: KernelSolution) -> Certificate:
-        """Return the certificate of the best or the last solution, by the running values.
-
-        P of a solution of the inner set is unknown.
-        """
-        best = self.record
-        if best.solution is None:
-            return Certificate(nan, best.dual, certified=False)
-        return best.certificate(best.primal if SV is best.solution else best.last.primal)
 
     def _with_best_dual(self, SV: KernelSolution, evaluated: Certificate) -> Certificate:
         """Return the certificate with D of the best solution, if it lowers the gap.
@@ -789,33 +763,27 @@ class Rounds:
         They may where the running values showed too small a gap, or where float32 was the limit.
         They continue from this solution.
         """
-        stopped, certificate = found.stopped, found.certificate
         if not self._misses_gap(found) or self.continuations == MAX_CONTINUATIONS:
             return False
-        if found.full is not None or stopped.reason not in CONTINUED:
+        if isinstance(found.SV, ReducedMachine) or found.stopped.reason not in CONTINUED:
             return False
         # More rounds do not lower the rounding of float64, from which a gap of inf follows.
-        target_missed = stopped.reason is StopReason.GAP_REACHED and certificate.gap < inf
+        gap = found.certificate.gap
+        target_missed = self.record.gap <= self.gap_target and gap < inf
         refines = not target_missed or self.continuations >= FLOAT32_CONTINUATIONS
         refines = refines and self.scan.kernel_layout.dtype is np.float32
         if not (target_missed or refines):
             return False
         if target_missed:
-            missed = certificate.gap - self.record.gap
-            lower = (self.gap or 0.0) - EXCESS_FACTOR * missed
-            factor = POSTPONED_FACTOR if self._may_postpone(stopped) else TARGET_FACTOR
+            lower = (self.gap or 0.0) - EXCESS_FACTOR * (gap - self.record.gap)
+            factor = POSTPONED_FACTOR if self.postpones else TARGET_FACTOR
             self.gap_target = max(self.gap_target * factor, lower)
-        self.continuations += certificate.gap < inf
+        self.continuations += gap < inf
         self.start, self.begins_on_inner_set = (in_float64 if refines else no_step), False
-        before = self.record
-        self.record = Record(before.rounds, before.seconds, before.scan_seconds)
-        self.record.take(found.SV, certificate)
+        so_far, self.before = self.record, found
+        self.record = Record(so_far.rounds, so_far.seconds, so_far.scan_seconds)
+        self.record.take(found.SV, found.certificate)
         return True
-
-    def _may_postpone(self, stopped: Stopped) -> bool:
-        """Return whether a few further rounds are cheaper than float64 sums of many rows."""
-        is_first = stopped.reason is StopReason.GAP_REACHED and not self.continuations
-        return is_first and self.task.D.n >= POSTPONING_ROWS
 
     def _misses_gap(self, found: SubtaskSolution) -> bool:
         return found.evaluated and self.gap is not None and found.certificate.gap > self.gap
@@ -828,10 +796,11 @@ class Rounds:
         """
         if self.best_so_far is None:
             return None
+        found = self._found(self.best_so_far, stopped)
         clock, ends = Clock(INTERRUPTED_SECONDS), (TimeLimitError, Interrupted, ClusterError)
         # Events go to no other listener, which may cancel this work.
         with listening(clock):
-            return self._evaluated(self.best_so_far, stopped, clock, clock.end, ends=ends)
+            return self._evaluated(found, clock, clock.end, ends=ends)
 
 
 def _over(part: Rounds, rows: np.ndarray, SV: Machine) -> Machine:

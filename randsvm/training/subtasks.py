@@ -41,7 +41,7 @@ from randsvm.parameters.svm import KernelParams, Problem, prediction_type_of, si
 from randsvm.svm.kernel_layout import kernel_centres
 from randsvm.svm.running_values import FLOAT64_ROWS, Coefficients
 from randsvm.svm.scan import Scan
-from randsvm.svm.solution import Certificate, KernelSolution, Step
+from randsvm.svm.solution import Certificate, KernelSolution, ReducedMachine, Step
 from randsvm.svm.working_set import WorkingSet
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class Subtask:
         """
         if self.rows is None:
             return solution
+        if isinstance(solution, ReducedMachine) and solution.full is not None:
+            solution = replace(solution, full=self.in_whole(solution.full))
         rows = self.rows[solution.rows]
         order = np.argsort(rows)
         weights = None if solution.weights is None else solution.weights[order]

@@ -58,6 +58,14 @@ def open_rounds(path: Path, **params: Any) -> Iterator[Rounds]:
         rounds.scan.forget()
 
 
+def trained(rounds: Rounds) -> Any:
+    """Return the solution of all rounds, as a training has it."""
+    found = rounds.evaluated(rounds.solve(math.inf))
+    while rounds.continues(found):
+        found = rounds.evaluated(rounds.solve(math.inf))
+    return found
+
+
 # ---- folds --------------------------------------------------------------------------------------
 
 

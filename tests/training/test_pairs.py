@@ -229,9 +229,6 @@ def test_other_threads_may_add_solutions_while_rounds_are_counted(monkeypatch):
         def __getitem__(self, number):
             return SimpleNamespace(D=SimpleNamespace(n=1), problem=None)
 
-        def lacks_side(self, number):
-            return False
-
     class BegunError(Exception):
         pass
 
@@ -243,5 +240,5 @@ def test_other_threads_may_add_solutions_while_rounds_are_counted(monkeypatch):
     run = kernel_machine.KernelTrainingRun(trainer, None, Pairs(), Clock(), inf, 2)
     run.solved = {0: Solution(), 1: Solution()}
     with pytest.raises(BegunError) as begun:
-        run._solve(4, Clock())
+        run._rounds(4, Pairs()[4], Clock())
     assert begun.value.args == (10,)

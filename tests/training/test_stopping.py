@@ -14,7 +14,7 @@ import pytest
 from commands import run_train
 from learning import board, learn, read_log
 from solving import Certificate, sampling, scan
-from trainings import Record, Stopped, StopReason, TimeLimitError, open_rounds
+from trainings import Record, Stopped, StopReason, TimeLimitError, open_rounds, trained
 
 from randsvm.events import Waiting, emit, listening
 
@@ -120,11 +120,11 @@ def test_no_sums_in_float64_follow_a_limit(tmp_path, set_sizes, monkeypatch, rea
     """Even if the bounds of float32, all there was time for, are larger than P and D."""
     set_sizes(float64_rows=0)
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
-        SV = rounds.run(inf, evaluate=False).SV
-        *_, (evaluated, V) = rounds.scan.evaluations(SV)
+        solved = rounds.solve(inf)
+        *_, (SV, V) = rounds.scan.evaluations(solved.SV)
         V = replace(V, certificate=Certificate(1.0, 0.5, primal_error=9.0, dual_error=9.0))
-        monkeypatch.setattr(rounds.scan, "evaluations", lambda *_: [(evaluated, V)])
-        found = rounds.evaluated(SV, Stopped(reason))
+        monkeypatch.setattr(rounds.scan, "evaluations", lambda *_: [(SV, V)])
+        found = rounds.evaluated(replace(solved, stopped=Stopped(reason)))
         assert found.stopped == Stopped(reason)
         assert not rounds.continues(found)
         assert rounds.scan.kernel_layout.dtype is np.float32
@@ -135,7 +135,7 @@ def test_an_interrupted_run_ends_with_the_scanned_offset_without_support_vectors
 ):
     """Of the solution over an inner set, that over all rows has another offset."""
     with open_rounds(board(500).save(tmp_path / "data"), gamma=5.0) as rounds:
-        SV, _ = rounds.scan.examine(rounds.run(inf, evaluate=False).SV)
+        SV, _ = rounds.scan.examine(rounds.solve(inf).SV)
         empty = replace(SV, rows=SV.rows[:0], beta=SV.beta[:0], b=7.0, points=None)
         rounds.record, rounds.inner_solution = Record(), empty
 
@@ -169,6 +169,6 @@ def test_sums_in_float64_after_a_missed_gap_have_a_deadline(tmp_path, set_sizes,
         monkeypatch.setattr(rounds.scan, "evaluations", wide)
         monkeypatch.setattr(rounds.scan, "refine", slow)
         with listening(rounds.clock):
-            found = rounds.run(inf)
+            found = trained(rounds)
         assert found.stopped == Stopped(StopReason.TIME_LIMIT)
         assert found.evaluated
