@@ -352,7 +352,7 @@ def negative_gradient(int kind, double z):
 
 def steps(
     const int[::1] starts, const int[::1] columns, const float[::1] values,
-    const int[::1] classes, const double[::1] targets,
+    const double[::1] y,
     const int[::1] order, const double[::1] weights, const double[::1] row_weights,
     int kind, bint crammer_singer_loss, bint is_regression,
     double epsilon, double origin, double lambda_, double eta0, double bias_rate, double bias_lambda, double horizon,
@@ -363,11 +363,11 @@ def steps(
     """One step for each row of `order`, for all K columns of v at once.
 
     Row i is values[starts[i]:starts[i + 1]] in `columns` (empty where every row has every column)
-    and of class classes[i]; its loss counts weights[class] times, and row_weights[i] times if they
+    and of class or target y[i]; its loss counts weights[class] times, and row_weights[i] times if they
     are not empty: a row of weight h then counts as h steps. K = 1:
-    class 0 is y = +1, class 1 is y = -1. K > 1: column k is class k against the rest, or with
-    crammer_singer_loss the loss is of f[class] - max of the others. A regression has K = 1, targets
-    instead of classes and the loss max(0, |y - f| - epsilon), or its square. Steps on the squared hinge are
+    class 0 is positive, class 1 is negative. K > 1: column k is class k against the rest, or with
+    crammer_singer_loss the loss is of f[class] - max of the others. A regression has K = 1, the
+    target y[i] and the loss max(0, |y - f| - epsilon), or its square. Steps on the squared hinge are
     implicit (its slope is taken at the f that the step leads to). It is the only loss whose
     negative_gradient is unbounded: an explicit step on a row with a large norm or weight would
     overshoot the minimum of the row's loss.
@@ -398,8 +398,8 @@ def steps(
             if columns.shape[0] > 0:
                 row.columns = &columns[starts[number]]
             row.length = starts[number + 1] - starts[number]
-            row.right = 0 if is_regression else classes[number]
-            row.target, row.weight = targets[number], weights[row.right]
+            row.right = 0 if is_regression else <Py_ssize_t>y[number]
+            row.target, row.weight = y[number], weights[row.right]
             row.aware, row.own, count = row_weights.shape[0] > 0, 1, 1
             if row.aware:
                 row.own = row_weights[number]

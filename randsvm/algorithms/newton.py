@@ -166,8 +166,9 @@ class _Point(NamedTuple):
 class _Problem:
     """A decision function of D, and its coefficients of the rows.
 
-    beta0, beta, second : (n,); second: the second derivatives of the smoothed losses. kept: for
-    each shard the rows with a second derivative above 0, and these; empty: rows are read again.
+    y, C, beta0, beta, second : (n,), C of each row with its weights; second: the second derivatives
+    of the smoothed losses. kept: for each shard the rows with a second derivative above 0, and
+    these; empty: rows are read again.
     """
 
     def __init__(
@@ -179,10 +180,12 @@ class _Problem:
         k: int,
         columns: Standardised,
     ) -> None:
-        self.D, self.rows, self.objective, self.C, self.k = D, rows, objective, C, k
-        self.columns = columns
+        self.D, self.rows, self.objective, self.columns = D, rows, objective, columns
         self.width = WIDTH
-        self.beta0, self.beta, self.second = np.zeros(D.n), np.zeros(D.n), np.zeros(D.n)
+        self.y, weights = objective.binary(D.labels(), D.weights(), k)
+        # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
+        self.C = np.maximum(C * weights, np.finfo(float).tiny)
+        self.beta0, self.beta, self.second = np.zeros((3, D.n))
         self.kept: dict[int, list[tuple[Matrix, np.ndarray]]] = {}
 
     def steps(self, u: np.ndarray, gap: float) -> Iterator[_Point]:
@@ -263,15 +266,14 @@ class _Problem:
         kept = []
         for chunk in self.rows(shard):
             X, at = chunk.X, slice(chunk.start, chunk.start + len(chunk.y))
-            y, weights = self.objective.binary(chunk, self.k)
-            # A class of weight 0 has no losses; the coefficients of its rows are divided by C.
-            C = np.maximum(self.C * weights, np.finfo(float).tiny)
-            residual, beta0 = y - (X @ w + b), self.beta0[at]
+            y, C, beta0 = self.y[at], self.C[at], self.beta0[at]
+            residual = y - (X @ w + b)
             # The loss has these slopes, times C, beyond epsilon and below -epsilon.
             up, down = np.ones((2, len(y)))
             if not self.objective.is_regression:
-                up, down = y.clip(0.0), (-y).clip(0.0)
-            loss = np.maximum(up * (residual - epsilon), -down * (residual + epsilon)).clip(0.0)
+                up, down = np.maximum(y, 0.0), np.maximum(-y, 0.0)
+            loss = np.maximum(up * (residual - epsilon), -down * (residual + epsilon))
+            loss = np.maximum(loss, 0.0)
             most = np.finfo(float).max if squared else C
             sigma = 2 * C if squared else C / self.width
             moved = beta0 + sigma * residual
@@ -284,10 +286,9 @@ class _Problem:
             numbers[1] += smoothed.sum()
             numbers[2] += 0.0 if squared else proximal.sum()
             numbers[3] += second.sum()
-            side = np.column_stack([beta.clip(0.0), -((-beta).clip(0.0))])
-            sides[0] += np.abs(side).sum(axis=0)
-            sides[1] += y @ side - epsilon * np.abs(side).sum(axis=0)
-            sides[2] += (1 / (4 * C)) @ side**2 if squared else 0.0
+            side = np.column_stack([np.maximum(beta, 0.0), np.minimum(beta, 0.0)])
+            size = np.abs(side).sum(axis=0)
+            sides += size, y @ side - epsilon * size, (1 / (4 * C)) @ side**2 if squared else [0, 0]
             products += _column_products(X, side)
             self.beta[at], self.second[at] = beta, second
             if self.D.nnz <= MAX_KEPT_VALUES:

@@ -18,7 +18,7 @@ with one average for each epoch instead of one at the end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -89,22 +89,24 @@ class Progressive(NamedTuple):
 class Learner:
     """The weights during training, see _sgd.pyx. v, A : (d, K) float64; b, b_sum : (K,) float64.
 
+    steps_before: the number of steps of earlier runs, which t counts, too
     state : (8,) float64: s, sigma, m, t, and sums over all steps, see `sums`.
     """
 
     steps: SgdSchedule
     v: np.ndarray
     b: np.ndarray
+    steps_before: InitVar[float] = 0.0
     A: np.ndarray = field(init=False)
     b_sum: np.ndarray = field(init=False)
     state: np.ndarray = field(init=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, steps_before: float) -> None:
         d, K = self.v.shape
         self.A = np.zeros((d if self.steps.averages else 0, K))
         self.b_sum = np.zeros(K)
         self.state = np.zeros(8)
-        self.state[_sgd.S] = 1.0
+        self.state[[_sgd.S, _sgd.T]] = 1.0, steps_before
 
     @staticmethod
     def new(steps: SgdSchedule, d: int, b: np.ndarray | None = None) -> Learner:
@@ -120,10 +122,6 @@ class Learner:
     def t(self) -> float:
         """Return the number of steps so far, including those of earlier runs."""
         return float(self.state[_sgd.T])
-
-    def start_at(self, t: float) -> None:
-        """Continue after t steps of an earlier run."""
-        self.state[_sgd.T] = t
 
     @property
     def sums(self) -> np.ndarray:
@@ -147,12 +145,12 @@ class Learner:
         """Make a step for each row of the batch, with features rounded to float32."""
         steps, K, row_weights = self.steps, self.v.shape[1], np.empty(0)
         bias_lambda = steps.lambda_ if steps.bias_lambda is None else steps.bias_lambda
-        values = batch.values.astype(np.float32, copy=False)
         if steps.mean_weight is not None:
-            own = np.ones(len(batch.targets)) if batch.weights is None else batch.weights
+            own = np.ones(len(batch.y)) if batch.weights is None else batch.weights
             row_weights = own / steps.mean_weight
         _sgd.steps(
-            batch.starts, batch.columns, values, batch.classes, batch.targets, batch.order,
+            batch.starts.astype(np.int32, copy=False), batch.columns.astype(np.int32, copy=False),
+            batch.values.astype(np.float32, copy=False), batch.y, batch.order,
             steps.weights, row_weights, steps.loss_number,
             steps.crammer_singer, steps.epsilon is not None, steps.epsilon or 0.0, steps.origin,
             steps.lambda_, steps.eta0, steps.bias_rate, bias_lambda, steps.horizon,
@@ -277,8 +275,7 @@ def averaged_pass(D: Dataset, learner: Learner, rng: Draws, count: int) -> Itera
     def learn(leader: Shard) -> Learner:
         rows = sum(shard.stop - shard.start for shard in groups[leader])
         own = replace(steps, horizon=steps.horizon * rows / D.n)
-        part = Learner(own, common.w.copy(), common.b.copy())
-        part.start_at(passes * rows)
+        part = Learner(own, common.w.copy(), common.b.copy(), passes * rows)
         for batch in shuffled_batches(D, draws[leader], numbers(leader)):
             part.learn(batch)
             emit(Progress("learning a group", min(part.steps_made, rows), rows))

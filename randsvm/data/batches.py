@@ -29,32 +29,17 @@ BATCH_NONZEROS = 1 << 20
 class Batch:
     """Rows in CSR, and the order of learning.
 
-    starts (m + 1,), columns (nnz,), classes (m,), order (steps,) int32; values (nnz,); targets (m,)
-    float64. columns is empty if every row has every column. weights : (m,) float64, the weight of
-    each step on a row, or None if rows have none.
+    starts (m + 1,), columns (nnz,), order (steps,) integers; values (nnz,); y (m,) float64, class
+    indices or targets. columns is empty if every row has every column. weights : (m,) float64, the
+    weight of each step on a row, or None if rows have none.
     """
 
     starts: np.ndarray
     columns: np.ndarray
     values: np.ndarray
-    classes: np.ndarray
-    targets: np.ndarray
+    y: np.ndarray
     order: np.ndarray
     weights: np.ndarray | None = None
-
-    @staticmethod
-    def of(
-        starts: np.ndarray,
-        columns: np.ndarray,
-        values: np.ndarray,
-        y: np.ndarray,
-        order: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> Batch:
-        """Return the batch of some rows. y : (m,) float64, class indices or targets."""
-        with np.errstate(invalid="ignore"):  # a target may be beyond int32
-            classes = y.astype(np.int32)
-        return Batch(starts.astype(np.int32), columns, values, classes, y, order, weights)
 
 
 def split_by_weight(
@@ -106,8 +91,7 @@ def _batch(D: Dataset, pieces: Sequence[RowRange], random: Permuter) -> Batch:
     if weights is not None:
         rows, weights = split_by_weight(rows, weights, D.summary.total_weight / D.summary.n)
     order = rows[random.permutation(len(rows))].astype(np.int32)
-    columns = X.indices.astype(np.int32, copy=False)
-    return Batch.of(X.indptr, columns, X.data, y, order, weights)
+    return Batch(X.indptr, X.indices, X.data, y, order, weights)
 
 
 def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterator[Batch]:
@@ -130,8 +114,7 @@ def _mapped(D: Dataset, batches: Iterator[Batch], mapping: FeatureMap) -> Iterat
             np.arange(m + 1, dtype=np.int32) * np.int32(width),
             np.empty(0, np.int32),
             mapping.values(X[rows]).ravel(),
-            batch.classes[rows],
-            batch.targets[rows],
+            batch.y[rows],
             np.arange(m, dtype=np.int32),
             None if batch.weights is None else batch.weights[rows],
         )

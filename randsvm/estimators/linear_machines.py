@@ -83,24 +83,14 @@ class LinearMachine(BaseSVM):
         own = {"no_bias": not self.fit_intercept, **self._own_options(arrays)}
         return {**own, **self._common_options()}
 
-    def _partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
-    ) -> LinearMachine:
-        """Continue with one step for each row, as `randsvm-train sgd --update` does."""
-        self._check_parameters()
-        begins = not hasattr(self, "model_")
-        X, arrays = self._checked_part(X, y, classes, sample_weight, begins)
+    def _learn(self, arrays: Arrays, begins: bool) -> None:
+        """Make one step for each row, as `randsvm-train sgd --update` does.
+
+        begins: whether no rows came before
+        """
         how = {"epochs": 1, **self._options(arrays)} if begins else {"update": self.model_}
         self._take(api.train(arrays, algorithm="sgd", **how))
         self.n_iter_ = 1
-        return self
-
-    def _checked_part(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, begins: bool
-    ) -> tuple[Any, Arrays]:
-        """Return what `_checked` returns. begins : whether no rows came before."""
-        X, y = self._checked_rows(X, begins, y=y, y_numeric=True)
-        return X, Arrays(X, y, weights=checked_weights(sample_weight, X))
 
     @property
     def coef_(self) -> Any:
@@ -171,25 +161,22 @@ class LinearSVC(Classifier, LinearMachine):
         ValueError
             If a parameter or a value is invalid, or if a label is new.
         """
-        self._partial_fit(X, y, classes, sample_weight)
-        return self
-
-    def _checked_part(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, begins: bool
-    ) -> tuple[Any, Arrays]:
+        self._check_parameters()
+        begins = not hasattr(self, "model_")
         if begins:
             X, arrays = self._checked(X, y, sample_weight)
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise ValueError(
                     "the first rows of partial_fit must have all classes, and no others"
                 )
-            return X, arrays
-        X, y = self._checked_rows(X, False, y=y)
-        if not np.isin(y, self.classes_).all():
-            raise ValueError("y has labels that the first rows of partial_fit did not have")
-        codes = np.searchsorted(self.classes_, y)
-        weights = checked_weights(sample_weight, X)
-        return X, Arrays(X, codes, self.classes_, weights)
+        else:
+            X, y = self._checked_rows(X, False, y=y)
+            if not np.isin(y, self.classes_).all():
+                raise ValueError("y has labels that the first rows of partial_fit did not have")
+            codes, weights = np.searchsorted(self.classes_, y), checked_weights(sample_weight, X)
+            arrays = Arrays(X, codes, self.classes_, weights)
+        self._learn(arrays, begins)
+        return self
 
     def _check_parameters(self) -> None:
         if self.penalty != "l2" or (self.loss == "hinge" and self.dual is False):
@@ -245,7 +232,10 @@ class LinearSVR(RegressorMixin, LinearMachine):
         ValueError
             If a parameter or a value is invalid.
         """
-        self._partial_fit(X, y, None, sample_weight)
+        self._check_parameters()
+        begins = not hasattr(self, "model_")
+        X, y = self._checked_rows(X, begins, y=y, y_numeric=True)
+        self._learn(Arrays(X, y, weights=checked_weights(sample_weight, X)), begins)
         return self
 
     def _own_options(self, arrays: Arrays) -> dict[str, Any]:

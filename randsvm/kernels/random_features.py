@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import cached_property
 
 import numpy as np
@@ -237,24 +238,15 @@ class RandomMap:
 def _coefficients(degree: int, gamma: float, coef0: float) -> np.ndarray:
     """Return binomial(degree, m) gamma^m coef0^(degree - m) for m = 0 .. degree, float64; inf
     beyond."""
-    # As quotients of whole numbers: rounded once, whatever the size of the powers.
-    sizes = [math.log2(number) if number else -math.inf for number in (gamma, coef0)]
-    (g, g_unit), (r, r_unit) = float(gamma).as_integer_ratio(), float(coef0).as_integer_ratio()
-    g_bits, r_bits = g_unit.bit_length() - 1, r_unit.bit_length() - 1
-
-    def rounded(m: int) -> float:
-        powers = (m, degree - m)
-        size = sum(power * size for power, size in zip(powers, sizes, strict=True) if power)
-        size += math.log2(math.comb(degree, m))
-        if not abs(size) < 2000:  # far beyond float64 the whole numbers have a million digits
-            return math.inf if size > 0 else 0.0
-        top = math.comb(degree, m) * g**m * r ** (degree - m)
-        try:
-            return top / (1 << (m * g_bits + (degree - m) * r_bits))
-        except OverflowError:
-            return math.inf
-
-    return np.array([rounded(m) for m in range(degree + 1)])
+    # Decimals have powers of any size, and the same ones on every machine. A float64 has up to 767
+    # digits; with fewer, products of a few bits that lie between two floats round to the wrong one.
+    with localcontext(Context(prec=800, Emin=MIN_EMIN, Emax=MAX_EMAX)):
+        powers = [
+            [Decimal(number) ** m if m else Decimal(1) for m in range(degree + 1)]
+            for number in (gamma, coef0)
+        ]
+        products = zip(*(powers[0], reversed(powers[1])), strict=True)
+        return np.array([float(math.comb(degree, m) * g * r) for m, (g, r) in enumerate(products)])
 
 
 # --- maps over given features ------------------------------------------------------------------

@@ -21,13 +21,13 @@ from randsvm.models.model_text import (
     trailer_of,
     written,
 )
+from randsvm.parameters.sgd import CRAMMER_SINGER
 
 # LIBLINEAR's name of novelty detection.
 ONE_CLASS_SOLVER = "ONECLASS_SVM"
 # LIBLINEAR's logistic regressions have the probabilities 1/(1 + exp(-f)).
 LOGISTIC = ("L2R_LR", "L1R_LR", "L2R_LR_DUAL")
 LOGISTIC_SIGMOID = np.array([[-1.0], [0.0]])
-CRAMMER_SINGER = "MCSVM_CS"
 CLASSIFIER_SOLVERS = (
     "L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL", CRAMMER_SINGER,
     "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL",

@@ -77,6 +77,8 @@ LOSSES = {
     "log": MarginLoss("L2R_LR", log_loss),
     OUTSIDE: MarginLoss("L2R_L1LOSS_SVC_DUAL", lambda z: (-z).clip(0.0), margin=0.0),
 }
+# LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
+CRAMMER_SINGER = "MCSVM_CS"
 # The losses of classes that a user chooses from.
 LOSS_NAMES = tuple(name for name in LOSSES if name != OUTSIDE)
 # The losses of a regression. The second is the square of the first.

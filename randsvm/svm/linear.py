@@ -12,12 +12,10 @@ from randsvm.arrays import Matrix, sum_in_order
 from randsvm.data.dataset import Chunk, Dataset
 from randsvm.data.shard_executor import Shard
 from randsvm.events import Progress, emit
-from randsvm.parameters.sgd import LOSSES, OUTSIDE
+from randsvm.parameters.sgd import CRAMMER_SINGER, LOSSES, OUTSIDE
 
 # Relative difference of two sums of the same products in different orders.
 ROUNDING = 1e-9
-# LIBLINEAR's solver of the hinge loss of f[class] - max of the others.
-CRAMMER_SINGER = "MCSVM_CS"
 # LIBLINEAR's solvers of a regression by its loss.
 SOLVER_OF_REGRESSION_LOSS = {"hinge": "L2R_L1LOSS_SVR_DUAL", "squared-hinge": "L2R_L2LOSS_SVR"}
 
@@ -138,16 +136,19 @@ class LinearObjective:
         at_origin = float(b[0] if self.share is not None else LOSSES[self.loss].of(-b)[0])
         return found.loss + found.weight * self.origin * at_origin
 
-    def binary(self, chunk: Chunk, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def binary(
+        self, y: np.ndarray, weights: np.ndarray | None, k: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return y of rows for decision function k, and the weights of their losses, both (m,).
 
-        y is 1 for class k and -1 for the others; in a regression it is the target.
+        y is 1 for class k and -1 for the others; in a regression it is the target. weights : (m,),
+        or None if all are 1.
         """
-        weights = weights_of(chunk)
+        own = np.ones(len(y)) if weights is None else weights
         if self.is_regression:
-            return chunk.y, weights
-        classes = chunk.y.astype(np.int64)
-        return np.where(classes == k, 1.0, -1.0), self.weights[classes] * weights
+            return y, own
+        classes = y.astype(np.int64)
+        return np.where(classes == k, 1.0, -1.0), self.weights[classes] * own
 
 
 def evaluate_linear(D: Dataset, linear: Linear, objective: LinearObjective) -> LinearFindings:

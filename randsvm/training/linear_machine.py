@@ -39,10 +39,9 @@ from randsvm.models.model_text import load, save
 from randsvm.models.row_files import RowFiles
 from randsvm.parameters.option import changed_flags, command_line, ineffective_flags, require
 from randsvm.parameters.run import DataParams
-from randsvm.parameters.sgd import LOSS_NAMES, LOSSES, OUTSIDE, SgdParams
+from randsvm.parameters.sgd import CRAMMER_SINGER, LOSS_NAMES, LOSSES, OUTSIDE, SgdParams
 from randsvm.parameters.svm import class_weights
 from randsvm.svm.linear import (
-    CRAMMER_SINGER,
     SOLVER_OF_REGRESSION_LOSS,
     Linear,
     LinearFindings,
@@ -553,8 +552,7 @@ def _learner_of(old: LinearModel, params: SgdParams, path: str) -> Learner:
         averages=params.update_rate is None,
         fixed_rate=params.update_rate or 0.0,
     )
-    learner = Learner(steps, old.w.copy(), old.b.copy())
-    learner.start_at(t)
+    learner = Learner(steps, old.w.copy(), old.b.copy(), steps_before=t)
     try:
         _continue_update(learner, metadata)
     except ValueError:
@@ -653,7 +651,7 @@ class UpdateRun(TrainingRun):
         weighted = rows.weights is not None and bool((rows.weights != 1).any())
         learner.steps = replace(learner.steps, mean_weight=1.0 if weighted else None)
         columns, order = self._columns_of(rows.indices), np.arange(len(rows.y), dtype=np.int32)
-        learner.learn(Batch.of(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
+        learner.learn(Batch(rows.indptr, columns, rows.values, rows.y, order, rows.weights))
         self.seconds += time.perf_counter() - began
         # At each doubling of the rows, as Vowpal Wabbit does, from the first block on.
         if learner.steps_made >= max(2 * self.reported[0], 1):

@@ -59,7 +59,7 @@ class SparseRows:
             )
         columns = np.empty(0, np.int32) if dense else X.indices.astype(np.int32)
         order = self.order if order is None else order
-        return Batch.of(X.indptr, columns, X.data, self.y, order.astype(np.int32))
+        return Batch(X.indptr, columns, X.data, self.y, order.astype(np.int32))
 
     def learn_with_both(self, learner, plain, dense=False):
         """Run the same steps in both learners."""
@@ -236,9 +236,9 @@ def epochs_of_rows(path, seed, epochs):
             rows = []
             for batch in shuffled_batches(view, rng.next()):
                 X = sparse.csr_matrix(
-                    (batch.values, batch.columns, batch.starts), (len(batch.classes), view.d)
+                    (batch.values, batch.columns, batch.starts), (len(batch.y), view.d)
                 ).toarray()
-                rows += [(X[i].astype(float), batch.classes[i]) for i in batch.order]
+                rows += [(X[i].astype(float), int(batch.y[i])) for i in batch.order]
             yield rows
 
 

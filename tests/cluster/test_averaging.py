@@ -141,9 +141,9 @@ def reference_epochs(D, steps, rng, epochs):
 
 def rows_of(D, rng, chunks):
     for batch in shuffled_batches(D, rng.next(), chunks):
-        shape = len(batch.classes), D.d
+        shape = len(batch.y), D.d
         X = sparse.csr_matrix((batch.values, batch.columns, batch.starts), shape).toarray()
-        yield from ((X[i].astype(float), batch.classes[i]) for i in batch.order)
+        yield from ((X[i].astype(float), int(batch.y[i])) for i in batch.order)
 
 
 def test_groups_of_a_sorted_file_hold_all_rows_and_all_classes(three):

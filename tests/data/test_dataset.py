@@ -240,7 +240,7 @@ def rows_in_pass_order(D, *key):
             at = slice(batch.starts[i], batch.starts[i + 1])
             row = int(batch.values[at][0]) - 1
             assert batch.columns[at].tolist() == [0, 1 + row % 7]
-            assert batch.classes[i] == row // 300
+            assert batch.y[i] == row // 300
             rows.append(row)
         found.append(rows)
     return found
@@ -276,7 +276,7 @@ def test_batches_of_a_file_sorted_by_class_hold_both_classes(tmp_path, rows, non
     path.write_text(f"+1 {tail}" * (rows // 2) + f"-1 {tail}" * (rows // 2))
     with open_rows(path) as whole:
         D, _ = by_class(whole, path)
-        found = [batch.classes[batch.order] for batch in shuffled_batches(D, Draw(0, draw))]
+        found = [batch.y[batch.order] for batch in shuffled_batches(D, Draw(0, draw))]
     assert len(found) > 1
     for classes in found:
         assert 0.1 < classes.mean() < 0.9
