@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,19 @@ from randsvm.data.svmlight import Block
 from randsvm.decimals import join_rows
 from randsvm.kernels.kernel import Kernel
 from randsvm.models.kernel_model import KernelModel, PairwiseModel
-from randsvm.models.model_text import Header, check_finite, fields_of, reading, trailer_of, written
+from randsvm.models.model_text import (
+    COUNTS,
+    INTS,
+    NUMBERS,
+    POSITIVE,
+    Header,
+    check_finite,
+    fields_of,
+    one_of,
+    reading,
+    trailer_of,
+    written,
+)
 from randsvm.parameters.kernel import KERNELS
 
 # Task -> LIBSVM's svm_type. A nu_svc or nu_svr model predicts like a c_svc or epsilon_svr model.
@@ -24,10 +35,21 @@ TASKS = {name: task for types in (TYPES, NU_TYPES) for task, name in types.items
 KERNELS_OF_LIBSVM = {"polynomial" if name == "poly" else name: name for name in KERNELS}
 # The keywords are in LIBSVM's order. Two classes, regression and one-class have nr_class 2. A
 # classifier that was trained with rows of one class has nr_class 1 and no support vectors.
-KEYWORDS = (
-    "svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho",
-    "label", "probA", "probB", "prob_density_marks", "nr_sv",
-)  # fmt: skip
+KEYWORDS = {
+    "svm_type": one_of(TASKS),
+    "kernel_type": one_of(KERNELS_OF_LIBSVM),
+    "degree": COUNTS,
+    "gamma": POSITIVE,
+    "coef0": NUMBERS,
+    "nr_class": INTS,
+    "total_sv": COUNTS,
+    "rho": NUMBERS,
+    "label": INTS,
+    "probA": NUMBERS,
+    "probB": NUMBERS,
+    "prob_density_marks": NUMBERS,
+    "nr_sv": COUNTS,
+}
 
 CLASSIFIERS = ("c_svc", "nu_svc")
 
@@ -91,19 +113,26 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     Raise ModelError, or DataError with line and column inside the support vectors.
     """
     header = Header(content, name, HEADER_FORMAT)
-    svm_type = header.choice("svm_type", TASKS)
-    task, nu = TASKS[svm_type], svm_type in NU_TYPES.values()
-    kernel = _kernel(header)
+    (svm_type,), (kernel_type,) = header.get("svm_type"), header.get("kernel_type")
+    task, nu, kernel_name = (
+        TASKS[svm_type],
+        svm_type in NU_TYPES.values(),
+        KERNELS_OF_LIBSVM[kernel_type],
+    )
+    kernel = Kernel(kernel_name, **{key: header.get(key)[0] for key in KERNELS[kernel_name]})
     nr_class, label, nr_sv = header.classes(svm_type, CLASSIFIERS, "label", "nr_sv")
-    (total_sv,) = header.numbers("total_sv", whole=True, least=0)
-    _check_counts(header, nr_class, nr_sv, total_sv)
+    (total_sv,) = header.get("total_sv")
+    if nr_class == 1 and (total_sv or not nr_sv):
+        raise header.error("nr_class", "nr_class 1 with total_sv 0 and nr_sv 0", "others")
+    if nr_sv and sum(nr_sv) != total_sv:
+        raise header.error("nr_sv", f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}")
     # Several classes with nr_sv are one against one: support vectors are grouped by class, and
     # those of class i have a coefficient for each other class. Without nr_sv, which only the own
     # layout may lack, the classes are one against the rest.
     pairs = nr_class != 2 and nr_sv is not None
     columns = 1 if nr_class == 2 else nr_class - 1 if pairs else nr_class
     decisions = nr_class * (nr_class - 1) // 2 if pairs or nr_class == 2 else nr_class
-    b = -np.array(header.numbers("rho", decisions))
+    b = -np.array(header.get("rho", decisions))
     with reading(name):
         given = fields_of(header.trailer, task, label)
         given["float64"] = given["float64"] or float64
@@ -125,33 +154,12 @@ def read(content: bytes, name: str, float64: bool = False) -> KernelModel:
     return PairwiseModel(own=np.repeat(np.arange(nr_class), nr_sv), beta=beta, **given)
 
 
-def _kernel(header: Header) -> Kernel:
-    name = KERNELS_OF_LIBSVM[header.choice("kernel_type", KERNELS_OF_LIBSVM)]
-    least = {"coef0": -math.inf}
-    given = {
-        key: header.numbers(key, whole=key == "degree", least=least.get(key, 0))[0]
-        for key in KERNELS[name]
-    }
-    return Kernel(name, **given)
-
-
-def _check_counts(
-    header: Header, nr_class: int, nr_sv: tuple[int, ...] | None, total_sv: int
-) -> None:
-    if nr_class == 1 and (total_sv or not nr_sv):
-        raise header.error("nr_class", "nr_class 1 with total_sv 0 and nr_sv 0", "others")
-    if nr_sv and (min(nr_sv) < 0 or sum(nr_sv) != total_sv):
-        raise header.error("nr_sv", f"counts with the sum {total_sv} (total_sv)", f"{nr_sv}")
-
-
 def _probabilities(header: Header, task: str, decisions: int) -> dict[str, Any]:
     """Return the fields of Model for probabilities."""
     counts = {"probA": decisions, "probB": decisions}
     if task == "one-class":
         counts = {"prob_density_marks": 10}
-    found = {
-        key: header.numbers(key, count) for key, count in counts.items() if key in header.lines
-    }
+    found = {key: header.get(key, count) for key, count in counts.items() if key in header.lines}
     marks, has_both = found.get("prob_density_marks"), len(found) == 2
     return {
         "density_marks": None if marks is None else np.array(marks),

@@ -14,9 +14,13 @@ from randsvm.errors import ModelError
 from randsvm.kernels.random_features import FeatureTransform, RandomMap
 from randsvm.models.model import Model, ModelRows
 from randsvm.models.model_text import (
+    COUNTS,
+    INTS,
+    NUMBERS,
     Header,
     check_finite,
     fields_of,
+    one_of,
     reading,
     trailer_of,
     written,
@@ -43,7 +47,14 @@ SOLVER_TYPES = (*CLASSIFIER_SOLVERS, *REGRESSION_SOLVERS, ONE_CLASS_SOLVER)
 HEADER_FORMAT = (
     "LIBLINEAR",
     "w",
-    ("solver_type", "nr_class", "label", "nr_feature", "bias", "rho"),
+    {
+        "solver_type": one_of(SOLVER_TYPES),
+        "nr_class": INTS,
+        "label": INTS,
+        "nr_feature": COUNTS,
+        "bias": NUMBERS,
+        "rho": NUMBERS,
+    },
 )
 BLOCK_NUMBERS = 1 << 16  # numbers of w that are formatted at once
 # LIBLINEAR's layout has a row of w for every index up to the largest: 8 GB for one index of
@@ -151,15 +162,10 @@ def read(content: bytes, name: str, float64: bool) -> LinearModel:
     f_c(x) = sum_j w_jc x_j + bias w_(last)c - rho, without a last row if the bias is negative.
     """
     header = Header(content, name, HEADER_FORMAT)
-    solver = header.choice("solver_type", SOLVER_TYPES)
+    (solver,) = header.get("solver_type")
     nr_class, label = header.classes(solver, CLASSIFIER_SOLVERS, "label")
-    (nr_feature,) = header.numbers("nr_feature", whole=True, least=0)
-    (bias,) = header.numbers("bias")
-    rho = 0.0
-    if solver == ONE_CLASS_SOLVER:
-        (rho,) = header.numbers("rho")
-    else:
-        header.check_absent("rho", solver, [ONE_CLASS_SOLVER])
+    (nr_feature,), (bias,) = header.get("nr_feature"), header.get("bias")
+    (rho,) = header.get("rho") if solver == ONE_CLASS_SOLVER else (0.0,)
     # Two classes have one column of w, except in MCSVM_CS.
     columns = 1 if nr_class == 2 and solver != CRAMMER_SINGER else nr_class
     rows = nr_feature + (bias >= 0)

@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,9 +49,11 @@ MAX_HEADER_LINES = 16  # of a header in either format, including the first line 
 # The largest number of features that the trailer of a model may list as runs.
 MAX_FEATURES = 1 << 26
 
-# The header of one of the two formats: the program, the last line, and the keywords in the order in
-# which the program writes them.
-HeaderFormat: TypeAlias = tuple[str, str, tuple[str, ...]]
+# What a word after a keyword is: whether it is one, its value, and how messages name such words.
+WordKind: TypeAlias = tuple[Callable[[bytes], bool], Callable[[bytes], Any], str]
+# The header of one of the two formats: the program, the last line, and the kinds of words by
+# keyword.
+HeaderFormat: TypeAlias = tuple[str, str, dict[str, WordKind]]
 
 # First bytes of syntax that svmlight files may contain and models may not: comments, qid, cost,
 # unlabelled rows, a byte order mark.
@@ -287,7 +289,7 @@ class Header:
 
     trailer : None for a model of LIBSVM or LIBLINEAR
     own_layout : whether the model is in the package's own layout
-    lines : number of the line with each keyword; first_line : of the first row
+    values : by keyword; lines : number of the line with each keyword; first_line : of the first row
     """
 
     def __init__(self, content: bytes, name: str, header_format: HeaderFormat) -> None:
@@ -296,21 +298,24 @@ class Header:
         Raise ModelError, also for a model in the own layout without a trailer.
         """
         self.name = name
-        self.program, self.last_line, self.keywords = header_format
+        self.program, self.last_line, kinds = header_format
         end, self.trailer = split_trailer(content, name)
         self.own_layout, self.lines = False, dict[str, int]()
-        self._words: dict[str, list[bytes]] = {}
+        self.values: dict[str, tuple[Any, ...]] = {}
         stream = io.BytesIO(content)
         for number in itertools.count(1):
-            line = self._line(stream, number)
-            word, *rest = line.split() or [b""]
+            line = stream.readline(LONGEST_LINE)
+            if not line.endswith(b"\n"):
+                expected = f"a model with a line '{self.last_line}'"
+                raise self.error(number, expected, line or "the end (truncated?)")
+            word, *words = line.split() or [b""]
             if number == 1 and word == OWN_LAYOUT.encode():
-                _check_version(b" ".join(rest), f"{name}:1")
+                _check_version(b" ".join(words), f"{name}:1")
                 self.own_layout = True
             elif line.rstrip() == self.last_line.encode():
                 break
             else:
-                self._add(number, word, rest)
+                self._add(number, word.decode("ascii", "replace"), words, kinds)
         self._text, self.first_line = content[stream.tell() : end], number + 1
         if self.own_layout and self.trailer is None:
             raise ModelError(
@@ -318,25 +323,19 @@ class Header:
                 f"(truncated?)"
             )
 
-    def _line(self, stream: io.BytesIO, number: int) -> bytes:
-        line = stream.readline(LONGEST_LINE)
-        if not line and number == 1:
-            raise self.error(1, "a model", "an empty file")
-        if not line:
-            raise self.error(number, f"the line '{self.last_line}'", "the end (truncated?)")
-        if not line.endswith(b"\n"):
-            raise self.error(number, "a whole line of the model's header", line)
-        return line
-
-    def _add(self, number: int, word: bytes, rest: list[bytes]) -> None:
-        keyword = word.decode("ascii", "replace")
-        if keyword not in self.keywords:
+    def _add(
+        self, number: int, keyword: str, words: list[bytes], kinds: Mapping[str, WordKind]
+    ) -> None:
+        if keyword not in kinds:
             expected = f"a keyword of {self.program}'s model format"
             hint = " (is it a model?)" if number == 1 else ""
-            raise self.error(number, expected, quoted(word) + hint)
+            raise self.error(number, expected, quoted(keyword.encode()) + hint)
         if keyword in self.lines:
             raise self.error(number, f"'{keyword}' once (line {self.lines[keyword]})", "it again")
-        self.lines[keyword], self._words[keyword] = number, rest
+        is_one, value, kind = kinds[keyword]
+        if not all(map(is_one, words)):
+            raise self.error(number, f"{kind} after '{keyword}'", b" ".join(words))
+        self.lines[keyword], self.values[keyword] = number, tuple(map(value, words))
 
     def error(self, at: int | str, expected: str, found: bytes | str) -> ModelError:
         """Return the error of a line. at : its number, or the keyword that it begins with."""
@@ -344,46 +343,18 @@ class Header:
         what = found if isinstance(found, str) else quoted(found.strip())
         return ModelError(f"{self.name}:{number}: expected {expected}, found {what}")
 
-    def words(self, keyword: str) -> list[bytes]:
-        """Return the words after `keyword`."""
-        if keyword not in self.lines:
+    def get(self, keyword: str, count: int = 1) -> tuple[Any, ...]:
+        """Return the `count` values after a keyword."""
+        if keyword not in self.values:
             raise ModelError(
                 f"{self.name}: expected a line '{keyword} ...' before the line "
                 f"'{self.last_line}', found none"
             )
-        return self._words[keyword]
-
-    def choice(self, keyword: str, allowed: Iterable[str]) -> str:
-        """Return the only word after `keyword`. Raise ModelError if it is not in `allowed`."""
-        words = b" ".join(self.words(keyword))
-        word = words.decode("ascii", "replace")
-        if word not in allowed:
-            raise self.error(keyword, f"{keyword} {either(allowed)}", words)
-        return word
-
-    def numbers(
-        self, keyword: str, count: int = 1, whole: bool = False, least: float = -math.inf
-    ) -> tuple[Any, ...]:
-        """Return the `count` numbers after `keyword`: finite floats, or ints of C if `whole`."""
-        words = self.words(keyword)
-        if len(words) != count:
-            expected = f"{count} number{'s' * (count > 1)} after '{keyword}'"
-            raise self.error(keyword, expected, f"{len(words)}")
-        is_one, what = (
-            (is_c_int, "whole numbers below 2^31") if whole else (is_number, "finite numbers")
-        )
-        if not all(map(is_one, words)):
-            raise self.error(keyword, f"{what} after '{keyword}'", b" ".join(words))
-        found = tuple(map(int if whole else float, words))
-        if any(number < least for number in found):
-            raise self.error(keyword, f"{keyword} of {least} or more", f"{min(found)}")
+        found = self.values[keyword]
+        if len(found) != count:
+            expected = f"{count} value{'s' * (count > 1)} after '{keyword}'"
+            raise self.error(keyword, expected, f"{len(found)}")
         return found
-
-    def check_absent(self, keyword: str, kind: str, owners: Iterable[str]) -> None:
-        """Raise ModelError if the header of `kind` has `keyword`, which only `owners` have."""
-        if keyword in self.lines:
-            found = f"'{keyword}', which only {either(owners)} has"
-            raise self.error(keyword, f"the header of {kind}", found)
 
     def classes(self, kind: str, classifiers: Sequence[str], *keywords: str) -> list[Any]:
         """Return nr_class, and for each keyword the whole number of each class.
@@ -391,15 +362,16 @@ class Header:
         kind : svm_type or solver_type. Tasks that are not `classifiers` have nr_class 2 and None
         for each keyword. Models in the own layout may lack a keyword: also None.
         """
-        (number,), found = self.numbers("nr_class", whole=True), []
-        if number < 1 or (number != 2 and kind not in classifiers):
-            expected = "1 or more" if kind in classifiers else f"2 of {kind}"
+        (number,), is_classifier = self.get("nr_class"), kind in classifiers
+        if number < 1 or (number != 2 and not is_classifier):
+            expected = "1 or more" if is_classifier else f"2 of {kind}"
             raise self.error("nr_class", f"nr_class {expected}", f"{number}")
-        for keyword in keywords:
-            if kind not in classifiers:
-                self.check_absent(keyword, kind, classifiers)
-            has_none = kind not in classifiers or (self.own_layout and keyword not in self.lines)
-            found.append(None if has_none else self.numbers(keyword, number, whole=True))
+        if not is_classifier:
+            return [number, *(None for _ in keywords)]
+        found = [
+            None if self.own_layout and keyword not in self.values else self.get(keyword, number)
+            for keyword in keywords
+        ]
         for label, times in Counter(found[0] or ()).items():
             if times > 1:
                 raise self.error("label", "different labels", f"{label} twice")
@@ -459,10 +431,21 @@ def is_c_int(word: bytes) -> bool:
     return bool(INTEGER.fullmatch(word)) and -INT_LIMIT <= int(word) < INT_LIMIT
 
 
-def either(words: Iterable[str]) -> str:
-    """Return the words as 'a, b or c'."""
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last
+INTS: WordKind = (is_c_int, int, "whole numbers below 2^31")
+COUNTS: WordKind = (
+    lambda word: is_c_int(word) and int(word) >= 0, int, "whole numbers of 0 or more, below 2^31"
+)  # fmt: skip
+NUMBERS: WordKind = (is_number, float, "finite numbers")
+POSITIVE: WordKind = (
+    lambda word: is_number(word) and float(word) >= 0, float, "finite numbers of 0 or more"
+)  # fmt: skip
+
+
+def one_of(allowed: Iterable[str]) -> WordKind:
+    """Return the kind of words that are one of these."""
+    *others, last = allowed
+    encoded = {word.encode() for word in allowed}
+    return encoded.__contains__, bytes.decode, f"{', '.join(others)} or {last}"
 
 
 # --- files ---------------------------------------------------------------------------------

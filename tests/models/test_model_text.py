@@ -391,9 +391,9 @@ def test_damaged_ends_are_refused(body):
     assert "expected the end of the model" in refused(body + b"\n", body)
     assert "expected the end of the model" in refused(body + b"x", body)
     assert "whole lines of them (truncated?)" in refused(body[:-1], body)
-    assert refused(b"", body) == "m:1: expected a model, found an empty file"
+    assert "m:1: expected a model with a line" in refused(b"", body)
     assert "(is it a model?)" in refused(b"+1 1:0.5\n", body)
-    assert "expected a whole line of the model's header" in refused(b"\x00\xff" * 9000, body)
+    assert "m:1: expected a model with a line" in refused(b"\x00\xff" * 9000, body)
     assert "no" not in refused(b"randsvm_model 2\n" + body, body).split("found ")[0]
 
 
@@ -411,24 +411,23 @@ def test_our_own_layout_has_a_version_and_a_trailer(first_line, message):
 
 
 BAD = [
-    (LIBSVM, b"gamma 0.1", b"gamma -1", "m:3: expected gamma of 0 or more, found -1.0"),
-    (LIBSVM, b"gamma 0.1", b"gamma 0x1p3", "m:3: expected finite numbers after 'gamma', found '0"),
-    (LIBSVM, b"gamma 0.1", b"gamma", "m:3: expected 1 number after 'gamma', found 0"),
+    (LIBSVM, b"gamma 0.1", b"gamma -1", "m:3: expected finite numbers of 0 or more"),
+    (LIBSVM, b"gamma 0.1", b"gamma 0x1p3", "m:3: expected finite numbers of 0 or more after"),
+    (LIBSVM, b"gamma 0.1", b"gamma", "m:3: expected 1 value after 'gamma', found 0"),
     (LIBSVM, b"-0.25", b"inf", "m:6: expected finite numbers after 'rho', found 'inf'"),
     (LIBSVM, b"-0.25", b"-1e999", "m:6: expected finite numbers after 'rho', found '-1e999'"),
     (LIBSVM, b"label 1 -1", b"label 1 2147483648", "m:7: expected whole numbers below 2^31"),
     (LIBSVM, b"label 1 -1", b"label 1 1.5", "m:7: expected whole numbers below 2^31 after 'la"),
-    (LIBSVM, b"label 1 -1", b"label 1", "m:7: expected 2 numbers after 'label', found 1"),
+    (LIBSVM, b"label 1 -1", b"label 1", "m:7: expected 2 values after 'label', found 1"),
     (LIBSVM, b"label 1 -1", b"label 1 1", "m:7: expected different labels, found 1 twice"),
     (LIBSVM, b"nr_sv 1 1", b"nr_sv 1 2", "m:8: expected counts with the sum 2 (total_sv)"),
-    (LIBSVM, b"nr_sv 1 1", b"nr_sv 3 -1", "m:8: expected counts with the sum 2 (total_sv)"),
-    (LIBSVM, b"c_svc", b"c_scv", "m:1: expected svm_type c_svc, one_class, epsilon_svr, nu_sv"),
-    (LIBSVM, b"c_svc", b"nu_svr", "m:7: expected the header of nu_svr, found 'label', which o"),
-    (LIBSVM, b"rbf", b"chi2", "m:2: expected kernel_type linear, polynomial, rbf, sigmoid or pre"),
-    (LIBSVM, b"nr_class 2", b"nr_class 3", "m:7: expected 3 numbers after 'label', found 2"),
-    (LIBSVM, b"nr_class 2", b"nr_class 1", "m:7: expected 1 number after 'label', found 2"),
+    (LIBSVM, b"nr_sv 1 1", b"nr_sv 3 -1", "m:8: expected whole numbers of 0 or more"),
+    (LIBSVM, b"c_svc", b"c_scv", "m:1: expected c_svc, one_class, epsilon_svr, nu_svc or nu_"),
+    (LIBSVM, b"rbf", b"chi2", "m:2: expected linear, polynomial, rbf, sigmoid or precomputed aft"),
+    (LIBSVM, b"nr_class 2", b"nr_class 3", "m:7: expected 3 values after 'label', found 2"),
+    (LIBSVM, b"nr_class 2", b"nr_class 1", "m:7: expected 1 value after 'label', found 2"),
     (LIBSVM, b"nr_class 2", b"nr_class 0", "m:4: expected nr_class 1 or more, found 0"),
-    (LIBSVM, b"total_sv 2", b"total_sv -2", "m:5: expected total_sv of 0 or more, found -2"),
+    (LIBSVM, b"total_sv 2", b"total_sv -2", "m:5: expected whole numbers of 0 or more"),
     (LIBSVM, b"-0.5 \n", b"-0.5 \n1 1:1 \n# end\n", "m:12: expected the end of the model"),
     (LIBSVM, b"-0.5 \n", b"\n", "m:11: expected 1 number in a support vector, found ''"),
     (LIBSVM, b"-0.5 \n", b" \r\n", "m:11: expected 1 number in a support vector, found ''"),
@@ -441,16 +440,14 @@ BAD = [
     (LIBSVM, b"-0.5 \n", b"nan \n", "m:11:"),
     (LIBSVM, b"rbf\ngamma 0.1", b"precomputed", "m:9: expected '0:number' of a training row"),
     (ONE_COLUMN, b"rho 0.25\n", b"", "m: expected a line 'rho ...'"),
-    (LIBLINEAR, b"L2R_LR", b"L2R_RL", "m:1: expected solver_type L2R_LR, L2R_L2LOSS_SVC_DUAL, L2"),
+    (LIBLINEAR, b"L2R_LR", b"L2R_RL", "m:1: expected L2R_LR, L2R_L2LOSS_SVC_DUAL, L2R_L2LOSS_SV"),
     (LIBLINEAR, b"nr_class 3", b"nr_class 0", "m:2: expected nr_class 1 or more, found 0"),
-    (LIBLINEAR, b"nr_class 3", b"nr_class 4", "m:3: expected 4 numbers after 'label', found 3"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 4", "m:3: expected 4 values after 'label', found 3"),
     (LIBLINEAR, b"nr_class 3", b"nr_class 3.0", "m:2: expected whole numbers below 2^31 after 'n"),
-    (LIBLINEAR, b"nr_class 3", b"nr_class 2147483647", "m:3: expected 2147483647 numbers after"),
+    (LIBLINEAR, b"nr_class 3", b"nr_class 2147483647", "m:3: expected 2147483647 values after"),
     (ONE_COLUMN, b"nr_class 2", b"nr_class 3", "m:2: expected nr_class 2 of ONECLASS_"),
     (LIBLINEAR, b"-1 7", b"-1 1", "m:3: expected different labels, found 1 twice"),
-    (ONE_COLUMN, b"rho", b"label 1 2\nrho", "m:5: expected the header of ONECLASS_SVM, found 'la"),
-    (LIBLINEAR, b"w\n", b"rho 1\nw\n", "m:6: expected the header of L2R_LR, found 'rho', which o"),
-    (LIBLINEAR, b"nr_feature 2", b"nr_feature -2", "m:4: expected nr_feature of 0 or more, found"),
+    (LIBLINEAR, b"nr_feature 2", b"nr_feature -2", "m:4: expected whole numbers of 0 or more"),
     (ONE_COLUMN, b"nr_feature 3", b"nr_feature 2147483647", "m:10: expected 2147483647 rows of w"),
     (LIBLINEAR, b"nr_feature 2", b"nr_feature 3", "m:10: expected 4 rows of w (nr_feature and th"),
     (LIBLINEAR, b"bias 1", b"bias -1", "m:9: expected the end of the model after 2 rows of w (nr"),
